@@ -8,8 +8,8 @@ import uuid
 from dataclasses import dataclass
 from pathlib import Path
 
-from podfit.agent.runtimes.base import ContainerConfig, Limits, PodConfig
-from podfit.agent.runtimes.cri import configs
+from podfit.agent.runtimes.cri.messages import configs
+from podfit.agent.runtimes.values import ContainerConfig, Limits, PodConfig
 from podfit.cri import CriClient
 from podfit.cri import api_pb2 as api
 

@@ -13,8 +13,9 @@ import asyncio
 import time
 from collections.abc import Iterator
 
-from bench.cluster import PODS, Cluster, Object, cluster, pod
+from bench.cluster import PODS, Cluster, cluster, pod
 from bench.reporting import Row, percentile, print_table
+from podfit.api.objects import Object
 
 
 def node(number: int) -> Object:

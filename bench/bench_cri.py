@@ -14,11 +14,13 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+from tests.support.containers.containerd import Containerd, missing
+
 from bench.barecri import BarePod, BareRuntime
-from bench.cluster import PODS, Agent, Cluster, Object, cluster, pod, running
+from bench.cluster import PODS, Agent, Cluster, cluster, pod, running
 from bench.reporting import Row, percentile, print_table, spread_ms
-from podfit.agent.runtimes.base import Limits
-from podfit.testing.containerd import Containerd, missing
+from podfit.agent.runtimes.values import Limits
+from podfit.api.objects import Object
 
 STARTS, RESIZES, IDLE = 15, 40, 100
 COMMAND = ["sleep", "100000"]

@@ -13,8 +13,9 @@ import time
 from collections.abc import Awaitable, Callable, Iterable
 from pathlib import Path
 
-from bench.cluster import Object, converged, pod, running, size
+from bench.cluster import converged, pod, running, size
 from bench.reporting import Row, print_table
+from podfit.api.objects import Object
 
 NODES, PODS_EACH, RESIZES, AT_ONCE = 100, 10, 1000, 100
 IDLE_S = 30.0
@@ -31,7 +32,7 @@ class Fleet:
     """The nodes, and a client that sees all pods."""
 
     def __init__(self, folder: Path, nodes: int) -> None:
-        from podfit.api.kinds import POD
+        from podfit.api.registry.kinds import POD
         from podfit.apiserver.request import ADMIN
         from podfit.client.cache import Cache
         from podfit.compose import Up, UpOptions
@@ -43,9 +44,9 @@ class Fleet:
         self._waiting: dict[str, tuple[Check, asyncio.Future[None]]] = {}
 
     async def start(self) -> None:
-        from podfit.api.kinds import NAMESPACE, kind_named
-        from podfit.kit import garbage
-        from podfit.kit.pages import keep_in_huge_pages
+        from podfit.api.registry.kinds import NAMESPACE, kind_named
+        from podfit.kit.process import garbage
+        from podfit.kit.process.pages import keep_in_huge_pages
 
         garbage.look_rarely()
         await self.up.start()
@@ -75,13 +76,13 @@ class Fleet:
             await seen
 
     async def run_pod(self, name: str, node: str) -> None:
-        from podfit.api.kinds import POD
+        from podfit.api.registry.kinds import POD
 
         await self.client.create(POD, pod(name, nodeName=node), "bench")
         await self.until(name, running)
 
     async def resize(self, name: str, milli: int) -> None:
-        from podfit.api.kinds import POD
+        from podfit.api.registry.kinds import POD
         from podfit.client.rest import STRATEGIC
 
         await self.client.patch(POD, "bench", name, size(milli), "resize", STRATEGIC)

@@ -19,7 +19,7 @@ import aiohttp
 
 from bench.bench_apiserver import STRATEGIC, Server, access, make_namespace, make_pods, resize_body, session
 from bench.reporting import Row, percentile, print_table
-from podfit.apiserver.auth.kubeconfigs import write_kubeconfig
+from podfit.apiserver.auth.certs.kubeconfigs import write_kubeconfig
 from podfit.client.kubeconfig import load
 
 PODS = 10_000

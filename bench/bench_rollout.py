@@ -8,8 +8,9 @@ from __future__ import annotations
 import asyncio
 import time
 
-from bench.cluster import Cluster, Object, best_runtime, cluster, pod
+from bench.cluster import Cluster, best_runtime, cluster, pod
 from bench.reporting import Row, print_table
+from podfit.api.objects import Object
 
 REPLICAS = 40
 DEPLOYMENTS = "/apis/apps/v1/namespaces/bench/deployments"

@@ -14,12 +14,12 @@ import time
 from collections.abc import Iterator
 from typing import Any
 
-from podfit.kit import garbage
-from podfit.scheduler.decide.board import Board, Placed
-from podfit.scheduler.decide.pods import resident
-from podfit.scheduler.decide.snapshot import Snapshot
+from podfit.api.objects import Object
+from podfit.kit.process import garbage
+from podfit.scheduler.decide.cluster.board import Board, Placed
+from podfit.scheduler.decide.cluster.snapshot import Snapshot
+from podfit.scheduler.decide.pod.pods import resident
 
-Object = dict[str, Any]
 OWNER = "o"
 
 

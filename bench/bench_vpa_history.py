@@ -18,15 +18,15 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import aiohttp
+from tests.support.servers.prometheus import Prometheus, backfill, installed
 
 from bench.reporting import Row, print_table
-from podfit.testing.prometheus import Prometheus, backfill, installed
 from podfit.vpa.history.prometheus import PrometheusHistory
 from podfit.vpa.history.queries import PrometheusConfig
-from podfit.vpa.recommender.decide.cluster import ClusterState
 from podfit.vpa.recommender.decide.config import Config
 from podfit.vpa.recommender.decide.fleet.fleet import Fleet
-from podfit.vpa.recommender.past import Past
+from podfit.vpa.recommender.decide.histograms.cluster import ClusterState
+from podfit.vpa.recommender.intake.past import Past
 
 DAYS, STEP = 8, 600
 MIB = 1 << 20

@@ -15,26 +15,24 @@ import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any
 
 import aiohttp
 import msgspec
+from tests.support.cluster.autoscaling import REPLICA_SET, autoscaled
+from tests.support.cluster.loops import Loops, Phases
 
 from bench.reporting import Row, print_table, spread_ms
-from podfit.api.kinds import POD, POD_METRICS, VPA, kind_named
+from podfit.api.objects import Object
+from podfit.api.registry.kinds import POD, POD_METRICS, VPA, kind_named
 from podfit.client.rest import Client
 from podfit.client.transport import Ask, Reply, Stream
 from podfit.kit.clock import FakeClock, rfc3339
-from podfit.testing.autoscaling import REPLICA_SET, autoscaled
-from podfit.testing.loops import Loops, Phases
 from podfit.vpa.admission.config import AdmissionConfig
 from podfit.vpa.admission.loop import AdmissionWebhook
 from podfit.vpa.recommender.config import RecommenderConfig
 from podfit.vpa.recommender.loop import Recommender
 from podfit.vpa.updater.config import UpdaterConfig
 from podfit.vpa.updater.loop import Updater
-
-Object = dict[str, Any]
 
 
 class Canned:

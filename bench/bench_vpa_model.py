@@ -12,12 +12,12 @@ from collections.abc import Callable
 
 import numpy as np
 
-from podfit.vpa.recommender.decide.aggregate import AggregateState
-from podfit.vpa.recommender.decide.cluster import ClusterState
 from podfit.vpa.recommender.decide.config import Config
-from podfit.vpa.recommender.decide.container import ContainerState
 from podfit.vpa.recommender.decide.fleet.bulk import Groups, estimate_groups
 from podfit.vpa.recommender.decide.fleet.fleet import Fleet
+from podfit.vpa.recommender.decide.histograms.aggregate import AggregateState
+from podfit.vpa.recommender.decide.histograms.cluster import ClusterState
+from podfit.vpa.recommender.decide.histograms.container import ContainerState
 
 START, STEP, WARM_UP, MEASURED = 1_700_000_000, 60, 60, 20
 

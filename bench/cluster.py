@@ -17,9 +17,10 @@ from typing import Any
 
 import aiohttp
 
+from podfit.api.objects import Object
+
 STRATEGIC = {"Content-Type": "application/strategic-merge-patch+json"}
 PODS = "/api/v1/namespaces/bench/pods"
-Object = dict[str, Any]
 
 
 def environment() -> dict[str, str]:

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 import pytest
 from hypothesis import settings
 
-from podfit.testing.containerd import Containerd, missing
+from tests.support.containers.containerd import Containerd, missing
 
 # As `podfit vm-runtime` sets it: libvirt forks in this process, and gRPC's own handlers would abort its children.
 os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")

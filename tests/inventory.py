@@ -19,18 +19,18 @@ from prometheus_client import CollectorRegistry
 from prometheus_client.metrics_core import Metric
 from prometheus_client.parser import text_string_to_metric_families
 
-from podfit.agent.record import PodRecord
-from podfit.agent.runtimes.base import RUNNING, ContainerState, Limits, Usage
-from podfit.agent.server import exposition
-from podfit.agent.server.usage import ContainerSample, NodeSample, PodSample
-from podfit.agent.story import Story
+from podfit.agent.pods.record import PodRecord
+from podfit.agent.pods.story import Story
+from podfit.agent.runtimes.values import RUNNING, ContainerState, Limits, Usage
+from podfit.agent.server.usage import exposition
+from podfit.agent.server.usage.usage import ContainerSample, NodeSample, PodSample
 from podfit.kit.clock import FakeClock
 
 SOURCE = Path(__file__).resolve().parents[1] / "src" / "podfit"
-SPEAKING = ("agent", "controllers", "scheduler", "vpa")
+SPEAKING = ("agent/", "api/resize/", "controllers/", "scheduler/", "vpa/")
 """Packages whose Events and conditions users read. (The API server's own words are Kubernetes' errors.)"""
-_EVENT_CALLS = ("record", "say", "_say", "event", "_event", "refused", "tell")
-_CONDITION_CALLS = ("Condition", "condition", "_condition", "Wait", "false", "true")
+_EVENT_CALLS = ("record", "emit", "say", "_say", "event", "_event", "refused", "tell")
+_CONDITION_CALLS = ("Condition", "ResizeCondition", "condition", "_condition", "Wait", "false", "true")
 _WORD = re.compile(r"^[A-Z][a-z]+(?:[A-Z]+[a-z]*)*$")
 _NO_REASONS = frozenset(
     ("Normal", "Warning", "Pod", "Node", "Job", "True", "False", "Unknown", "VerticalPodAutoscaler", "Namespace")
@@ -123,6 +123,7 @@ def _name(family: Metric) -> str:
 
 def _registries() -> Iterator[CollectorRegistry]:
     from podfit.agent.metrics import AgentMetrics
+    from podfit.apiserver.flows.measures import FlowMeasures
     from podfit.apiserver.metrics import Metrics
     from podfit.client import Client
     from podfit.client.transport import HttpTransport
@@ -130,7 +131,9 @@ def _registries() -> Iterator[CollectorRegistry]:
     from podfit.vpa.serve.requests import measured
 
     yield AgentMetrics().registry
-    yield Metrics().registry
+    server = Metrics()
+    FlowMeasures(server.registry)
+    yield server.registry
     yield SchedulerMetrics().registry
     for file in sorted((SOURCE / "vpa").glob("*/measures.py")):
         module = importlib.import_module(f"podfit.vpa.{file.parent.name}.measures")
@@ -166,7 +169,7 @@ def reasons() -> set[str]:
     constants = _constants()
     found: set[str] = set()
     for tree, path in _trees():
-        if path.relative_to(SOURCE).parts[0] not in SPEAKING:
+        if not path.relative_to(SOURCE).as_posix().startswith(SPEAKING):
             continue
         for node in ast.walk(tree):
             found |= _spoken(node, constants)
@@ -188,7 +191,7 @@ def _messages() -> list[re.Pattern[str]]:
     """Texts of the code with at least three words of their own; what is filled in may be anything."""
     found: set[str] = set()
     for tree, path in _trees():
-        if path.relative_to(SOURCE).parts[0] not in SPEAKING:
+        if not path.relative_to(SOURCE).as_posix().startswith(SPEAKING):
             continue
         for node in ast.walk(tree):
             if isinstance(node, ast.JoinedStr):
@@ -229,7 +232,7 @@ def _constants() -> dict[str, set[str]]:
     """Texts behind names in capitals, wherever they are defined."""
     found: dict[str, set[str]] = {}
     for tree, path in _trees():
-        if path.relative_to(SOURCE).parts[0] not in SPEAKING:
+        if not path.relative_to(SOURCE).as_posix().startswith(SPEAKING):
             continue
         for node in tree.body:
             if not isinstance(node, ast.Assign):

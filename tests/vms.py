@@ -115,8 +115,16 @@ class Vms:
         return linux.cpu_quota // (linux.cpu_period or 100_000), linux.memory_limit_in_bytes >> 20
 
     async def resize(self, id: str, cpus: int, memory: int) -> None:
+        """Asked again as long as the change goes on, as a kubelet would."""
         request = cri.UpdateContainerResourcesRequest(container_id=id, linux=resources(cpus, memory))
-        await self.runtime["UpdateContainerResources"](request)
+        async with asyncio.timeout(180):
+            while True:
+                try:
+                    await self.runtime["UpdateContainerResources"](request)
+                    return
+                except grpc.aio.AioRpcError as error:
+                    if "still going on" not in (error.details() or ""):
+                        raise
 
     async def exec(self, id: str, script: str) -> str:
         request = cri.ExecSyncRequest(container_id=id, cmd=["/bin/sh", "-c", script], timeout=30)
@@ -125,7 +133,7 @@ class Vms:
         out: bytes = ran.stdout
         return out.decode()
 
-    async def booted(self, id: str, seconds: float = 90) -> None:
+    async def booted(self, id: str, seconds: float = 180) -> None:
         """Until the guest's agent answers."""
 
         async def answers() -> bool:
@@ -169,7 +177,7 @@ def logged(path: Path) -> str:
     return "".join(part[3] + ("\n" if part[2] == "F" else "") for part in parts)
 
 
-async def until(true: Callable[[], Any], seconds: float = 30) -> None:
+async def until(true: Callable[[], Any], seconds: float = 60) -> None:
     """For what a guest does by itself, which nothing reports."""
     async with asyncio.timeout(seconds):
         while not await true():

@@ -13,20 +13,23 @@ import os
 import socket
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from podfit.api.resize_dialects import NATIVE
-from podfit.apiserver.local import local_client
+from podfit.api.objects import freeze
+from podfit.api.resize.dialects import NATIVE
+from podfit.apiserver.front.local import local_client
 from podfit.apiserver.request import ADMIN, Request, Response, User
 from podfit.client import Client, EventRecorder
-from podfit.client.transport import SharedLines
+from podfit.client.transport import HttpTransport, SharedLines, load_pair
 from podfit.compose_runtimes import CONTAINERD, RuntimeSettings, make_runtime
 from podfit.kit.badsetting import BadSetting as BadSetting
 from podfit.kit.clock import Clock, RealClock
-from podfit.kit.tasks import Tasks
+from podfit.kit.concurrency.tasks import Tasks
+from podfit.kit.web.addresses import reached_at
 
 if TYPE_CHECKING:
     import ssl
@@ -35,6 +38,7 @@ if TYPE_CHECKING:
     from podfit.agent.agent import Agent
     from podfit.agent.config import AgentConfig
     from podfit.agent.server.server import NodeServer
+    from podfit.apiserver.app import ApiServer
     from podfit.apiserver.config import Config
     from podfit.client.kubeconfig import Access
     from podfit.compose_vm import VmProcess
@@ -64,7 +68,7 @@ def open_store(setting: str, data_dir: Path) -> Store:
 
         return MemoryStore()
     if setting == "sqlite":
-        from podfit.store.sqlite import SqliteStore
+        from podfit.store.disk.sqlite import SqliteStore
 
         return SqliteStore(data_dir / "podfit.db")
     if setting.startswith("etcd="):
@@ -75,11 +79,14 @@ def open_store(setting: str, data_dir: Path) -> Store:
     raise BadSetting(f"--store {setting!r}: it is sqlite, memory or etcd=URL[,URL…]")
 
 
-def make_world(client: Client, clock: Clock, cluster_ca: bytes = b"") -> World:
+def make_world(
+    client: Client, clock: Clock, cluster_ca: bytes = b"", client_of: Callable[[str], Client] | None = None
+) -> World:
+    """`client` reads for all controllers and records their Events; each writes by the client of its service account."""
     from podfit.controllers.world import Informers, World
 
     recorder = EventRecorder(client, "podfit-controllers", clock=clock)
-    return World(client, Informers(client, clock), recorder, clock, cluster_ca)
+    return World(client, Informers(client, clock), recorder, clock, cluster_ca, client_of=client_of)
 
 
 def make_blocks(ranges: PodRanges | None) -> tuple[Blocks, ...]:
@@ -92,6 +99,11 @@ def account_user(name: str) -> User:
     """A service account of kube-system, as a part of this process acts by it."""
     groups = ("system:serviceaccounts", "system:serviceaccounts:kube-system", "system:authenticated")
     return User(f"system:serviceaccount:kube-system:{name}", groups)
+
+
+def account_client(server: ApiServer, name: str, lines: SharedLines | None = None) -> Client:
+    """For a controller of this process, in the name of a service account of kube-system."""
+    return local_client(server, account_user(name), "controllers", lines)
 
 
 def node_user(name: str) -> User:
@@ -224,7 +236,7 @@ class Up:
         await asyncio.gather(*(agent.synced.wait() for agent in self.agents))
 
     def _write_kubeconfigs(self) -> None:
-        from podfit.apiserver.auth.kubeconfigs import write_kubeconfigs
+        from podfit.apiserver.auth.certs.kubeconfigs import write_kubeconfigs
         from podfit.client.merging import merge, read_renamed
 
         options, parts = self.options, {"controllers": CONTROLLERS.name, "scheduler": SCHEDULER.name}
@@ -236,7 +248,11 @@ class Up:
     async def _controllers(self) -> None:
         from podfit.controllers.all import run_controllers
 
-        world = make_world(self.client(CONTROLLERS, "controllers"), self.clock, self.server.pki.ca)
+        client, writer = (
+            self.client(CONTROLLERS, "controllers"),
+            partial(account_client, self.server, lines=self._lines),
+        )
+        world = make_world(client, self.clock, self.server.pki.ca, writer)
         world.sign_request = self.server.pki.signer
         world.pod_blocks = make_blocks(self.options.pod_ranges)
         await run_controllers(world)
@@ -250,7 +266,7 @@ class Up:
         await scheduler.run()
 
     async def _start_vms(self) -> None:
-        from podfit.api.kinds import kind_named
+        from podfit.api.registry.kinds import kind_named
         from podfit.api.status import ApiError
         from podfit.compose_vm import HANDLER, VmProcess, runtime_class
         from podfit.images.store import IMAGES
@@ -334,7 +350,7 @@ class Up:
             shares = request.shares
             given = await group.answer(request.method, request.path, request.query, request.headers, here=shares)
             if shares and given.status == 200:
-                return Response(given.status, shared=given.value)
+                return Response(given.status, shared=freeze(given.value))
             return Response(given.status, given.body, given.content_type)
 
         self.server.register_local_group(f"{metrics.GROUP}/{metrics.VERSION}", answer)
@@ -342,7 +358,7 @@ class Up:
         self.tasks.start(meter.run(), "meter")
 
     async def _start_autoscaler(self) -> None:
-        from podfit.vpa.recommender.queries import API_VERSION, Queries, register
+        from podfit.vpa.recommender.serving.queries import API_VERSION, Queries, register
         from podfit.vpa.together import Autoscaler
 
         host, folder, flags = self.server.config.advertised, self.options.data_dir, self.options.vpa_flags
@@ -401,19 +417,28 @@ async def controllers_alone(
     signer: Signer | None = None,
     root_ca: bytes = b"",
     ranges: PodRanges | None = None,
+    by_accounts: bool = True,
 ) -> None:
-    """`root_ca`: published in every namespace as kube-root-ca.crt; that of `access` by default."""
+    """`root_ca`: published in every namespace as kube-root-ca.crt; that of `access` by default. `by_accounts`: each
+    controller writes in the name of its service account."""
+    from podfit.client.accounts import Accounts
     from podfit.controllers.all import run_controllers
 
     clock, client = RealClock(), Client(access.transport("podfit-controllers"))
+    accounts = Accounts(access, client, "podfit-controllers", clock) if by_accounts else None
 
     async def work() -> None:
-        world = make_world(client, clock, root_ca or access.ca or b"")
+        client_of = accounts.client if accounts is not None else None
+        world = make_world(client, clock, root_ca or access.ca or b"", client_of)
         world.sign_request = signer
         world.pod_blocks = make_blocks(ranges)
         await run_controllers(world)
 
-    await as_leader(client, "kube-controller-manager", work, elect, clock)
+    try:
+        await as_leader(client, "kube-controller-manager", work, elect, clock)
+    finally:
+        if accounts is not None:
+            await accounts.close()
 
 
 async def scheduler_alone(access: Access, elect: bool, config: SchedulerConfig) -> None:
@@ -423,19 +448,46 @@ async def scheduler_alone(access: Access, elect: bool, config: SchedulerConfig) 
     await as_leader(client, "kube-scheduler", Scheduler(client, config, clock).run, elect, clock)
 
 
-async def agent_alone(access: Access, runtime: RuntimeSettings, config: AgentConfig) -> Agent:
-    """A started agent; the caller stops it."""
+async def agent_alone(
+    access: Access, runtime: RuntimeSettings, config: AgentConfig, identity: Path | None = None, serving: bool = False
+) -> Agent:
+    """A started agent; the caller stops it. `identity`: the file of a client certificate that is to be renewed;
+    `serving`: whether the cluster's signer is asked for a certificate of the node's own server."""
     from podfit.agent.agent import Agent
 
     clock = RealClock()
     config = replace(config, api_server=config.api_server or access.server)
-    client = Client(access.transport(f"podfit-agent-{config.node_name}"))
+    transport = access.transport(f"podfit-agent-{config.node_name}")
+    client = Client(transport)
     made = make_runtime(runtime, config.data_dir, clock, config.address)
     agent = Agent(client, made, config, clock)
     node = await _serve_alone(agent, access, client, runtime.kind != "fake")
     agent.at_stop.append(node.stop)
     await agent.start()
+    _rotate(agent, access, transport, identity, node.tls if serving else None)
     return agent
+
+
+def _rotate(
+    agent: Agent, access: Access, transport: HttpTransport, identity: Path | None, serving: ssl.SSLContext | None
+) -> None:
+    from podfit.agent.node.join import keep_identity
+    from podfit.agent.node.rotation import CLIENT, SERVING, Rotation
+
+    tasks, name, client = Tasks("rotation"), agent.config.node_name, agent.client
+    agent.at_stop.append(tasks.stop)
+
+    def renew_identity(cert: bytes, key: bytes) -> None:
+        assert identity is not None
+        keep_identity(replace(access, cert=cert, key=key), name, identity)
+        transport.show_certificate(cert, key)
+
+    if identity is not None:
+        rotation = Rotation(client, name, CLIENT, renew_identity, agent.clock)
+        tasks.start(rotation.run(access.cert), "client certificate")
+    if serving is not None:
+        rotation = Rotation(client, name, SERVING, partial(load_pair, serving), agent.clock, (name, agent.node.address))
+        tasks.start(rotation.run(None), "serving certificate")
 
 
 async def _serve_alone(agent: Agent, access: Access, client: Client, machine: bool) -> NodeServer:
@@ -443,7 +495,7 @@ async def _serve_alone(agent: Agent, access: Access, client: Client, machine: bo
     from podfit.agent.config import DEFAULT_PORT
     from podfit.agent.server.access import Gate, serving_tls
     from podfit.agent.server.server import NodeServer
-    from podfit.apiserver.auth.selfsigned import self_signed
+    from podfit.apiserver.auth.certs.selfsigned import self_signed
 
     name, address = agent.config.node_name, agent.node.address
     pair = await self_signed(name, (name, address))
@@ -477,8 +529,8 @@ class MeterAlone:
     async def start(self) -> str:
         """The URL it serves."""
         from podfit.agent.server.access import serving_tls
-        from podfit.apiserver.auth.certificates import Authority, new_authority
-        from podfit.apiserver.auth.pki import CERT_TTL
+        from podfit.apiserver.auth.certs.certificates import Authority, new_authority
+        from podfit.apiserver.auth.certs.pki import CERT_TTL
         from podfit.meter.api import MetricsApi
         from podfit.meter.registration import Remote, front_proxy, register
         from podfit.meter.server import MeterServer
@@ -490,7 +542,8 @@ class MeterAlone:
         tls = serving_tls(pair.cert, pair.key, proxy.ca)
         server = self._server = MeterServer(api, tls, self._host, self._port, proxy.names)
         await server.start()
-        await register(self._client, Remote(self._url or server.url, authority.pem))
+        url = self._url or server.url.replace(self._host, reached_at(self._host), 1)
+        await register(self._client, Remote(url, authority.pem))
         self._tasks.start(self.meter.run(), "meter")
         return server.url
 

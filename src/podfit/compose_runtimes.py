@@ -12,9 +12,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from podfit.kit.addresses import reached_at
 from podfit.kit.badsetting import BadSetting
 from podfit.kit.clock import Clock, RealClock
+from podfit.kit.web.addresses import reached_at
 
 if TYPE_CHECKING:
     from podfit.agent.runtimes.base import Runtime
@@ -64,12 +64,12 @@ def _mark(folder: Path) -> str:
 
 def _make(settings: RuntimeSettings, folder: Path, clock: Clock, host_ip: str) -> Runtime:
     if settings.kind == "fake":
-        from podfit.agent.runtimes.fake import FakeRuntime
+        from podfit.agent.runtimes.fake.runtime import FakeRuntime
 
         return FakeRuntime(clock, host_ip=host_ip)
     if settings.kind == "process":
-        from podfit.agent.runtimes.base import hidden_folder
         from podfit.agent.runtimes.process.runtime import ProcessRuntime
+        from podfit.agent.runtimes.values import hidden_folder
         from podfit.images.store import IMAGES
         from podfit.podnet.network import NetworkSettings, PodNetwork
 
@@ -103,7 +103,7 @@ def _cri(endpoint: str, data_dir: Path, cgroup_root: str, name: str, host_ip: st
 
 async def remove_leftovers(data_dir: Path) -> int:
     """Ends the pods that a `podfit up` or `podfit agent` on this data directory left running; returns how many."""
-    from podfit.agent.furnish.volumes import remove_memory_volumes
+    from podfit.agent.furnish.volumes.volumes import remove_memory_volumes
     from podfit.compose_vm import vms_reached
 
     ended = 0
@@ -116,7 +116,7 @@ async def remove_leftovers(data_dir: Path) -> int:
 
 
 async def _purge_cri(data_dir: Path) -> int:
-    from podfit.agent.furnish.volumes import remove_memory_volumes
+    from podfit.agent.furnish.volumes.volumes import remove_memory_volumes
 
     ended = 0
     for folder in sorted([*data_dir.glob("nodes/*/cri*"), *data_dir.glob("cri*")]):

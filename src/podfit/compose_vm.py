@@ -15,7 +15,7 @@ from typing import Any
 
 from podfit.images.store import IMAGES
 from podfit.kit.badsetting import BadSetting
-from podfit.kit.dirlock import holder_of
+from podfit.kit.files.dirlock import holder_of
 from podfit.vm import LOCK
 
 log = logging.getLogger(__name__)

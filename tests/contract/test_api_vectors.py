@@ -13,15 +13,16 @@ import sys
 import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from podfit.apiserver.app import ApiServer
 from podfit.apiserver.config import Config
-from podfit.apiserver.local import local_client
+from podfit.apiserver.front.local import local_client
 from podfit.apiserver.request import ADMIN, Request
-from podfit.compose import CONTROLLERS, make_world
+from podfit.compose import CONTROLLERS, account_client, make_world
 from podfit.controllers.all import run_controllers
 from podfit.kit.clock import RealClock
 from podfit.store.memory import MemoryStore
@@ -75,7 +76,9 @@ class ServerThread:
         config = Config(MemoryStore(), self._folder, enable_admission=("PodResizeValidator",))
         server = ApiServer(config)
         await server.start()
-        world = make_world(local_client(server, CONTROLLERS, "controllers"), RealClock(), server.pki.ca)
+        reader = local_client(server, CONTROLLERS, "controllers")
+        writer = partial(account_client, server)
+        world = make_world(reader, RealClock(), server.pki.ca, writer)
         controllers = asyncio.create_task(run_controllers(world))
         await self._add_node(server)
         self._write_certificates(server)

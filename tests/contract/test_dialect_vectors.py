@@ -15,12 +15,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.support.cluster.asking import Asker
+from tests.support.cluster.expect import becomes
+from tests.support.cluster.whole import Whole
 
-from podfit.api.kinds import POD, kind_named
-from podfit.api.status import Object
-from podfit.testing.asking import Asker
-from podfit.testing.expect import becomes
-from podfit.testing.whole import Whole
+from podfit.api.objects import Object
+from podfit.api.registry.kinds import POD, kind_named
 
 VECTORS = Path(os.environ.get("PODFIT_VECTORS") or Path(__file__).parents[3] / "shared" / "vectors")
 FILES = [path for version in ("v1.31", "v1.32") for path in sorted((VECTORS / version).glob("*.json"))]

@@ -9,15 +9,15 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.support.servers.histories import Gathered
 
 from podfit.kit.clock import Clock, FakeClock
-from podfit.testing.histories import Gathered
 from podfit.vpa.flags import BadFlag
 from podfit.vpa.history import plugged
 from podfit.vpa.history.base import NONE, Batch, History, Series
 from podfit.vpa.history.local import LocalHistory
 from podfit.vpa.recommender.config import RecommenderConfig, recommender_config
-from podfit.vpa.recommender.decide.oom import Oom
+from podfit.vpa.recommender.decide.evidence.oom import Oom
 from podfit.vpa.together import history_for
 
 WEB, DB = Series("default", "web-1", "main", "app=web"), Series("default", "db-1", "main", "app=db")

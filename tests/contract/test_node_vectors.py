@@ -2,7 +2,7 @@
 Events, same order of cgroup changes.
 
 The recordings' programs are played by the fake runtime in virtual time. The rules of comparison are in
-`podfit.testing.recordings`.
+`tests.support.cluster.recordings`.
 """
 
 from __future__ import annotations
@@ -16,16 +16,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-
-from podfit.agent.runtimes.base import MIN_SHARES, Change
-from podfit.agent.runtimes.fake_load import Curve
-from podfit.agent.runtimes.fake_node import FakeContainer
-from podfit.agent.runtimes.fake_program import read_program
-from podfit.api.kinds import POD, kind_named
-from podfit.api.status import ApiError
-from podfit.client.rest import STRATEGIC
-from podfit.testing.nodes import Cluster, TestNode
-from podfit.testing.recordings import (
+from tests.support.cluster.nodes import Cluster, TestNode
+from tests.support.cluster.recordings import (
     PAGE,
     check_events,
     check_order,
@@ -34,6 +26,14 @@ from podfit.testing.recordings import (
     recorded_changes,
     weightless,
 )
+
+from podfit.agent.runtimes.fake.load import Curve
+from podfit.agent.runtimes.fake.node import FakeContainer
+from podfit.agent.runtimes.fake.program import read_program
+from podfit.agent.runtimes.values import MIN_SHARES, Change
+from podfit.api.registry.kinds import POD, kind_named
+from podfit.api.status import ApiError
+from podfit.client.rest import STRATEGIC
 
 VECTORS = Path(os.environ.get("PODFIT_VECTORS", Path(__file__).parents[2] / ".." / "shared" / "vectors")) / "node"
 FILES = sorted(VECTORS.glob("*.json"))
@@ -137,14 +137,14 @@ class Player:
         self.listen()
 
     def listen(self) -> None:
-        notices = self.node.agent.notices
-        original = notices.say
+        events = self.node.agent.events
+        original = events.emit
 
         def say(pod: dict[str, Any], type: str, reason: str, message: str, container: str = "") -> None:
             self.said.append((pod["metadata"]["name"], reason, message))
             original(pod, type, reason, message, container)
 
-        notices.say = say  # type: ignore[method-assign]
+        events.emit = say  # type: ignore[method-assign]
 
     def namespace(self, name: str) -> str:
         return str(self.manifests[name]["metadata"].get("namespace") or "default")
@@ -267,7 +267,7 @@ class Player:
         self.node.machine.hooks.remove(hook)
         self.node.up = False
         dead = True
-        await self.node.agent._workers.stop()
+        await self.node.agent._core.queue.stop()
         await self.node.agent._tasks.stop()
         self.killed = True
         return answer

@@ -15,7 +15,12 @@ from typing import Any
 
 import pytest
 
-from podfit.agent.runtimes.base import (
+from podfit.agent.runtimes.base import Runtime
+from podfit.agent.runtimes.cgroups import detect
+from podfit.agent.runtimes.fake.runtime import FakeNodeState, FakeRuntime
+from podfit.agent.runtimes.process.runtime import ProcessRuntime
+from podfit.agent.runtimes.process.support import check_support
+from podfit.agent.runtimes.values import (
     CREATED,
     EXITED,
     RUNNING,
@@ -31,13 +36,8 @@ from podfit.agent.runtimes.base import (
     Mount,
     NotFound,
     PodConfig,
-    Runtime,
     RuntimeFailure,
 )
-from podfit.agent.runtimes.cgroups import detect
-from podfit.agent.runtimes.fake import FakeNodeState, FakeRuntime
-from podfit.agent.runtimes.process.runtime import ProcessRuntime
-from podfit.agent.runtimes.process.support import check_support
 from podfit.podnet.network import NetworkSettings, PodNetwork
 from podfit.podnet.support import missing_for_bridge
 
@@ -507,6 +507,25 @@ async def test_waiting_for_memory_ends_when_the_container_lets_go(bench: Bench) 
     async with asyncio.timeout(WAIT_S):
         await asyncio.gather(waiting, pod_waiting)
     await bench.runtime.update_container(cid, Change(memory_bytes=32 * MIB))
+    assert (await bench.state(cid)).state == RUNNING
+
+
+async def test_a_container_that_uses_much_memory_is_noticed_and_one_that_uses_little_is_not(bench: Bench) -> None:
+    uid = await bench.pod()
+    cid = await bench.hog(uid, 64, Limits(256, None, 128 * MIB))
+    never = asyncio.create_task(bench.runtime.memory_above(uid, cid, 120 * MIB))
+    async with asyncio.timeout(WAIT_S):
+        await bench.runtime.memory_above(uid, cid, 32 * MIB)
+    assert not never.done()
+    never.cancel()
+
+
+async def test_a_container_that_is_held_back_keeps_its_limits(bench: Bench) -> None:
+    uid = await bench.pod()
+    cid = await bench.hog(uid, 16, Limits(256, None, 128 * MIB))
+    await bench.runtime.hold_memory(cid, 115 * MIB)
+    assert await bench.runtime.container_limits(cid) == Limits(256, None, 128 * MIB)
+    await bench.runtime.hold_memory(cid, None)
     assert (await bench.state(cid)).state == RUNNING
 
 

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from podfit.agent.runtimes.base import RUNNING, ContainerState
+from podfit.agent.runtimes.values import RUNNING, ContainerState
 
 pytest.register_assert_rewrite("tests.contract.test_runtime")
 
@@ -32,6 +32,7 @@ NOT_FOR_VMS = {
     "the_exit_code_is_the_programs": _COMMAND,
     "a_program_that_is_not_there_cannot_run": _COMMAND,
     "a_container_that_hears_sigterm_ends_within_its_grace": _COMMAND,
+    "a_container_is_asked_to_end_by_the_signal_of_its_pod": _COMMAND,
     "output_goes_to_the_log_in_cri_format": _COMMAND,
     "attach_shows_what_the_container_says_from_now_on": _COMMAND,
     "a_container_that_ended_does_not_hold_its_pods_cpu": _COMMAND,

@@ -25,9 +25,9 @@ from podfit.store.backend import (
     Watch,
 )
 from podfit.store.compact import ROUND_KEY, Compactor
+from podfit.store.disk.sqlite import SqliteStore
 from podfit.store.etcd import EtcdStore
 from podfit.store.memory import MemoryStore
-from podfit.store.sqlite import SqliteStore
 
 PATIENCE_S = 20.0
 

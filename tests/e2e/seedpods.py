@@ -16,14 +16,14 @@ from typing import Any
 import pytest
 
 from podfit.agent.agent import Agent
-from podfit.agent.life.hooks import run_command
+from podfit.agent.probes.commands import run_command
 from podfit.agent.runtimes.process.support import check_support
-from podfit.api.kinds import EVENT, POD
+from podfit.api.objects import Object
 from podfit.api.quantity import Quantity
-from podfit.api.status import Object
+from podfit.api.registry.kinds import EVENT, POD
 from podfit.client.rest import STRATEGIC
-from podfit.testing.expect import becomes
-from podfit.testing.whole import Whole
+from tests.support.cluster.expect import becomes
+from tests.support.cluster.whole import Whole
 
 MISSING = check_support()
 needs_cgroups = pytest.mark.skipif(bool(MISSING), reason="; ".join(MISSING) or "cgroups are there")

@@ -14,10 +14,17 @@ import pytest
 
 HERE = Path(__file__).resolve().parent
 UNIT = HERE.parent / "unit" / "agent" / "runtimes"
-CONTRACT = [HERE.parent / "contract" / "test_runtime.py"]
+VMS = HERE.parent / "unit" / "vm" / "test_vm_cgroups.py"
+CONTRACT = [HERE.parent / "contract" / "test_runtime.py", VMS]
 REST = [
     UNIT / name
-    for name in ("conftest.py", "test_process_isolation.py", "test_process_supervision.py", "test_process_walls.py")
+    for name in (
+        "conftest.py",
+        "test_process_isolation.py",
+        "test_process_memory.py",
+        "test_process_supervision.py",
+        "test_process_walls.py",
+    )
 ]
 BOOT_LIMIT_S = 600
 
@@ -79,7 +86,7 @@ only_x86 = pytest.mark.skipif(platform.machine() != "x86_64", reason="the guest 
 
 @only_x86
 def test_the_process_runtime_keeps_its_contract_on_a_cgroup_v2_kernel(tmp_path: Path) -> None:
-    assert _passed(_boot(tmp_path, CONTRACT)) >= 25
+    assert _passed(_boot(tmp_path, CONTRACT)) >= 29
 
 
 @only_x86

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from podfit.cli.output import DATA, OBJECTS, PAGES, TABLES
+from podfit.cli.printing.output import DATA, OBJECTS, PAGES, TABLES
 from tests.e2e.conftest import KUBECTL, Running
 from tests.e2e.test_cli_commands import POD
 

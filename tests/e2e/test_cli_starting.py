@@ -76,7 +76,7 @@ def test_what_the_machine_refuses_ends_with_1(tmp_path: Path) -> None:
 
 
 def test_a_damaged_store_or_key_ends_with_1(tmp_path: Path) -> None:
-    from podfit.apiserver.auth.pki import Pki
+    from podfit.apiserver.auth.certs.pki import Pki
 
     Pki(tmp_path / "pki")
     (tmp_path / "podfit.db").touch()
@@ -112,7 +112,7 @@ def test_an_agent_without_a_server_says_so_once_for_each_part_and_stops_cleanly(
         agent.terminate()
         _, err = agent.communicate(timeout=60)
     lines = err.splitlines()
-    assert len([line for line in lines if "podfit.agent.node" in line]) == 1, err
+    assert len([line for line in lines if "podfit.agent.node.node" in line]) == 1, err
     assert not [line for line in lines if " E " in line], err
 
 

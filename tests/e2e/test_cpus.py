@@ -14,12 +14,12 @@ from typing import Any
 
 import pytest
 
-from podfit.agent.cpus.sets import Cpus, parse, text
-from podfit.agent.cpus.topology import read
+from podfit.agent.cpus.decide.sets import Cpus, parse, text
+from podfit.agent.cpus.machine import read
 from podfit.agent.runtimes.process.support import check_support
-from podfit.testing.containerd import Containerd, missing
 from tests.e2e.conftest import KUBECTL, Running, eventually
 from tests.e2e.noderuntimes import NodeRuntime
+from tests.support.containers.containerd import Containerd, missing
 
 pytestmark = [
     pytest.mark.skipif(KUBECTL is None, reason="kubectl is not installed"),

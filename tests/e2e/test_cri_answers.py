@@ -10,12 +10,12 @@ import grpc
 import pytest
 import pytest_asyncio
 
-from podfit.agent.runtimes.cri import resources
-from podfit.api.kinds import EVENT
-from podfit.api.status import Object
+from podfit.agent.runtimes.cri.resize import resources
+from podfit.api.objects import Object
+from podfit.api.registry.kinds import EVENT
 from podfit.cri import api_pb2 as api
-from podfit.testing.containerd import Containerd, missing
-from podfit.testing.criproxy import CriProxy, Refusal
+from tests.support.containers.containerd import Containerd, missing
+from tests.support.containers.criproxy import CriProxy, Refusal
 
 from .seedpods import Kernel, Lab, conditions, container, exactly, is_settled, patch_of, pod, sizes, statuses
 

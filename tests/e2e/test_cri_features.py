@@ -14,12 +14,12 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
-from podfit.api.kinds import POD, kind_named
-from podfit.api.status import Object
+from podfit.api.objects import Object
+from podfit.api.registry.kinds import POD, kind_named
 from podfit.client.rest import STRATEGIC
-from podfit.testing.containerd import Containerd, missing
-from podfit.testing.images import busybox
-from podfit.testing.registry import LoopbackRegistry
+from tests.support.containers.containerd import Containerd, missing
+from tests.support.containers.images import busybox
+from tests.support.containers.registry import LoopbackRegistry
 
 from .seedpods import Lab, container, pod, statuses
 

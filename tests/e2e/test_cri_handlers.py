@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from podfit.api.kinds import kind_named
-from podfit.testing.containerd import Containerd, missing
-from podfit.testing.criproxy import CriProxy
+from podfit.api.registry.kinds import kind_named
+from tests.support.containers.containerd import Containerd, missing
+from tests.support.containers.criproxy import CriProxy
 
 from .noderuntimes import NodeRuntime
 from .seedpods import Lab, container, exactly, patch_of, pod, statuses

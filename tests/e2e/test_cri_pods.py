@@ -10,10 +10,10 @@ import pytest
 import pytest_asyncio
 from msgspec.structs import replace
 
-from podfit.agent.runtimes.cri.rotation import Rotation
-from podfit.api.kinds import kind_named
-from podfit.api.status import Object
-from podfit.testing.containerd import PAUSE_IMAGE, Containerd, missing
+from podfit.agent.runtimes.cri.pods.rotation import Rotation
+from podfit.api.objects import Object
+from podfit.api.registry.kinds import kind_named
+from tests.support.containers.containerd import PAUSE_IMAGE, Containerd, missing
 
 from .seedpods import Lab, container, exactly, pod, statuses
 

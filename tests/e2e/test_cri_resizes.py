@@ -19,9 +19,9 @@ import grpc
 import pytest
 import pytest_asyncio
 
-from podfit.api.status import Object
-from podfit.testing.containerd import Containerd, missing
-from podfit.testing.criproxy import CriProxy, Refusal
+from podfit.api.objects import Object
+from tests.support.containers.containerd import Containerd, missing
+from tests.support.containers.criproxy import CriProxy, Refusal
 
 from .seedpods import V1, Lab, conditions, container, exactly, is_settled, patch_of, pod, policy, sizes, statuses
 

@@ -17,11 +17,11 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
-from podfit.api.status import Object
-from podfit.testing.containerd import Containerd, missing
-from podfit.testing.criproxy import CriProxy
-from podfit.testing.images import Built, build, busybox
-from podfit.testing.registry import Fault, LoopbackRegistry
+from podfit.api.objects import Object
+from tests.support.containers.containerd import Containerd, missing
+from tests.support.containers.criproxy import CriProxy
+from tests.support.containers.images import Built, build, busybox
+from tests.support.containers.registry import Fault, LoopbackRegistry
 
 from .seedpods import Lab, container, is_ready, pod, statuses
 

@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
-from podfit.api.kinds import POD
-from podfit.api.status import Object
+from podfit.api.objects import Object
+from podfit.api.registry.kinds import POD
 from podfit.client.rest import STRATEGIC
 from podfit.client.transport import Ask
 

@@ -13,9 +13,9 @@ from typing import Any
 
 import pytest
 
-from podfit.testing.images import busybox, docker_archive, oci_archive
-from podfit.testing.registry import Fault, LoopbackRegistry
 from tests.e2e.conftest import KUBECTL, Running, eventually, real_runtime
+from tests.support.containers.images import busybox, docker_archive, oci_archive
+from tests.support.containers.registry import Fault, LoopbackRegistry
 
 
 @pytest.fixture(scope="module")

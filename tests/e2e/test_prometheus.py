@@ -20,9 +20,9 @@ from typing import Any
 import pytest
 import yaml
 
-from podfit.testing.prometheus import Prometheus, installed
 from tests import inventory
 from tests.e2e.conftest import KUBECTL, Running, eventually, real_runtime
+from tests.support.servers.prometheus import Prometheus, installed
 
 DEPLOY = Path(__file__).resolve().parents[2] / "deploy"
 BOARD = json.loads((DEPLOY / "grafana" / "podfit.json").read_text())

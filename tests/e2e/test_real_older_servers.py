@@ -18,8 +18,8 @@ from typing import Any
 import pytest
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
-from podfit.apiserver.auth.kubeconfigs import write_kubeconfig
-from podfit.apiserver.auth.pki import Pki
+from podfit.apiserver.auth.certs.kubeconfigs import write_kubeconfig
+from podfit.apiserver.auth.certs.pki import Pki
 from podfit.apiserver.bootstrap import vpa_definitions
 from tests.e2e.conftest import KUBECTL, eventually
 from tests.e2e.parts import Etcd, Part, free_port

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from podfit.api.kinds import POD
+from podfit.api.registry.kinds import POD
 from podfit.api.status import ApiError
-from podfit.testing.expect import all_become
+from tests.support.cluster.expect import all_become
 
 from .noderuntimes import NodeRuntime
 from .seedpods import Lab, container, exactly, needs_cgroups, patch_of, pod, policy, sidecar

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 import pytest
 import pytest_asyncio
 
-from podfit.api.status import Object
+from podfit.api.objects import Object
 
 from .noderuntimes import NodeRuntime
 from .seedpods import (

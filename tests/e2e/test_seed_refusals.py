@@ -8,13 +8,14 @@ from collections.abc import AsyncIterator
 import pytest
 import pytest_asyncio
 
-from podfit.api.kinds import POD, kind_named
-from podfit.api.status import ApiError, Object
-from podfit.apiserver.local import local_client
+from podfit.api.objects import Object
+from podfit.api.registry.kinds import POD, kind_named
+from podfit.api.status import ApiError
+from podfit.apiserver.front.local import local_client
 from podfit.apiserver.request import User
 from podfit.client.rest import MERGE, STRATEGIC
 from podfit.compose import node_user
-from podfit.testing.expect import all_become, becomes
+from tests.support.cluster.expect import all_become, becomes
 
 from .noderuntimes import NodeRuntime
 from .seedpods import Lab, container, exactly, is_ready, needs_cgroups, patch_of, pod, policy, sizes, statuses

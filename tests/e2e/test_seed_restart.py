@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
-from podfit.api.status import Object
+from podfit.api.objects import Object
 from podfit.compose_runtimes import remove_leftovers
 from tests.e2e.conftest import KUBECTL, Running, eventually
 from tests.e2e.parts import Part

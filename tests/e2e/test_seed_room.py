@@ -8,8 +8,8 @@ from collections.abc import AsyncIterator
 import pytest
 import pytest_asyncio
 
-from podfit.api.kinds import POD, kind_named
-from podfit.api.status import Object
+from podfit.api.objects import Object
+from podfit.api.registry.kinds import POD, kind_named
 
 from .noderuntimes import NodeRuntime
 from .seedpods import (

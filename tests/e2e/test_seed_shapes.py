@@ -7,8 +7,8 @@ from collections.abc import AsyncIterator
 import pytest
 import pytest_asyncio
 
-from podfit.api.kinds import POD
-from podfit.api.status import Object
+from podfit.api.objects import Object
+from podfit.api.registry.kinds import POD
 
 from .noderuntimes import NodeRuntime
 from .seedpods import (
@@ -247,7 +247,7 @@ async def test_a_container_that_shares_the_pods_limit_restarts_with_it(lab: Lab)
 
 async def test_a_new_pod_has_no_resize_to_complete(lab: Lab) -> None:
     """Neither conditions nor Events of a resize that nobody asked for."""
-    from podfit.api.kinds import EVENT
+    from podfit.api.registry.kinds import EVENT
 
     body = pod("quiet", container("c1", {}), resources=sizes("200m/128Mi", "400m/256Mi"))
     seen = await lab.run(body)

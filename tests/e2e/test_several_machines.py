@@ -12,11 +12,11 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-from podfit.api.kinds import NODE, POD, kind_named
-from podfit.api.status import Object
+from podfit.api.objects import Object
+from podfit.api.registry.kinds import NODE, POD, kind_named
 from podfit.client.kubeconfig import load
 from podfit.client.rest import Client
-from podfit.testing.expect import becomes
+from tests.support.cluster.expect import becomes
 
 GUIDE = Path(__file__).parents[2] / "docs" / "operate.md"
 PODFIT = Path(sys.executable).with_name("podfit")

@@ -18,9 +18,9 @@ from xml.etree import ElementTree
 import pytest
 
 from podfit.agent.runtimes.process.support import check_support
-from podfit.kit.privileges import CAP_SYS_RESOURCE, has_capability
-from podfit.testing.containerd import IMAGES, Containerd, missing
-from podfit.testing.ociimages import ImageSource, layout, write_archive
+from podfit.kit.process.privileges import CAP_SYS_RESOURCE, has_capability
+from tests.support.containers.containerd import IMAGES, Containerd, missing
+from tests.support.containers.ociimages import ImageSource, layout, write_archive
 
 from .conftest import Running
 

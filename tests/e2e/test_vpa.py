@@ -19,11 +19,11 @@ import aiohttp
 import pytest
 import pytest_asyncio
 
-from podfit.agent.runtimes.fake import FakeRuntime
-from podfit.api.kinds import EVENT, POD, VPA, kind_named
-from podfit.api.status import Object
+from podfit.agent.runtimes.fake.runtime import FakeRuntime
+from podfit.api.objects import Object
+from podfit.api.registry.kinds import EVENT, POD, VPA, kind_named
 from podfit.meter.meter import MeterConfig
-from podfit.testing.expect import all_become, becomes
+from tests.support.cluster.expect import all_become, becomes
 
 from .seedpods import Lab, conditions, is_ready, is_settled, milli, needs_cgroups, size, sizes, statuses
 

@@ -17,13 +17,13 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
-from podfit.api.kinds import EVENT, POD, VPA, kind_named
+from podfit.api.objects import Object
 from podfit.api.quantity import Quantity
-from podfit.api.status import Object
-from podfit.testing.expect import all_become, becomes
-from podfit.testing.prometheus import Prometheus, backfill, installed
+from podfit.api.registry.kinds import EVENT, POD, VPA, kind_named
 from podfit.vpa.admission.config import AdmissionConfig
 from podfit.vpa.admission.loop import AdmissionWebhook
+from tests.support.cluster.expect import all_become, becomes
+from tests.support.servers.prometheus import Prometheus, backfill, installed
 
 from .seedpods import WAITS, Lab, is_ready, is_settled, needs_cgroups, statuses
 

@@ -14,16 +14,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.support.cluster.nodes import Cluster
+from tests.support.cluster.recordings import PAGE, differences, is_artefact, weightless
 
 from podfit.agent.agent import Agent
 from podfit.agent.config import AgentConfig
-from podfit.agent.runtimes.base import RUNNING, Change, RuntimeFailure
 from podfit.agent.runtimes.process.runtime import ProcessRuntime
-from podfit.api.kinds import POD
+from podfit.agent.runtimes.values import RUNNING, Change, RuntimeFailure
+from podfit.api.registry.kinds import POD
 from podfit.api.status import ApiError
 from podfit.client.rest import STRATEGIC
-from podfit.testing.nodes import Cluster
-from podfit.testing.recordings import PAGE, differences, is_artefact, weightless
 
 VECTORS = Path(os.environ.get("PODFIT_VECTORS", Path(__file__).parents[2] / ".." / "shared" / "vectors")) / "node"
 pytestmark = [pytest.mark.root, pytest.mark.skipif(os.geteuid() != 0, reason="needs root and writable cgroups")]

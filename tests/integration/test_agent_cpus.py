@@ -7,17 +7,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.support.cluster.asking import Asker
+from tests.support.cluster.nodes import Cluster, TestNode
 
 from podfit.agent.cpus.checkpoint import UnusableState
+from podfit.agent.cpus.decide.sets import Cpus, parse, text
+from podfit.agent.cpus.decide.topology import regular
 from podfit.agent.cpus.placement import StaticPolicy
 from podfit.agent.cpus.reservation import BadReservation
-from podfit.agent.cpus.sets import Cpus, parse, text
-from podfit.agent.cpus.topology import regular
-from podfit.agent.decide.allocate import Policy
-from podfit.agent.runtimes.base import RUNNING
-from podfit.api.kinds import NODE, POD
-from podfit.testing.asking import Asker
-from podfit.testing.nodes import Cluster, TestNode
+from podfit.agent.decide.resize.allocate import Policy
+from podfit.agent.runtimes.values import RUNNING
+from podfit.api.registry.kinds import NODE, POD
 
 STATIC = Policy(cpu_manager="static")
 RESIZABLE = Policy(cpu_manager="static", exclusive_cpus_resize=True)

@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.support.cluster.nodes import Cluster, TestNode
 
-from podfit.agent.runtimes.base import Change
-from podfit.api.kinds import POD
-from podfit.testing.nodes import Cluster, TestNode
+from podfit.agent.runtimes.values import Change
+from podfit.api.registry.kinds import POD
 
 SIZE = {"requests": {"cpu": "100m", "memory": "64Mi"}, "limits": {"cpu": "500m", "memory": "128Mi"}}
 

@@ -15,14 +15,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.support.cluster.agentpods import SMALL, container, pod
+from tests.support.cluster.nodes import Cluster, TestNode, local_client
 
 from podfit.agent.agent import Agent
-from podfit.agent.ledger import Ledger, _line
-from podfit.agent.runtimes.base import RUNNING, CannotRun, ImageState, NotFound, RuntimeFailure
-from podfit.api.kinds import NODE, POD
+from podfit.agent.pods.ledger import Ledger, _line
+from podfit.agent.runtimes.values import RUNNING, CannotRun, ImageState, NotFound, RuntimeFailure
+from podfit.api.registry.kinds import NODE, POD
 from podfit.client.transport import Unreachable
-from podfit.testing.agentpods import SMALL, container, pod
-from podfit.testing.nodes import Cluster, TestNode, local_client
 
 LARGER = {"requests": {"cpu": "300m", "memory": "64Mi"}, "limits": {"cpu": "400m", "memory": "128Mi"}}
 
@@ -188,7 +188,7 @@ async def test_a_container_that_ends_in_the_middle_of_its_resize_is_no_error(clu
     await grow(cluster)
     await node.pass_time(1)
     assert not [one for one in await cluster.events() if one["reason"] == "ResizeError"]
-    node.agent.kick((await cluster.pod("p"))["metadata"]["uid"])
+    node.agent.enqueue((await cluster.pod("p"))["metadata"]["uid"])
     await node.quiet()
     status = (await cluster.pod("p"))["status"]["containerStatuses"][0]
     assert status["resources"]["limits"]["cpu"] == "400m"
@@ -204,10 +204,10 @@ async def test_a_manifest_with_unreadable_references_waits_with_the_reason(clust
     node.agent.roster.add(static)
     await node.quiet()
     record = node.agent.records["odd-1"]
-    assert record.waiting["c"][0] == "CreateContainerConfigError"
+    assert record.waiting.reason("c") == "CreateContainerConfigError"
     body["containers"][0]["env"] = []
     body["volumes"] = [{"name": "v", "downwardAPI": {"items": [{"path": "x", **odd}]}}]
-    node.agent.kick("odd-1")
+    node.agent.enqueue("odd-1")
     await node.pass_time(3)
     assert any("MountVolume.SetUp failed" in message for _, _, message in await said(cluster))
     body["volumes"] = []
@@ -243,7 +243,7 @@ def fill(ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
     monkeypatch.setattr(os, "pwrite", full)
-    monkeypatch.setattr("podfit.agent.ledger.write_atomic", full)
+    monkeypatch.setattr("podfit.agent.pods.ledger.write_atomic", full)
 
 
 async def test_a_new_pod_does_not_start_before_its_promise_is_on_disk(
@@ -303,7 +303,7 @@ async def test_an_agent_with_a_full_disk_still_stops(
 
 
 def a_ledger(folder: Path) -> tuple[Path, bytes]:
-    from podfit.agent.decide.states import Allocated
+    from podfit.api.resize.states import Allocated
 
     ledger = Ledger(folder / "ledger", durable=False)
     for number in range(3):
@@ -543,7 +543,7 @@ async def test_a_pod_whose_sandbox_died_follows_its_restart_policy(
     await grow(cluster)
     await node.quiet()
     await node.runtime.stop_pod(uid)
-    node.agent.kick(uid)
+    node.agent.enqueue(uid)
     await node.pass_time(30)
     status = (await cluster.pod("p"))["status"]
     assert status["phase"] == phase

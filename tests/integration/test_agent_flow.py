@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.support.cluster.nodes import Cluster, TestNode
 
-from podfit.agent.decide.states import Actuated, Allocated
-from podfit.agent.runtimes.base import Limits, RuntimeFailure
-from podfit.api.kinds import POD
-from podfit.testing.nodes import Cluster, TestNode
+from podfit.agent.runtimes.values import Limits, RuntimeFailure
+from podfit.api.registry.kinds import POD
+from podfit.api.resize.states import Actuated, Allocated
 
 
 def pod(name: str, cpu: str) -> dict[str, Any]:

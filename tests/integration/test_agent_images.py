@@ -7,20 +7,20 @@ from pathlib import Path
 
 import pytest
 from tests.disks import fill, needs_root, small_disk
+from tests.support.cluster.expect import becomes
+from tests.support.cluster.whole import Whole, pod_spec
+from tests.support.containers.images import busybox, oci_archive
+from tests.support.containers.registry import Fault, LoopbackRegistry
 
 from podfit.agent.agent import Agent
-from podfit.agent.decide.images import ImageDisk, ImagePolicy
+from podfit.agent.decide.node.images import ImageDisk, ImagePolicy
 from podfit.agent.runtimes.process.support import check_support
-from podfit.api.kinds import NODE, POD, kind_named
-from podfit.api.status import Object
-from podfit.images.archives import load
-from podfit.images.pull import Puller
-from podfit.images.references import parse
+from podfit.api.objects import Object
+from podfit.api.registry.kinds import NODE, POD, kind_named
+from podfit.images.content.archives import load
+from podfit.images.registries.pull import Puller
+from podfit.images.registries.references import parse
 from podfit.images.store import IMAGES, ImageStore
-from podfit.testing.expect import becomes
-from podfit.testing.images import busybox, oci_archive
-from podfit.testing.registry import Fault, LoopbackRegistry
-from podfit.testing.whole import Whole, pod_spec
 
 EVENT = kind_named("Event")
 
@@ -99,7 +99,7 @@ async def test_a_node_that_is_short_of_disk_deletes_what_no_container_uses(
     used = await pulled(whole, registry, "used:1", used=b"u")
     await pulled(whole, registry, "unused:1", unused=b"n")
     await run(whole, "p", used)
-    await agent.pressure.reclaim()
+    await agent.pressure.response.reclaim()
     assert await left(agent) == {used}
 
 

@@ -16,21 +16,21 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.support.cluster.nodes import Cluster
 
 from podfit.agent.agent import Agent
 from podfit.agent.config import AgentConfig
-from podfit.agent.decide.kernel import milli_of_quota
-from podfit.agent.ledger import Ledger
-from podfit.agent.runtimes.base import RUNNING, RuntimeFailure
+from podfit.agent.decide.resize.kernel import milli_of_quota
+from podfit.agent.pods.ledger import Ledger
 from podfit.agent.runtimes.cgroups import detect
 from podfit.agent.runtimes.process.runtime import ProcessRuntime
-from podfit.api.kinds import POD, kind_named
+from podfit.agent.runtimes.values import RUNNING, RuntimeFailure
 from podfit.api.quantity import milli_of, units_of
+from podfit.api.registry.kinds import POD, kind_named
 from podfit.api.status import ApiError
 from podfit.client.kubeconfig import load
 from podfit.client.rest import STRATEGIC, Client
 from podfit.client.transport import Unreachable
-from podfit.testing.nodes import Cluster
 
 pytestmark = [pytest.mark.root, pytest.mark.skipif(os.geteuid() != 0, reason="needs root and writable cgroups")]
 CPU_MILLI, MEMORY_MI = 1000, 1024

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from podfit.agent.runtimes.base import ContainerConfig, Limits, PodConfig
 from podfit.agent.runtimes.process.runtime import ProcessRuntime
 from podfit.agent.runtimes.process.support import check_support
+from podfit.agent.runtimes.values import ContainerConfig, Limits, PodConfig
 from podfit.compose_runtimes import RuntimeSettings, make_runtime, remove_leftovers
 from podfit.kit.clock import RealClock
 

@@ -9,13 +9,13 @@ from typing import Any
 
 import msgspec
 import pytest
+from tests.support.cluster.agentpods import container, create, pod, states
+from tests.support.cluster.nodes import Cluster, TestNode
 
-from podfit.agent.runtimes.fake_node import FakeNodeState
-from podfit.api.kinds import LEASE, NODE, POD
+from podfit.agent.runtimes.fake.node import FakeNodeState
+from podfit.api.registry.kinds import LEASE, NODE, POD
 from podfit.client.rest import STRATEGIC
 from podfit.client.transport import Ask, Reply
-from podfit.testing.agentpods import container, create, pod, states
-from podfit.testing.nodes import Cluster, TestNode
 
 LARGER = {"requests": {"cpu": "150m", "memory": "64Mi"}, "limits": {"cpu": "200m", "memory": "128Mi"}}
 
@@ -203,7 +203,7 @@ async def test_a_rejected_status_is_not_sent_again_and_again(
     before = len(caplog.records)
     uid = (await cluster.pod("p"))["metadata"]["uid"]
     for _ in range(5):
-        node.agent.kick(uid)
+        node.agent.enqueue(uid)
         await node.quiet()
     assert len([one for one in caplog.records[before:] if "rejected parts" in one.getMessage()]) == 0
 

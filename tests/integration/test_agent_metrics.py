@@ -6,12 +6,12 @@ from pathlib import Path
 from typing import Any
 
 from prometheus_client.parser import text_string_to_metric_families
+from tests.support.cluster.nodes import Cluster, TestNode
 
-from podfit.agent.runtimes.base import RuntimeFailure
-from podfit.agent.server import exposition
-from podfit.agent.server.usage import UsageReader
-from podfit.api.kinds import POD
-from podfit.testing.nodes import Cluster, TestNode
+from podfit.agent.runtimes.values import RuntimeFailure
+from podfit.agent.server.usage import exposition
+from podfit.agent.server.usage.usage import UsageReader
+from podfit.api.registry.kinds import POD
 
 DOCUMENTED = {"periodic_retry", "pod_resized", "pod_updated", "pods_added", "pods_removed"}
 """The values of retry_trigger in the KEP."""

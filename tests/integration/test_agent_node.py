@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.support.cluster.nodes import Cluster, TestNode
 
-from podfit.api.kinds import LEASE, NODE
+from podfit.api.registry.kinds import LEASE, NODE
 from podfit.client.rest import STRATEGIC
-from podfit.testing.nodes import Cluster, TestNode
 
 
 @pytest.fixture

@@ -7,16 +7,16 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
+from tests.support.cluster.agentpods import container, create, pod, states
+from tests.support.cluster.nodes import Cluster, TestNode
 
-from podfit.agent.furnish.objects import CONFIG_MAP
-from podfit.agent.runtimes.base import Limits, RuntimeFailure
-from podfit.agent.runtimes.fake import FakeRuntime
-from podfit.api.kinds import NODE, POD
+from podfit.agent.furnish.volumes.objects import CONFIG_MAP
+from podfit.agent.runtimes.fake.runtime import FakeRuntime
+from podfit.agent.runtimes.values import Limits, RuntimeFailure
+from podfit.api.registry.kinds import NODE, POD
 from podfit.api.status import ApiError
 from podfit.client.rest import STRATEGIC
 from podfit.client.transport import Ask, Reply, Unreachable
-from podfit.testing.agentpods import container, create, pod, states
-from podfit.testing.nodes import Cluster, TestNode
 
 
 @pytest.fixture
@@ -196,7 +196,7 @@ async def test_a_missing_configmap_is_a_waiting_reason_until_it_comes(cluster: C
 async def test_a_pass_that_finds_nothing_to_do_writes_nothing(cluster: Cluster, node: TestNode) -> None:
     seen = await create(cluster, node, pod("p"))
     for _ in range(3):
-        node.agent.kick(seen["metadata"]["uid"])
+        node.agent.enqueue(seen["metadata"]["uid"])
         await node.quiet()
     assert (await cluster.pod("p"))["metadata"]["resourceVersion"] == seen["metadata"]["resourceVersion"]
 
@@ -410,7 +410,7 @@ async def test_a_pod_without_a_promise_is_let_alone_until_it_is_deleted(
     seen = await create(cluster, node, pod())
     uid = seen["metadata"]["uid"]
     node.agent.ledger.forget(uid)
-    node.agent.kick(uid)
+    node.agent.enqueue(uid)
     await node.quiet()
     assert "a pass failed" not in caplog.text
     await cluster.client.delete(POD, "default", "p")

@@ -7,12 +7,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.support.cluster.nodes import Cluster, TestNode
 
-from podfit.agent.decide.pressure import Readings
-from podfit.agent.pressure import PressureWatch
-from podfit.api.kinds import NODE, POD
+from podfit.agent.decide.node.pressure import Readings
+from podfit.agent.node.pressure import PressureWatch
+from podfit.api.registry.kinds import NODE, POD
 from podfit.client.transport import Unreachable
-from podfit.testing.nodes import Cluster, TestNode
 
 CALM, SHORT = Readings(memory_free=1 << 30), Readings(memory_free=1 << 20)
 
@@ -121,10 +121,8 @@ def hungry(name: str, memory: int, request: str = "", **spec: Any) -> dict[str, 
 
 
 def reading(node: TestNode, machine: Machine) -> PressureWatch:
-    looking = watch(node, machine)
-    for hook in ("changed", "relieve", "reclaim", "enforce"):
-        setattr(looking, hook, getattr(node.agent.pressure, hook))
-    return looking
+    """A watch of this machine that evicts pods as the agent's own does."""
+    return PressureWatch(node.agent.node, node.cluster.clock, machine, response=node.agent.pressure.response)
 
 
 async def phases(cluster: Cluster) -> dict[str, str]:

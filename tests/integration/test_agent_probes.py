@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.support.cluster.agentpods import container, create, pod, states
+from tests.support.cluster.nodes import Cluster, TestNode
 
-from podfit.api.kinds import POD
-from podfit.testing.agentpods import container, create, pod, states
-from podfit.testing.nodes import Cluster, TestNode
+from podfit.api.registry.kinds import POD
 
 
 @pytest.fixture
@@ -68,14 +68,14 @@ async def test_readiness_follows_its_probe(cluster: Cluster, node: TestNode) -> 
 def statuses_told(node: TestNode, name: str) -> list[tuple[bool, bool]]:
     """Every (started, ready) that the API is told from now on, as it grows."""
     told: list[tuple[bool, bool]] = []
-    write = node.agent._loop._reporter.write
+    write = node.agent.parts.reporter._writer.write
 
     async def listen(record: Any, status: Any, *more: Any) -> bool:
         for one in status.get("containerStatuses") or () if record.name == name else ():
             told.append((one["started"], one["ready"]))
         return await write(record, status, *more)
 
-    node.agent._loop._reporter.write = listen  # type: ignore[method-assign]
+    node.agent.parts.reporter._writer.write = listen  # type: ignore[method-assign]
     return told
 
 
@@ -156,7 +156,7 @@ async def test_nothing_else_starts_while_a_post_start_hook_runs(cluster: Cluster
     hook = {"postStart": {"sleep": {"seconds": 5}}}
     await create(cluster, node, pod("p", container("a", lifecycle=hook), container("b")))
     await node.pass_time(3)
-    node.agent.kick((await cluster.pod("p"))["metadata"]["uid"])
+    node.agent.enqueue((await cluster.pod("p"))["metadata"]["uid"])
     await node.quiet()
     assert states(await cluster.pod("p")) == {"a": "running", "b": "waiting"}
     await node.pass_time(3)

@@ -10,15 +10,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.support.cluster.agentpods import container, create, pod
+from tests.support.cluster.expect import becomes
+from tests.support.cluster.nodes import Cluster, TestNode
 
-from podfit.agent.life.pullrecords import PullRecords
-from podfit.agent.runtimes.base import ImageMissing
-from podfit.api.kinds import POD, kind_named
+from podfit.agent.images.pull_records import PullRecords
+from podfit.agent.runtimes.values import ImageMissing
+from podfit.api.registry.kinds import POD, kind_named
 from podfit.client.rest import STRATEGIC
-from podfit.images.credentials import Credentials
-from podfit.testing.agentpods import container, create, pod
-from podfit.testing.expect import becomes
-from podfit.testing.nodes import Cluster, TestNode
+from podfit.images.registries.credentials import Credentials
 
 SECRET = kind_named("Secret")
 

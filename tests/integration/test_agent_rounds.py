@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.support.cluster.nodes import Cluster, TestNode
 
-from podfit.api.kinds import POD
+from podfit.api.registry.kinds import POD
 from podfit.client.cache import Cache, Handler
-from podfit.testing.nodes import Cluster, TestNode
 
 
 @pytest.fixture

@@ -11,13 +11,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.support.cluster.nodes import Cluster, TestNode
 
 from podfit.agent.agent import Agent
-from podfit.api.kinds import NODE, POD
+from podfit.api.registry.kinds import NODE, POD
 from podfit.client.rest import Client
 from podfit.client.transport import Ask, Reply, Stream, Unreachable
 from podfit.compose import node_user
-from podfit.testing.nodes import Cluster, TestNode
 
 CAPACITY = {"cpu": "2", "memory": "4Gi"}
 
@@ -76,7 +76,7 @@ async def test_a_manifest_runs_and_shows_a_mirror(cluster: Cluster, folder: Path
     owner = {"apiVersion": "v1", "kind": "Node", "name": "node1", "uid": uid, "controller": True}
     assert mirror["metadata"]["ownerReferences"] == [owner]
     (folder / "web.yaml").unlink()
-    await told(node, lambda: all(one.ending for one in node.agent.records.values()))
+    await told(node, lambda: all(one.termination for one in node.agent.records.values()))
     await node.pass_time(3)
     assert node.machine.pods and await phase(cluster) == "Running"
     await node.pass_time(3)
@@ -123,7 +123,7 @@ async def test_a_changed_manifest_waits_until_the_old_pod_is_gone(cluster: Clust
     (folder / "web.yaml").write_text(manifest())
     node = await running_node(cluster, folder)
     (folder / "web.yaml").write_text(manifest("sleep 2d"))
-    await told(node, lambda: any(one.ending for one in node.agent.records.values()))
+    await told(node, lambda: any(one.termination for one in node.agent.records.values()))
     await node.pass_time(3)
     assert attempts(node) == [("sleep 1d", 0)]
     await node.pass_time(6)
@@ -136,13 +136,13 @@ async def test_a_manifest_that_returns_while_its_pod_leaves_runs_again(cluster: 
     (folder / "web.yaml").write_text(manifest())
     node = await running_node(cluster, folder)
     (folder / "web.yaml").unlink()
-    await told(node, lambda: any(one.ending for one in node.agent.records.values()))
+    await told(node, lambda: any(one.termination for one in node.agent.records.values()))
     (folder / "web.yaml").write_text(manifest())
     await node.pass_time(3)
-    assert all(one.ending for one in node.agent.records.values())
+    assert all(one.termination for one in node.agent.records.values())
     await node.pass_time(6)
     assert attempts(node) == [("sleep 1d", 0)]
-    assert [one.ending for one in node.agent.records.values()] == [None]
+    assert [one.termination for one in node.agent.records.values()] == [None]
     assert await phase(cluster) == "Running"
 
 
@@ -249,5 +249,5 @@ async def test_a_manifest_that_needs_objects_of_the_api_is_refused_once(
     node = await running_node(cluster, folder)
     await node.pass_time(10)
     assert not node.machine.pods
-    said = [one.getMessage() for one in caplog.records if one.name == "podfit.agent.life.static"]
+    said = [one.getMessage() for one in caplog.records if one.name == "podfit.agent.roster.static"]
     assert said == [f"static pod {folder / 'web.yaml'} cannot be used: static pods may not reference configmaps"]

@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.support.cluster.nodes import Cluster, TestNode
 
-from podfit.agent.runtimes.base import RUNNING, Limits
-from podfit.api.kinds import POD
-from podfit.testing.nodes import Cluster, TestNode
+from podfit.agent.runtimes.values import RUNNING, Limits
+from podfit.api.registry.kinds import POD
 
 
 @pytest.fixture

@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.support.cluster.nodes import Cluster, TestNode
 
-from podfit.api.kinds import POD
-from podfit.testing.nodes import Cluster, TestNode
+from podfit.api.registry.kinds import POD
 
 
 @pytest.fixture

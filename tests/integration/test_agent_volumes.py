@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.support.cluster.nodes import Cluster, TestNode
 
-from podfit.agent.furnish.objects import CONFIG_MAP, SECRET
-from podfit.api.kinds import POD
+from podfit.agent.furnish.volumes.objects import CONFIG_MAP, SECRET
+from podfit.api.registry.kinds import POD
 from podfit.api.status import ApiError
 from podfit.kit.clock import FakeClock
-from podfit.testing.nodes import Cluster, TestNode
 
 
 def pod(name: str, *volumes: dict[str, Any], command: str = "sleep 10d") -> dict[str, Any]:

@@ -11,12 +11,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.support.cluster.asking import Asker, serving
 
-from podfit.api.kinds import POD
-from podfit.apiserver import wire
+from podfit.api.registry.kinds import POD
 from podfit.apiserver.app import ApiServer
+from podfit.apiserver.representation import wire
 from podfit.apiserver.request import ADMIN, Request
-from podfit.testing.asking import Asker, serving
 
 PODS = "/api/v1/namespaces/default/pods"
 STRATEGIC, MERGE, JSON = (f"application/{word}+json" for word in ("strategic-merge-patch", "merge-patch", "json-patch"))

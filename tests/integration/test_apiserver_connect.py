@@ -12,13 +12,13 @@ import aiohttp
 import msgspec
 import pytest
 from aiohttp import web
+from tests.support.cluster.expect import becomes
+from tests.support.cluster.whole import Whole, pod_spec
+from tests.support.servers.hooks import HookServer
 
-from podfit.api.kinds import POD, kind_named
-from podfit.api.status import Object
-from podfit.apiserver.endpoints import endpoint_of
-from podfit.testing.expect import becomes
-from podfit.testing.hooks import HookServer
-from podfit.testing.whole import Whole, pod_spec
+from podfit.api.objects import Object
+from podfit.api.registry.kinds import POD, kind_named
+from podfit.apiserver.services.endpoints import endpoint_of
 
 PATH = "/api/v1/namespaces/default/pods/p"
 V5 = "v5.channel.k8s.io"

@@ -21,12 +21,12 @@ from typing import Any
 import aiohttp
 import pytest
 import yaml
+from tests.support.cluster.asking import serving, tls_of
 
-from podfit.apiserver import bodies
 from podfit.apiserver.app import ApiServer
 from podfit.apiserver.verbs import delete
+from podfit.apiserver.writing import bodies
 from podfit.client.kubeconfig import load
-from podfit.testing.asking import serving, tls_of
 
 MAPS = "/api/v1/namespaces/default/configmaps"
 TABLE = "application/json;as=Table;v=v1;g=meta.k8s.io"
@@ -162,30 +162,6 @@ async def test_what_was_read_of_a_body_is_freed_when_its_client_leaves(server: A
         tracemalloc.stop()
         gc.enable()
     assert kept < 5_000_000
-
-
-async def test_more_requests_than_a_client_may_have_in_flight_are_sent_back(
-    server: ApiServer, admin: aiohttp.ClientSession
-) -> None:
-    limits = server.core.seats.writes
-    limits.each = limits.seats = 1
-    server.front.patience_s = 60.0
-    sent = asyncio.Event()
-
-    async def slowly() -> AsyncIterator[bytes]:
-        yield b"{"
-        await sent.wait()
-        yield b'"metadata":{"name":"slow"}}'
-
-    first = asyncio.ensure_future(admin.post(MAPS, data=slowly(), headers={"Content-Type": "application/json"}))
-    while not limits.in_flight:
-        await asyncio.sleep(0)
-    async with admin.post(MAPS, json={"metadata": {"name": "second"}}) as answer:
-        assert (answer.status, answer.headers["Retry-After"]) == (429, "1")
-        assert await answer.text() == "Too many requests, please try again later.\n"
-    sent.set()
-    assert (await first).status == 201
-    assert limits.in_flight == 0
 
 
 async def test_a_client_that_leaves_in_the_middle_gives_its_seat_back(

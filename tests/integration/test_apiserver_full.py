@@ -15,7 +15,7 @@ from tests.disks import fill, needs_root, small_disk
 from podfit.apiserver.app import ApiServer
 from podfit.apiserver.config import Config
 from podfit.apiserver.request import ADMIN, Request, Response
-from podfit.store.sqlite import FULL, SqliteStore
+from podfit.store.disk.sqlite import FULL, SqliteStore
 
 pytestmark = needs_root
 PODS, MAPS = "/api/v1/namespaces/default/pods", "/api/v1/namespaces/default/configmaps"

@@ -10,12 +10,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.support.cluster.asking import Asker, serving
+from tests.support.servers.hooks import HookServer
 
-from podfit.api.status import Object
+from podfit.api.objects import Object
 from podfit.apiserver.app import ApiServer
 from podfit.apiserver.request import User
-from podfit.testing.asking import Asker, serving
-from podfit.testing.hooks import HookServer
 
 HOOKS = "/apis/admissionregistration.k8s.io/v1"
 V1, V2 = (f"/apis/autoscaling/{word}/namespaces/default/horizontalpodautoscalers" for word in ("v1", "v2"))

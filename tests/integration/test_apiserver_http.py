@@ -12,14 +12,14 @@ from typing import Any
 import aiohttp
 import pytest
 from aiohttp import WSMsgType, web
+from tests.support.cluster.asking import serving, tls_of
 
 from podfit.apiserver.app import ApiServer
 from podfit.apiserver.auth.authenticate import Authenticator
 from podfit.apiserver.config import BODY_LIMIT, Config
-from podfit.apiserver.http import HttpFront
+from podfit.apiserver.front.http import HttpFront
 from podfit.apiserver.request import ADMIN, Request, Response
 from podfit.store.memory import MemoryStore
-from podfit.testing.asking import serving, tls_of
 
 MERGE = {"Content-Type": "application/merge-patch+json"}
 

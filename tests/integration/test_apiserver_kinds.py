@@ -8,8 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-
-from podfit.testing.asking import Asker, serving
+from tests.support.cluster.asking import Asker, serving
 
 FLOWS = "/apis/flowcontrol.apiserver.k8s.io/v1"
 MERGE = "application/merge-patch+json"

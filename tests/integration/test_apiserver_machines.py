@@ -7,8 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-
-from podfit.testing.asking import Asker, serving
+from tests.support.cluster.asking import Asker, serving
 
 PODS = "/api/v1/namespaces/default/pods"
 MERGE = "application/merge-patch+json"
@@ -221,3 +220,43 @@ async def test_a_virtual_machine_runs_in_class_vm_where_there_is_one(ask: Asker)
     await ask("POST", "/apis/node.k8s.io/v1/runtimeclasses", made)
     _, pod = await create(ask, machine())
     assert (pod["spec"]["runtimeClassName"], pod["spec"]["overhead"]) == ("vm", overhead["podFixed"])
+
+
+DISKS = [
+    {"name": "root", "hostPath": {"path": "/dev/sdb", "type": "BlockDevice"}},
+    {"name": "data", "hostPath": {"path": "/srv/data.raw", "type": "File"}},
+]
+DEVICES = [{"name": "root", "devicePath": "/dev/root"}, {"name": "data", "devicePath": "/dev/data"}]
+NO_BLOCK = 'Invalid value: "data": can only use volume source type of PersistentVolumeClaim or Ephemeral for block mode'
+
+
+async def test_a_device_and_a_file_of_the_node_are_disks_of_a_virtual_machine(ask: Asker) -> None:
+    code, pod = await create(ask, machine(volumeDevices=DEVICES, bootVolume="root"), volumes=DISKS)
+    assert code == 201
+    assert pod["spec"]["containers"][0]["volumeDevices"] == DEVICES
+
+
+@pytest.mark.parametrize("source", [{"emptyDir": {}}, {"hostPath": {"path": "/srv", "type": "Directory"}}])
+async def test_what_is_no_disk_is_no_block_volume(ask: Asker, source: Any) -> None:
+    code, status = await create(
+        ask, machine(volumeDevices=DEVICES[1:]), volumes=[{"name": "data", **source}], containers=[]
+    )
+    assert code == 422
+    assert complaints(status) == [("spec.virtualMachine.volumeDevices[0].name", NO_BLOCK)]
+
+
+async def test_a_virtual_machine_boots_from_one_of_its_block_volumes_only(ask: Asker) -> None:
+    code, status = await create(ask, machine(volumeDevices=DEVICES[1:], bootVolume="root"), volumes=DISKS)
+    assert code == 422
+    assert complaints(status) == [("spec.virtualMachine.bootVolume", 'Not found: "root"')]
+
+
+@pytest.mark.parametrize(("runtime", "expected"), [("vm", 201), ("other", 422)])
+async def test_disks_of_the_node_are_for_virtual_machines_alone(ask: Asker, runtime: str, expected: int) -> None:
+    await ask("POST", "/apis/node.k8s.io/v1/runtimeclasses", {"metadata": {"name": runtime}, "handler": "h"})
+    container = {"name": "c", "image": "i", "volumeDevices": DEVICES[1:]}
+    spec = {"runtimeClassName": runtime, "volumes": DISKS[1:], "containers": [container]}
+    code, status = await ask("POST", PODS, {"metadata": {"name": "p"}, "spec": spec})
+    assert code == expected
+    if code != 201:
+        assert complaints(status) == [("spec.containers[0].volumeDevices[0].name", NO_BLOCK)]

@@ -7,8 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-
-from podfit.testing.asking import Asker, serving
+from tests.support.cluster.asking import Asker, serving
 
 MERGE = "application/merge-patch+json"
 SPACE = "/namespaces/default"

@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.support.cluster.asking import Asker, serving
 
-from podfit.api.migrations import ANNOTATION, FAILED, MOVED, OFFERED, PREPARED, REQUESTED
+from podfit.api.pods.migrations import ANNOTATION, FAILED, MOVED, OFFERED, PREPARED, REQUESTED
 from podfit.apiserver.request import User
-from podfit.testing.asking import Asker, serving
 
 PODS = "/api/v1/namespaces/default/pods"
 MERGE = "application/merge-patch+json"

@@ -7,8 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-
-from podfit.testing.asking import Asker, serving
+from tests.support.cluster.asking import Asker, serving
 
 SPACE = "/api/v1/namespaces/default"
 PARTIAL = "application/json;as=PartialObjectMetadataList;v={};g=meta.k8s.io"

@@ -14,11 +14,11 @@ from typing import Any
 import aiohttp
 import pytest
 
-from podfit.apiserver import events
 from podfit.apiserver.app import ApiServer
-from podfit.apiserver.auth.certificates import Pair
+from podfit.apiserver.auth.certs.certificates import Pair
 from podfit.apiserver.config import BODY_LIMIT, Config
 from podfit.apiserver.request import ADMIN, Request
+from podfit.apiserver.storage import events
 from podfit.store.memory import MemoryStore
 
 MAPS = "/api/v1/namespaces/default/configmaps"

@@ -8,8 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-
-from podfit.testing.asking import Asker, serving
+from tests.support.cluster.asking import Asker, serving
 
 _DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 _HEAPS = "/apis/example.com/v1/namespaces/default/heaps"

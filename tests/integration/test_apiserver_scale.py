@@ -8,15 +8,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.support.cluster.asking import Asker, serving
+from tests.support.cluster.expect import becomes
+from tests.support.cluster.whole import workload
+from tests.support.servers.hooks import HookServer
 
-from podfit.api.kinds import kind_named
-from podfit.api.status import Object
-from podfit.apiserver.local import local_client
+from podfit.api.objects import Object
+from podfit.api.registry.kinds import kind_named
+from podfit.apiserver.front.local import local_client
 from podfit.apiserver.request import ADMIN
-from podfit.testing.asking import Asker, serving
-from podfit.testing.expect import becomes
-from podfit.testing.hooks import HookServer
-from podfit.testing.whole import workload
 
 SETS = "/apis/apps/v1/namespaces/default/deployments"
 APPLY, MERGE = "application/apply-patch+yaml", "application/merge-patch+json"

@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.support.cluster.whole import workload
 
 from podfit.apiserver.app import ApiServer
 from podfit.apiserver.config import Config
 from podfit.apiserver.request import ADMIN, Request, Response
 from podfit.store.memory import MemoryStore
-from podfit.testing.whole import workload
 
 ISSUER = "https://kubernetes.default.svc.cluster.local"
 ACCOUNTS = "/api/v1/namespaces/default/serviceaccounts"

@@ -13,12 +13,12 @@ from typing import Any
 import msgspec
 import pytest
 
-from podfit.api.kinds import BUILT_IN, Kind, kind_named
-from podfit.api.resize_dialects import DIALECTS, LABEL, NATIVE
+from podfit.api.registry.kinds import BUILT_IN, Kind, kind_named
+from podfit.api.resize.dialects import DIALECTS, LABEL, NATIVE
 from podfit.apiserver.app import ApiServer
 from podfit.apiserver.config import Config
-from podfit.apiserver.events import Happening
 from podfit.apiserver.request import ADMIN, Request, Response
+from podfit.apiserver.storage.events import WatchEvent
 from podfit.store.memory import MemoryStore
 
 DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
@@ -228,7 +228,7 @@ async def test_a_listener_that_fails_is_resynchronised_and_hurts_nobody_else(tmp
     seen: list[str] = []
     resynced = asyncio.Event()
 
-    def fail(happening: Happening) -> None:
+    def fail(event: WatchEvent) -> None:
         raise RuntimeError("broken")
 
     async def resync() -> None:
@@ -236,7 +236,7 @@ async def test_a_listener_that_fails_is_resynchronised_and_hurts_nobody_else(tmp
 
     async with running(tmp_path) as server:
         server.hub.listen("broken", fail, resync=resync)
-        server.hub.listen("whole", lambda happening: seen.append(happening.name))
+        server.hub.listen("whole", lambda event: seen.append(event.name))
         assert await watches_work(server)
         async with asyncio.timeout(10):
             await resynced.wait()
@@ -244,11 +244,11 @@ async def test_a_listener_that_fails_is_resynchronised_and_hurts_nobody_else(tmp
 
 
 async def test_resynchronising_is_tried_until_it_works(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("podfit.apiserver.hub.RESTART_S", 0.001)
+    monkeypatch.setattr("podfit.apiserver.storage.hub.RESTART_S", 0.001)
     tries: list[int] = []
     done = asyncio.Event()
 
-    def fail(happening: Happening) -> None:
+    def fail(event: WatchEvent) -> None:
         raise RuntimeError("broken")
 
     async def resync() -> None:
@@ -271,7 +271,7 @@ async def test_roles_and_addresses_are_as_stored_after_a_failure(tmp_path: Path)
         assert (await ask(server, "POST", "/apis/rbac.authorization.k8s.io/v1/clusterroles", role)).status == 201
         assert await watches_work(server)
         before = server.rbac.rules_of(("", "r"))
-        await server.standing.resync()
+        await server.derived_state.resync()
         assert before and server.rbac.rules_of(("", "r")) == before
 
 

@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.support.cluster.asking import Asker, serving
+from tests.support.servers.hooks import HookServer
 
-from podfit.api.status import Object
-from podfit.apiserver import wire
+from podfit.api.objects import Object
+from podfit.apiserver.representation import wire
 from podfit.apiserver.request import ADMIN, Request
-from podfit.testing.asking import Asker, serving
-from podfit.testing.hooks import HookServer
 
 DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 V1, V2 = (f"/apis/example.com/{word}/namespaces/default/things" for word in ("v1", "v2"))

@@ -10,15 +10,15 @@ import pytest
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
+from tests.support.cluster.expect import PATIENCE_S, becomes
+from tests.support.cluster.whole import Whole
 
-from podfit.api.kinds import kind_named
+from podfit.api.registry.kinds import kind_named
 from podfit.api.status import ApiError
-from podfit.apiserver.auth.certificates import new_key, subject
-from podfit.apiserver.local import local_client
+from podfit.apiserver.auth.certs.certificates import new_key, subject
+from podfit.apiserver.front.local import local_client
 from podfit.apiserver.request import User
 from podfit.client.rest import Client
-from podfit.testing.expect import PATIENCE_S, becomes
-from podfit.testing.whole import Whole
 
 CSR, ROLE, BINDING = map(kind_named, ("CertificateSigningRequest", "ClusterRole", "ClusterRoleBinding"))
 REVIEW = kind_named("SubjectAccessReview")

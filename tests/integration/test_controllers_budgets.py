@@ -5,10 +5,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.support.cluster.expect import all_become, becomes
+from tests.support.cluster.whole import Whole, pod_spec, workload
 
-from podfit.api.kinds import POD, Kind, kind_named
-from podfit.testing.expect import all_become, becomes
-from podfit.testing.whole import Whole, pod_spec, workload
+from podfit.api.registry.kinds import POD, Kind, kind_named
 
 BUDGET, DAEMON, EVENT = map(kind_named, ("PodDisruptionBudget", "DaemonSet", "Event"))
 DEFINITION = kind_named("CustomResourceDefinition")

@@ -7,18 +7,18 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.support.cluster.expect import all_become, becomes
+from tests.support.cluster.nodes import Cluster
+from tests.support.cluster.whole import pod_spec, workload
 
-from podfit.api.kinds import LEASE, NODE, POD, Kind, kind_named
-from podfit.api.status import Object
+from podfit.api.objects import Object
+from podfit.api.registry.kinds import LEASE, NODE, POD, Kind, kind_named
 from podfit.client.rest import STRATEGIC, Client
 from podfit.compose import make_world
 from podfit.controllers.all import run_controllers
 from podfit.controllers.nodes.lifecycle import GRACE_S, UNREACHABLE
 from podfit.kit.clock import FakeClock, rfc3339, rfc3339_micro
-from podfit.kit.tasks import Tasks
-from podfit.testing.expect import all_become, becomes
-from podfit.testing.nodes import Cluster
-from podfit.testing.whole import pod_spec, workload
+from podfit.kit.concurrency.tasks import Tasks
 
 CRON, JOB, SET, QUOTA, EVENT = map(kind_named, ("CronJob", "Job", "ReplicaSet", "ResourceQuota", "Event"))
 STATEFUL = kind_named("StatefulSet")

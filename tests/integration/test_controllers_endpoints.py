@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.support.cluster.expect import all_become, becomes
+from tests.support.cluster.whole import Whole, pod_spec
 
-from podfit.api.kinds import NODE, POD, kind_named
-from podfit.testing.expect import all_become, becomes
-from podfit.testing.whole import Whole, pod_spec
+from podfit.api.registry.kinds import NODE, POD, kind_named
 
 SERVICE, ENDPOINTS, SLICE = map(kind_named, ("Service", "Endpoints", "EndpointSlice"))
 NAME = "kubernetes.io/service-name"

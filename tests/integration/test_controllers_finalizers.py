@@ -5,11 +5,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.support.cluster.expect import all_become, becomes
+from tests.support.cluster.whole import Whole, pod_spec, workload
+from tests.support.cluster.workloads import Pods
 
-from podfit.api.kinds import NAMESPACE, POD, Kind, kind_named
-from podfit.testing.expect import all_become, becomes
-from podfit.testing.whole import Whole, pod_spec, workload
-from podfit.testing.workloads import Pods
+from podfit.api.registry.kinds import NAMESPACE, POD, Kind, kind_named
 
 JOB, CRON = kind_named("Job"), kind_named("CronJob")
 TRACKING = "batch.kubernetes.io/job-tracking"

@@ -5,11 +5,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.support.cluster.expect import all_become, becomes
+from tests.support.cluster.whole import Whole, pod_spec, workload
 
-from podfit.api.kinds import POD, kind_named
+from podfit.api.registry.kinds import POD, kind_named
 from podfit.client.rest import STRATEGIC
-from podfit.testing.expect import all_become, becomes
-from podfit.testing.whole import Whole, pod_spec, workload
 
 DEPLOYMENT, STATEFUL, DAEMON = map(kind_named, ("Deployment", "StatefulSet", "DaemonSet"))
 

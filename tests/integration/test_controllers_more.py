@@ -5,11 +5,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.support.cluster.expect import all_become, becomes
+from tests.support.cluster.whole import Whole, pod_spec, workload
+from tests.support.cluster.workloads import Pods, in_force, messages, names_of, resize, status_of
 
-from podfit.api.kinds import NODE, POD, kind_named
-from podfit.testing.expect import all_become, becomes
-from podfit.testing.whole import Whole, pod_spec, workload
-from podfit.testing.workloads import Pods, in_force, messages, names_of, resize, status_of
+from podfit.api.registry.kinds import NODE, POD, kind_named
 
 DEPLOYMENT, SET, STATEFUL, DAEMON, JOB, QUOTA, CLAIM = map(
     kind_named,
@@ -262,7 +262,7 @@ async def test_a_job_of_a_billion_indexes_starts_with_the_first_of_them(whole: W
 async def test_a_set_of_two_billion_parallel_pods_is_scaled_down_again(
     whole: Whole, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("podfit.controllers.workloads.statefulset._BURST", 5)
+    monkeypatch.setattr("podfit.controllers.workloads.sets.statefulset._BURST", 5)
     many = workload("StatefulSet", "db", 2_000_000_000)
     many["spec"]["podManagementPolicy"] = "Parallel"
     await whole.client.create(STATEFUL, many)

@@ -7,16 +7,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.support.cluster.expect import all_become, becomes
+from tests.support.cluster.whole import Whole, pod_spec, workload
+from tests.support.cluster.workloads import Pods, in_force, messages, names_of, status_of
 
-from podfit.api.kinds import NAMESPACE, NODE, POD, kind_named
+from podfit.api.registry.kinds import NAMESPACE, NODE, POD, kind_named
 from podfit.api.selectors import LabelSelector
 from podfit.client.rest import STRATEGIC
 from podfit.compose import make_world
 from podfit.controllers.workloads.ownership import Owned
 from podfit.kit.clock import RealClock
-from podfit.testing.expect import all_become, becomes
-from podfit.testing.whole import Whole, pod_spec, workload
-from podfit.testing.workloads import Pods, in_force, messages, names_of, status_of
 
 SET, CONTROLLER, QUOTA, ACCOUNT, SECRET, CONFIG = map(
     kind_named, ("ReplicaSet", "ReplicationController", "ResourceQuota", "ServiceAccount", "Secret", "ConfigMap")

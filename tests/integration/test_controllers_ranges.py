@@ -5,10 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from podfit.api.kinds import EVENT, NODE
+from tests.support.cluster.expect import all_become, becomes
+from tests.support.cluster.whole import Whole
+
+from podfit.api.registry.kinds import EVENT, NODE
 from podfit.controllers.nodes.blocks import PodRanges
-from podfit.testing.expect import all_become, becomes
-from podfit.testing.whole import Whole
 
 
 def has_range(node: Any) -> bool:

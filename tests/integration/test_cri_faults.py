@@ -13,22 +13,14 @@ from typing import Any
 
 import grpc
 import pytest
+from tests.support.containers.containerd import Containerd, missing
+from tests.support.containers.criproxy import CriProxy, Refusal
 
-from podfit.agent.runtimes.base import (
-    EXITED,
-    RUNNING,
-    Change,
-    ContainerConfig,
-    Limits,
-    PodConfig,
-    RuntimeFailure,
-)
-from podfit.agent.runtimes.cri import resources
 from podfit.agent.runtimes.cri.failures import Unreached
+from podfit.agent.runtimes.cri.resize import resources
 from podfit.agent.runtimes.cri.runtime import CriRuntime
+from podfit.agent.runtimes.values import EXITED, RUNNING, Change, ContainerConfig, Limits, PodConfig, RuntimeFailure
 from podfit.cri import api_pb2 as api
-from podfit.testing.containerd import Containerd, missing
-from podfit.testing.criproxy import CriProxy, Refusal
 
 MIB = 1 << 20
 WAIT_S = 30.0

@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.support.cluster.asking import Asker
+from tests.support.cluster.nodes import Cluster, TestNode
 
-from podfit.api.kinds import POD, kind_named
+from podfit.api.registry.kinds import POD, kind_named
 from podfit.api.status import ApiError
-from podfit.testing.asking import Asker
-from podfit.testing.nodes import Cluster, TestNode
 
 STRATEGIC = "application/strategic-merge-patch+json"
 

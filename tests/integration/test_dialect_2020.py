@@ -7,14 +7,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.support.cluster.asking import Asker
+from tests.support.cluster.expect import becomes
+from tests.support.cluster.nodes import Cluster
+from tests.support.cluster.whole import Whole
 
-from podfit.api.kinds import POD, kind_named
-from podfit.api.status import Object
+from podfit.api.objects import Object
+from podfit.api.registry.kinds import POD, kind_named
 from podfit.apiserver.request import ADMIN, User
-from podfit.testing.asking import Asker
-from podfit.testing.expect import becomes
-from podfit.testing.nodes import Cluster
-from podfit.testing.whole import Whole
 
 NODE = User("system:node:n1", ("system:nodes", "system:authenticated"))
 OTHER = User("system:node:n2", ("system:nodes", "system:authenticated"))

@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.support.cluster.asking import Asker
+from tests.support.cluster.nodes import Cluster
 
-from podfit.api.kinds import POD
-from podfit.api.status import Object
+from podfit.api.objects import Object
+from podfit.api.registry.kinds import POD
 from podfit.apiserver.request import User
-from podfit.testing.asking import Asker
-from podfit.testing.nodes import Cluster
 
 NODE = User("system:node:n1", ("system:nodes", "system:authenticated"))
 MERGE, STRATEGIC = "application/merge-patch+json", "application/strategic-merge-patch+json"

@@ -10,18 +10,18 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.support.cluster.asking import Asker
+from tests.support.cluster.expect import becomes
+from tests.support.cluster.nodes import Native
+from tests.support.cluster.whole import Whole, pod_spec
 
-from podfit.api.kinds import NAMESPACE, POD, kind_named
-from podfit.api.resize_dialects import HEADER, LABEL
-from podfit.api.status import Object
+from podfit.api.objects import Object
+from podfit.api.registry.kinds import NAMESPACE, POD, kind_named
+from podfit.api.resize.dialects import HEADER, LABEL
 from podfit.apiserver.request import ADMIN, Request
 from podfit.client import Client
 from podfit.client.resizing import default_dialect
 from podfit.kit.clock import RealClock
-from podfit.testing.asking import Asker
-from podfit.testing.expect import becomes
-from podfit.testing.nodes import Native
-from podfit.testing.whole import Whole, pod_spec
 
 QUOTA = kind_named("ResourceQuota")
 MERGE, STRATEGIC = "application/merge-patch+json", "application/strategic-merge-patch+json"

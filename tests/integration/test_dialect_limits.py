@@ -6,12 +6,12 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
+from tests.support.cluster.asking import Asker
+from tests.support.cluster.expect import all_become, becomes
+from tests.support.cluster.whole import Whole, pod_spec, workload
 
-from podfit.api.kinds import POD, kind_named
-from podfit.api.status import Object
-from podfit.testing.asking import Asker
-from podfit.testing.expect import all_become, becomes
-from podfit.testing.whole import Whole, pod_spec, workload
+from podfit.api.objects import Object
+from podfit.api.registry.kinds import POD, kind_named
 
 DESIGNS = pytest.mark.parametrize("design", ["2020", "2021"])
 STRATEGIC = "application/strategic-merge-patch+json"

@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.support.cluster.asking import Asker
+from tests.support.cluster.nodes import Cluster
 
-from podfit.api.status import Object
-from podfit.testing.asking import Asker
-from podfit.testing.nodes import Cluster
+from podfit.api.objects import Object
 
 STRATEGIC = "application/strategic-merge-patch+json"
 BASE = "/api/v1/namespaces/old"

@@ -9,15 +9,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.support.cluster.asking import Asker
+from tests.support.cluster.nodes import Cluster
+from tests.support.servers.protobufs import protobuf_pod
 
 from podfit.api import protobuf
-from podfit.api.kinds import POD
-from podfit.api.resize_dialects import DIALECTS, HEADER, LABEL
-from podfit.api.status import ApiError, Object
+from podfit.api.objects import Object
+from podfit.api.registry.kinds import POD
+from podfit.api.resize.dialects import DIALECTS, HEADER, LABEL
+from podfit.api.status import ApiError
 from podfit.apiserver.request import ADMIN, Request
-from podfit.testing.asking import Asker
-from podfit.testing.nodes import Cluster
-from podfit.testing.protobufs import protobuf_pod
 
 MERGE, STRATEGIC = "application/merge-patch+json", "application/strategic-merge-patch+json"
 APPLY, JSON_PATCH = "application/apply-patch+yaml", "application/json-patch+json"

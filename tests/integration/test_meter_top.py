@@ -9,16 +9,17 @@ from pathlib import Path
 
 import aiohttp
 import pytest
+from tests.support.cluster.expect import becomes
+from tests.support.cluster.whole import Whole, pod_spec
 
-from podfit.api.kinds import NAMESPACE, POD, kind_named
-from podfit.api.status import ApiError, Object
-from podfit.cli.usage import node_metrics, pod_metrics
+from podfit.api.objects import Object
+from podfit.api.registry.kinds import NAMESPACE, POD, kind_named
+from podfit.api.status import ApiError
+from podfit.cli.sizing.usage import node_metrics, pod_metrics
 from podfit.client.kubeconfig import load
 from podfit.compose import MeterAlone
 from podfit.meter.meter import MeterConfig
 from podfit.meter.registration import Remote, register
-from podfit.testing.expect import becomes
-from podfit.testing.whole import Whole, pod_spec
 
 PATIENCE_S = 60.0
 KUBECTL = shutil.which("kubectl")
@@ -78,7 +79,9 @@ async def test_a_meter_of_its_own_process_is_aggregated(tmp_path: Path) -> None:
         url = await alone.start()
         try:
             name = "v1beta1.metrics.k8s.io"
-            await becomes(whole.client, kind_named("APIService"), "", name, available)
+            made = await becomes(whole.client, kind_named("APIService"), "", name, available)
+            assert made is not None and "annotations" not in made["metadata"]
+            assert made["spec"]["service"]["name"] == "podfit-meter"
             seen = asyncio.Event()
             alone.meter.subscribe(lambda samples: seen.set())
             alone.meter.config = MeterConfig(interval_s=1.1)

@@ -12,16 +12,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.support.cluster.expect import becomes
+from tests.support.cluster.whole import Whole
 
 from podfit.agent.config import AgentConfig
 from podfit.agent.runtimes.process.runtime import ProcessRuntime
-from podfit.api.kinds import NODE, POD
-from podfit.api.status import Object
+from podfit.api.objects import Object
+from podfit.api.registry.kinds import NODE, POD
 from podfit.client.kubeconfig import load
 from podfit.compose import agent_alone
 from podfit.compose_runtimes import RuntimeSettings
-from podfit.testing.expect import becomes
-from podfit.testing.whole import Whole
 
 PATIENCE_S = 60.0
 KUBECTL = shutil.which("kubectl")

@@ -13,16 +13,16 @@ from typing import Any
 import aiohttp
 import msgspec
 import pytest
+from tests.support.cluster.expect import becomes
+from tests.support.cluster.whole import Whole
 
 from podfit.agent.agent import Agent
-from podfit.agent.runtimes.fake import FakeRuntime
-from podfit.api.kinds import POD
-from podfit.api.status import Object
-from podfit.kit.door import LARGEST_MESSAGE
+from podfit.agent.runtimes.fake.runtime import FakeRuntime
+from podfit.api.objects import Object
+from podfit.api.registry.kinds import POD
+from podfit.kit.web.door import LARGEST_MESSAGE
 from podfit.streaming import spdy
 from podfit.streaming.spdy import Blocks
-from podfit.testing.expect import becomes
-from podfit.testing.whole import Whole
 
 PATIENCE_S = 20.0
 POD_PATH = "/api/v1/namespaces/default/pods/p"

@@ -14,14 +14,15 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from tests.support.cluster.nodes import Cluster, TestNode
 
-from podfit.api.kinds import POD
-from podfit.api.resize_dialects import HEADER
-from podfit.api.status import ApiError, Object
-from podfit.cli.stages import progress
+from podfit.api.objects import Object
+from podfit.api.registry.kinds import POD
+from podfit.api.resize.dialects import HEADER
+from podfit.api.status import ApiError
+from podfit.cli.resizing.stages import step_of
 from podfit.client.rest import STRATEGIC, Client
 from podfit.client.transport import Ask, Reply, Stream, Transport
-from podfit.testing.nodes import Cluster, TestNode
 from podfit.vpa.updater.decide.resizing import ResizeStatus, resize_status
 
 
@@ -138,7 +139,7 @@ async def test_our_agent_does_not_repeat_what_the_server_drops(cluster: Cluster,
     node = await node_of(cluster, version)
     await node.quiet()
     before = await cluster.client.get(POD, "default", "p")
-    node.agent.kick(before["metadata"]["uid"])
+    node.agent.enqueue(before["metadata"]["uid"])
     await node.quiet()
     after = await cluster.client.get(POD, "default", "p")
     assert after["metadata"]["resourceVersion"] == before["metadata"]["resourceVersion"]
@@ -149,13 +150,13 @@ async def test_clients_read_the_word_of_an_older_server_as_conditions(cluster: C
     node = await node_of(cluster, version)
     client = older(cluster, version)
     answer = await client.patch(POD, "default", "p", cpu("90"), "resize", STRATEGIC)
-    assert (progress(answer).stage, progress(answer).why) == ("Pending", "waiting for the node")
+    assert (step_of(answer).stage, step_of(answer).why) == ("Pending", "waiting for the node")
     assert resize_status(answer) is ResizeStatus.DEFERRED
     await node.quiet()
     pod = await client.get(POD, "default", "p")
     listed = (await client.list(POD, "default"))["items"][0]
     for one in (pod, listed):
-        assert (progress(one).stage, progress(one).reason) == ("Pending", "Infeasible")
+        assert (step_of(one).stage, step_of(one).reason) == ("Pending", "Infeasible")
         assert resize_status(one) is ResizeStatus.INFEASIBLE
 
 
@@ -169,7 +170,7 @@ async def test_a_verdict_that_a_later_resize_left_behind_is_not_believed(cluster
     await node.stop()
     answer = await client.patch(POD, "default", "p", cpu("500m", "1"), "resize", STRATEGIC)
     assert answer["status"]["resize"] == "Infeasible"
-    assert (progress(answer).reason, progress(answer).why) == ("", "waiting for the node")
+    assert (step_of(answer).reason, step_of(answer).why) == ("", "waiting for the node")
 
 
 async def test_a_server_that_does_not_resize_gets_one_clear_sentence(tmp_path: Path) -> None:

@@ -11,14 +11,14 @@ from pathlib import Path
 import pytest
 from tests.kernelnet import leftovers, links, run, skip_without_networks
 
-from podfit.podnet import firewall, forwarding, namespaces
 from podfit.podnet.attachment import Attachments, PodRequest
 from podfit.podnet.failures import NetworkFailure, PortTaken, RangeExhausted
+from podfit.podnet.kernel import firewall, forwarding, namespaces
+from podfit.podnet.kernel.netlink import Netlink
+from podfit.podnet.kernel.redirects import Redirects
 from podfit.podnet.leases import Leases
-from podfit.podnet.netlink import Netlink
 from podfit.podnet.network import NetworkSettings, PodNetwork
 from podfit.podnet.ports import PortMapping
-from podfit.podnet.redirects import Redirects
 
 NO_CNI = NetworkSettings(cni_conf_dir=Path("/nonexistent"))
 

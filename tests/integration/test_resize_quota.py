@@ -4,12 +4,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.support.cluster.expect import becomes
+from tests.support.cluster.whole import Whole, pod_spec
 
-from podfit.api.kinds import POD, kind_named
+from podfit.api.registry.kinds import POD, kind_named
 from podfit.api.status import ApiError
 from podfit.client.rest import STRATEGIC
-from podfit.testing.expect import becomes
-from podfit.testing.whole import Whole, pod_spec
 
 QUOTA = kind_named("ResourceQuota")
 

@@ -9,15 +9,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.support.cluster.nodes import Cluster
 
-from podfit.api.kinds import NODE, POD, kind_named
+from podfit.api.objects import Object
+from podfit.api.registry.kinds import NODE, POD, kind_named
 from podfit.api.status import ApiError
 from podfit.client.rest import STRATEGIC
 from podfit.kit.clock import FakeClock, rfc3339
 from podfit.scheduler import Scheduler, SchedulerConfig
-from podfit.testing.nodes import Cluster
 
-Object = dict[str, Any]
 PDB = kind_named("PodDisruptionBudget")
 
 

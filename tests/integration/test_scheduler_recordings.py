@@ -7,16 +7,15 @@ import json
 import os
 import re
 from pathlib import Path
-from typing import Any
 
 import pytest
+from tests.support.cluster.nodes import Cluster, TestNode
 
-from podfit.api.kinds import NODE, POD
+from podfit.api.objects import Object
+from podfit.api.registry.kinds import NODE, POD
 from podfit.client.rest import STRATEGIC
 from podfit.scheduler import Scheduler, SchedulerConfig
-from podfit.testing.nodes import Cluster, TestNode
 
-Object = dict[str, Any]
 VECTORS = Path(os.environ.get("PODFIT_VECTORS", Path(__file__).parents[2] / ".." / "shared" / "vectors")) / "node"
 
 

@@ -11,9 +11,9 @@ from typing import Any
 from urllib.parse import quote, unquote
 
 import pytest
+from tests.support.cluster.asking import Asker, serving
 
 from podfit.apiserver.request import ANONYMOUS, Request, Response, User
-from podfit.testing.asking import Asker, serving
 
 RBAC = "/apis/rbac.authorization.k8s.io/v1"
 SECRETS = "/api/v1/namespaces/mine/secrets"

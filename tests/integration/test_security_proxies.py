@@ -12,12 +12,12 @@ from typing import Any
 
 import aiohttp
 import pytest
+from tests.support.cluster.asking import Asker, serving
+from tests.support.servers.elsewhere import Elsewhere, redirect
 from yarl import URL
 
-from podfit.apiserver import dialing
 from podfit.apiserver.app import ApiServer
-from podfit.testing.asking import Asker, serving
-from podfit.testing.elsewhere import Elsewhere, redirect
+from podfit.apiserver.proxying import dialing
 
 POD = "/api/v1/namespaces/default/pods/p"
 EXEC = f"{POD}/exec?command=id&stdout=true&container=c"

@@ -8,10 +8,10 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
+from tests.support.cluster.expect import becomes
+from tests.support.cluster.whole import Whole, pod_spec
 
-from podfit.api.kinds import POD, kind_named
-from podfit.testing.expect import becomes
-from podfit.testing.whole import Whole, pod_spec
+from podfit.api.registry.kinds import POD, kind_named
 
 ESCAPE = "\x1b[2J\x1b]0;owned\x07\x9b31m"
 

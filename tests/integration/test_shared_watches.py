@@ -7,14 +7,14 @@ from typing import Any
 
 import msgspec
 import pytest
+from tests.support.cluster.expect import becomes
+from tests.support.cluster.whole import Whole, workload
 
-from podfit.api.kinds import POD, VPA, kind_named
-from podfit.apiserver.events import Happening
-from podfit.apiserver.forms import Form
+from podfit.api.registry.kinds import POD, VPA, kind_named
+from podfit.apiserver.representation.forms import Form
+from podfit.apiserver.storage.events import WatchEvent
 from podfit.client.rest import STRATEGIC
 from podfit.client.transport import Ask, LocalTransport, Reply, SharedLines
-from podfit.testing.expect import becomes
-from podfit.testing.whole import Whole, workload
 
 DEPLOYMENT, QUOTA = kind_named("Deployment"), kind_named("ResourceQuota")
 AUTOSCALER = {
@@ -27,20 +27,20 @@ AUTOSCALER = {
 
 async def test_what_a_watch_brought_is_never_changed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     brought: dict[int, tuple[bytes, Any]] = {}
-    decode, shown = SharedLines.decode, Happening.shown
+    decode, shown = SharedLines.decode, WatchEvent.shown
 
     def decoded(lines: SharedLines, line: bytes) -> Any:
         event = decode(lines, line)
         brought[id(event["object"])] = (line, event["object"])
         return event
 
-    def handed_over(happening: Happening, word: str, form: Form) -> Any:
-        obj = shown(happening, word, form)
-        brought[id(obj)] = (happening.encoded(word, form), obj)
+    def handed_over(event: WatchEvent, word: str, form: Form) -> Any:
+        obj = shown(event, word, form)
+        brought[id(obj)] = (event.encoded(word, form), obj)
         return obj
 
     monkeypatch.setattr(SharedLines, "decode", decoded)
-    monkeypatch.setattr(Happening, "shown", handed_over)
+    monkeypatch.setattr(WatchEvent, "shown", handed_over)
     async with Whole(tmp_path, vpa=True) as whole:
         await _live_through_a_day(whole)
     assert {obj["kind"] for _, obj in brought.values()} >= {"Pod", "Deployment", "VerticalPodAutoscaler"}

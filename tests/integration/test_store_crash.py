@@ -20,8 +20,8 @@ import pytest
 import podfit
 from podfit.kit.clock import FakeClock
 from podfit.store.backend import Change, Mismatch, StoreError, Unavailable, Unusable
-from podfit.store.sqlite import SqliteStore
-from podfit.store.sqlite_file import SqliteFile
+from podfit.store.disk.sqlite import SqliteStore
+from podfit.store.disk.sqlite_file import SqliteFile
 
 SOURCE = str(Path(podfit.__file__).parent.parent)
 
@@ -29,7 +29,7 @@ SOURCE = str(Path(podfit.__file__).parent.parent)
 # trimming and checkpoints fall into the time of the kill as well.
 WRITER = """
 import asyncio, os, sys
-from podfit.store.sqlite import SqliteStore
+from podfit.store.disk.sqlite import SqliteStore
 
 async def main(path, turn):
     store = SqliteStore(path, history=50)

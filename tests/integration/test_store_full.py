@@ -15,7 +15,7 @@ from tests.disks import fill, needs_root, small_disk
 
 import podfit
 from podfit.store.backend import Unavailable
-from podfit.store.sqlite import FULL, SqliteStore
+from podfit.store.disk.sqlite import FULL, SqliteStore
 
 pytestmark = needs_root
 SOURCE = str(Path(podfit.__file__).parent.parent)
@@ -25,7 +25,7 @@ PATIENCE_S = 60.0
 WRITER = """
 import asyncio, os, sys
 from podfit.store.backend import Unavailable
-from podfit.store.sqlite import SqliteStore
+from podfit.store.disk.sqlite import SqliteStore
 
 async def main(path):
     store = SqliteStore(path)

@@ -11,13 +11,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.support.cluster.autoscaling import REPLICA_SET, Autoscaled, autoscaled
+from tests.support.cluster.expect import all_become, becomes
 
-from podfit.api.kinds import LEASE, NAMESPACE, POD, VPA, kind_named
 from podfit.api.quantity import Quantity
+from podfit.api.registry.kinds import LEASE, NAMESPACE, POD, VPA, kind_named
 from podfit.api.status import ApiError
 from podfit.kit.clock import FakeClock
-from podfit.testing.autoscaling import REPLICA_SET, Autoscaled, autoscaled
-from podfit.testing.expect import all_become, becomes
 from podfit.vpa.admission.certificates import SECRET, made
 from podfit.vpa.admission.config import AdmissionConfig
 from podfit.vpa.admission.loop import AdmissionWebhook

@@ -10,17 +10,17 @@ from typing import Any
 
 import aiohttp
 import pytest
+from tests.support.cluster.autoscaling import Autoscaled, autoscaled
 
-from podfit.api.kinds import POD, VPA, VPA_CHECKPOINT
 from podfit.api.quantity import Quantity
+from podfit.api.registry.kinds import POD, VPA, VPA_CHECKPOINT
 from podfit.cli.explaining.asking import noted_url, recommenders_story
 from podfit.cli.explaining.autoscalers import explain_vpa
 from podfit.kit.clock import FakeClock
-from podfit.testing.autoscaling import Autoscaled, autoscaled
 from podfit.vpa.observe.asking import HttpAsk
 from podfit.vpa.recommender.config import RecommenderConfig, recommender_config
-from podfit.vpa.recommender.explain import LISTENS, SETTINGS, explain_objects
 from podfit.vpa.recommender.loop import Recommender
+from podfit.vpa.recommender.serving.explain import LISTENS, SETTINGS, explain_objects
 
 
 @pytest.fixture

@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.support.cluster.autoscaling import REPLICA_SET, Autoscaled, autoscaled
 
-from podfit.api.kinds import POD, kind_named
 from podfit.api.quantity import Quantity
-from podfit.testing.autoscaling import REPLICA_SET, Autoscaled, autoscaled
+from podfit.api.registry.kinds import POD, kind_named
 from podfit.vpa.admission.config import AdmissionConfig
 from podfit.vpa.admission.loop import AdmissionWebhook
 

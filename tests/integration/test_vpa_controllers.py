@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.support.cluster.expect import all_become, becomes
+from tests.support.cluster.whole import Whole, pod_spec, workload
 
-from podfit.api.kinds import POD, VPA, kind_named
-from podfit.testing.expect import all_become, becomes
-from podfit.testing.whole import Whole, pod_spec, workload
+from podfit.api.registry.kinds import POD, VPA, kind_named
 
 DEPLOYMENT, REPLICA_SET = kind_named("Deployment"), kind_named("ReplicaSet")
 FLAGS = {"updater": ["--updater-interval=200ms", "--scale-down-delay=0"]}

@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.support.cluster.expect import all_become
+from tests.support.cluster.whole import Whole, pod_spec, workload
 
-from podfit.agent import record as records
-from podfit.api.kinds import POD, VPA, kind_named
+from podfit.agent.pods import record as records
 from podfit.api.quantity import Quantity
-from podfit.testing.expect import all_become
-from podfit.testing.whole import Whole, pod_spec, workload
+from podfit.api.registry.kinds import POD, VPA, kind_named
 from podfit.vpa.recommender.loop import Recommender
 
 DEPLOYMENT = kind_named("Deployment")

@@ -10,16 +10,16 @@ from typing import Any
 
 import pytest
 import yaml
+from tests.support.cluster.autoscaling import Autoscaled
+from tests.support.cluster.nodes import local_client
 
-from podfit.api.kinds import VPA, VPA_CHECKPOINT, kind_named
+from podfit.api.registry.kinds import VPA, VPA_CHECKPOINT, kind_named
 from podfit.api.status import ApiError
 from podfit.apiserver.app import ApiServer
 from podfit.apiserver.config import Config
 from podfit.client.rest import Client
 from podfit.client.transport import Ask, HttpTransport, Reply, Stream
 from podfit.store.memory import MemoryStore
-from podfit.testing.autoscaling import Autoscaled
-from podfit.testing.nodes import local_client
 from podfit.vpa.admission.config import AdmissionConfig, admission_config
 from podfit.vpa.admission.loop import AdmissionWebhook
 from podfit.vpa.recommender.config import RecommenderConfig, recommender_config

@@ -12,11 +12,11 @@ from typing import Any
 
 import aiohttp
 import pytest
+from tests.support.cluster.autoscaling import Autoscaled, autoscaled
 
-from podfit.api.kinds import LEASE
+from podfit.api.registry.kinds import LEASE
 from podfit.client import Client
 from podfit.kit.clock import FakeClock
-from podfit.testing.autoscaling import Autoscaled, autoscaled
 from podfit.vpa.flags import BadFlag
 from podfit.vpa.leading import run_elected
 from podfit.vpa.recommender.config import recommender_config

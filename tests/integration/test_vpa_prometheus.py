@@ -9,11 +9,11 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from tests.support.cluster.autoscaling import Autoscaled, autoscaled
+from tests.support.servers.prometheus import Prometheus, backfill, installed
 
-from podfit.api.kinds import VPA
+from podfit.api.registry.kinds import VPA
 from podfit.kit.clock import FakeClock
-from podfit.testing.autoscaling import Autoscaled, autoscaled
-from podfit.testing.prometheus import Prometheus, backfill, installed
 from podfit.vpa.history.base import Batch, HistoryAway
 from podfit.vpa.history.prometheus import PrometheusHistory
 from podfit.vpa.history.queries import PrometheusConfig

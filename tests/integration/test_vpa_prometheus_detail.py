@@ -10,11 +10,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from tests.support.cluster.autoscaling import autoscaled
+from tests.support.servers.prometheus import Prometheus, backfill, installed
 
-from podfit.api.kinds import VPA
+from podfit.api.registry.kinds import VPA
 from podfit.kit.clock import FakeClock
-from podfit.testing.autoscaling import autoscaled
-from podfit.testing.prometheus import Prometheus, backfill, installed
 from podfit.vpa.history.base import Batch
 from podfit.vpa.history.prometheus import PrometheusHistory
 from podfit.vpa.history.queries import PrometheusConfig

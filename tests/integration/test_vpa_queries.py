@@ -12,22 +12,22 @@ from typing import Any
 import aiohttp
 import msgspec
 import pytest
+from tests.support.cluster.autoscaling import Autoscaled, autoscaled
+from tests.support.cluster.expect import becomes
 
-from podfit.api.kinds import POD, kind_named
+from podfit.api.registry.kinds import POD, kind_named
 from podfit.api.status import ApiError
-from podfit.apiserver.local import local_client
+from podfit.apiserver.front.local import local_client
 from podfit.apiserver.request import Request, Response, User
-from podfit.cli.ports import with_flags
+from podfit.cli.options.ports import with_flags
 from podfit.client.rest import Client
 from podfit.compose import Up, UpOptions
 from podfit.kit.clock import FakeClock
-from podfit.testing.autoscaling import Autoscaled, autoscaled
-from podfit.testing.expect import becomes
 from podfit.vpa.flags import WrongLine
 from podfit.vpa.observe.asking import AGGREGATED, keeping_others
 from podfit.vpa.recommender.config import RecommenderConfig
 from podfit.vpa.recommender.loop import Recommender
-from podfit.vpa.recommender.queries import API_VERSION, KIND, Queries, path_in, register
+from podfit.vpa.recommender.serving.queries import API_VERSION, KIND, Queries, path_in, register
 from podfit.vpa.updater.config import UpdaterConfig
 from podfit.vpa.updater.loop import Updater
 

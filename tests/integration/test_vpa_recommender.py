@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.support.cluster.autoscaling import DEPLOYMENT, Autoscaled, autoscaled, owner_of
+from tests.support.cluster.expect import all_become
 
-from podfit.api.kinds import EVENT, POD, VPA, VPA_CHECKPOINT, kind_named
 from podfit.api.quantity import Quantity
+from podfit.api.registry.kinds import EVENT, POD, VPA, VPA_CHECKPOINT, kind_named
 from podfit.kit.clock import FakeClock, rfc3339
-from podfit.testing.autoscaling import DEPLOYMENT, Autoscaled, autoscaled, owner_of
-from podfit.testing.expect import all_become
 from podfit.vpa.admission.decide.validate import Allowed, validate
 from podfit.vpa.history.base import History
 from podfit.vpa.recommender.config import RecommenderConfig

@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.support.cluster.autoscaling import REPLICA_SET, Autoscaled, autoscaled
 
-from podfit.api.kinds import POD, kind_named
+from podfit.api.registry.kinds import POD, kind_named
 from podfit.kit.clock import FakeClock
-from podfit.testing.autoscaling import REPLICA_SET, Autoscaled, autoscaled
 from podfit.vpa.updater.config import UpdaterConfig
 from podfit.vpa.updater.loop import Updater
 

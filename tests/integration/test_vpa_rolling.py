@@ -8,13 +8,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.support.cluster.autoscaling import Autoscaled, autoscaled
+from tests.support.cluster.expect import all_become
+from tests.support.cluster.whole import Whole, pod_spec, workload
 
-from podfit.api.kinds import POD, VPA, kind_named
+from podfit.api.registry.kinds import POD, VPA, kind_named
 from podfit.kit.clock import FakeClock, rfc3339
-from podfit.testing.autoscaling import Autoscaled, autoscaled
-from podfit.testing.expect import all_become
-from podfit.testing.whole import Whole, pod_spec, workload
-from podfit.vpa.model.rolling import ROLLING, sized_under
+from podfit.vpa.model.objects.rolling import ROLLING, sized_under
 from podfit.vpa.updater.config import UpdaterConfig
 from podfit.vpa.updater.loop import Updater
 

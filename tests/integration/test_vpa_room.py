@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.support.cluster.autoscaling import REPLICA_SET, Autoscaled, autoscaled
+from tests.support.cluster.expect import all_become
+from tests.support.cluster.whole import Whole, pod_spec, workload
 
-from podfit.api.kinds import LEASE, POD, VPA, kind_named
+from podfit.api.registry.kinds import LEASE, POD, VPA, kind_named
 from podfit.kit.clock import FakeClock, rfc3339_micro
-from podfit.testing.autoscaling import REPLICA_SET, Autoscaled, autoscaled
-from podfit.testing.expect import all_become
-from podfit.testing.whole import Whole, pod_spec, workload
 from podfit.vpa.updater.config import UpdaterConfig
 from podfit.vpa.updater.loop import Updater
 

@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.support.cluster.autoscaling import Autoscaled, autoscaled
 
-from podfit.api.kinds import VPA
+from podfit.api.registry.kinds import VPA
 from podfit.api.status import ApiError
-from podfit.testing.autoscaling import Autoscaled, autoscaled
 
 POLICIES = "spec.resourcePolicy.containerPolicies"
 ALPHA = "/apis/autoscaling.k8s.io/v1alpha1/namespaces/default/verticalpodautoscalers"

@@ -10,17 +10,18 @@ from typing import Any
 import aiohttp
 import pytest
 import yaml
+from tests.support.cluster.autoscaling import Autoscaled, autoscaled
+from tests.support.cluster.nodes import local_client
 
-from podfit.api.kinds import POD, VPA, kind_named
+from podfit.api.registry.kinds import POD, VPA, kind_named
 from podfit.api.status import ApiError
 from podfit.apiserver.app import ApiServer
 from podfit.apiserver.config import Config
+from podfit.apiserver.representation import wire
 from podfit.cli.checks import cluster as checks
 from podfit.cli.explaining.autoscalers import explain_vpa
 from podfit.kit.clock import FakeClock, rfc3339
-from podfit.store.sqlite import SqliteStore
-from podfit.testing.autoscaling import Autoscaled, autoscaled
-from podfit.testing.nodes import local_client
+from podfit.store.disk.sqlite import SqliteStore
 from podfit.vpa.admission.config import AdmissionConfig
 from podfit.vpa.admission.loop import AdmissionWebhook
 from podfit.vpa.recommender.config import RecommenderConfig
@@ -278,7 +279,7 @@ async def test_a_cluster_of_an_older_version_gets_the_new_version_of_the_definit
     async with _started(tmp_path) as first:
         record = first.core.writer.objects.record(crds, "", name)
         assert record is not None
-        old = first.core.writer.objects.decoded(record)
+        old = wire.object_of(record)
         old["spec"]["versions"] = [one for one in old["spec"]["versions"] if one["name"] != "v1alpha1"]
         await first.core.writer.objects.put(crds, record.key, old, record.modified)
     for _ in range(2):

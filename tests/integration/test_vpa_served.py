@@ -11,12 +11,12 @@ from typing import Any
 import aiohttp
 import pytest
 from prometheus_client import CollectorRegistry
+from tests.support.cluster.autoscaling import Autoscaled, Metered, autoscaled
 
-from podfit.api.kinds import POD, VPA
+from podfit.api.registry.kinds import POD, VPA
 from podfit.client import Client
 from podfit.client.transport import Ask, Reply
 from podfit.kit.clock import FakeClock, rfc3339
-from podfit.testing.autoscaling import Autoscaled, Metered, autoscaled
 from podfit.vpa.admission.config import AdmissionConfig
 from podfit.vpa.recommender.config import RecommenderConfig, recommender_config
 from podfit.vpa.recommender.loop import Recommender

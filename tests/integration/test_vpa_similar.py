@@ -10,19 +10,19 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.support.cluster.autoscaling import Autoscaled, autoscaled
+from tests.support.cluster.expect import all_become, becomes
+from tests.support.cluster.loops import EAGER
+from tests.support.cluster.whole import Whole, pod_spec, workload
 
-from podfit.api.kinds import LEASE, POD, VPA, kind_named
 from podfit.api.quantity import Quantity
+from podfit.api.registry.kinds import LEASE, POD, VPA, kind_named
 from podfit.cli.explaining.autoscalers import explain_vpa, why_numbers
 from podfit.kit.clock import FakeClock, rfc3339
-from podfit.testing.autoscaling import Autoscaled, autoscaled
-from podfit.testing.expect import all_become, becomes
-from podfit.testing.loops import EAGER
-from podfit.testing.whole import Whole, pod_spec, workload
-from podfit.vpa.recommender.answers import Answers
 from podfit.vpa.recommender.config import RecommenderConfig, recommender_config
 from podfit.vpa.recommender.loop import Recommender
-from podfit.vpa.recommender.queries import status_for
+from podfit.vpa.recommender.serving.answers import Answers
+from podfit.vpa.recommender.serving.queries import status_for
 from podfit.vpa.updater.loop import Updater
 
 DEPLOYMENT = kind_named("Deployment")

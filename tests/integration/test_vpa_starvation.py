@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.support.cluster.autoscaling import Autoscaled, autoscaled
+from tests.support.cluster.loops import Loops, Phases
 
-from podfit.api.kinds import VPA
 from podfit.api.quantity import Quantity
+from podfit.api.registry.kinds import VPA
 from podfit.kit.clock import FakeClock
-from podfit.testing.autoscaling import Autoscaled, autoscaled
-from podfit.testing.loops import Loops, Phases
 from podfit.vpa.recommender.config import RecommenderConfig
 
 IN_PLACE = {"updateMode": "InPlaceOrRecreate", "minReplicas": 1}

@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.support.cluster.autoscaling import REPLICA_SET, Autoscaled, autoscaled
 
-from podfit.api.kinds import LEASE, POD, kind_named
+from podfit.api.registry.kinds import LEASE, POD, kind_named
 from podfit.kit.clock import rfc3339_micro
-from podfit.testing.autoscaling import REPLICA_SET, Autoscaled, autoscaled
 from podfit.vpa.admission import loop
 from podfit.vpa.admission.config import AdmissionConfig
 from podfit.vpa.admission.loop import AdmissionWebhook

@@ -6,10 +6,10 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
+from tests.support.cluster.autoscaling import Autoscaled, autoscaled
 
-from podfit.api.kinds import POD, VPA, kind_named
+from podfit.api.registry.kinds import POD, VPA, kind_named
 from podfit.kit.clock import FakeClock
-from podfit.testing.autoscaling import Autoscaled, autoscaled
 from podfit.vpa.recommender.config import RecommenderConfig
 from podfit.vpa.recommender.loop import Recommender
 from podfit.vpa.updater.config import UpdaterConfig

@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.support.cluster.expect import all_become, becomes
+from tests.support.cluster.whole import Whole, pod_spec, workload
 
-from podfit.api.kinds import LEASE, POD, POD_METRICS, VPA, kind_named
 from podfit.api.quantity import Quantity
-from podfit.testing.expect import all_become, becomes
-from podfit.testing.whole import Whole, pod_spec, workload
+from podfit.api.registry.kinds import LEASE, POD, POD_METRICS, VPA, kind_named
 
 DEPLOYMENT, REPLICA_SET = kind_named("Deployment"), kind_named("ReplicaSet")
 FLAGS = {

@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.support.cluster.autoscaling import Autoscaled, autoscaled
 
-from podfit.api.kinds import POD, VPA, kind_named
+from podfit.api.registry.kinds import POD, VPA, kind_named
 from podfit.kit.clock import FakeClock
-from podfit.testing.autoscaling import Autoscaled, autoscaled
 from podfit.vpa.admission.config import AdmissionConfig
 from podfit.vpa.admission.loop import AdmissionWebhook
 from podfit.vpa.recommender.config import RecommenderConfig

@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.support.cluster.autoscaling import Autoscaled, autoscaled
 
-from podfit.api.kinds import LEASE, NAMESPACE, POD, VPA, kind_named
+from podfit.api.registry.kinds import LEASE, NAMESPACE, POD, VPA, kind_named
 from podfit.kit.clock import FakeClock, rfc3339_micro
-from podfit.testing.autoscaling import Autoscaled, autoscaled
 from podfit.vpa.updater.config import UpdaterConfig
 from podfit.vpa.updater.loop import Updater
 

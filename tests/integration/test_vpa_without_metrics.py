@@ -9,13 +9,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.support.cluster.autoscaling import Autoscaled, autoscaled
+from tests.support.cluster.loops import EAGER
 
-from podfit.api.kinds import POD, VPA, VPA_CHECKPOINT
 from podfit.api.quantity import Quantity
+from podfit.api.registry.kinds import POD, VPA, VPA_CHECKPOINT
 from podfit.cli.explaining.autoscalers import explain_vpa
 from podfit.kit.clock import FakeClock, rfc3339
-from podfit.testing.autoscaling import Autoscaled, autoscaled
-from podfit.testing.loops import EAGER
 from podfit.vpa.history.base import History
 from podfit.vpa.history.local import LocalHistory
 from podfit.vpa.recommender.config import RecommenderConfig, recommender_config

@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.support.cluster.expect import all_become, becomes
+from tests.support.cluster.whole import Whole, pod_spec, workload
 
-from podfit.api.kinds import POD, VPA, kind_named
+from podfit.api.registry.kinds import POD, VPA, kind_named
 from podfit.cli.explaining.autoscalers import explain_vpa
 from podfit.cli.explaining.places import explain_place
-from podfit.testing.expect import all_become, becomes
-from podfit.testing.whole import Whole, pod_spec, workload
 
 DEPLOYMENT, CRON_JOB = kind_named("Deployment"), kind_named("CronJob")
 FLAGS = {

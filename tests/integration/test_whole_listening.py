@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from podfit.api.kinds import NODE, POD, kind_named
+from tests.support.cluster.expect import becomes
+from tests.support.cluster.whole import Whole, pod_spec
+
+from podfit.api.registry.kinds import NODE, POD, kind_named
 from podfit.client.kubeconfig import load
 from podfit.client.rest import Client
-from podfit.kit.addresses import machine_address
-from podfit.testing.expect import becomes
-from podfit.testing.whole import Whole, pod_spec
+from podfit.kit.web.addresses import machine_address
 
 
 async def test_whoever_listens_everywhere_is_reached_at_the_machines_address(tmp_path: Path) -> None:

@@ -7,18 +7,18 @@ from pathlib import Path
 
 import aiohttp
 import pytest
+from tests.support.cluster.expect import becomes
+from tests.support.cluster.whole import Whole, pod_spec
 
 from podfit.agent.config import AgentConfig
-from podfit.api.kinds import NODE, POD, kind_named
+from podfit.api.registry.kinds import NODE, POD, kind_named
 from podfit.api.status import ApiError
-from podfit.apiserver.local import local_client
+from podfit.apiserver.front.local import local_client
 from podfit.apiserver.request import User
 from podfit.client.kubeconfig import load
 from podfit.compose import agent_alone
 from podfit.compose_runtimes import RuntimeSettings
-from podfit.kit.addresses import CannotListen
-from podfit.testing.expect import becomes
-from podfit.testing.whole import Whole, pod_spec
+from podfit.kit.web.addresses import CannotListen
 
 PAGES = {
     "/metrics": "apiserver_request_total",

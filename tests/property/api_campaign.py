@@ -23,13 +23,13 @@ from random import Random
 from typing import Any
 
 import yaml
+from tests.support.servers.examples import EXAMPLES
 
 from podfit.apiserver.app import ApiServer
 from podfit.apiserver.config import Config
-from podfit.apiserver.events import PREFIX
 from podfit.apiserver.request import ADMIN, Request, Response
+from podfit.apiserver.storage.events import PREFIX
 from podfit.store.memory import MemoryStore
-from podfit.testing.examples import EXAMPLES
 
 PATCHES = (
     "application/json-patch+json",

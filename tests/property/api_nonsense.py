@@ -12,8 +12,7 @@ from random import Random
 from typing import Any
 
 import yaml
-
-from podfit.testing.examples import EXAMPLES, Example
+from tests.support.servers.examples import EXAMPLES, Example
 
 JSON_PATCH, MERGE, STRATEGIC, APPLY = (
     "application/json-patch+json",

@@ -7,17 +7,17 @@ from copy import deepcopy
 from hypothesis import given
 from hypothesis import strategies as st
 
-from podfit.api.kinds import POD
 from podfit.api.quantity import Quantity
 from podfit.api.quotas import growth, usage
+from podfit.api.registry.kinds import POD
 from podfit.api.status import ApiError
 from podfit.apiserver.admission.base import Attributes
-from podfit.apiserver.admission.limit_checks import pod_violations
-from podfit.apiserver.admission.limit_ranger import apply_defaults
-from podfit.apiserver.admission.resource_quota import Ledger
+from podfit.apiserver.admission.limits.limit_checks import pod_violations
+from podfit.apiserver.admission.limits.limit_ranger import apply_defaults
+from podfit.apiserver.admission.limits.resource_quota import Ledger
 from podfit.apiserver.auth.authorize import Action
 from podfit.apiserver.auth.node import NodeGraph
-from podfit.apiserver.auth.rules import Rule, uncovered
+from podfit.apiserver.auth.roles.rules import Rule, uncovered
 from podfit.apiserver.request import ADMIN
 
 cpu = st.integers(1, 4000).map(lambda milli: f"{milli}m")

@@ -12,17 +12,18 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.support.cluster import invariants
+from tests.support.cluster.nodes import Cluster, TestNode
 
 from podfit.agent.agent import Agent
-from podfit.agent.decide.kernel import milli_of_quota, milli_of_shares
-from podfit.agent.decide.states import CPU, MEMORY, resized
-from podfit.agent.ledger import Ledger
-from podfit.agent.runtimes.base import RUNNING
-from podfit.api.kinds import POD
+from podfit.agent.decide.resize.kernel import milli_of_quota, milli_of_shares
+from podfit.agent.pods.ledger import Ledger
+from podfit.agent.runtimes.values import RUNNING
+from podfit.api.pods.resources import pod_requests
 from podfit.api.quantity import milli_of, units_of
-from podfit.api.resources import pod_requests
+from podfit.api.registry.kinds import POD
+from podfit.api.resize.states import CPU, MEMORY, resized
 from podfit.client.rest import Client
-from podfit.testing.nodes import Cluster, TestNode
 
 CPUS, MEMORY_MI = 4, 4096
 CAPACITY = {"cpu": str(CPUS), "memory": f"{MEMORY_MI}Mi"}
@@ -99,11 +100,8 @@ def status_is_true(node: TestNode, pod: dict[str, Any], doom: Doom) -> None:
 
 
 def children_fit(node: TestNode, doom: Doom) -> None:
-    for pod in node.machine.pods.values():
-        running = [one for one in pod.containers.values() if one.state == RUNNING]
-        for name in ("cpu_quota_us", "memory_bytes"):
-            children = [getattr(one.limits, name) for one in running]
-            doom.check(sum(children) <= getattr(pod.limits, name), f"{name}: {children} above {pod.limits}")
+    for wrong in invariants.children_fit(node.machine):
+        doom.check(False, wrong)
 
 
 def promises_fit(agent: Agent, doom: Doom) -> None:
@@ -114,12 +112,8 @@ def promises_fit(agent: Agent, doom: Doom) -> None:
     ]
     doom.check(sum(one[CPU].milli for one in held) <= CPUS * 1000, f"promised {held}")
     doom.check(sum(one[MEMORY].value for one in held) <= MEMORY_MI << 20, f"promised {held}")
-    holders = [one for one in agent.records.values() if one.admitted and one.holds]
-    room = agent.allocator.room("")
-    doom.check(room.pods == len(holders), f"{room.pods} pods counted of {len(holders)}")
-    for name, used in room.used.items():
-        sums = sum(one.used[name].nanos for one in holders if name in one.used)
-        doom.check(used.nanos == sums, f"{used} of {name} counted")
+    for wrong in invariants.accounts_add_up(agent):
+        doom.check(False, wrong)
 
 
 Pods = list[dict[str, Any]]
@@ -239,7 +233,7 @@ async def watchful(node: TestNode, doom: Doom) -> None:
 
 async def bury(node: TestNode, doom: Doom) -> None:
     node.up = False
-    await node.agent._workers.stop()
+    await node.agent._core.queue.stop()
     await node.agent._tasks.stop()
     await node.runtime.close()
     doom.dead, doom.at = False, -1

@@ -8,16 +8,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec import structs
 
-from podfit.agent.act import allowed
-from podfit.agent.decide import kernel, settle
-from podfit.agent.decide.actuate import NotePod, SetContainer, SetPod, merged, plan
-from podfit.agent.decide.allocate import Deferred, Granted, Infeasible, Policy, Room, Unchanged, decide, shortages
-from podfit.agent.decide.sized import Sized
-from podfit.agent.decide.states import Actuated, Allocated, desired_of, effective, equal, resized
-from podfit.agent.runtimes.base import BelowUsage, Limits, RuntimeFailure
-from podfit.agent.runtimes.fake_node import changed
+from podfit.agent.actuation.actuator import allowed
+from podfit.agent.decide.resize import kernel, settle
+from podfit.agent.decide.resize.actuate import NotePod, SetContainer, SetPod, merged, plan
+from podfit.agent.decide.resize.allocate import Policy, decide
+from podfit.agent.decide.resize.sized import Sized
+from podfit.agent.runtimes.fake.node import changed
+from podfit.agent.runtimes.values import BelowUsage, Limits, RuntimeFailure
+from podfit.api.pods.resources import pod_requests, qos_class
 from podfit.api.quantity import Quantity
-from podfit.api.resources import pod_requests, qos_class
+from podfit.api.resize.room import Room, shortages
+from podfit.api.resize.states import Actuated, Allocated, desired_of, effective, equal, resized
+from podfit.api.resize.verdicts import Deferred, Granted, Infeasible, Unchanged
 
 CPU = st.integers(1, 40).map(lambda n: n * 50)
 MEMORY = st.integers(1, 40).map(lambda n: n * 16)

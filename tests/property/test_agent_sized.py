@@ -7,12 +7,12 @@ from typing import Any
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from podfit.agent.decide import kernel
-from podfit.agent.decide.sized import Sized
-from podfit.agent.decide.states import Allocated, desired_of, equal, requests_equal, resized
-from podfit.agent.record import PodRecord
-from podfit.agent.story import Story
-from podfit.api.resources import pod_limits, pod_requests, qos_class
+from podfit.agent.decide.resize import kernel
+from podfit.agent.decide.resize.sized import Sized
+from podfit.agent.pods.record import PodRecord
+from podfit.agent.pods.story import Story
+from podfit.api.pods.resources import pod_limits, pod_requests, qos_class
+from podfit.api.resize.states import Allocated, desired_of, equal, requests_equal, resized
 from podfit.kit.clock import FakeClock
 
 LISTED = st.fixed_dictionaries(
@@ -113,11 +113,11 @@ def test_a_status_that_is_answered_leaves_the_sizes_as_they_are(pod: dict[str, A
     sizes = sizes_of(other)
     assert record.sized(sizes).requests == pod_requests(resized(pod, sizes))
     after = {**pod, "spec": {**pod["spec"]}, "status": other["status"]}
-    record.answered(after)
+    record.with_status(after)
     assert record.sized(sizes).requests == pod_requests(resized(after, sizes))
     assert record.sized(sizes).held == pod_requests(resized(after, sizes), use_status=True)
     record.pod = other
-    record.answered(other)
+    record.with_status(other)
     assert record.sized(sizes).requests == pod_requests(resized(other, sizes))
 
 

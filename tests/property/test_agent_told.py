@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any
 from unittest import mock
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from podfit.agent.decide import lifecycle, status
-from podfit.agent.decide.conditions import merged
-from podfit.agent.decide.lifecycle import Seen
-from podfit.agent.runtimes.base import CREATED, EXITED, RUNNING, ContainerState
+from podfit.agent.decide.pod import lifecycle, status
+from podfit.agent.decide.pod.lifecycle import Seen
+from podfit.agent.decide.resize.conditions import merged
+from podfit.agent.runtimes.values import CREATED, EXITED, RUNNING, ContainerState
+from podfit.api.objects import Object
 from podfit.api.patches import strategic
 from podfit.api.schema import struct_of
-
-Object = dict[str, Any]
 
 # --- what comes next
 

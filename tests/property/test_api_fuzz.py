@@ -15,15 +15,17 @@ from types import ModuleType
 from typing import Any
 
 import pytest
+import yaml
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from tests.support.servers.examples import EXAMPLES
 
+from podfit.api import protobuf
 from podfit.apiserver.app import ApiServer
 from podfit.apiserver.config import Config
-from podfit.apiserver.events import PREFIX
 from podfit.apiserver.request import ADMIN, Request, Response
+from podfit.apiserver.storage.events import PREFIX
 from podfit.store.memory import MemoryStore
-from podfit.testing.examples import EXAMPLES
 
 
 def _load(name: str) -> ModuleType:
@@ -129,10 +131,15 @@ def sound(asked: Any, answer: Response, written: bool) -> None:
             json.loads(answer.body)
         return
     assert not written, "refused, and yet something was written"
-    if not answer.content_type.startswith("application/json"):
+    if answer.content_type == protobuf.MEDIA_TYPE:
+        status = json.loads(protobuf.to_json(answer.body))
+    elif answer.content_type == "application/yaml":
+        status = yaml.safe_load(answer.body)
+    elif answer.content_type.startswith("application/json"):
+        status = json.loads(answer.body)
+    else:
         assert answer.status == 404, (answer.status, answer.content_type)
         return
-    status = json.loads(answer.body)
     assert (status["kind"], status["status"], status["code"]) == ("Status", "Failure", answer.status)
     assert answer.status < 500 or any(part in status["message"] for part in KNOWN_500), status["message"]
 

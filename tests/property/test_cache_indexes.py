@@ -8,7 +8,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from podfit.api.kinds import POD
+from podfit.api.registry.kinds import POD
 from podfit.client import Cache, Client
 from podfit.client.transport import HttpTransport
 from podfit.controllers.world import POD_INDEXES

@@ -11,9 +11,9 @@ from unittest import mock
 from hypothesis import given
 from hypothesis import strategies as st
 
-from podfit.agent.runtimes.base import MAX_SHARES, MIN_SHARES, UNLIMITED, BelowUsage, Change
 from podfit.agent.runtimes.cgroups import v1, v2
 from podfit.agent.runtimes.cgroups.weights import shares_of, weight_of
+from podfit.agent.runtimes.values import MAX_SHARES, MIN_SHARES, UNLIMITED, BelowUsage, Change
 
 PAGE = 4096
 UNBOUNDED = v1.NO_LIMIT

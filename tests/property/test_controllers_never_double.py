@@ -16,9 +16,10 @@ from typing import Any
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.support.cluster.expect import all_become
 
-from podfit.api.kinds import POD, kind_named
-from podfit.apiserver.local import local_client
+from podfit.api.registry.kinds import POD, kind_named
+from podfit.apiserver.front.local import local_client
 from podfit.apiserver.request import ADMIN
 from podfit.client import Client, EventRecorder
 from podfit.client.transport import Ask, Reply, Stream, Transport, Unreachable
@@ -26,8 +27,7 @@ from podfit.compose import Up, UpOptions
 from podfit.controllers.workloads import ReplicaSetController
 from podfit.controllers.world import Informers, World
 from podfit.kit.clock import RealClock
-from podfit.kit.tasks import Tasks
-from podfit.testing.expect import all_become
+from podfit.kit.concurrency.tasks import Tasks
 
 SET = kind_named("ReplicaSet")
 ACCOUNT = kind_named("ServiceAccount")

@@ -11,15 +11,15 @@ from typing import Any
 
 import pytest
 from tests.property import test_agent_crash as crash
+from tests.support.cluster.nodes import Cluster, TestNode
 
 from podfit.agent.cpus import checkpoint
+from podfit.agent.cpus.decide.sets import parse, text
+from podfit.agent.cpus.decide.topology import regular
 from podfit.agent.cpus.placement import StaticPolicy
-from podfit.agent.cpus.sets import parse, text
-from podfit.agent.cpus.topology import regular
-from podfit.agent.decide.allocate import Policy
-from podfit.agent.runtimes.base import RUNNING
-from podfit.api.kinds import POD
-from podfit.testing.nodes import Cluster, TestNode
+from podfit.agent.decide.resize.allocate import Policy
+from podfit.agent.runtimes.values import RUNNING
+from podfit.api.registry.kinds import POD
 
 SHARED = "20m"
 """A limit that makes its container Burstable."""

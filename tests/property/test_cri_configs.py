@@ -7,9 +7,9 @@ from pathlib import Path
 from hypothesis import given
 from hypothesis import strategies as st
 
-from podfit.agent.runtimes.base import UNLIMITED, Change, ContainerConfig, Limits, Mount, PodConfig, Security
-from podfit.agent.runtimes.cri import amounts, configs
-from podfit.agent.runtimes.cri.places import Places
+from podfit.agent.runtimes.cri.messages import amounts, configs
+from podfit.agent.runtimes.cri.messages.places import Places
+from podfit.agent.runtimes.values import UNLIMITED, Change, ContainerConfig, Limits, Mount, PodConfig, Security
 from podfit.podnet.ports import PortMapping
 
 NAMES = st.text("abcxyz-.", min_size=1, max_size=12)

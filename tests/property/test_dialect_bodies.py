@@ -12,14 +12,14 @@ from typing import Any, NamedTuple, TypeVar
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from tests.support.cluster.asking import Asker
+from tests.support.cluster.nodes import Cluster
+from tests.support.servers.protobufs import protobuf_pod
 
 from podfit.api import protobuf
-from podfit.api.resize_dialects import DIALECTS
-from podfit.api.status import Object
+from podfit.api.objects import Object
+from podfit.api.resize.dialects import DIALECTS
 from podfit.apiserver.request import ADMIN, Request
-from podfit.testing.asking import Asker
-from podfit.testing.nodes import Cluster
-from podfit.testing.protobufs import protobuf_pod
 
 T = TypeVar("T")
 Place = tuple[str | int, ...]

@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from podfit.api.kinds import POD
-from podfit.api.resize_dialects import LABEL
-from podfit.api.schema.decode import convert
-from podfit.api.status import Object
+from podfit.api.objects import Object
+from podfit.api.registry.kinds import POD
+from podfit.api.resize.dialects import LABEL
+from podfit.api.schema.decoding.decode import convert
 from podfit.apiserver.dialects import Dialects
 from podfit.apiserver.dialects.base import Dialect
 

@@ -8,9 +8,9 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 from podfit.agent.cpus.decide.assign import INIT, MAIN, SIDECAR, Claim, Short, assign
 from podfit.agent.cpus.decide.fit import fit
+from podfit.agent.cpus.decide.sets import NO_CPUS, Cpus, parse, text
 from podfit.agent.cpus.decide.take import take
-from podfit.agent.cpus.sets import NO_CPUS, Cpus, parse, text
-from podfit.agent.cpus.topology import Topology, regular
+from podfit.agent.cpus.decide.topology import Topology, regular
 
 SHAPES = st.builds(
     lambda sockets, split, cores, threads: regular(sockets, sockets * split, cores, threads),

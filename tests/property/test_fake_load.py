@@ -8,7 +8,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from podfit.agent.runtimes.fake_load import Curve, Sampled, constant, parse_load
+from podfit.agent.runtimes.fake.load import Curve, Sampled, constant, parse_load
 
 values = st.floats(0, 1000, allow_nan=False)
 spans = st.floats(0.1, 1000)

@@ -10,7 +10,7 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from podfit.apiserver.encodings import COMPACT, INDENTED, Encoding, Yaml
+from podfit.apiserver.representation.encodings import COMPACT, INDENTED, Encoding, Yaml
 
 TEXT = st.text(st.characters(codec="utf-8", exclude_categories=("Cs",)), max_size=12)
 VALUE = st.recursive(

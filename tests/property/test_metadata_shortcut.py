@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import copy
-from typing import Any
 from unittest import mock
 
 from hypothesis import given
 from hypothesis import strategies as st
 
-from podfit.api.kinds import POD
+from podfit.api.objects import Object
+from podfit.api.registry.kinds import POD
 from podfit.apiserver.strategy import meta, strategy_for
 
 PODS = strategy_for(POD)
-Object = dict[str, Any]
 
 words = st.sampled_from(["a", "B", "x.y/z", "-", "", "kubernetes", "orphan", "foregroundDeletion"])
 texts = st.dictionaries(words, words, max_size=2)

@@ -9,12 +9,12 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from podfit.api.kinds import POD
+from podfit.api.objects import Object
+from podfit.api.registry.kinds import POD
 from podfit.client import Cache, Client
 from podfit.client.transport import HttpTransport
 from podfit.controllers.owners import Waking, controller_of
 
-Object = dict[str, Any]
 KINDS = ("ReplicaSet", "Job")
 owner = st.fixed_dictionaries(
     {"kind": st.sampled_from(KINDS), "name": st.sampled_from("ab"), "controller": st.booleans()}

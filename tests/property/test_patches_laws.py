@@ -10,15 +10,15 @@ from unittest import mock
 from hypothesis import given
 from hypothesis import strategies as st
 
-from podfit.api.kinds import BUILT_IN, Kind, kind_named
 from podfit.api.patches import JSON_PATCH, MERGE_PATCH, STRATEGIC, json_patch, merge_patch, patch_object, strategic
 from podfit.api.patches.apply import apply_patch, fieldset, managers, parts, read_applied, track_update, typed
+from podfit.api.registry.kinds import BUILT_IN, Kind, kind_named
 from podfit.api.schema import type_named, type_of
-from podfit.api.schema.decode import convert, decode
-from podfit.api.schema.fast import Surprise, reader
-from podfit.api.schema.gojson import parse, syntax_error
-from podfit.api.schema.structural import CustomSchema
-from podfit.api.schema.walk import Walker
+from podfit.api.schema.custom.structural import CustomSchema
+from podfit.api.schema.decoding.decode import convert, decode
+from podfit.api.schema.decoding.fast import Surprise, reader
+from podfit.api.schema.decoding.walk import Walker
+from podfit.api.schema.golang.gojson import parse, syntax_error
 from podfit.api.selectors import LabelSelector, SelectorError
 from podfit.api.status import ApiError
 

@@ -14,8 +14,8 @@ from podfit.api.encoded import encoded
 from podfit.api.patches import STRATEGIC, patch_object, strategic, take_patch
 from podfit.api.patches.quick import quick_merge
 from podfit.api.schema import type_named
-from podfit.api.schema.decode import convert
-from podfit.api.schema.fast import Surprise
+from podfit.api.schema.decoding.decode import convert
+from podfit.api.schema.decoding.fast import Surprise
 from podfit.api.status import ApiError
 
 POD = type_named("Pod")

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from hypothesis import given
 from hypothesis import strategies as st
 
+from podfit.api.objects import Object
 from podfit.controllers.owners import controller_of
 from podfit.controllers.workloads import podstate
 
-Object = dict[str, Any]
 NOW = 1_700_000_000.0
 times = st.sampled_from(["2023-11-14T22:13:10Z", "2023-11-14T22:13:15Z"])
 condition = st.fixed_dictionaries(

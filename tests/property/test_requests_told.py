@@ -7,7 +7,7 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from podfit.api.resources import pod_requests, requests_told, same_requests
+from podfit.api.pods.resources import pod_requests, requests_told, same_requests
 
 AMOUNTS = st.fixed_dictionaries({}, optional={"cpu": st.sampled_from(["1", "2"]), "memory": st.just("1Mi")})
 RESOURCES = st.fixed_dictionaries({}, optional={"requests": AMOUNTS, "limits": AMOUNTS})

@@ -7,10 +7,10 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
+from podfit.api.pods.resources import pod_requests
 from podfit.api.quantity import Quantity
 from podfit.api.quotas import growth, usage
-from podfit.api.resize_verdicts import is_resize_infeasible
-from podfit.api.resources import pod_requests
+from podfit.api.resize.verdicts import is_resize_infeasible
 from podfit.scheduler.decide.deferred import deferred_since
 from podfit.vpa.updater.decide.resizing import ResizeStatus, resize_status
 

@@ -3,27 +3,26 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from typing import Any
 
 import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from podfit.api.placement import node_matches, untolerated
+from podfit.api.objects import Object
+from podfit.api.pods.placement import node_matches, untolerated
+from podfit.api.pods.resources import pod_requests
 from podfit.api.quantity import Quantity
-from podfit.api.resources import pod_requests
 from podfit.api.selectors import LabelSelector
 from podfit.kit.clock import FakeClock
-from podfit.scheduler.decide.board import Board, Placed
-from podfit.scheduler.decide.explain import explain, explain_objects, snapshot_of
-from podfit.scheduler.decide.pods import resident
+from podfit.scheduler.decide.cluster.board import Board, Placed
+from podfit.scheduler.decide.cluster.snapshot import Snapshot
+from podfit.scheduler.decide.fit.explain import explain, explain_objects, snapshot_of
+from podfit.scheduler.decide.fit.rules import Rules
+from podfit.scheduler.decide.pod.pods import resident
 from podfit.scheduler.decide.preempt import Candidate, preempt
 from podfit.scheduler.decide.queue import PodQueue
-from podfit.scheduler.decide.rules import Rules
-from podfit.scheduler.decide.snapshot import Snapshot
 from podfit.scheduler.observe import Observer
 
-Object = dict[str, Any]
 ZONE, HOST = "topology.kubernetes.io/zone", "kubernetes.io/hostname"
 REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 

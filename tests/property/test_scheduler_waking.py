@@ -8,14 +8,14 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
+from podfit.api.objects import Object
 from podfit.api.status import ApiError
 from podfit.client import Client
 from podfit.client.transport import HttpTransport
 from podfit.kit.clock import FakeClock
 from podfit.scheduler import Scheduler, SchedulerConfig
-from podfit.scheduler.decide.pods import pod_key
+from podfit.scheduler.decide.pod.pods import pod_key
 
-Object = dict[str, Any]
 HOST = "kubernetes.io/hostname"
 REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 sizes, names, priorities = st.integers(2, 8), st.integers(0, 5), st.integers(0, 2)

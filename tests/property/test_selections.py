@@ -7,13 +7,13 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from podfit.api.kinds import EVENT, NODE, POD, Kind, Registry, kind_named
-from podfit.apiserver import wire
-from podfit.apiserver.events import Happening
-from podfit.apiserver.hub import Hub
-from podfit.apiserver.objects import Objects
-from podfit.apiserver.selection import chosen
-from podfit.apiserver.views import SELECTABLE, Views
+from podfit.api.registry.kinds import EVENT, NODE, POD, Kind, Registry, kind_named
+from podfit.apiserver.representation import wire
+from podfit.apiserver.representation.selection import chosen
+from podfit.apiserver.representation.views import SELECTABLE, Views
+from podfit.apiserver.storage.events import WatchEvent
+from podfit.apiserver.storage.hub import Hub
+from podfit.apiserver.storage.objects import Objects
 from podfit.kit.clock import RealClock
 from podfit.store.backend import Change, Record
 from podfit.store.memory import MemoryStore
@@ -74,4 +74,4 @@ def test_records_and_objects_are_selected_alike(case: tuple[Kind, dict[str, Any]
         taken = selection.takes(old), selection.takes(new)
         for before, after in ((old, new), (old, None), (None, new)):
             expected = before is not None and taken[0], after is not None and taken[1]
-            assert selection.between(Happening(Change(2, key, after, before))) == expected
+            assert selection.between(WatchEvent(Change(2, key, after, before))) == expected

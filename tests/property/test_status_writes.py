@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from podfit.agent.status_writes import REJECTED, write_status
+from podfit.agent.status.partial_writes import REJECTED, write_status
 from podfit.api.status import ApiError
 
 Status = dict[str, Any]

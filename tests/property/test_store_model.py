@@ -12,8 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from podfit.store.backend import Change, Compacted, FutureRevision, Mismatch, Record
+from podfit.store.disk.sqlite import SqliteStore
 from podfit.store.memory import MemoryStore
-from podfit.store.sqlite import SqliteStore
 from podfit.store.view import View
 
 KEYS = ["a", "a/", "a/b", "a/b/c", "a0", "b", "é", "\U0010ffff", "\U0010ffffx"]

@@ -12,7 +12,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from podfit.store.sqlite_wal import _checksums, lost_commits, read_wal
+from podfit.store.disk.sqlite_wal import _checksums, lost_commits, read_wal
 
 STEP = 24 + 4096
 

@@ -8,9 +8,9 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from podfit.api.kinds import POD
+from podfit.api.pods.resources import pod_requests, qos_class
 from podfit.api.quantity import Quantity
-from podfit.api.resources import pod_requests, qos_class
+from podfit.api.registry.kinds import POD
 from podfit.apiserver.strategy import strategy_for
 from podfit.apiserver.strategy.checks import equal
 

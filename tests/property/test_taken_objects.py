@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from podfit.api.encoded import encoded
-from podfit.api.kinds import EVENT, POD, Kind, kind_named
-from podfit.api.schema.decode import decode, take
+from podfit.api.registry.kinds import EVENT, POD, Kind, kind_named
+from podfit.api.schema.decoding.decode import decode, take
 from podfit.api.status import ApiError
 
 Json = st.SearchStrategy[Any]

@@ -8,13 +8,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from podfit.api.numbers import NodeReading, Numbers, Reading
-from podfit.api.status import Object
+from podfit.api.objects import Object
 from podfit.meter.api import Meta, _pod_metrics
 from podfit.meter.rates import NodeRates
-from podfit.vpa.recommender.decide.cluster import ClusterState
 from podfit.vpa.recommender.decide.config import Config
 from podfit.vpa.recommender.decide.fleet.fleet import Fleet
-from podfit.vpa.recommender.usage import Scraped, counted, in_parts, scraped
+from podfit.vpa.recommender.decide.histograms.cluster import ClusterState
+from podfit.vpa.recommender.intake.usage import Scraped, counted, in_parts, scraped
 
 NOW = 1_700_000_000.0
 _keys = st.tuples(st.sampled_from("nm"), st.sampled_from("pqr"), st.sampled_from("abc"))

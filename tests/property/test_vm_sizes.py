@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from podfit.api.machines import CELLS, DEVICE, MAX_MEMORY, MAX_VCPUS, NODE
+from podfit.api.pods.machines import CELLS, DEVICE, MAX_MEMORY, MAX_VCPUS, NODE
 from podfit.vm.decide import conversions, progress
 from podfit.vm.decide.devices import SIZES, Device, Memory, grow, plan, shrink
 from podfit.vm.decide.layout import DIMM, VIRTIO_MEM, layout_of

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from podfit.api.quantity import Quantity
 from podfit.api.selectors import EVERYTHING
 from podfit.vpa.admission.decide.review import World, answer, index_vpas
-from podfit.vpa.model.bounds import cap_to_policy
-from podfit.vpa.model.limits import proportional_limit
-from podfit.vpa.model.matching import Target
+from podfit.vpa.model.fitting.bounds import cap_to_policy
+from podfit.vpa.model.fitting.limits import proportional_limit
+from podfit.vpa.model.objects.matching import Target
 
 words = st.sampled_from(["app", "cpu", "memory", "100m", "1Gi", "Auto", "Off", "Factor", "*", ""])
 scalars = st.none() | st.booleans() | st.integers(-5, 5) | st.floats(-2, 2) | words

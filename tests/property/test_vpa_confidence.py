@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from podfit.vpa.recommender.decide.estimate import LOWER, UPPER, confidence, widening
+from podfit.vpa.recommender.decide.histograms.estimate import LOWER, UPPER, confidence, widening
 
 DAY = 86400.0
 trusts = st.floats(0.001, 100, allow_nan=False)

@@ -9,13 +9,13 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from podfit.vpa.recommender.decide.aggregate import AggregateState
 from podfit.vpa.recommender.decide.config import Config
-from podfit.vpa.recommender.decide.container import ContainerState
-from podfit.vpa.recommender.decide.estimate import Estimate, estimate_all
 from podfit.vpa.recommender.decide.fleet.bulk import Groups, estimate_groups
 from podfit.vpa.recommender.decide.fleet.fleet import Fleet
 from podfit.vpa.recommender.decide.fleet.rows import RowAggregate, RowContainer
+from podfit.vpa.recommender.decide.histograms.aggregate import AggregateState
+from podfit.vpa.recommender.decide.histograms.container import ContainerState
+from podfit.vpa.recommender.decide.histograms.estimate import Estimate, estimate_all
 
 START = 1_700_000_000
 

@@ -7,7 +7,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from podfit.vpa.recommender.decide.kills import Count, Kills
+from podfit.vpa.recommender.decide.evidence.kills import Count, Kills
 
 POD = ("default", "web-0")
 

@@ -7,17 +7,17 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from podfit.vpa.model.programs import Program, program_of
+from podfit.vpa.model.objects.programs import Program, program_of
 from podfit.vpa.model.similar import FROM_SIMILAR, borrowed_resources, own_only
 from podfit.vpa.observe.trims import pod_with_programs
-from podfit.vpa.recommender.decide.aggregate import AggregateState
-from podfit.vpa.recommender.decide.cluster import AggregateKey, ClusterState
 from podfit.vpa.recommender.decide.config import Config
-from podfit.vpa.recommender.decide.estimate import Estimate, confidence, estimate, minimums
+from podfit.vpa.recommender.decide.evidence.likeness import LEVELS, Likeness
+from podfit.vpa.recommender.decide.evidence.loans import LENDS_FROM, Lending, lasts, raises, suffices, with_loan
+from podfit.vpa.recommender.decide.evidence.samples import Span
 from podfit.vpa.recommender.decide.fleet.fleet import Fleet
-from podfit.vpa.recommender.decide.likeness import LEVELS, Likeness
-from podfit.vpa.recommender.decide.loans import LENDS_FROM, Lending, lasts, raises, suffices, with_loan
-from podfit.vpa.recommender.decide.samples import Span
+from podfit.vpa.recommender.decide.histograms.aggregate import AggregateState
+from podfit.vpa.recommender.decide.histograms.cluster import AggregateKey, ClusterState
+from podfit.vpa.recommender.decide.histograms.estimate import Estimate, confidence, estimate, minimums
 
 CONFIG = Config()
 START = 1_700_000_000.0

@@ -7,9 +7,9 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from podfit.vpa.model.rolling import ROLLING, SIZED_UNDER, at_once, note_policy, policy_digest, sized_under
+from podfit.vpa.model.objects.rolling import ROLLING, SIZED_UNDER, at_once, note_policy, policy_digest, sized_under
 from podfit.vpa.model.times import to_rfc3339
-from podfit.vpa.updater.decide.rollout import Rollout
+from podfit.vpa.updater.decide.pacing.rollout import Rollout
 
 NOW, SETTLE = 1_700_000_000.0, 60.0
 states = st.tuples(

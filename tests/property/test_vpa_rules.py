@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from podfit.api.quantity import Quantity
-from podfit.api.schema.rules import rule_tree
-from podfit.api.vpa_versions import to_v1
-from podfit.vpa.model.allowed import contradictions
+from podfit.api.registry.vpa_versions import to_v1
+from podfit.api.schema.celrules.rules import rule_tree
+from podfit.vpa.model.objects.allowed import contradictions
 
 CHECKED = 10
 """Policies whose minimum and maximum the rules compare: more would cost an API server too much."""

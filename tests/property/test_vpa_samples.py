@@ -8,11 +8,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from podfit.api.selectors import LabelSelector
-from podfit.vpa.recommender.decide.cluster import ClusterState
 from podfit.vpa.recommender.decide.config import Config
-from podfit.vpa.recommender.decide.container import OomRefused
-from podfit.vpa.recommender.decide.estimate import Estimate
 from podfit.vpa.recommender.decide.fleet.fleet import Fleet
+from podfit.vpa.recommender.decide.histograms.cluster import ClusterState
+from podfit.vpa.recommender.decide.histograms.container import OomRefused
+from podfit.vpa.recommender.decide.histograms.estimate import Estimate
 from podfit.vpa.recommender.decide.scrape import estimate_vpas
 
 START = 1_700_000_000

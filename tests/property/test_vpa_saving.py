@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from podfit.api.selectors import LabelSelector
 from podfit.vpa.recommender.decide.checkpoints import checkpoints_of, checkpoints_of_all
-from podfit.vpa.recommender.decide.cluster import ClusterState
 from podfit.vpa.recommender.decide.config import Config
 from podfit.vpa.recommender.decide.fleet.fleet import Fleet
+from podfit.vpa.recommender.decide.histograms.cluster import ClusterState
 
 START = 1_700_000_000
 

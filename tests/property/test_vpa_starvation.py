@@ -8,8 +8,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from podfit.vpa.recommender.decide.config import Config
-from podfit.vpa.recommender.decide.estimate import Estimate, with_margin
-from podfit.vpa.recommender.decide.starvation import GAP_S, LATELY_S, SUSTAINED_S, Need, Sample, Starved, raised
+from podfit.vpa.recommender.decide.evidence.starvation import (
+    GAP_S,
+    LATELY_S,
+    SUSTAINED_S,
+    Need,
+    Sample,
+    Starved,
+    raised,
+)
+from podfit.vpa.recommender.decide.histograms.estimate import Estimate, with_margin
 
 CONFIG = Config()
 AMOUNT = st.integers(0, 10**6)

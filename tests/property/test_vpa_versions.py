@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import copy
-from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from podfit.api.vpa_versions import NOTE, V1, V1ALPHA1, UnknownVersion, convert
-
-Object = dict[str, Any]
+from podfit.api.objects import Object
+from podfit.api.registry.vpa_versions import NOTE, V1, V1ALPHA1, UnknownVersion, convert
 
 amounts = st.dictionaries(st.sampled_from(["cpu", "memory"]), st.sampled_from(["0", "100m", "64Mi", 2]))
 required = st.fixed_dictionaries({}, optional={"requests": amounts, "limits": amounts})

@@ -8,13 +8,13 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from podfit.api.kinds import NODE, POD, Kind, Registry
-from podfit.apiserver import wire
-from podfit.apiserver.events import Happening, Watcher
-from podfit.apiserver.forms import Spliced
-from podfit.apiserver.hub import Hub
-from podfit.apiserver.objects import Objects
-from podfit.apiserver.selection import chosen
+from podfit.api.registry.kinds import NODE, POD, Kind, Registry
+from podfit.apiserver.representation import wire
+from podfit.apiserver.representation.forms import Spliced
+from podfit.apiserver.representation.selection import chosen
+from podfit.apiserver.storage.events import Watcher, WatchEvent
+from podfit.apiserver.storage.hub import Hub
+from podfit.apiserver.storage.objects import Objects
 from podfit.kit.clock import RealClock
 from podfit.store.memory import MemoryStore
 
@@ -62,7 +62,7 @@ async def _compare(changes: list[Any]) -> None:
     while (change := backlog.next_nowait()) is not None:
         for watcher in alone:
             if change.key.startswith(f"{watcher.resource}{watcher.namespace}"):
-                watcher.offer(Happening(change))
+                watcher.offer(WatchEvent(change))
     assert [list(watcher.queue) for watcher in watchers] == [list(watcher.queue) for watcher in alone]
     backlog.close()
     await hub.stop()

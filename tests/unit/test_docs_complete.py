@@ -62,6 +62,7 @@ OPEN = frozenset(
     (
         *("container", "group", "host", "id", "image", "name", "namespace", "pod", "pod_uid", "resource"),
         *("subresource", "url", "version", "vpa", "vpa_name", "vpa_namespace", "code", "reason", "numa_node"),
+        *("priority_level", "flow_schema"),
     )
 )
 """Labels whose values are names, numbers of the machine, HTTP status codes or reasons."""

@@ -1,74 +1,45 @@
-"""The node agent as one object: what it is made of, how it starts and stops, and what others may ask it."""
+"""The node agent: how it starts and stops, and what its server and tests may ask. Its parts are built in `build`."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
-import shutil
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from podfit.agent.act import Actuator
-from podfit.agent.allocator import Allocator
+from podfit.agent.actuation.drift import Drift
+from podfit.agent.build import Outside, build
 from podfit.agent.calls import Calls
-from podfit.agent.closing import Closing
 from podfit.agent.config import AgentConfig
-from podfit.agent.cpus.build import cpu_policy
-from podfit.agent.diskuse import DiskMeter
-from podfit.agent.drift import Drift
-from podfit.agent.eviction import Evictions
-from podfit.agent.furnish.containers import ContainerMaker
-from podfit.agent.furnish.environment import Environment
-from podfit.agent.furnish.followed import Followed
-from podfit.agent.furnish.machines import Machines
-from podfit.agent.furnish.objects import Objects
-from podfit.agent.furnish.runtimeclasses import RuntimeClasses
-from podfit.agent.furnish.services import Services
-from podfit.agent.furnish.volumes import Volumes, remove_memory_volumes
-from podfit.agent.imagegc import ImageCollector
-from podfit.agent.ledger import Ledger
-from podfit.agent.life.crashes import Crashes
-from podfit.agent.life.ending import Stopper
-from podfit.agent.life.hooks import Hooks
-from podfit.agent.life.images import ImagePulls, PullSlots
-from podfit.agent.life.portconflicts import PortConflicts
-from podfit.agent.life.powers import Powers
-from podfit.agent.life.probes import Probes
-from podfit.agent.life.pullrecords import PULLS, PullRecords
-from podfit.agent.life.pullsecrets import PullSecrets
-from podfit.agent.life.starter import Starter
-from podfit.agent.life.static import StaticPods
-from podfit.agent.loop import PodLoop
-from podfit.agent.memory import MemoryWaits
+from podfit.agent.containers.probing import Probing
+from podfit.agent.core import Core
+from podfit.agent.furnish.volumes.volumes import remove_memory_volumes
+from podfit.agent.images.collector import ImageCollector
+from podfit.agent.loop import Loop
 from podfit.agent.metrics import AgentMetrics
-from podfit.agent.migration.arrival import Arrivals
-from podfit.agent.migration.departure import Departures
-from podfit.agent.migration.expected import Expected
-from podfit.agent.migration.logs import EarlierLogs
-from podfit.agent.migration.steps import Steps
-from podfit.agent.node import NodeKeeper
-from podfit.agent.notices import Notices
-from podfit.agent.pressure import PressureWatch, machine_readings
-from podfit.agent.reclaim import Reclaimer
-from podfit.agent.record import PodRecord
-from podfit.agent.report import Reporter
-from podfit.agent.restarts import Restarts
-from podfit.agent.roster import Roster
-from podfit.agent.runtimes.base import Event, Runtime, RuntimeFailure, hidden_folder
-from podfit.agent.runtimewatch import RuntimeWatch
-from podfit.agent.workers import Workers
-from podfit.api.kinds import POD
-from podfit.api.quantity import Quantity
-from podfit.api.resources import CPU, MEMORY
-from podfit.api.status import ApiError
+from podfit.agent.node.disk_usage import DiskMeter
+from podfit.agent.node.node import NodeKeeper
+from podfit.agent.node.pressure import PressureWatch, Response, machine_readings
+from podfit.agent.node.reclaim import Reclaimer
+from podfit.agent.node.runtime_watch import RuntimeWatch
+from podfit.agent.pods.events import Events
+from podfit.agent.pods.ledger import Ledger
+from podfit.agent.pods.record import PodRecord
+from podfit.agent.queue import PassQueue
+from podfit.agent.reflex.reflex import Reflex
+from podfit.agent.roster.roster import is_mirror
+from podfit.agent.runtimes.base import Runtime
+from podfit.agent.runtimes.values import Event, RuntimeFailure
+from podfit.agent.squeeze.squeeze import Squeeze
+from podfit.api.objects import Object
+from podfit.api.registry.kinds import POD
 from podfit.client.cache import Cache
-from podfit.client.events import EventRecorder
+from podfit.client.recording.events import EventRecorder
 from podfit.client.rest import Client
-from podfit.client.transport import Unreachable
 from podfit.kit.backoff import Backoff
 from podfit.kit.clock import Clock, RealClock
-from podfit.kit.tasks import Tasks
-from podfit.reconcile.result import DONE, Result
+from podfit.kit.concurrency.tasks import Tasks
+from podfit.reconcile.result import Result
 
 log = logging.getLogger(__name__)
 
@@ -86,190 +57,72 @@ class Agent:
         self.client, self.runtime, self.config = client, runtime, config
         self.clock: Clock = clock or RealClock()
         self.metrics = metrics or AgentMetrics()
-        calls = Calls(runtime, self.metrics, self.clock)
-        self.counted, self._commands = calls.counted(), calls.commands()
-        """The runtime as the parts of the agent ask it; hooks and probes have a view of their own."""
         self.records: dict[str, PodRecord] = {}
         self.ledger = ledger or Ledger(config.data_dir / "ledger", config.durable)
-        self.node = NodeKeeper(client, runtime, config, self.clock)
         self.synced = asyncio.Event()
         """Set once the pods of the API are known and those that ran on are adopted."""
         self.listeners: list[Callable[[Event], None]] = []
-        """Told of everything the runtime tells."""
+        """Called with every event of the runtime."""
         self.at_stop: list[Callable[[], Awaitable[None]]] = []
-        """Ended with the agent, before it lets go of its pods."""
+        """Stopped with the agent, before it stops working on its pods."""
         self._tasks = Tasks(f"agent-{config.node_name}")
-        self._redirecting: asyncio.Task[None] | None = None
-        self._workers = Workers(self._pass, self.clock)
         self._recorder = EventRecorder(client, "kubelet", config.node_name, self.clock)
-        self.notices = Notices(self._recorder)
+        self.events = Events(self._recorder)
+        self.node = NodeKeeper(client, runtime, config, self.clock, self._tasks)
         self._cache = Cache(client, POD, clock=self.clock, fieldSelector=f"spec.nodeName={config.node_name}")
-        self._expected = Expected(client, runtime, config.node_name, self.clock, self._tasks)
-        self._build()
-
-    def _build(self) -> None:
-        config, clock, tasks, kick = self.config, self.clock, self._tasks, self._workers.kick
-        followed = Followed(self.client, clock, tasks)
-        objects = Objects(self.client, clock, followed)
-        self.volumes = Volumes(config, objects, self.node.address, clock)
-        followed.changed = self._object_changed
-        self.environment = Environment(objects, config.node_name, self.node.address)
-        self._services = Services(self.client, clock, config.api_server)
-        self._services.redirected = self._redirect
-        if config.on_disk:
-            self.environment.services = self._services.variables
-        node_bytes = Quantity.parse(self.node.capacity[MEMORY]).value
-        image_status = self.runtime.image_status
-        self.maker = ContainerMaker(config, self.environment, self.volumes, self.ledger, image_status, node_bytes)
-        self.maker.local_profiles = self.runtime.local_profiles
-        secrets, slots = PullSecrets(objects, self.notices), PullSlots(config.parallel_pulls, config.most_pulls)
-        pulls = PullRecords(hidden_folder(config.data_dir) / PULLS if config.on_disk else None, config.durable)
-        self._images = ImagePulls(self.counted, self.notices, secrets, pulls, clock, tasks, kick, slots)
-        hooks, restarts = Hooks(self._commands, clock), Restarts(self.ledger)
-        self.cpus = cpus = cpu_policy(config, self.counted, self.node.capacity[CPU], self.metrics.cpus, tasks, clock)
-        self.allocator = Allocator(
-            config, self.ledger, self.notices, self.metrics, clock, self.records, kick, tasks, cpus
-        )
-        self._waits = MemoryWaits(self.counted, tasks, kick)
-        stopper = Stopper(self.counted, self.notices, hooks, clock, tasks, kick)
-        reporter = Reporter(self.client, self.counted, clock, self.node.address)
-        closing = Closing(
-            self.counted,
-            self.ledger,
-            self.allocator,
-            cpus,
-            stopper,
-            reporter,
-            self.notices,
-            self.metrics,
-            self._farewell,
-            clock,
-        )
-        classes = RuntimeClasses(self.client, simulated=self.runtime.name == "fake")
-        starter = Starter(
-            self.counted,
-            self.ledger,
-            self.notices,
-            self.maker,
-            self._images,
-            classes,
-            Machines(objects),
-            hooks,
-            stopper,
-            restarts,
-            cpus,
-            clock,
-            tasks,
-            kick,
-        )
-        steps = Steps(self.client, self.runtime, config.node_name)
-        arrivals = Arrivals(
-            steps,
-            self.counted,
-            self.ledger,
-            starter,
-            self._images,
-            classes,
-            self.maker,
-            cpus,
-            EarlierLogs(self.client, self.maker.log_file),
-            self.notices,
-        )
-        self._loop = PodLoop(
+        calls = Calls(runtime, self.metrics, self.clock)
+        self.counted = calls.counted()
+        """The runtime as the parts of the agent use it; hooks and probes have a view of their own."""
+        self._core = Core(
             config,
+            self.clock,
             self.counted,
             self.ledger,
-            self.allocator,
-            cpus,
-            Actuator(self.counted, self.ledger),
-            starter,
-            stopper,
-            restarts,
-            closing,
-            reporter,
-            self.notices,
+            self.events,
             self.metrics,
-            self._waits,
-            Crashes(self.notices, clock),
-            PortConflicts(config, self.node.address, self.notices, clock),
-            Powers(self.counted, self.notices, clock, tasks, kick),
-            lambda record: Probes(record, self._commands, self.notices, clock, kick),
-            self._farewell,
-            self.maker,
-            self.volumes,
-            self._workers.looking,
-            Departures(steps, self.notices, clock, tasks),
-            arrivals,
-            clock,
+            self._tasks,
+            PassQueue(self.clock),
         )
-        self.roster = Roster(
-            config, self.records, self.ledger, self.counted, self.allocator, cpus, self.metrics, clock, kick
+        built = build(self._core, Outside(client, runtime, calls.commands(), self.node, self.records))
+        self.volumes, self.maker = built.furniture.volumes, built.furniture.maker
+        self._services, self._redirect = built.furniture.services, built.furniture.redirect
+        self.cpus, self.allocations, self.allocator = (
+            built.allocation.cpus,
+            built.allocation.allocations,
+            built.allocation.allocator,
         )
-        self._expected.coming, self._expected.not_coming = self.roster.coming, self.roster.not_coming
-        self.roster.unsure = self._expected.look_for
-        reporter.missed, reporter.news = self.roster.missed, self.roster.take
-        reporter.look_after = self._workers.kick_after
-        self._static = StaticPods(config, self.client, clock, self.roster, lambda: self.node.uid)
+        self.roster, self._static, self._expected = (
+            built.tracking.roster,
+            built.tracking.static,
+            built.tracking.expected,
+        )
+        self.parts = built.parts
+        self._loop = Loop(self.records, built.parts)
+        self.drift = Drift(self._core, self.records, runtime)
+        self.images = ImageCollector(
+            self.counted, self.node, self._recorder, config.image_policy, self.clock, built.images.pull_records.keep
+        )
+        meter = DiskMeter(self.records, runtime, self.volumes, self.maker.log_folder, self.images.delete_unused)
+        reclaimer = Reclaimer(self._core, self.records, built.allocation.evictions, meter)
         self.pressure = PressureWatch(
-            self.node, clock, lambda: machine_readings(config.data_dir, self.ledger), config.eviction_hard
+            self.node,
+            self.clock,
+            lambda: machine_readings(config.data_dir, self.ledger),
+            config.eviction_hard,
+            Response(self.allocator.on_pressure_relieved, reclaimer.relieve, meter.reclaim, reclaimer.enforce),
         )
-        self.pressure.changed = self.allocator.press
-        evictions = Evictions(self.records, self.notices, kick)
-        self.images = ImageCollector(self.counted, self.node, self._recorder, config.image_policy, clock)
-        self.images.listed = pulls.keep
-        meter = DiskMeter(self.records, self.runtime, self.volumes, self.maker.log_folder, self.images.delete_unused)
-        reclaimer = Reclaimer(self.records, self.ledger, self.counted, evictions, meter)
-        self.pressure.relieve, self.pressure.reclaim = reclaimer.relieve, meter.reclaim
-        self.pressure.enforce = reclaimer.enforce
-        self.drift = Drift(self.records, self.ledger, self.runtime, self.notices, clock, kick)
-        self.node.changed = self._use_node
-        self.node.outdated = self._tell_again
-        self.allocator.look_again = self._look_again
-        self._use_node()
-
-    def _object_changed(self, uid: str) -> None:
-        self.volumes.changed(uid)
-        self._workers.kick(uid)
-
-    def _redirect(self, address: str, port: int, target: str, target_port: int) -> None:
-        """Pods reach the API server at the address of its Service."""
-        self._redirecting = self._tasks.start(self._redirect_to(address, port, target, target_port), "redirect")
-
-    async def _redirect_to(self, address: str, port: int, target: str, target_port: int) -> None:
-        try:
-            await self.runtime.redirect(address, port, target, target_port)
-        except RuntimeFailure as error:
-            log.warning("pods cannot reach the API server: %s", error)
-
-    def _use_node(self) -> None:
-        self.runtime.use_range(self.node.pod_range)
-        self.allocator.allocatable = self.node.allocatable
-        self.allocator.labels = self.node.labels
-        self.environment.node = self.volumes.node = self.node.allocatable
-
-    def _look_again(self) -> None:
-        self._tasks.start(self._look_at_node(), "node-again")
-
-    def _tell_again(self) -> None:
-        self._tasks.start(self._tell_node(), "node-told")
-
-    async def _tell_node(self) -> None:
-        try:
-            await self.node.publish()
-        except (ApiError, Unreachable) as error:
-            log.info("node %s: %s", self.config.node_name, error)  # the next status tells it
-
-    async def _look_at_node(self) -> None:
-        await self.node.look()
-        self.allocator.looked()
+        self.reflex = Reflex(client, runtime, self.events, self.clock, self._tasks)
+        self.squeeze = Squeeze(client, runtime, self.clock, self._tasks)
+        self.node.use_range()
 
     # --- life
     async def start(self) -> None:
-        """Returns at once: the API may be away; `synced` tells when the node is in charge of its pods."""
+        """Returns at once, since the API may be unreachable. `synced` is set when the agent manages its pods."""
         self.config.data_dir.mkdir(parents=True, exist_ok=True)
         self.cpus.open()
         await self.runtime.open()
         self.ledger.load()
+        self._core.queue.start(self._reconcile)
         self._tasks.start(self._recorder.run(), "events")
         self._tasks.start(self._cache.run(), "pods")
         self._tasks.start(self.node.run(), "node")
@@ -290,7 +143,7 @@ class Agent:
         self._tasks.start(self._listen(), "runtime")
         await self._until_done(self._find_cpus)
         if self.config.static_dir is not None:
-            # Before anybody else is asked: the API server itself may be one of them.
+            # Before anything is asked of the API: the API server itself may be a static pod.
             await self._static.adopt(self.counted)
             self._tasks.start(self._static.run(), "static")
         if self.config.register:
@@ -298,20 +151,34 @@ class Agent:
             self._static.registered()
             if self.config.range_wait_s:
                 await self.node.wait_for_range(self.config.range_wait_s)
-        self._use_node()
+        self.node.use_range()
         await self._cache.ready.wait()
         if self.config.on_disk:
             await self._services.known(2.0)
-            await asyncio.wait({self._redirecting}) if self._redirecting is not None else None
-        # Nobody new is admitted before the pods that run are accounted for, however long that takes.
+            await self._redirect.done()
+        # No new pod is admitted before the running ones are accounted for, however long that takes.
         await self._until_done(lambda: self.roster.take_over(list(self._cache)))
         await self._expected.begin()
-        self._cache.subscribe(self.roster.changed)
-        self.roster.miss({pod["metadata"]["uid"] for pod in self._cache})
+        self._cache.subscribe(self._pod_changed)
+        self.roster.remove_missing({pod["metadata"]["uid"] for pod in self._cache})
         await self._clean_up()
         self.cpus.ready()
         self.allocator.find_pending()
         self.synced.set()
+
+    def _pod_changed(self, before: Object | None, after: Object | None) -> None:
+        last = after if after is not None else before
+        if last is not None and is_mirror(last):
+            self._static.mirror_changed(before, after)
+        else:
+            self.roster.changed(before, after)
+
+    async def _reconcile(self, uid: str) -> Result:
+        result, record = await self._loop.reconcile(uid), self.records.get(uid)
+        if record is not None:
+            await self.reflex.follow(record)
+            self.squeeze.follow(record)
+        return result
 
     async def _find_cpus(self) -> None:
         for state in await self.counted.pods():
@@ -335,12 +202,12 @@ class Agent:
                 except Exception:
                     log.exception("a listener to the runtime failed")
             if event.pod_uid in self.records:
-                self._workers.kick(event.pod_uid)
+                self._core.queue.enqueue(event.pod_uid)
             elif event.kind == "found" and self.synced.is_set():
                 self._tasks.start(self._remove_stray(event.pod_uid), f"stray-{event.pod_uid}")
 
     async def _clean_up(self) -> None:
-        """Whatever belongs to no pod of ours any more: in the runtime, on disk, in the ledger."""
+        """Removes what belongs to no pod of this node: in the runtime, on disk, in the ledger."""
         for state in await self.counted.pods():
             await self._remove_stray(state.config.uid)
         for uid in self.ledger.uids() - self.records.keys():
@@ -350,31 +217,30 @@ class Agent:
         await self._free_cpus()
 
     async def _free_cpus(self) -> None:
-        """CPUs of pods that went while no agent ran."""
+        """Releases CPUs of pods that were removed while no agent ran."""
         for uid in self.cpus.uids():
             record = self.records.get(uid)
             if record is None or record.finished:
                 await self.counted.stop_pod(uid)
                 self.cpus.release(uid)
-                self.allocator.freed("pods_removed", uid)
+                self.allocator.on_room_freed("pods_removed", uid)
 
     async def _remove_stray(self, uid: str) -> None:
         if uid in self.records:
             return
-        log.warning("removed pod %s: this node has no such pod any more", uid)
+        log.warning("removed pod %s: it is not a pod of this node any more", uid)
         try:
             await self.counted.remove_pod(uid)
         except (RuntimeFailure, OSError) as error:
             log.warning("removing %s: %s", uid, error)
 
     async def stop(self, stop_pods: bool = False) -> None:
-        """Pods run on unless `stop_pods`; promises are on disk."""
+        """Pods run on unless `stop_pods`; allocations are on disk."""
         for end in self.at_stop:
             await end()
-        await self._workers.stop()
+        await self._core.queue.stop()
         for record in self.records.values():
-            if record.probes is not None:
-                record.probes.stop()
+            Probing.stop(record)
         await self._tasks.stop()
         if stop_pods:
             await self.runtime.purge()
@@ -382,55 +248,16 @@ class Agent:
         try:
             await self.ledger.flush()
         except OSError as error:
-            log.error("the ledger could not be written at the end: %s", error)
+            log.error("the ledger could not be written at the stop: %s", error)
         self.ledger.close()
         if self.config.deregister:
             await self.node.leave()
         await self.runtime.close()
 
     async def idle(self) -> None:
-        """Until no pod is being worked on and all Events are sent: for tests and clean ends."""
-        await self._workers.idle()
+        """Waits until no pod is being reconciled and all Events are sent: for tests and clean stops."""
+        await self._core.queue.idle()
         await self._recorder.flush()
-
-    # --- passes
-    async def _pass(self, uid: str) -> Result:
-        record = self.records.get(uid)
-        if record is None:
-            return DONE
-        kind, began = record.next_pass(), self.clock.monotonic()
-        try:
-            return await self._loop.run(record)
-        finally:
-            self.metrics.worker_seconds.labels(kind).observe(self.clock.monotonic() - began)
-            record.rest()
-
-    async def _farewell(self, record: PodRecord) -> None:
-        """The pod is over and its object is going: nothing of it stays here."""
-        if not record.removed:
-            await self.counted.remove_pod(record.uid)
-            self.cpus.release(record.uid)
-            if self.config.on_disk:
-                self.volumes.remove(record.uid)
-                shutil.rmtree(self.maker.log_folder(record), ignore_errors=True)
-            self.ledger.forget(record.uid)
-            self._waits.forget(record)
-            self._images.forget(record.uid)
-            record.removed = True
-        if record.ending is not None and record.ending.gone:
-            self.roster.forget(record.uid)
-            self._workers.forget(record.uid)
-            self._expected.forgotten(record.uid)
-            return
-        meta = record.pod["metadata"]
-        options = {"kind": "DeleteOptions", "apiVersion": "v1", "gracePeriodSeconds": 0}
-        try:
-            await self.client.delete(
-                POD, record.namespace, meta["name"], {**options, "preconditions": {"uid": record.uid}}
-            )
-        except ApiError as error:
-            if error.code not in (404, 409):
-                raise
 
     # --- what others may ask
     def story(self, uid: str) -> list[dict[str, Any]]:
@@ -438,8 +265,10 @@ class Agent:
         return record.story.to_json() if record is not None else []
 
     def find(self, namespace: str, name: str) -> PodRecord | None:
-        """The record of a pod by its name, for the agent's own server."""
-        return next((one for one in self.records.values() if one.namespace == namespace and one.name == name), None)
+        """The record of a pod by its name."""
+        return next(
+            (record for record in self.records.values() if record.namespace == namespace and record.name == name), None
+        )
 
-    def kick(self, uid: str) -> None:
-        self._workers.kick(uid)
+    def enqueue(self, uid: str) -> None:
+        self._core.queue.enqueue(uid)

@@ -10,7 +10,8 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, cast
 
 from podfit.agent.metrics import AgentMetrics
-from podfit.agent.runtimes.base import Change, Runtime, RuntimeFailure
+from podfit.agent.runtimes.base import Runtime
+from podfit.agent.runtimes.values import Change, RuntimeFailure
 from podfit.kit.clock import Clock
 
 NAMES = {

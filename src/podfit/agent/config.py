@@ -6,11 +6,14 @@ import platform
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from podfit.agent.cpus.topology import Topology
-from podfit.agent.decide.allocate import Policy
-from podfit.agent.decide.images import ImagePolicy
-from podfit.agent.decide.thresholds import DEFAULTS, Threshold
+from podfit.agent.decide.node.images import ImagePolicy
+from podfit.agent.decide.node.thresholds import DEFAULTS, Threshold
+from podfit.agent.decide.resize.allocate import Policy
+
+if TYPE_CHECKING:
+    from podfit.agent.cpus.decide.topology import Topology
 
 DEFAULT_PORT = 10250
 

@@ -8,8 +8,8 @@ from typing import Any
 from prometheus_client import CollectorRegistry
 
 from podfit.agent.cpus.metrics import CpuMetrics
-from podfit.agent.decide.allocate import INFEASIBLE_DETAILS
-from podfit.agent.decide.states import CPU, MEMORY, Allocated, Desired, number
+from podfit.agent.decide.resize.allocate import INFEASIBLE_DETAILS
+from podfit.api.resize.states import CPU, MEMORY, Allocated, Desired, number
 from podfit.kit.series import Counter, Gauge, Histogram
 
 _BUCKETS_MS = (10, 50, 100, 500, 1000, 2000, 5000, 10000, 20000, 30000, 60000, 120000, 300000, 600000)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from functools import lru_cache, total_ordering
 
-from podfit.api.remember import remembered
+from podfit.api.text.remember import remembered
 
 DECIMAL_SI = "DecimalSI"
 BINARY_SI = "BinarySI"

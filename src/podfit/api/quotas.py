@@ -10,10 +10,10 @@ from collections.abc import Iterable, Mapping
 from datetime import datetime
 from typing import Any
 
+from podfit.api.objects import Object
+from podfit.api.pods.resources import Amounts, amounts, has_pod_level, pod_limits, pod_requests, qos_class
 from podfit.api.quantity import Quantity
-from podfit.api.resources import Amounts, amounts, has_pod_level, pod_limits, pod_requests, qos_class
 
-Object = dict[str, Any]
 ONE = Quantity.of_units(1)
 
 _COMPUTE = ("cpu", "memory", "ephemeral-storage")

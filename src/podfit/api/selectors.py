@@ -10,8 +10,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from podfit.api.remember import remembered
 from podfit.api.status import FieldError, aggregate, invalid
+from podfit.api.text.remember import remembered
 
 IN, NOT_IN, EQUALS, DOUBLE_EQUALS, NOT_EQUALS = "in", "notin", "=", "==", "!="
 EXISTS, DOES_NOT_EXIST, GREATER, LESS = "exists", "!", "gt", "lt"

@@ -11,8 +11,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from podfit.api.objects import Object
+
 Json = Any
-Object = dict[str, Any]
 
 REASON_OF_CODE = {
     400: "BadRequest",

@@ -13,55 +13,56 @@ from collections.abc import Callable, Coroutine, Mapping
 from functools import partial
 from pathlib import Path
 
-from podfit.api.depth import allow_depth
-from podfit.api.kinds import NAMESPACE, Registry
-from podfit.api.migrations import SUBRESOURCE
-from podfit.api.status import Object
-from podfit.apiserver import bootstrap, shapes
-from podfit.apiserver.addresses import ServiceAddresses
+from podfit.api.objects import Object
+from podfit.api.pods.migrations import SUBRESOURCE
+from podfit.api.registry.kinds import NAMESPACE, Registry
+from podfit.api.text.depth import allow_depth
+from podfit.apiserver import bootstrap
 from podfit.apiserver.admission.base import Attributes
 from podfit.apiserver.admission.chain import build
+from podfit.apiserver.admission.policies.mutating import MutatingAdmissionPolicies
 from podfit.apiserver.admission.policies.plugin import POLICY, ValidatingAdmissionPolicies
 from podfit.apiserver.admission.policies.status import PolicyStatuses
 from podfit.apiserver.admission.rbac_escalation import RbacEscalation
 from podfit.apiserver.admission.webhooks.call import Caller
 from podfit.apiserver.admission.webhooks.plugins import Webhooks
-from podfit.apiserver.aggregation import API_SERVICE, Aggregation, local_services
+from podfit.apiserver.apis.aggregation import API_SERVICE, Aggregation, local_services
+from podfit.apiserver.apis.custom import DEFINITION, CustomResources
+from podfit.apiserver.apis.groups import CustomGroups
 from podfit.apiserver.auth.authenticate import Authenticator, TokenAuthenticator
 from podfit.apiserver.auth.authorize import Authorization
-from podfit.apiserver.auth.bootstrap_roles import KUBELET_CLIENT
+from podfit.apiserver.auth.certs.pki import Pki
 from podfit.apiserver.auth.node import NodeAuthorizer, NodeGraph
 from podfit.apiserver.auth.other_tokens import BootstrapTokens, StaticTokens
-from podfit.apiserver.auth.pki import Pki
-from podfit.apiserver.auth.rbac import Rbac
 from podfit.apiserver.auth.reviews import Reviews
+from podfit.apiserver.auth.roles.bootstrap_roles import KUBELET_CLIENT
+from podfit.apiserver.auth.roles.rbac import Rbac
 from podfit.apiserver.auth.tokens import ServiceAccountTokens
 from podfit.apiserver.config import Config
-from podfit.apiserver.custom import DEFINITION, CustomResources
 from podfit.apiserver.dialects import Dialects
 from podfit.apiserver.dialects.edge import DialectForm, DialectSpliced
 from podfit.apiserver.dialects.registry import FOLLOWED as FOLLOWED_NAMESPACES
-from podfit.apiserver.endpoints import endpoint_of
 from podfit.apiserver.flows.conditions import FOLLOWED as FOLLOWED_FLOWS
 from podfit.apiserver.flows.conditions import FlowConditions
-from podfit.apiserver.groups import CustomGroups
-from podfit.apiserver.http import HttpFront
-from podfit.apiserver.hub import Hub
-from podfit.apiserver.nodeports import SERVICE, NodePorts
-from podfit.apiserver.nodes import NodeProxy, scrape_targets
-from podfit.apiserver.objects import Objects
+from podfit.apiserver.front.http import HttpFront
+from podfit.apiserver.proxying.nodes import NodeProxy, scrape_targets
 from podfit.apiserver.request import Request, Response
-from podfit.apiserver.seats import Seats
 from podfit.apiserver.server import Core, ForeignGroup
-from podfit.apiserver.standing import FOLLOWED, Standing
-from podfit.apiserver.subresources import binding, eviction, migrate
+from podfit.apiserver.services.addresses import ServiceAddresses
+from podfit.apiserver.services.endpoints import endpoint_of
+from podfit.apiserver.services.nodeports import SERVICE, NodePorts
+from podfit.apiserver.storage.derived_state import FOLLOWED, DerivedState
+from podfit.apiserver.storage.hub import Hub
+from podfit.apiserver.storage.objects import Objects
+from podfit.apiserver.storage.usable import each
+from podfit.apiserver.subresources import binding, eviction, migrate, resize
 from podfit.apiserver.subresources.components import ComponentStatuses
 from podfit.apiserver.subresources.reviews import ReviewHandlers
 from podfit.apiserver.subresources.scale import ScaleHandlers
 from podfit.apiserver.subresources.tokens import TokenHandlers
-from podfit.apiserver.usable import each
+from podfit.apiserver.writing import custom_schema
 from podfit.kit.clock import rfc3339
-from podfit.kit.tasks import Tasks
+from podfit.kit.concurrency.tasks import Tasks
 from podfit.store.backend import Unavailable
 
 log = logging.getLogger(__name__)
@@ -85,6 +86,9 @@ class ApiServer:
         self.authorization = Authorization([NodeAuthorizer(self.graph, self._allocates_in_spec), self.rbac])
         self.webhooks = Webhooks(self.objects, self._resolve, _defaulted, self.objects, self.authorization)
         self.policies = ValidatingAdmissionPolicies(self.objects, self.registry.of, self.objects, self.authorization)
+        self.mutating_policies = MutatingAdmissionPolicies(
+            self.objects, self.registry.of, _defaulted, self.objects, self.authorization
+        )
         chain = build(
             self.objects,
             enable=config.enable_admission,
@@ -92,10 +96,11 @@ class ApiServer:
             always=[RbacEscalation(self.rbac, self.authorization)],
             webhooks=self.webhooks,
             policies=self.policies,
+            mutating_policies=self.mutating_policies,
             authorization=self.authorization,
             clock=config.clock,
         )
-        self.core = Core(self.objects, chain, self.authorization, Seats(*config.in_flight), self.dialects)
+        self.core = Core(self.objects, chain, self.authorization, config.in_flight, self.dialects)
         self.core.paths.documents["/.well-known/openid-configuration"] = lambda: self.tokens.openid_configuration(
             self.url
         )
@@ -119,7 +124,7 @@ class ApiServer:
         self.core.paths.checks["store"] = lambda: config.store.trouble
         context = self.pki.server_tls() if config.tls else None
         self.front = HttpFront(self.core.handle, self.authenticator, context)
-        self.standing = Standing(self.objects, self.rbac, self.graph, self.addresses)
+        self.derived_state = DerivedState(self.objects, self.rbac, self.graph, self.addresses)
 
     def _handlers(self) -> CustomResources:
         handlers, scales = self.core.handlers, ScaleHandlers()
@@ -130,6 +135,7 @@ class ApiServer:
         handlers.kinds["", "componentstatuses"] = ComponentStatuses(self.config.store).answer
         handlers.add("", "pods", "binding", binding.bind)
         handlers.add("", "pods", "eviction", eviction.evict)
+        handlers.add("", "pods", "resize", resize.resize)
         handlers.add("", "pods", SUBRESOURCE, migrate.migrate)
         handlers.add("", "serviceaccounts", "token", tokens.request)
         handlers.add_anywhere("scale", scales.handle)
@@ -187,15 +193,16 @@ class ApiServer:
 
     async def start(self) -> None:
         await self.config.store.open()
-        self.standing.load()
+        self.derived_state.load()
         await self._learn_dialects()
         listen = self.hub.listen
-        listen("roles and addresses", self.standing.changed, *FOLLOWED, resync=self.standing.resync)
+        listen("roles and addresses", self.derived_state.changed, *FOLLOWED, resync=self.derived_state.resync)
         listen("resize dialects", self.dialects.changed, FOLLOWED_NAMESPACES, resync=self._learn_dialects)
         listen("custom resources", self.custom.changed, resync=self.custom.resync)
         listen("custom groups", self.groups.changed, DEFINITION.storage_prefix, resync=self.groups.follow)
         listen("aggregation", self.aggregation.changed, API_SERVICE.storage_prefix, resync=self.aggregation.resync)
-        listen("flow control", self.flow_conditions.changed, *FOLLOWED_FLOWS, resync=self.flow_conditions.restore)
+        listen("flow control", self.core.flows.changed, *FOLLOWED_FLOWS, resync=self.core.flows.resync)
+        listen("flow conditions", self.flow_conditions.changed, *FOLLOWED_FLOWS, resync=self.flow_conditions.restore)
         self.hub.start()
         await self.custom.start()
         self.aggregation.start()
@@ -207,8 +214,9 @@ class ApiServer:
     async def stop(self) -> None:
         self.core.paths.ready = False
         await self._tasks.stop()
-        await self.standing.stop()
+        await self.derived_state.stop()
         await self.flow_conditions.stop()
+        self.core.flows.stop()
         await self.groups.stop()
         await self.custom.stop()
         await self.aggregation.stop()
@@ -217,6 +225,7 @@ class ApiServer:
         await self.nodes.stop()
         await self.webhooks.close()
         self.policies.close()
+        self.mutating_policies.close()
         await self.converters.close()
         self.core.writer.aside.close()
         await self.config.store.close()
@@ -261,11 +270,12 @@ class ApiServer:
             missing += bootstrap.vpa_definitions()
         await bootstrap.create_missing(writer, registry, missing)
         await self.flow_conditions.settle_all()
+        self.core.flows.configure()
         await self.custom.start()
         await self.groups.follow()
         await self.aggregation.say_local()
         await self._settled()
-        await self.standing.collect_rules()
+        await self.derived_state.collect_rules()
         await self._settled()
 
     async def _settled(self) -> None:
@@ -277,7 +287,7 @@ class ApiServer:
 def _defaulted(attrs: Attributes, obj: Object) -> Object:
     if obj.get("kind") == attrs.kind.kind:
         # Not what a subresource speaks instead: Eviction, Binding, PodExecOptions.
-        shapes.default(attrs.kind, obj)
+        custom_schema.default(attrs.kind, obj)
     return obj
 
 

@@ -12,14 +12,14 @@ from importlib.resources import files
 
 import msgspec
 
-from podfit.api.kinds import Kind, Registry
-from podfit.api.status import Object
-from podfit.apiserver.auth import bootstrap_roles, role_update
-from podfit.apiserver.auth.pki import Pki
+from podfit.api.objects import Object
+from podfit.api.registry.kinds import Kind, Registry
+from podfit.apiserver.auth.certs.pki import Pki
+from podfit.apiserver.auth.roles import bootstrap_roles, role_update
 from podfit.apiserver.strategy.checks import equal
 from podfit.apiserver.strategy.flows import schemas as flows
 from podfit.apiserver.strategy.flows.mandatory import defaults
-from podfit.apiserver.writes import Writer
+from podfit.apiserver.writing.writes import Writer
 
 NAMESPACES = ("default", "kube-system", "kube-public", "kube-node-lease")
 _PRIORITIES = (

@@ -7,25 +7,43 @@ from typing import TypeVar
 
 import msgspec
 
-from podfit.api.kinds import POD, Kind
-from podfit.api.status import ApiError, Object
-from podfit.apiserver import conversion, wire
+from podfit.api.objects import Object
+from podfit.api.protobuf.writing import from_json, knows
+from podfit.api.registry.kinds import POD, Kind
+from podfit.api.status import ApiError
+from podfit.apiserver.apis import conversion
 from podfit.apiserver.dialects import Dialect, Dialects
 from podfit.apiserver.dialects.edge import DialectForm, DialectSpliced, Edge
 from podfit.apiserver.dialects.newer import has_newer_types
 from podfit.apiserver.dialects.policies import may_translate
-from podfit.apiserver.encodings import COMPACT, INDENTED, Encoding, Yaml
-from podfit.apiserver.forms import Converted, Form, MetadataOnly, Row, Spliced
-from podfit.apiserver.lane import Lane
-from podfit.apiserver.listing import KeptLists, encode_items
+from podfit.apiserver.front.lane import Lane
 from podfit.apiserver.metrics import Metrics
-from podfit.apiserver.negotiate import JSON, PARTIAL_LIST, PLAIN, TABLE, YAML, Accepted, is_for_eyes, negotiate
-from podfit.apiserver.objects import Objects
-from podfit.apiserver.options import WriteOptions, first
+from podfit.apiserver.protobufs.form import ProtobufForm
+from podfit.apiserver.protobufs.kept import KeptMessages
+from podfit.apiserver.representation import wire
+from podfit.apiserver.representation.encodings import COMPACT, INDENTED, JOINED, Encoding, Yaml
+from podfit.apiserver.representation.forms import Converted, Form, MetadataOnly, Row, Spliced
+from podfit.apiserver.representation.listing import KeptLists, encode_items
+from podfit.apiserver.representation.negotiate import (
+    JSON,
+    PARTIAL,
+    PARTIAL_LIST,
+    PLAIN,
+    PROTOBUF,
+    TABLE,
+    YAML,
+    Accepted,
+    is_for_eyes,
+    negotiate,
+    negotiate_built_in,
+)
 from podfit.apiserver.request import Request, Response
 from podfit.apiserver.routes import Route
+from podfit.apiserver.storage.objects import Objects
 from podfit.apiserver.tables.form import TableForm, Tables
-from podfit.apiserver.writes import Write, Writer, Written
+from podfit.apiserver.writing.options import WriteOptions, first
+from podfit.apiserver.writing.write import Write, Written
+from podfit.apiserver.writing.writes import Writer
 from podfit.store.backend import Record
 
 Result = TypeVar("Result")
@@ -44,6 +62,8 @@ class Parts:
         self._forms: dict[Kind, Form] = {}
         self._edges: dict[tuple[Kind, bool], Edge] = {}
         self._dialect_forms: dict[tuple[Kind, bool], Form] = {}
+        self._protobuf_forms: dict[Form, ProtobufForm] = {}
+        self._kept_messages = KeptMessages()
 
     def plain_form(self, kind: Kind) -> Form:
         form = self._forms.get(kind)
@@ -67,6 +87,14 @@ class Parts:
             form = self._dialect_forms[kind, newer] = made
         return form
 
+    def protobuf_form(self, kind: Kind, form: Form) -> Form:
+        """What a plain form shows, in protobuf; shared as that one is, so that an event is encoded once."""
+        found = self._protobuf_forms.get(form)
+        if found is None:
+            made = ProtobufForm(form, kind.api_version, kind.kind, self._kept_messages)
+            found = self._protobuf_forms[form] = made
+        return found
+
 
 class Call(msgspec.Struct):
     request: Request
@@ -85,22 +113,31 @@ class Call(msgspec.Struct):
 
     def accepted(self) -> Accepted:
         accept = self.request.headers.get("accept", "")
-        return negotiate(accept) if accept else PLAIN
+        if not accept:
+            return PLAIN
+        return negotiate_built_in(accept) if self._in_protobuf else negotiate(accept)
+
+    @property
+    def _in_protobuf(self) -> bool:
+        return not self.kind.custom and knows(self.kind.api_version, self.kind.kind)
 
     def form(self, accepted: Accepted) -> Form:
         """Made before the work is done, so that a request nobody can be answered changes nothing."""
         translates = self._translates()
         if not accepted.shape:
-            if not translates:
-                return self.parts.plain_form(self.kind)
-            return self.parts.dialect_form(self.kind, has_newer_types(self.request.headers))
+            plain = self.parts.plain_form(self.kind)
+            if translates:
+                newer = accepted.media == PROTOBUF or has_newer_types(self.request.headers)
+                plain = self.parts.dialect_form(self.kind, newer)
+            return self.parts.protobuf_form(self.kind, plain) if accepted.media == PROTOBUF else plain
         if accepted.shape == TABLE:
             include = first(self.request.query, "includeObject")
             form = TableForm(self.parts.tables, self.kind, accepted.version, include, self.objects.clock.now())
             return DialectForm(form, self.parts.edge(self.kind)) if translates and include == "Object" else form
         if self.route.verb != "watch":
             self._expect_shape(accepted.shape)
-        return MetadataOnly(accepted.version)
+        partial = MetadataOnly(accepted.version)
+        return ProtobufForm(partial, partial.api_version, PARTIAL) if accepted.media == PROTOBUF else partial
 
     def _translates(self) -> bool:
         """Whether what is shown may be in another dialect: now, or while a watch goes on."""
@@ -156,7 +193,7 @@ class Call(msgspec.Struct):
             return self.answer(accepted, form, made.obj, status)
         if self.request.shares and isinstance(form, Spliced) and form.as_stored and accepted.media == JSON:
             # The bytes would be put together from what is at hand, only to be decoded to it again.
-            shared = made.obj if made.created else self.objects.decoded(record)
+            shared = self.objects.decoded(record)
             return Response(status, headers=warning_headers(self.warnings), shared=shared)
         return self.answer(accepted, form, record, status)
 
@@ -164,19 +201,24 @@ class Call(msgspec.Struct):
         self, accepted: Accepted, form: Form, rows: Sequence[Record], revision: int, more: Object | None, kept: str = ""
     ) -> Response:
         """A list, put together in slices. `kept`: the prefix below which it shows everything as it is stored."""
-        encoding = self._encoding(accepted)
-        pieces = self.parts.kept_lists.find(self.kind, kept, rows) if kept and encoding is COMPACT else None
+        encoding, media = self._encoding(accepted), accepted.media
+        keeps = bool(kept) and encoding in (COMPACT, JOINED)
+        pieces = self.parts.kept_lists.find(self.kind, kept, media, rows) if keeps else None
         if pieces is None:
             pieces = []
             await self.parts.lane.run(self.request, encode_items(form, encoding, rows, pieces))
-            if kept and encoding is COMPACT:
-                self.parts.kept_lists.keep(self.kind, kept, rows, pieces)
+            if keeps:
+                self.parts.kept_lists.keep(self.kind, kept, media, rows, pieces)
+        if isinstance(form, ProtobufForm):
+            return self._replied(accepted, [form.head(pieces, revision, more), *pieces])
         head, tail = encoding.frame(*form.frame(revision, more, not rows), not rows)
         return self._replied(accepted, [head, *pieces, tail])
 
     def _encoding(self, accepted: Accepted) -> Encoding:
         if accepted.media == YAML:
             return Yaml()
+        if accepted.media == PROTOBUF:
+            return JOINED
         return INDENTED if is_for_eyes(self.request) else COMPACT
 
     def _replied(self, accepted: Accepted, pieces: list[bytes]) -> Response:
@@ -189,6 +231,8 @@ class Call(msgspec.Struct):
 
     def reply(self, accepted: Accepted, body: bytes, status: int = 200) -> Response:
         media = accepted.media
+        if media == PROTOBUF:
+            body = from_json(body)
         return Response(status, body, media, headers=warning_headers(self.warnings), as_yaml=media == YAML)
 
     def answer_value(self, value: Object, status: int = 200, accepted: Accepted | None = None) -> Response:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from podfit.api.resize_dialects import NATIVE
-from podfit.kit.addresses import reached_at
+from podfit.api.resize.dialects import NATIVE
 from podfit.kit.clock import Clock, RealClock
+from podfit.kit.web.addresses import reached_at
 from podfit.store.backend import Store
 
 BODY_LIMIT = 3 * 1024 * 1024

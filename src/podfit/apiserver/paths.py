@@ -10,11 +10,12 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import podfit
-from podfit.api.resize_dialects import NATIVE, VERSION_FIELD
-from podfit.api.schema import openapi, openapi_proto
+from podfit.api.protobuf.writing import from_json
+from podfit.api.resize.dialects import NATIVE, VERSION_FIELD
+from podfit.api.schema.publishing import openapi, openapi_proto
 from podfit.api.status import ApiError, go_quote
-from podfit.apiserver import wire
-from podfit.apiserver.negotiate import clauses, negotiate_discovery
+from podfit.apiserver.representation import wire
+from podfit.apiserver.representation.negotiate import JSON, PROTOBUF, YAML, clauses, negotiate_discovery, plain_media
 from podfit.apiserver.request import Request, Response
 from podfit.apiserver.routes import Route
 
@@ -77,7 +78,7 @@ class Paths:
                 )
             raise page_not_found()
         if route is not None:
-            return self._document(request, "version", route.group, route.version)
+            return self._plain_document(request, "version", route.group, route.version)
         if not parts:
             return Response(200, wire.encode({"paths": self.listed()}))
         head = parts[0]
@@ -112,17 +113,27 @@ class Paths:
             raise page_not_found()
         return Response(200, made)
 
+    def _plain_document(self, request: Request, *name: str) -> Response:
+        """A discovery document that is not aggregated, in any form."""
+        answer = self._document(request, *name)
+        media = plain_media(request.headers.get("accept", ""))
+        if media == PROTOBUF:
+            return Response(200, from_json(answer.body), PROTOBUF)
+        return Response(200, answer.body, YAML, as_yaml=True) if media == YAML else answer
+
     def _discovery(self, parts: list[str], request: Request) -> Response:
         if len(parts) == 1:
             accepted = negotiate_discovery(request.headers.get("accept", ""))
             if accepted.shape:
-                media = f"application/json;g=apidiscovery.k8s.io;v={accepted.version};as=APIGroupDiscoveryList"
-                answer = tagged(request, self._document(request, "aggregated", parts[0], accepted.version).body, media)
+                media = PROTOBUF if accepted.media == PROTOBUF else JSON
+                made = self._document(request, "aggregated", parts[0], accepted.version).body
+                shape = f"{media};g=apidiscovery.k8s.io;v={accepted.version};as=APIGroupDiscoveryList"
+                answer = tagged(request, from_json(made) if media == PROTOBUF else made, shape)
                 answer.headers.append(("Vary", "Accept"))
                 return answer
-            return self._document(request, parts[0])
+            return self._plain_document(request, parts[0])
         if parts[0] == "apis" and len(parts) == 2:
-            return self._document(request, "group", parts[1])
+            return self._plain_document(request, "group", parts[1])
         raise page_not_found()
 
     def _openapi(self, parts: list[str], request: Request) -> Response:

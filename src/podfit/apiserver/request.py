@@ -9,8 +9,8 @@ from typing import Any
 import msgspec
 
 from podfit.api.encoded import encoded
-from podfit.api.resize_dialects import HEADER, NATIVE
-from podfit.api.status import Object
+from podfit.api.objects import Object
+from podfit.api.resize.dialects import HEADER, NATIVE
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,28 +9,32 @@ from __future__ import annotations
 import logging
 import re
 from collections.abc import Awaitable, Callable
+from functools import partial
 
 import msgspec
 
 from podfit.api import protobuf
-from podfit.api.kinds import Kind
-from podfit.api.names import path_segment
+from podfit.api.protobuf.writing import from_json
+from podfit.api.registry.kinds import Kind
 from podfit.api.status import ApiError, bad_request, go_quote, not_found
-from podfit.apiserver import paths, wire
+from podfit.api.text.names import path_segment
+from podfit.apiserver import paths
 from podfit.apiserver.admission.chain import Chain
+from podfit.apiserver.apis.discovery import Discovery
 from podfit.apiserver.auth.authorize import Action, Authorization
 from podfit.apiserver.auth.impersonate import impersonate, wanted_of
 from podfit.apiserver.calls import Call, Parts, warning_headers
 from podfit.apiserver.dialects import Dialects, policies
-from podfit.apiserver.discovery import Discovery
-from podfit.apiserver.encodings import yaml_of_json
+from podfit.apiserver.flows.control import FlowControl, TooMany
+from podfit.apiserver.flows.measures import FlowMeasures
+from podfit.apiserver.front.seats import Seats, is_endless, is_watch, too_many
 from podfit.apiserver.metrics import Metrics
-from podfit.apiserver.negotiate import is_for_eyes
-from podfit.apiserver.objects import Objects
-from podfit.apiserver.options import first
+from podfit.apiserver.representation import wire
+from podfit.apiserver.representation.encodings import yaml_of_json
+from podfit.apiserver.representation.negotiate import JSON, PROTOBUF, YAML, is_for_eyes, plain_media
 from podfit.apiserver.request import Request, Response
 from podfit.apiserver.routes import Route, parse
-from podfit.apiserver.seats import Seats, is_endless, too_many
+from podfit.apiserver.storage.objects import Objects
 from podfit.apiserver.subresources.table import Handlers
 from podfit.apiserver.tables.form import Tables
 from podfit.apiserver.verbs.create import create
@@ -40,8 +44,9 @@ from podfit.apiserver.verbs.list import list_objects
 from podfit.apiserver.verbs.patch import patch
 from podfit.apiserver.verbs.update import update
 from podfit.apiserver.verbs.watch import watch
-from podfit.apiserver.writes import Writer
-from podfit.kit.aside import CLIENT
+from podfit.apiserver.writing.options import first
+from podfit.apiserver.writing.writes import Writer
+from podfit.kit.concurrency.aside import CLIENT
 from podfit.store.backend import Unavailable
 
 log = logging.getLogger(__name__)
@@ -75,7 +80,7 @@ class Core:
         objects: Objects,
         chain: Chain,
         authorization: Authorization,
-        seats: Seats | None = None,
+        in_flight: tuple[int, int] = (400, 200),
         dialects: Dialects | None = None,
     ) -> None:
         self.objects, self.authorization = objects, authorization
@@ -85,7 +90,8 @@ class Core:
         self.metrics = Metrics()
         self.dialects = dialects or Dialects()
         self.parts = Parts(objects, self.writer, self.tables, self.metrics, self.dialects)
-        self.seats = seats or Seats()
+        self.seats = Seats()
+        self.flows = FlowControl(objects, sum(in_flight), FlowMeasures(self.metrics.registry))
         self.discovery = Discovery(self.registry, lambda: self.address, self.dialects.announced)
         self.handlers = Handlers()
         self.address = ""
@@ -100,10 +106,10 @@ class Core:
     async def handle(self, request: Request) -> Response:
         started = self.clock.monotonic()
         route = parse(request.method, request.path, request.query)
-        if not request.client or is_endless(route):
+        if not request.client or (is_endless(route) and not is_watch(route)):
             response = await self._answered(request, route)
         else:
-            response = await self._seated(request, route)
+            response = await self._admitted(request, route)
         if response.stream is None:
             if response.as_yaml:
                 response.body = await self.writer.aside.run(len(response.body), lambda: yaml_of_json(response.body))
@@ -124,19 +130,44 @@ class Core:
         wanted = f"{route.resource}/{route.subresource}" if route.subresource else route.resource
         return any(row.get("name") == wanted for row in foreign)
 
-    async def _seated(self, request: Request, route: Route | None) -> Response:
-        """Waits for a seat, and keeps it until the answer has left."""
-        if self.seats.is_full(request):
-            return too_many()
-        await self.seats.take(request)
+    async def _admitted(self, request: Request, route: Route | None) -> Response:
+        """Waits until flow control admits the request, and keeps its place until the answer has left."""
+        try:
+            admitted = await self.flows.admit(request, route)
+        except TooMany as rejected:
+            return too_many(rejected.headers)
+        finish = partial(self.flows.finish, admitted)
+        if is_watch(route):
+            # A watch has its place while it begins, not while it goes on.
+            try:
+                response = await self._answered(request, route)
+            finally:
+                finish()
+        else:
+            response = await self._seated(request, route, finish)
+        response.headers = [*response.headers, *admitted.place.headers] if admitted is not None else response.headers
+        return response
+
+    async def _seated(self, request: Request, route: Route | None, finish: Callable[[], None]) -> Response:
+        """Waits for a seat of the client's own, and keeps it until the answer has left."""
+        try:
+            await self.seats.take(request)
+        except BaseException:
+            finish()
+            raise
+
+        def leave() -> None:
+            self.seats.give_back(request)
+            finish()
+
         response: Response | None = None
         try:
             response = await self._answered(request, route)
         finally:
             if response is None or response.pieces is None:
-                self.seats.give_back(request)
+                leave()
             else:
-                response.on_sent = lambda: self.seats.give_back(request)
+                response.on_sent = leave
         return response
 
     async def _answered(self, request: Request, route: Route | None) -> Response:
@@ -147,15 +178,15 @@ class Core:
         try:
             return await self._answer(request, route)
         except ApiError as error:
-            return error_response(error)
+            return error_response(error, request)
         except Unavailable as error:
-            return error_response(ApiError(503, "ServiceUnavailable", f"the store is not available: {error}"))
+            return error_response(ApiError(503, "ServiceUnavailable", f"the store is not available: {error}"), request)
         except RecursionError:
-            return error_response(ApiError(400, "BadRequest", "the request is nested too deeply"))
+            return error_response(ApiError(400, "BadRequest", "the request is nested too deeply"), request)
         except Exception:
             log.exception("%s %s failed", request.method, request.path)
             why = "the server has an error of its own; see its log"
-            return error_response(ApiError(500, "InternalError", f"Internal error occurred: {why}"))
+            return error_response(ApiError(500, "InternalError", f"Internal error occurred: {why}"), request)
         finally:
             gauge.dec()
             self.parts.lane.leave(request)
@@ -288,11 +319,17 @@ def read_protobuf(request: Request) -> None:
     request.headers = {**request.headers, "content-type": "application/json"}
 
 
-def error_response(error: ApiError) -> Response:
+def error_response(error: ApiError, request: Request | None = None) -> Response:
     if isinstance(error, paths.PageNotFound):
         return Response(404, b"404 page not found\n", "text/plain; charset=utf-8")
     headers = [*error.headers.items(), *warning_headers(error.warnings)]
-    return Response(error.code, wire.encode(error.to_status()), headers=headers)
+    body = wire.encode(error.to_status())
+    media = plain_media(request.headers.get("accept", "")) if request is not None else JSON
+    if media == PROTOBUF:
+        return Response(error.code, from_json(body), PROTOBUF, headers)
+    if media == YAML:
+        return Response(error.code, body, YAML, headers, as_yaml=True)
+    return Response(error.code, body, headers=headers)
 
 
 def not_found_status() -> ApiError:

@@ -14,9 +14,9 @@ from typing import Annotated, Any
 
 import typer
 
-from podfit.cli.output import wrong
-from podfit.kit.dirlock import Holder, holder_of
-from podfit.kit.processes import all_pids, open_files
+from podfit.cli.printing.output import wrong
+from podfit.kit.files.dirlock import Holder, holder_of
+from podfit.kit.process.processes import all_pids, open_files
 
 DEFAULT_DATA = Path("podfit-data")
 CLUSTER_LOCK, AGENT_LOCK = "cluster.lock", "agent.lock"

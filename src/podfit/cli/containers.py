@@ -9,9 +9,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from podfit.api.status import Object
-from podfit.cli.amounts import amount_text, memory_text, number
-from podfit.cli.output import age
+from podfit.api.objects import Object
+from podfit.cli.printing.amounts import amount_text, memory_text, number
+from podfit.cli.printing.output import age
 
 OOM = "OOMKilled"
 _FIELDS = (

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from podfit.cli.output import note
+from podfit.cli.printing.output import note
 
 if TYPE_CHECKING:
     from podfit.agent.agent import Agent

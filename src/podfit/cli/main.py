@@ -7,32 +7,15 @@ from typing import Annotated
 
 import typer
 
-from podfit.api.depth import allow_depth
-from podfit.cli import helping
-from podfit.cli.commands import (
-    clusters,
-    completion,
-    components,
-    demo,
-    describe,
-    doctor,
-    down,
-    events,
-    explain,
-    image,
-    kubeconfig,
-    migrate,
-    resize,
-    token,
-    top,
-    version,
-    vm_runtime,
-    vpa,
-)
-from podfit.cli.completing import print_answer
+from podfit.api.text.depth import allow_depth
+from podfit.cli.commands.cluster import clusters, completion, doctor, image, install, kubeconfig, token, version
+from podfit.cli.commands.running import components, demo, down, vm_runtime, vpa
+from podfit.cli.commands.workloads import backtest, describe, events, explain, migrate, recommend, resize, top
+from podfit.cli.completing.answers import print_answer
 from podfit.cli.completing.scripts import ASK
-from podfit.cli.output import note
-from podfit.kit.oserrors import system_words
+from podfit.cli.printing import helping
+from podfit.cli.printing.output import note
+from podfit.kit.process.oserrors import system_words
 
 app = typer.Typer(
     name="podfit",
@@ -67,8 +50,11 @@ for command in (
     kubeconfig,
     clusters,
     image,
+    install,
     demo,
     migrate,
+    recommend,
+    backtest,
     resize,
     top,
     describe,
@@ -95,6 +81,8 @@ TOLD = frozenset(
         "NodeTaken",
         "ApiError",
         "BadFlag",
+        "BadHistory",
+        "Nonsense",
         "NoSuchTarget",
         "UnknownPlugin",
         "BadTokenFile",
@@ -119,7 +107,7 @@ TOLD = frozenset(
 def main() -> None:
     """Errors of the user end with one line and exit code 1 (2 for a wrong command line), never with a traceback."""
     if sys.argv[1:2] == [ASK]:
-        print_answer(sys.argv[2:])
+        print_answer(app, sys.argv[2:])
         return
     allow_depth()
     try:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from podfit.api.status import ApiError, Object
+from podfit.api.objects import Object
+from podfit.api.resize.states import actual_of, allocated_of, desired_of
+from podfit.api.status import ApiError
 from podfit.client import Client
 from podfit.client.transport import Unreachable
 
@@ -41,22 +43,15 @@ async def states(client: Client, pod: Object) -> tuple[list[Object], bool]:
 
 
 def from_status(pod: Object) -> list[Object]:
-    """From the API alone: Actuated is the node's secret there, Allocated shows requests only."""
-    status = pod.get("status") or {}
-    known = {
-        one["name"]: one for key in ("initContainerStatuses", "containerStatuses") for one in status.get(key) or ()
-    }
-    rows = []
-    for container in (*(pod["spec"].get("initContainers") or ()), *(pod["spec"].get("containers") or ())):
-        seen = known.get(container["name"]) or {}
-        held = seen.get("allocatedResources")
-        rows.append(
-            {
-                "name": container["name"],
-                "desired": container.get("resources") or {},
-                "allocated": None if held is None else {"requests": held},
-                "actuated": None,
-                "actual": seen.get("resources"),
-            }
-        )
-    return rows
+    """From the API alone, which does not show Actuated, and of Allocated only the requests."""
+    desired, allocated, actual = desired_of(pod), allocated_of(pod), actual_of(pod)
+    return [
+        {
+            "name": name,
+            "desired": sizes,
+            "allocated": allocated.containers.get(name),
+            "actuated": None,
+            "actual": actual.containers.get(name),
+        }
+        for name, sizes in desired.containers.items()
+    ]

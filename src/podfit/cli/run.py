@@ -7,10 +7,10 @@ import signal
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, NoReturn
 
-from podfit.kit import garbage
 from podfit.kit.clock import RealClock
-from podfit.kit.logs import setup_logs
-from podfit.kit.pages import keep_in_huge_pages
+from podfit.kit.process import garbage
+from podfit.kit.process.logs import setup_logs
+from podfit.kit.process.pages import keep_in_huge_pages
 
 
 def run(main: Coroutine[Any, Any, None], verbosity: int = 0) -> None:

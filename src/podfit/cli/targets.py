@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from podfit.api.kinds import BUILT_IN, POD, VPA, Kind, kind_named
-from podfit.api.status import ApiError, Object
+from podfit.api.objects import Object
+from podfit.api.registry.kinds import BUILT_IN, POD, VPA, Kind, kind_named
+from podfit.api.status import ApiError
 from podfit.client import Client
 from podfit.client.discovery import discover
 

@@ -1,7 +1,7 @@
 """How everyone reaches an API server: ours or any other, over HTTPS or in process."""
 
 from podfit.client.cache import Cache
-from podfit.client.events import EventRecorder
+from podfit.client.recording.events import EventRecorder
 from podfit.client.rest import Client
 from podfit.client.transport import Ask, HttpTransport, LocalTransport, Transport
 

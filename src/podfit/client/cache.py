@@ -13,8 +13,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass
 
-from podfit.api.kinds import Kind
-from podfit.api.status import ApiError, Object
+from podfit.api.objects import Object
+from podfit.api.registry.kinds import Kind
+from podfit.api.status import ApiError
 from podfit.client.rest import Client
 from podfit.client.transport import Unreachable
 from podfit.kit.backoff import Backoff

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from podfit.api.kinds import Kind, Subresource
-from podfit.api.status import ApiError, Object
+from podfit.api.objects import Object
+from podfit.api.registry.kinds import Kind, Subresource
+from podfit.api.status import ApiError
 from podfit.client.rest import Client
 
 _AGGREGATED = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList,application/json"

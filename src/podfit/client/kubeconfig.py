@@ -5,15 +5,14 @@ from __future__ import annotations
 import base64
 import os
 import ssl
-import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import yaml
 
-from podfit.api.resize_dialects import NATIVE_HEADERS
-from podfit.client.transport import HttpTransport
+from podfit.api.resize.dialects import NATIVE_HEADERS
+from podfit.client.transport import HttpTransport, load_pair
 
 _MOUNTED = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 _PATHS = ("certificate-authority", "client-certificate", "client-key", "tokenFile")
@@ -59,22 +58,12 @@ class Access:
             context.verify_mode = ssl.CERT_NONE
         if self.cert and self.key:
             try:
-                _load_pair(context, self.cert, self.key)
+                load_pair(context, self.cert, self.key)
             except ssl.SSLError as error:
                 raise BadKubeconfig(
                     "client-certificate and client-key are not a certificate and the private key that belongs to it"
                 ) from error
         return context
-
-
-def _load_pair(context: ssl.SSLContext, cert: bytes, key: bytes) -> None:
-    # Python's ssl takes files only; they live in a private folder for the moment of the call.
-    with tempfile.TemporaryDirectory() as folder:
-        cert_file, key_file = Path(folder, "cert.pem"), Path(folder, "key.pem")
-        cert_file.write_bytes(cert)
-        key_file.touch(0o600)
-        key_file.write_bytes(key)
-        context.load_cert_chain(cert_file, key_file)
 
 
 def load(path: str = "", context: str = "") -> Access:

@@ -17,7 +17,7 @@ from typing import Any
 import yaml
 
 from podfit.client.kubeconfig import BadKubeconfig
-from podfit.kit.atomicfile import write_atomic
+from podfit.kit.files.atomicfile import write_atomic
 
 Document = dict[str, Any]
 SECTIONS = ("clusters", "users", "contexts")

@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from podfit.api.kinds import POD
-from podfit.api.resize_dialects import DIALECTS, NATIVE, VERSION_FIELD
-from podfit.api.resize_states import IN_PROGRESS, PROPOSED, UNDER_WAY
-from podfit.api.resize_verdicts import PENDING
-from podfit.api.status import ApiError, Object
+from podfit.api.objects import Object
+from podfit.api.registry.kinds import POD
+from podfit.api.resize.conditions import IN_PROGRESS, IN_PROGRESS_WORD, PENDING, PROPOSED
+from podfit.api.resize.dialects import DIALECTS, NATIVE, VERSION_FIELD
+from podfit.api.status import ApiError
 from podfit.client.transport import Unreachable
 from podfit.kit.backoff import Backoff
 from podfit.kit.clock import Clock
@@ -95,7 +95,7 @@ def modern(pod: Object) -> Object:
     word = status.get("resize")
     if not word or not isinstance(word, str) or word == PROPOSED:
         return pod
-    kind = IN_PROGRESS if word == UNDER_WAY else PENDING
+    kind = IN_PROGRESS if word == IN_PROGRESS_WORD else PENDING
     if any(one.get("type") == kind for one in status.get("conditions") or ()):
         return pod
     made = {"type": kind, "status": "True", **({"reason": word} if kind == PENDING else {})}

@@ -12,8 +12,9 @@ from typing import Any
 import msgspec
 
 from podfit.api.encoded import encoded
-from podfit.api.kinds import POD, Kind
-from podfit.api.status import ApiError, Object
+from podfit.api.objects import Object
+from podfit.api.registry.kinds import POD, Kind
+from podfit.api.status import ApiError
 from podfit.client.resizing import NATIVE_FORM, ServerForm, ask_form, modern, modern_answer, refusal
 from podfit.client.transport import Ask, Query, Reply, Stream, Transport
 
@@ -141,17 +142,21 @@ class Client:
         return self.follow(kind, namespace, query)
 
     async def follow(
-        self, kind: Kind, namespace: str, query: Mapping[str, str], at_once: Callable[[str, Object], None] | None = None
+        self,
+        kind: Kind,
+        namespace: str,
+        query: Mapping[str, str],
+        on_event: Callable[[str, Object], None] | None = None,
     ) -> AsyncGenerator[tuple[str, Object], None]:
-        """`watch`, but that a server in this process hands events to `at_once` where it can, in order with those that
+        """`watch`, but that a server in this process hands events to `on_event` where it can, in order with those that
         are yielded."""
         ask = Ask("GET", kind.path(namespace), {"watch": "true", **query})
         pods = _is_pods(kind)
         async with self.transport.stream(ask) as stream:
             if stream.status != 200:
                 raise await _refusal(stream)
-            if at_once is not None and stream.lend is not None:
-                stream.lend(at_once)
+            if on_event is not None and stream.subscribe is not None:
+                stream.subscribe(on_event)
             async with aclosing(_lines(stream)) as lines:
                 async for line in lines:
                     event = stream.decode(line)
@@ -170,11 +175,17 @@ def _is_pods(kind: Kind) -> bool:
 
 
 def _answer(reply: Reply, decode: Callable[[bytes], Any]) -> Any:
-    read = decode if reply.status < 400 else _decode
-    content = read(reply.body) if reply.body[:1] in (b"{", b"[") else reply.body.decode("utf-8", "replace")
-    if reply.status < 400:
-        return content
-    raise _error(reply.status, content)
+    if reply.status >= 400:
+        raise _error(reply.status, _content(reply.body))
+    return decode(reply.body) if reply.body[:1] in (b"{", b"[") else reply.body.decode("utf-8", "replace")
+
+
+def _content(body: bytes) -> Any:
+    """Of a refusal. Text may begin as JSON does: health checks that fail are listed as `[-]etcd failed …`."""
+    try:
+        return _decode(body)
+    except msgspec.DecodeError:
+        return body.decode("utf-8", "replace")
 
 
 def _object(content: Any) -> Object:
@@ -194,8 +205,7 @@ def _error(status: int, content: Any) -> ApiError:
 
 async def _refusal(stream: Stream) -> ApiError:
     body = b"".join([chunk async for chunk in stream.chunks])
-    content = _decode(body) if body[:1] == b"{" else body.decode("utf-8", "replace")
-    return _error(stream.status, content)
+    return _error(stream.status, _content(body))
 
 
 async def _lines(stream: Stream) -> AsyncGenerator[bytes, None]:

@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import asyncio
 import ssl
+import tempfile
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Protocol
 from urllib.parse import urlencode
@@ -17,11 +19,24 @@ from urllib.parse import urlencode
 import aiohttp
 import msgspec
 
-from podfit.api.status import Object
+from podfit.api.objects import Object, freeze
 from podfit.client.connection_errors import connection_error
 
 Query = Mapping[str, str | list[str]]
 _NO_HEADERS: Mapping[str, str] = MappingProxyType({})
+_LEFT_OPEN_S = 60.0
+"""How long connections that showed a former certificate may go on."""
+
+
+def load_pair(context: ssl.SSLContext, cert: bytes, key: bytes) -> None:
+    """A certificate and its key; for a context in use, from the next connection on."""
+    # Python's ssl takes files only; they live in a private folder for the moment of the call.
+    with tempfile.TemporaryDirectory() as folder:
+        cert_file, key_file = Path(folder, "cert.pem"), Path(folder, "key.pem")
+        cert_file.write_bytes(cert)
+        key_file.touch(0o600)
+        key_file.write_bytes(key)
+        context.load_cert_chain(cert_file, key_file)
 
 
 class Ask(msgspec.Struct, frozen=True):
@@ -53,9 +68,9 @@ class Stream:
     chunks: AsyncIterator[bytes]
     decode: Callable[[bytes], Any] = msgspec.json.decode
     """Turns a line into JSON. What it returns may be shared with others: read only."""
-    lend: Callable[[Callable[[str, Any], None]], None] | None = None
+    subscribe: Callable[[Callable[[str, Any], None]], None] | None = None
     """Where the server is in this process: it hands events (type and object, shared and without managedFields) to what
-    it is lent here as they come about, as long as the reader has none left to read; one that it fails to take comes
+    is passed here as they come about, as long as the reader has none left to read; one that it fails to take comes
     with the chunks."""
 
 
@@ -95,7 +110,16 @@ class HttpTransport:
         self._timeout_s = timeout_s
         self._headers = {"User-Agent": user_agent, "Accept": "application/json", **(headers or {})}
         self._session: aiohttp.ClientSession | None = None
+        self._closing: list[asyncio.Task[None]] = []
         self._outage = self._outage_seen = False
+
+    def show_certificate(self, cert: bytes, key: bytes) -> None:
+        """Connections from now on show this client certificate; those there are may finish what they do."""
+        assert self.tls is not None
+        load_pair(self.tls, cert, key)
+        if self._session is not None:
+            self._closing.append(asyncio.create_task(_close_later(self._session)))
+            self._session = None
 
     def new_outage(self) -> bool:
         """True once for each time the server stops answering: of many who wait for it, one reports it."""
@@ -162,9 +186,20 @@ class HttpTransport:
             raise self._unreachable(ask, error) from error
 
     async def close(self) -> None:
+        for task in self._closing:
+            task.cancel()
+        await asyncio.gather(*self._closing, return_exceptions=True)
         if self._session is not None:
             await self._session.close()
             self._session = None
+
+
+async def _close_later(session: aiohttp.ClientSession) -> None:
+    """At once when it is cancelled."""
+    try:
+        await asyncio.sleep(_LEFT_OPEN_S)
+    finally:
+        await session.close()
 
 
 class SharedLines:
@@ -185,6 +220,7 @@ class SharedLines:
         if found is None:
             found = msgspec.json.decode(line)
             found["object"].get("metadata", {}).pop("managedFields", None)
+            found["object"] = freeze(found["object"])
             self._remember(line, found)
         return found
 
@@ -257,7 +293,7 @@ class LocalTransport:
         answer = await self._answer(ask)
         source = answer.stream if answer.stream is not None else _once(answer.body)
         try:
-            yield Stream(answer.status, source, self._decode, getattr(source, "lend_taker", None))
+            yield Stream(answer.status, source, self._decode, getattr(source, "subscribe", None))
         finally:
             closing = getattr(source, "aclose", None)
             if closing is not None:

@@ -27,7 +27,7 @@ from podfit.controllers.workloads import (
     StatefulSetController,
 )
 from podfit.controllers.world import Controller, World
-from podfit.kit.tasks import Tasks
+from podfit.kit.concurrency.tasks import Tasks
 
 log = logging.getLogger(__name__)
 
@@ -63,11 +63,36 @@ _SPEAKS_AS = {
 }
 """Where Kubernetes' Events carry another name than the controller's."""
 
+_ACTS_AS = {
+    "certificate-controller": "certificate-controller",
+    "cronjob-controller": "cronjob-controller",
+    "daemonset-controller": "daemon-set-controller",
+    "deployment-controller": "deployment-controller",
+    "disruption-controller": "disruption-controller",
+    "endpoints-controller": "endpoint-controller",
+    "endpointslice-controller": "endpointslice-controller",
+    "endpointslice-mirroring-controller": "endpointslicemirroring-controller",
+    "garbage-collector": "generic-garbage-collector",
+    "job-controller": "job-controller",
+    "namespace-controller": "namespace-controller",
+    "node-ipam-controller": "node-controller",
+    "node-lifecycle-controller": "node-controller",
+    "pod-garbage-collector": "pod-garbage-collector",
+    "replicaset-controller": "replicaset-controller",
+    "replication-controller": "replication-controller",
+    "resourcequota-controller": "resourcequota-controller",
+    "serviceaccount-controller": "service-account-controller",
+    "serviceaccount-token-controller": "",
+    "statefulset-controller": "statefulset-controller",
+    "taint-eviction-controller": "node-controller",
+}
+"""The service account of each controller, as in Kubernetes; "" for the rights of the controller manager itself."""
+
 
 async def run_controllers(world: World, only: frozenset[str] | None = None) -> None:
     """Runs all controllers (or those named) until cancelled."""
     chosen = [
-        make(world.named(_SPEAKS_AS.get(make.name, make.name)))  # type: ignore[call-arg]
+        make(world.named(_SPEAKS_AS.get(make.name, make.name)).acting(_ACTS_AS[make.name]))  # type: ignore[call-arg]
         for make in CONTROLLERS
         if only is None or make.name in only
     ]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable, Sequence
 
-from podfit.api.status import Object
+from podfit.api.objects import Object
 from podfit.client import Cache
 from podfit.client.cache import Key
 

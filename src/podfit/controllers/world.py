@@ -10,14 +10,14 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Protocol
 
-from podfit.api.kinds import POD, Kind
-from podfit.api.status import Object
+from podfit.api.objects import Object
+from podfit.api.registry.kinds import POD, Kind
 from podfit.client import Cache, Client, EventRecorder
 from podfit.client.cache import BY_NAMESPACE, Index
-from podfit.client.events import Voice
+from podfit.client.recording.events import Voice
 from podfit.controllers.owners import Waking, controller_uid, orphan_in
 from podfit.kit.clock import Clock
-from podfit.kit.tasks import Tasks
+from podfit.kit.concurrency.tasks import Tasks
 
 if TYPE_CHECKING:
     from podfit.controllers.nodes.blocks import Blocks
@@ -92,9 +92,16 @@ class World:
     pod_blocks: tuple[Blocks, ...] = ()
     """What nodes get their pod ranges from; none are given out without."""
 
+    client_of: Callable[[str], Client] | None = None
+    """The client of a service account of kube-system; without it everything is done by `client`."""
+
     def named(self, component: str) -> World:
         """The same world for a controller whose Events carry its own name."""
         return replace(self, recorder=self.recorder.named(component))
+
+    def acting(self, account: str) -> World:
+        """The same world for a controller that writes in the name of this service account; caches stay shared."""
+        return replace(self, client=self.client_of(account)) if self.client_of is not None and account else self
 
     def cache(self, kind: Kind) -> Cache:
         return self.informers.of(kind)

@@ -15,10 +15,10 @@ from pathlib import Path
 import msgspec
 from msgspec import Struct
 
+from podfit.images.content.manifests import Settings
 from podfit.images.errors import ImageError
-from podfit.images.manifests import Settings
-from podfit.images.references import InvalidReference, parse
-from podfit.kit.atomicfile import write_atomic
+from podfit.images.registries.references import InvalidReference, parse
+from podfit.kit.files.atomicfile import write_atomic
 
 _ID = re.compile(r"(?:sha256:)?([0-9a-f]{12,64})")
 

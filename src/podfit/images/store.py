@@ -24,14 +24,14 @@ from typing import IO
 
 from msgspec.structs import replace
 
-from podfit.images.compression import Hashed
-from podfit.images.digests import CHUNK, matches
+from podfit.images.content.compression import Hashed
+from podfit.images.content.digests import CHUNK, matches
+from podfit.images.content.layers import Unpacker
+from podfit.images.content.manifests import Descriptor, Manifest, Settings, read_config
 from podfit.images.errors import BrokenImage, ImageInUse, NoSuchImage
 from podfit.images.index import Images, Index, StoredImage, find, is_id, locked
-from podfit.images.layers import Unpacker
-from podfit.images.manifests import Descriptor, Manifest, Settings, read_config
-from podfit.images.references import Reference, parse
-from podfit.kit.atomicfile import sync_folder
+from podfit.images.registries.references import Reference, parse
+from podfit.kit.files.atomicfile import sync_folder
 
 IMAGES = "images"
 """The folder of a data directory in which nodes and the command line keep their images together."""

@@ -9,9 +9,11 @@ import asyncio
 import heapq
 import itertools
 import time
-from datetime import UTC, datetime
-from functools import lru_cache
 from typing import Protocol
+
+from podfit.kit.rfc3339 import parse_rfc3339 as parse_rfc3339
+from podfit.kit.rfc3339 import rfc3339 as rfc3339
+from podfit.kit.rfc3339 import rfc3339_micro as rfc3339_micro
 
 
 class Clock(Protocol):
@@ -89,23 +91,3 @@ async def sleep_unless(clock: Clock, seconds: float, wake: asyncio.Event) -> Non
         for task in (sleeping, waking):
             task.cancel()
         await asyncio.gather(sleeping, waking, return_exceptions=True)
-
-
-def rfc3339(seconds: float) -> str:
-    """The form of metav1.Time: whole seconds, UTC."""
-    return _whole_second(int(seconds))
-
-
-@lru_cache(maxsize=256)
-def _whole_second(seconds: int) -> str:
-    # A busy server stamps the same second hundreds of times.
-    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-
-
-def rfc3339_micro(seconds: float) -> str:
-    """The form of metav1.MicroTime."""
-    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
-
-
-def parse_rfc3339(text: str) -> float:
-    return datetime.fromisoformat(text.replace("Z", "+00:00")).timestamp()

@@ -13,10 +13,11 @@ from typing import Any
 
 import msgspec
 
-from podfit.api.kinds import NODE, POD, Kind
 from podfit.api.numbers import NUMBERS, THROTTLED
+from podfit.api.objects import Object
 from podfit.api.quantity import Quantity
-from podfit.api.status import ApiError, Object
+from podfit.api.registry.kinds import NODE, POD, Kind
+from podfit.api.status import ApiError
 from podfit.client.rest import Client
 from podfit.client.transport import Unreachable
 from podfit.kit.clock import rfc3339

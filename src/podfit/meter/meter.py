@@ -12,15 +12,16 @@ from collections.abc import Awaitable, Callable, Sequence, Set
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from podfit.api.kinds import NODE
 from podfit.api.numbers import Key, NodeReading, Numbers
-from podfit.api.status import ApiError, Object
+from podfit.api.objects import Object
+from podfit.api.registry.kinds import NODE
+from podfit.api.status import ApiError
 from podfit.client.cache import Cache
 from podfit.client.rest import Client
 from podfit.client.transport import Unreachable
 from podfit.kit.clock import Clock, RealClock, sleep_unless
-from podfit.kit.tasks import Tasks
-from podfit.kit.turns import Turns
+from podfit.kit.concurrency.tasks import Tasks
+from podfit.kit.concurrency.turns import Turns
 from podfit.meter.rates import NodeRates, Use
 from podfit.meter.readings import read_page
 

@@ -7,6 +7,7 @@ import re
 from dataclasses import dataclass, field
 
 from podfit.api.numbers import Key, NodeReading, Reading
+from podfit.kit.memo import Memo
 
 _LABEL = re.compile(r'(\w+)="((?:[^"\\]|\\.)*)"')
 _ESCAPES = re.compile(r"\\(.)")
@@ -29,18 +30,15 @@ class _Found:
         return Reading(at, cpu, self.memory[key], self.started.get(key, 0.0), *counters)
 
 
-_keys: dict[str, Key] = {}
-"""Labels repeat from one page to the next; taking them apart is the expensive part."""
+_memo = Memo[str, Key](_MOST_KEPT)
+"""By the text of the labels, which repeat from one page to the next; taking them apart is the expensive part."""
 
 
 def _key(labels: str) -> Key:
-    key = _keys.get(labels)
+    key = _memo.get(labels)
     if key is None:
         found = {name: _ESCAPES.sub(_unescape, text) for name, text in _LABEL.findall(labels)}
-        key = (found.get("namespace", ""), found.get("pod", ""), found.get("container", ""))
-        if len(_keys) >= _MOST_KEPT:
-            _keys.clear()
-        _keys[labels] = key
+        key = _memo.keep(labels, (found.get("namespace", ""), found.get("pod", ""), found.get("container", "")))
     return key
 
 

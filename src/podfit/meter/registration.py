@@ -1,4 +1,4 @@
-"""What makes metrics.k8s.io known to a cluster: its APIService and the role that lets users read it."""
+"""What makes metrics.k8s.io known to a cluster: its APIService, a Service behind that, and the role of its readers."""
 
 from __future__ import annotations
 
@@ -7,10 +7,12 @@ from dataclasses import dataclass
 
 import msgspec
 
-from podfit.api.kinds import kind_named
-from podfit.api.status import ApiError, Object
+from podfit.api.objects import Object
+from podfit.api.registry.kinds import Kind, kind_named
+from podfit.api.status import ApiError
 from podfit.client.rest import Client
 from podfit.meter.api import GROUP, VERSION
+from podfit.meter.placement import Place, settle
 
 _API_SERVICE, _CLUSTER_ROLE = kind_named("APIService"), kind_named("ClusterRole")
 _CONFIG_MAP = kind_named("ConfigMap")
@@ -30,37 +32,46 @@ def role() -> Object:
 
 @dataclass(frozen=True)
 class Remote:
-    """Where the API server finds a meter that is another process."""
+    """A meter that is another process: where it is reached, and who signed its certificate."""
 
     url: str
     ca: bytes
-    service: str = "podfit-meter"
-    namespace: str = "kube-system"
 
 
 def api_service(remote: Remote | None = None) -> Object:
     """Without `remote` the group is answered by the API server's own process."""
-    meta: Object = {"name": NAME}
     spec: Object = {"group": GROUP, "version": VERSION, "groupPriorityMinimum": 100, "versionPriority": 100}
     if remote is not None:
-        meta["annotations"] = {"podfit.dev/url": remote.url}
-        spec["service"] = {"namespace": remote.namespace, "name": remote.service, "port": 443}
+        place = Place.of(remote.url)
+        spec["service"] = {"namespace": place.namespace, "name": place.name, "port": place.service_port}
         spec["caBundle"] = base64.b64encode(remote.ca).decode()
+    meta = {"name": NAME}
     return {"apiVersion": "apiregistration.k8s.io/v1", "kind": "APIService", "metadata": meta, "spec": spec}
 
 
 async def register(client: Client, remote: Remote | None = None) -> None:
     """Creates what is missing; an APIService that says something else is set right."""
-    for kind, body in ((_CLUSTER_ROLE, role()), (_API_SERVICE, api_service(remote))):
-        try:
-            await client.create(kind, body)
-        except ApiError as error:
-            if error.code != 409:
-                raise
-            if kind is _API_SERVICE:
-                annotations = {"podfit.dev/url": remote.url if remote is not None else None}
-                where = {"service": None, "caBundle": None, **body["spec"]}
-                await client.patch(kind, "", NAME, {"metadata": {"annotations": annotations}, "spec": where})
+    if remote is not None:
+        await settle(client, Place.of(remote.url))
+    if await client.find(_CLUSTER_ROLE, "", role()["metadata"]["name"]) is None:
+        await _create(client, _CLUSTER_ROLE, role())
+    body = api_service(remote)
+    if not await _create(client, _API_SERVICE, body):
+        # The annotation is from versions that had no Service.
+        annotations = {"podfit.dev/url": None}
+        where = {"service": None, "caBundle": None, **body["spec"]}
+        await client.patch(_API_SERVICE, "", NAME, {"metadata": {"annotations": annotations}, "spec": where})
+
+
+async def _create(client: Client, kind: Kind, body: Object) -> bool:
+    """False where it is there already."""
+    try:
+        await client.create(kind, body)
+    except ApiError as error:
+        if error.code != 409:
+            raise
+        return False
+    return True
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from urllib.parse import parse_qs, unquote
 from aiohttp import web
 
 from podfit.api.status import ApiError
-from podfit.kit.door import Door, a_small_share, common_name
+from podfit.kit.web.door import Door, a_small_share, common_name
 from podfit.meter.api import Answer, MetricsApi, refusal
 
 _OPEN = ("/healthz", "/livez", "/readyz")

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from podfit.kit.atomicfile import write_atomic
+from podfit.kit.files.atomicfile import write_atomic
 from podfit.podnet.ports import PortMapping
 
 BRIDGE, CNI = "bridge", "cni"

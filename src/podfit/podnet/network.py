@@ -17,14 +17,14 @@ from pathlib import Path
 import msgspec
 from msgspec import Struct
 
-from podfit.kit.atomicfile import write_atomic
-from podfit.podnet import namespaces
+from podfit.kit.files.atomicfile import write_atomic
 from podfit.podnet.attachment import BRIDGE, CNI, Attachment, Attachments, PodRequest
-from podfit.podnet.bridge import Bridge
 from podfit.podnet.cni import chain, config
 from podfit.podnet.failures import NetworkFailure, RulesRefused
-from podfit.podnet.firewall import Firewall, find_nft
-from podfit.podnet.netlink import LOOPBACK, Netlink
+from podfit.podnet.kernel import namespaces
+from podfit.podnet.kernel.bridge import Bridge
+from podfit.podnet.kernel.firewall import Firewall, find_nft
+from podfit.podnet.kernel.netlink import LOOPBACK, Netlink
 from podfit.podnet.ports import PortMapping, Reservations
 from podfit.podnet.support import missing_for_bridge, missing_for_namespaces
 

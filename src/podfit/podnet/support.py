@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 
-from podfit.kit.privileges import CAP_NET_ADMIN, CAP_SYS_ADMIN, has_capability
-from podfit.podnet.firewall import find_nft
+from podfit.kit.process.privileges import CAP_NET_ADMIN, CAP_SYS_ADMIN, has_capability
+from podfit.podnet.kernel.firewall import find_nft
 
 
 def missing_for_namespaces() -> list[str]:

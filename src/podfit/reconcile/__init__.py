@@ -2,6 +2,6 @@
 
 from podfit.reconcile.engine import Engine
 from podfit.reconcile.queue import Queue
-from podfit.reconcile.result import DONE, Again, Done, Result
+from podfit.reconcile.result import DONE, Done, Requeue, Result
 
-__all__ = ["DONE", "Again", "Done", "Engine", "Queue", "Result"]
+__all__ = ["DONE", "Done", "Engine", "Queue", "Requeue", "Result"]

@@ -10,9 +10,9 @@ from podfit.api.status import ApiError, is_namespace_going
 from podfit.client.transport import Unreachable
 from podfit.kit.backoff import Backoff
 from podfit.kit.clock import Clock, RealClock
-from podfit.kit.tasks import Tasks
+from podfit.kit.concurrency.tasks import Tasks
 from podfit.reconcile.queue import Queue
-from podfit.reconcile.result import Again, Result
+from podfit.reconcile.result import Requeue, Result
 
 log = logging.getLogger(__name__)
 
@@ -73,7 +73,7 @@ class Engine(Generic[K]):
             log.exception("%s %s failed", self.name, _text(key))
         else:
             self._backoff.forget(key)
-            if isinstance(result, Again):
+            if isinstance(result, Requeue):
                 self.queue.add_after(key, result.after_s)
             return
         self.queue.add_after(key, self._backoff.next(key))

@@ -10,8 +10,9 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable
 
-from podfit.api.kinds import LEASE
-from podfit.api.status import ApiError, Object
+from podfit.api.objects import Object
+from podfit.api.registry.kinds import LEASE
+from podfit.api.status import ApiError
 from podfit.client.rest import Client
 from podfit.client.transport import Unreachable
 from podfit.kit.clock import Clock, RealClock, rfc3339_micro

@@ -11,12 +11,19 @@ class Done:
 
 
 @dataclass(frozen=True, slots=True)
-class Again:
+class Requeue:
     """Look once more after `after_s`, because of `reason`."""
 
     after_s: float
     reason: str
 
 
-Result = Done | Again
+Result = Done | Requeue
 DONE = Done()
+
+
+def earliest(one: Result, other: Result) -> Result:
+    """The requeue that is due first, if there is one."""
+    if isinstance(other, Done):
+        return one
+    return other if isinstance(one, Done) or other.after_s < one.after_s else one

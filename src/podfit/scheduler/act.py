@@ -10,14 +10,15 @@ import logging
 from collections import deque
 from collections.abc import Awaitable, Callable
 
-from podfit.api.kinds import POD
-from podfit.api.status import ApiError, Object
+from podfit.api.objects import Object
+from podfit.api.registry.kinds import POD
+from podfit.api.status import ApiError
 from podfit.client import Client, EventRecorder
 from podfit.client.rest import STRATEGIC
 from podfit.client.transport import Unreachable
 from podfit.kit.clock import Clock, rfc3339
-from podfit.kit.tasks import Tasks
-from podfit.scheduler.decide.pods import pod_key
+from podfit.kit.concurrency.tasks import Tasks
+from podfit.scheduler.decide.pod.pods import pod_key
 
 log = logging.getLogger(__name__)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from podfit.scheduler.decide.rules import Rules
+from podfit.scheduler.decide.fit.rules import Rules
 
 WAIT, PREEMPT = "wait", "preempt"
 

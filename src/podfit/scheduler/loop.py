@@ -12,23 +12,24 @@ import random
 import socket
 from functools import partial
 
-from podfit.api.kinds import NAMESPACE, NODE, POD, kind_named
-from podfit.api.status import ApiError, Object
+from podfit.api.objects import Object
+from podfit.api.registry.kinds import NAMESPACE, NODE, POD, kind_named
+from podfit.api.status import ApiError
 from podfit.client import Cache, Client
-from podfit.client.actions import ActionRecorder
+from podfit.client.recording.actions import ActionRecorder
 from podfit.client.resizing import default_dialect
 from podfit.client.transport import Unreachable
 from podfit.kit.clock import Clock, RealClock
-from podfit.kit.tasks import Tasks
+from podfit.kit.concurrency.tasks import Tasks
 from podfit.scheduler.act import ACTIONS, Hands
 from podfit.scheduler.config import SchedulerConfig
-from podfit.scheduler.decide.board import Board, Epoch, Placed, Refused
-from podfit.scheduler.decide.fitting import Fitting
-from podfit.scheduler.decide.owners import only_selector
-from podfit.scheduler.decide.pods import Shape, resident
+from podfit.scheduler.decide.cluster.board import Board, Epoch, Placed, Refused
+from podfit.scheduler.decide.fit.fitting import Fitting
+from podfit.scheduler.decide.fit.reasons import PLUGINS, refusal
+from podfit.scheduler.decide.pod.owners import only_selector
+from podfit.scheduler.decide.pod.pods import Shape, resident
 from podfit.scheduler.decide.preempt import Candidate, NoRoom, budgets_from, less_important_waiting, preempt
 from podfit.scheduler.decide.queue import ACTIVE, WAITING, Entry, Group, PodQueue
-from podfit.scheduler.decide.reasons import PLUGINS, refusal
 from podfit.scheduler.making_room import MakingRoom
 from podfit.scheduler.metrics import CLUSTER_CHANGED, ERROR, QUEUES, SCHEDULED, UNSCHEDULABLE, SchedulerMetrics
 from podfit.scheduler.observe import Observer

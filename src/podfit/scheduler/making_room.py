@@ -5,14 +5,14 @@ Off by default (`wait`), as in Kubernetes. Evictions go through the API, so disr
 
 from __future__ import annotations
 
-from podfit.api.status import Object
+from podfit.api.objects import Object
 from podfit.client import Cache
 from podfit.kit.clock import Clock
 from podfit.scheduler.act import Hands
 from podfit.scheduler.config import PREEMPT, SchedulerConfig
-from podfit.scheduler.decide.board import Board
+from podfit.scheduler.decide.cluster.board import Board
 from podfit.scheduler.decide.deferred import Evict, Stuck, deferred_since, make_room
-from podfit.scheduler.decide.pods import Key, pod_key
+from podfit.scheduler.decide.pod.pods import Key, pod_key
 from podfit.scheduler.decide.preempt import budgets_from
 from podfit.scheduler.metrics import SchedulerMetrics
 from podfit.scheduler.observe import Observer

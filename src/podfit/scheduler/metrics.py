@@ -5,8 +5,8 @@ from __future__ import annotations
 from prometheus_client import CollectorRegistry, generate_latest
 
 from podfit.kit.series import Counter, Gauge, Histogram
+from podfit.scheduler.decide.fit.reasons import PLUGINS
 from podfit.scheduler.decide.queue import ACTIVE, BACKOFF, GATED, WAITING
-from podfit.scheduler.decide.reasons import PLUGINS
 
 SCHEDULED, UNSCHEDULABLE, ERROR = "scheduled", "unschedulable", "error"
 QUEUES = (ACTIVE, BACKOFF, WAITING, GATED)

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from podfit.api.migrations import moving
-from podfit.api.resize_counting import counted
-from podfit.api.resize_dialects import NATIVE, dialect_of
-from podfit.api.status import Object
+from podfit.api.objects import Object
+from podfit.api.pods.migrations import moving
+from podfit.api.resize.counting import counted
+from podfit.api.resize.dialects import NATIVE, dialect_of
 from podfit.kit.clock import Clock
-from podfit.scheduler.decide.board import Board
+from podfit.scheduler.decide.cluster.board import Board
 from podfit.scheduler.decide.deferred import deferred_since
-from podfit.scheduler.decide.pods import Key, finished, pod_key, resident
+from podfit.scheduler.decide.pod.pods import Key, finished, pod_key, resident
 from podfit.scheduler.decide.queue import PodQueue
 
 _NEVER_PREEMPTED = (1 << 31) - 1

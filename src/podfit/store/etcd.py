@@ -15,7 +15,7 @@ from typing import Any
 
 from podfit.kit.backoff import Backoff
 from podfit.kit.clock import Clock, RealClock
-from podfit.kit.tasks import Tasks
+from podfit.kit.concurrency.tasks import Tasks
 from podfit.store.backend import Change, Compacted, Mismatch, Record, StoreError, Unavailable
 from podfit.store.etcd_wire import EtcdWire, Tls
 from podfit.store.view import View

@@ -12,7 +12,7 @@ import math
 from collections.abc import Awaitable, Callable
 
 from podfit.kit.clock import Clock
-from podfit.kit.tasks import Tasks
+from podfit.kit.concurrency.tasks import Tasks
 from podfit.store.backend import Mismatch, StoreError
 
 LOOK_AGAIN_S = 60.0

@@ -10,8 +10,8 @@ from typing import Any
 import msgspec
 from aiohttp import WSMsgType, web
 
-from podfit.kit.takeover import take_over
-from podfit.kit.tasks import Tasks
+from podfit.kit.concurrency.tasks import Tasks
+from podfit.kit.web.takeover import take_over
 from podfit.streaming.ends import ByteStream, StreamFailure
 from podfit.streaming.forward import Connect, why_not
 from podfit.streaming.remote import ERROR, RESIZE, STDERR, STDIN, STDOUT

@@ -6,6 +6,7 @@ QEMU; v2 moves whole processes only, so there QEMU is moved right after its star
 
 from __future__ import annotations
 
+import errno
 import os
 import threading
 from contextlib import suppress
@@ -93,6 +94,7 @@ class Cgroups:
             self._put(group, "cpu", "cpu.max", f"{'max' if quota < 0 else quota} {period}")
             if limits.cpu_shares:
                 self._put(group, "cpu", "cpu.weight", str(1 + (limits.cpu_shares - 2) * 9999 // 262142))
+            self._make_room(group, memory_bytes)
             self._put(group, "memory", "memory.max", str(memory_bytes))
         else:
             self._put(group, "cpu", "cpu.cfs_period_us", str(period))
@@ -104,6 +106,15 @@ class Cgroups:
             self._put(group, "cpuset", "cpuset.cpus", limits.cpuset_cpus)
         if limits.cpuset_mems:
             self._put(group, "cpuset", "cpuset.mems", limits.cpuset_mems)
+
+    def _make_room(self, group: str, memory_bytes: int) -> None:
+        """v2 accepts a limit below what is used, and kills. v1 refuses it, and so does this. Raises OSError."""
+        above = self._number(group, "memory.current") - memory_bytes
+        if above > 0:
+            with suppress(OSError):
+                self._put(group, "memory", "memory.reclaim", str(above))
+            if self._number(group, "memory.current") > memory_bytes:
+                raise OSError(errno.EBUSY, os.strerror(errno.EBUSY), f"{group}/memory.max")
 
     def memory_limit(self, group: str) -> int | None:
         file = self._file("memory", group, "memory.max" if self.v2 else "memory.limit_in_bytes")

@@ -10,22 +10,24 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from podfit.api import machines
-from podfit.vm import cloudinit, notices
+from podfit.api.pods import machines
+from podfit.vm import notices
 from podfit.vm.cgroups import Cgroups
-from podfit.vm.consoles import Console
 from podfit.vm.decide.conversions import settings_of, to_xml
 from podfit.vm.decide.sizes import MIB
-from podfit.vm.disks import Disks
+from podfit.vm.guest import cloudinit
+from podfit.vm.guest.blocks import disks_of, link_in_guest
+from podfit.vm.guest.disks import Disks
+from podfit.vm.guest.shares import Share, Shares, mount_in_guest, shares_of
 from podfit.vm.machines.definition import Definition, Disk, Filesystem, domain_xml
 from podfit.vm.machines.events import CRASHED, SHUTDOWN, STOPPED, Event
 from podfit.vm.machines.guest import GuestAgent
 from podfit.vm.machines.hypervisor import Hypervisor, LibvirtFailed
 from podfit.vm.machines.machine import Machine
-from podfit.vm.network import Networks
 from podfit.vm.notices import Notice, Notices
+from podfit.vm.reach.consoles import Console
+from podfit.vm.reach.network import Networks
 from podfit.vm.records import EXITED, RUNNING, Container, Records, Sandbox
-from podfit.vm.shares import Shares, mount_in_guest, shares_of
 
 log = logging.getLogger(__name__)
 KILLED = 137
@@ -118,14 +120,15 @@ class Lives:
         self.post(container, notices.CREATED)
 
     async def define(self, sandbox: Sandbox, container: Container) -> None:
-        shares = await self.shares.prepare(container.id, shares_of(container.config.mounts))
+        blocks = disks_of(container.config.devices, sandbox.config.annotations)
+        shares = await self.shares.prepare(container.id, self._shares_of(sandbox, container))
         disks = await self._disks.create(container.id, container.image, cloudinit.seed_of(sandbox.config))
         self._cgroups.create(container.group)
         boot = container.layout.boot
         self._cgroups.write(container.group, container.limits, self.limit_bytes(container, boot.memory_mib))
         self._records.save(container)
         filesystems = tuple(Filesystem(str(one.source), one.tag, one.daemon) for one in shares)
-        definition = replace(self.definition(sandbox, container, disks), filesystems=filesystems)
+        definition = replace(self.definition(sandbox, container, disks + blocks), filesystems=filesystems)
         await self._hypervisor.define(domain_xml(definition))
 
     def definition(self, sandbox: Sandbox, container: Container, disks: tuple[Disk, ...]) -> Definition:
@@ -193,14 +196,29 @@ class Lives:
             self._cgroups.leave(container.group)
             leave_network()
 
+        await self._networks.before_start(sandbox)
         pid = await self.presence(container).machine.start(enter, leave, paused)
+        await self._networks.after_start(sandbox)
         if self._cgroups.v2 or not self._hypervisor.embedded:
             self._cgroups.adopt(container.group, pid)
         return pid
 
+    async def connect(self, container: Container) -> None:
+        """The network of a VM that runs already: an earlier process may have ended in between."""
+        try:
+            await self._networks.after_start(self._records.sandboxes[container.sandbox_id])
+        except OSError as error:
+            log.warning("the network of %s: %s", container.domain, error)
+
+    @staticmethod
+    def _shares_of(sandbox: Sandbox, container: Container) -> tuple[Share, ...]:
+        return shares_of(container.config.mounts, sandbox.config.annotations.get(machines.TOKEN) == "true")
+
     async def mount_volumes(self, container: Container, agent: GuestAgent) -> None:
         """In a guest that has booted; what cannot be mounted is said in the container's log."""
-        for problem in await mount_in_guest(agent, shares_of(container.config.mounts)):
+        sandbox = self._records.sandboxes[container.sandbox_id]
+        problems = await mount_in_guest(agent, self._shares_of(sandbox, container))
+        for problem in problems + await link_in_guest(agent, container.config.devices):
             log.warning("a volume of %s cannot be mounted in the guest: %s", container.domain, problem)
             self.presence(container).console.say(f"podfit: the volume cannot be mounted in the guest: {problem}")
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from contextlib import suppress
 
-from podfit.api.machines import OFF, PAUSED, POWERS, RUNNING, SHUTDOWN, SUSPENDED
+from podfit.api.pods.machines import OFF, PAUSED, POWERS, RUNNING, SHUTDOWN, SUSPENDED
 from podfit.vm.decide.refusals import GuestBusy, Invalid
 from podfit.vm.life import Lives, Presence
 from podfit.vm.records import RUNNING as CONTAINER_RUNS

@@ -12,12 +12,12 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from podfit.api import machines
+from podfit.api.pods import machines
 from podfit.cri import api_pb2 as cri
 from podfit.vm.decide.layout import Layout
 from podfit.vm.decide.progress import Update
 from podfit.vm.decide.sizes import Limits
-from podfit.vm.dhcp import Lease
+from podfit.vm.reach.dhcp import Lease
 
 CREATED, RUNNING, EXITED = "created", "running", "exited"
 _SANDBOX, _CONTAINER = "sandbox", "container"
@@ -40,6 +40,8 @@ class Sandbox:
     """The path of its network namespace."""
     lease: Lease | None = None
     """What the guest learns of its network."""
+    translated: bool = False
+    """The guest came with another address than the pod has here; packets are translated between the two."""
 
 
 @dataclass
@@ -76,6 +78,10 @@ class Container:
     """The change of size that is under way."""
     offline_vcpus: int = 0
     """vCPUs that are plugged but that the guest may not use."""
+    unused_mib: int = 0
+    """Memory that is plugged but that the guest does not use, as far as anybody knows."""
+    expected_mib: int = 0
+    """What the guest's balloon driver counts once it uses all of its memory; 0: unknown."""
     arriving: bool = False
     """It is expected from another host; it does not run here yet."""
     leaving: str = ""

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import logging
 
-from podfit.api import machines
+from podfit.api.pods import machines
 from podfit.vm.cgroups import Cgroups
 from podfit.vm.decide.progress import interrupted
-from podfit.vm.disks import Disks
+from podfit.vm.guest.disks import Disks
 from podfit.vm.life import Lives
 from podfit.vm.machines.hypervisor import Hypervisor
 from podfit.vm.machines.machine import Machine, State
@@ -73,10 +73,9 @@ class Recovery:
             return
         machine = self._lives.machine(container)
         state = await machine.state()
-        if state is None and container.leaving:
-            container.moved = True
-            self._records.save(container)
-        elif state is None and container.state == CREATED:
+        if container.leaving and (state is None or not state.running) and await self._lives.departed(container):
+            return
+        if state is None and container.state == CREATED:
             # Recorded, but not defined yet: the caller got no answer and creates it again.
             self._records.drop(container.id)
             self._cgroups.remove(container.group)
@@ -101,6 +100,7 @@ class Recovery:
         if container.update is not None:
             container.update = interrupted(container.update)
         self._records.save(container)
+        await self._lives.connect(container)
         pid = machine.pid()
         if pid is not None:
             self._cgroups.create(container.group)

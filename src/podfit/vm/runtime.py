@@ -7,24 +7,24 @@ import json
 import logging
 from pathlib import Path
 
-from podfit.api import machines
+from podfit.api.pods import machines
 from podfit.cri import api_pb2 as cri
-from podfit.kit.dirlock import DirectoryLock
-from podfit.kit.tasks import Tasks
+from podfit.kit.concurrency.tasks import Tasks
+from podfit.kit.files.dirlock import DirectoryLock
 from podfit.vm import LOCK
 from podfit.vm.cgroups import Cgroups
 from podfit.vm.decide.layout import DIMM
 from podfit.vm.decide.sizes import Limits, actual_limits
-from podfit.vm.disks import Disks
-from podfit.vm.images import Images
+from podfit.vm.guest.disks import Disks
+from podfit.vm.guest.images import Images
 from podfit.vm.life import Lives
 from podfit.vm.machines.events import AGENT_UP, Event
 from podfit.vm.machines.hypervisor import Hypervisor, LibvirtFailed
 from podfit.vm.moving.arrivals import Arrivals
 from podfit.vm.moving.departures import Departures
-from podfit.vm.network import Networks
 from podfit.vm.notices import Notices
 from podfit.vm.power import Power
+from podfit.vm.reach.network import Networks
 from podfit.vm.records import RUNNING, Container, Records, Sandbox
 from podfit.vm.recovery import Recovery
 from podfit.vm.resizing.resizer import Resizer
@@ -61,6 +61,7 @@ class Runtime:
             disks,
             self.images,
             self.lives,
+            self.networks,
             self.folder,
             self._migration_uri or self.hypervisor.uri,
         )
@@ -91,7 +92,7 @@ class Runtime:
         container = self.lives.container_of(event.uuid)
         if event.kind == AGENT_UP and container is not None and container.state == RUNNING:
             self.resizer.agent_is_up(container)
-            if container.config.mounts:
+            if container.config.mounts or container.config.devices:
                 self._tasks.start(self.lives.mount_volumes(container, self.resizer.agent(container)), "volumes")
 
     # --- lookups

@@ -93,6 +93,7 @@ _RECOMMENDER = {
     "secure-address": "HOST:PORT of the HTTPS server of recommendation.podfit.dev; empty: none.",
     "secure-service": "The Service through which the API server reaches --secure-address.",
     "secure-url": "The address at which podfit's API server reaches it without a Service.",
+    "heed-heaps": "Never recommend less memory than heap settings of JVM, Go, Node.js and .NET make a container take.",
     "small-group-margin": "A further margin, divided by the number of pods.",
     "start-from-similar": "Where containers with little history borrow from: `namespace`, `cluster` or `off`.",
     "starvation-growth": "By what factor more than its usage a starved container is recommended.",

@@ -12,10 +12,10 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from podfit.api.status import Object
+from podfit.api.objects import Object
 from podfit.client import Client
 from podfit.kit.clock import Clock, RealClock
-from podfit.kit.tasks import Tasks
+from podfit.kit.concurrency.tasks import Tasks
 from podfit.vpa.admission.config import AdmissionConfig, admission_config
 from podfit.vpa.admission.loop import AdmissionWebhook
 from podfit.vpa.history.base import History, NoHistory

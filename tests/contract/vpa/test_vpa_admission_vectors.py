@@ -13,7 +13,7 @@ from podfit.api.quantity import Quantity
 from podfit.api.selectors import LabelSelector
 from podfit.vpa.admission.decide.review import Verdict, World, answer, index_vpas
 from podfit.vpa.admission.decide.validate import Allowed, validate
-from podfit.vpa.model.matching import Target
+from podfit.vpa.model.objects.matching import Target
 
 
 def world_of(case: dict[str, Any]) -> World:

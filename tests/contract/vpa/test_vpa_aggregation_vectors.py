@@ -12,11 +12,11 @@ from podfit.api.selectors import LabelSelector
 from podfit.vpa.model.times import NEVER, to_rfc3339
 from podfit.vpa.recommender.decide.checkpoint import CheckpointError
 from podfit.vpa.recommender.decide.checkpoints import checkpoints_of, status_patch
-from podfit.vpa.recommender.decide.cluster import ClusterState, UnknownTarget
 from podfit.vpa.recommender.decide.config import from_flags
-from podfit.vpa.recommender.decide.container import OomRefused
 from podfit.vpa.recommender.decide.fleet.fleet import Fleet
-from podfit.vpa.recommender.decide.histogram import DecayingHistogram
+from podfit.vpa.recommender.decide.histograms.cluster import ClusterState, UnknownTarget
+from podfit.vpa.recommender.decide.histograms.container import OomRefused
+from podfit.vpa.recommender.decide.histograms.histogram import DecayingHistogram
 from podfit.vpa.recommender.decide.scrape import recommend_all
 from podfit.vpa.recommender.decide.status import recommend
 

@@ -8,13 +8,13 @@ import pytest
 from vpa_vectors import cases_where, close
 
 from podfit.api.quantity import NANO, Quantity, QuantityError
-from podfit.vpa.model.capping import capped_for_pod
-from podfit.vpa.model.limitranges import merged
-from podfit.vpa.model.limits import boundary_request, proportional_limits
-from podfit.vpa.model.pods import printed, resource_list
-from podfit.vpa.model.recommended import to_object
-from podfit.vpa.recommender.decide import gomath
-from podfit.vpa.recommender.decide.amounts import cpu_quantity, memory_quantity, quantities
+from podfit.vpa.model.fitting.capping import capped_for_pod
+from podfit.vpa.model.fitting.limitranges import merged
+from podfit.vpa.model.fitting.limits import boundary_request, proportional_limits
+from podfit.vpa.model.objects.pods import printed, resource_list
+from podfit.vpa.model.objects.recommended import to_object
+from podfit.vpa.recommender.decide.histograms import gomath
+from podfit.vpa.recommender.decide.histograms.amounts import cpu_quantity, memory_quantity, quantities
 
 INT64 = 2**63
 FUNCTIONS: dict[str, Any] = {"exp2": gomath.exp2, "log": gomath.log, "pow": gomath.pow_}

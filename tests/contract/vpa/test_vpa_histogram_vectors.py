@@ -9,9 +9,9 @@ import pytest
 from vpa_vectors import cases_where, close, difference
 
 from podfit.vpa.model.times import to_rfc3339
-from podfit.vpa.recommender.decide import buckets
 from podfit.vpa.recommender.decide.checkpoint import CheckpointError, load_histogram, save_histogram
-from podfit.vpa.recommender.decide.histogram import DecayingHistogram, Histogram
+from podfit.vpa.recommender.decide.histograms import buckets
+from podfit.vpa.recommender.decide.histograms.histogram import DecayingHistogram, Histogram
 
 
 def scheme_of(options: Any) -> buckets.BucketScheme:

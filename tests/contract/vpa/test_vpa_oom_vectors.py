@@ -8,7 +8,7 @@ import pytest
 from vpa_vectors import cases
 
 from podfit.vpa.model.times import to_rfc3339
-from podfit.vpa.recommender.decide.oom import ooms_between, ooms_of_eviction
+from podfit.vpa.recommender.decide.evidence.oom import ooms_between, ooms_of_eviction
 
 
 @pytest.mark.parametrize("case", cases("oom-observer"), ids=lambda case: case["name"])

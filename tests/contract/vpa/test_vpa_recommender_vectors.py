@@ -9,10 +9,10 @@ from vpa_vectors import UPSTREAM, cases, close, difference, trace_generator
 
 from podfit.api.selectors import LabelSelector
 from podfit.vpa.model.times import NEVER, to_rfc3339
-from podfit.vpa.recommender.decide.cluster import ClusterState
 from podfit.vpa.recommender.decide.config import from_flags
-from podfit.vpa.recommender.decide.container import OomRefused
-from podfit.vpa.recommender.decide.estimate import Estimate, estimate_all
+from podfit.vpa.recommender.decide.histograms.cluster import ClusterState
+from podfit.vpa.recommender.decide.histograms.container import OomRefused
+from podfit.vpa.recommender.decide.histograms.estimate import Estimate, estimate_all
 
 POD = ("ns", "pod")
 

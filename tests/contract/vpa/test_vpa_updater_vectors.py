@@ -9,9 +9,9 @@ import pytest
 from vpa_vectors import cases_where, close, difference
 
 from podfit.api.selectors import LabelSelector
-from podfit.vpa.model.limitranges import merged
-from podfit.vpa.model.matching import Target
-from podfit.vpa.model.recommended import from_object
+from podfit.vpa.model.fitting.limitranges import merged
+from podfit.vpa.model.objects.matching import Target
+from podfit.vpa.model.objects.recommended import from_object
 from podfit.vpa.model.times import from_rfc3339
 from podfit.vpa.updater.decide.actions import NOTHING_TO_DO, Event, Evict, Resize, resize
 from podfit.vpa.updater.decide.config import Config

@@ -7,7 +7,10 @@ mount -t devtmpfs devtmpfs /dev
 mkdir -p /dev/pts /dev/shm /tmp /run /var/run /mnt
 mount -t devpts devpts /dev/pts
 mount -t tmpfs tmpfs /tmp
-for module in $(cat /modules/order); do insmod "/modules/$module" 2>/dev/null; done
+for module in $(cat /modules/order); do
+  case "$module $(cat /proc/cmdline)" in virtio_balloon*podfit.balloon=off*) continue ;; esac
+  insmod "/modules/$module" 2>/dev/null
+done
 ifconfig lo up
 parameter() { sed -n "s/.*podfit\.$1=\([^ ]*\).*/\1/p" /proc/cmdline; }
 hostname "$(parameter hostname)"

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import hashlib
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from tests.e2e.conftest import Running
+from tests.kernelnet import leftovers
 from tests.vms import guest_archive, podfit, share_cache
 
 
@@ -25,6 +27,8 @@ def up(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
         yield running
         running.stop()
         podfit("down", "--data-dir", str(folder / "data"))
+    mark = hashlib.sha256(f"vm {folder / 'data/vm/network'}".encode()).hexdigest()[:8]
+    assert leftovers(mark) == []
 
 
 @pytest.fixture

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.sabotage import Saboteur
 from tests.vms import Vms, guest_archive, needs_vms, serving, until
 
 from podfit.vm.decide.sizes import MIB
@@ -15,48 +16,6 @@ from podfit.vm.decide.sizes import MIB
 pytestmark = needs_vms
 LARGE, SMALL = (2, 385), (1, 256)
 MOST_WRITES = 30
-
-
-class Killed(Exception):
-    """The process is dead from here on: it writes nothing more."""
-
-
-class Saboteur:
-    """Counts the writes of all stores, and ends the process at one of them."""
-
-    def __init__(self) -> None:
-        self.at, self.after, self.dead, self.count = -1, False, False, 0
-
-    def arm(self, at: int, after: bool) -> None:
-        self.at, self.after, self.dead, self.count = at, after, False, 0
-
-    def wrap(self, owner: type, name: str, patch: pytest.MonkeyPatch) -> None:
-        real = getattr(owner, name)
-
-        def write(*arguments: Any, **named: Any) -> Any:
-            self._before()
-            result = real(*arguments, **named)
-            self._after()
-            return result
-
-        async def write_async(*arguments: Any, **named: Any) -> Any:
-            self._before()
-            result = await real(*arguments, **named)
-            self._after()
-            return result
-
-        patch.setattr(owner, name, write_async if real.__code__.co_flags & 0x80 else write)
-
-    def _before(self) -> None:
-        if self.dead or (self.count == self.at and not self.after):
-            self.dead = True
-            raise Killed
-
-    def _after(self) -> None:
-        self.count += 1
-        if self.count == self.at + 1 and self.after:
-            self.dead = True
-            raise Killed
 
 
 @pytest.fixture
@@ -75,7 +34,7 @@ def saboteur(monkeypatch: pytest.MonkeyPatch) -> Saboteur:
     }
     for owner, names in writes.items():
         for name in names:
-            found.wrap(owner, name, monkeypatch)
+            monkeypatch.setattr(owner, name, found.wrapped(getattr(owner, name)))
     return found
 
 
@@ -119,14 +78,14 @@ async def test_a_crash_at_any_write_of_a_resize_leaves_one_of_the_two_sizes_ever
         if not saboteur.dead:
             break
         points += 1
-        saboteur.arm(-2, False)
+        saboteur.disarm()
         async with serving(tmp_path, keep=True) as (runtime, vms):
             await settled(vms, runtime, id)
             assert await vms.size(id) in sizes
             await vms.resize(id, *target)
             assert await vms.size(id) == target
             await in_sync(runtime, id, target)
-    saboteur.arm(-2, False)
+    saboteur.disarm()
     assert points > 12
     async with serving(tmp_path):
         pass

@@ -16,11 +16,11 @@ from typing import Any
 import pytest
 from tests.e2e.guest import vm_image
 from tests.kernelnet import network_namespace, skip_without_networks
+from tests.support.containers.images import Built, build
+from tests.support.containers.registry import LoopbackRegistry
 from tests.vms import GUEST, Vms, guest_archive, kubernetes, needs_vms, process
 
-from podfit.podnet import namespaces
-from podfit.testing.images import Built, build
-from podfit.testing.registry import LoopbackRegistry
+from podfit.podnet.kernel import namespaces
 
 pytestmark = [needs_vms, pytest.mark.slow]
 PAGE = Path(__file__).resolve().parents[3] / "docs/vm-critest.md"

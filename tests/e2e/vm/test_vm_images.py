@@ -10,11 +10,11 @@ from pathlib import Path
 import grpc
 import pytest
 from tests.e2e.guest import vm_image
+from tests.support.containers.images import build
+from tests.support.containers.registry import LoopbackRegistry
 from tests.vms import guest_archive, logged, needs_vms, serving, until
 
 from podfit.cri import api_pb2 as cri
-from podfit.testing.images import build
-from podfit.testing.registry import LoopbackRegistry
 
 pytestmark = needs_vms
 # Writes the second sector of its disk (int 13h), prints what follows it on the serial port (int 14h), and halts.

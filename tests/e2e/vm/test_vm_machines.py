@@ -11,7 +11,7 @@ import pytest
 from tests.e2e.conftest import KUBECTL, Running, eventually
 from tests.vms import GUEST, needs_vms
 
-from podfit.vm.shares import DAEMONS
+from podfit.vm.guest.shares import DAEMONS
 
 needs_virtiofs = pytest.mark.skipif(not any(Path(one).exists() for one in DAEMONS), reason="virtiofsd is not installed")
 pytestmark = [needs_vms, pytest.mark.skipif(KUBECTL is None, reason="kubectl is not installed")]

@@ -7,6 +7,7 @@ import json
 import shlex
 import subprocess
 import sys
+import urllib.request
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,7 +18,10 @@ from tests.e2e.conftest import KUBECTL, Running, eventually
 from tests.libvirtds import Libvirtd, libvirtds, needs_libvirtd
 from tests.vms import GUEST, guest_archive, needs_vms
 
+from podfit.podnet.support import missing_for_bridge
+
 pytestmark = [needs_vms, needs_libvirtd, pytest.mark.skipif(KUBECTL is None, reason="kubectl is not installed")]
+NETWORK = "user" if missing_for_bridge() else "bridge"
 BOOT_ID = ("cat", "/proc/sys/kernel/random/boot_id")
 CLASS = {
     "apiVersion": "node.k8s.io/v1",
@@ -93,7 +97,7 @@ def nodes(folder: Path) -> Iterator[Nodes]:
         for name, daemon in zip(("one", "two"), daemons, strict=True):
             own = folder / f"vm-{name}"
             sockets[name] = f"unix://{own}/vm.sock"
-            words = ["vm-runtime", "--data-dir", str(own), "--listen", sockets[name], "--network", "user"]
+            words = ["vm-runtime", "--data-dir", str(own), "--listen", sockets[name], "--network", NETWORK]
             words += ["--libvirt-socket", daemon.socket, "--image-archive", str(archive)]
             runtimes[name] = Process(folder / f"{name}.log", *words).start()
             stack.callback(runtimes[name].stop)
@@ -154,6 +158,12 @@ def actual(cluster: Nodes, name: str) -> Any:
     return cluster.pod(name)["status"]["containerStatuses"][0].get("resources", {}).get("limits")
 
 
+def page(pod: Any) -> bool:
+    """Whether the guest's web server answers at the address that the pod reports."""
+    with urllib.request.urlopen(f"http://{pod['status']['podIP']}:8080/", timeout=30) as answer:
+        return b"a VM pod" in answer.read()
+
+
 def test_a_vm_pod_moves_to_another_node_and_stays_the_same_pod(short_path: Path) -> None:
     with nodes(short_path) as cluster:
         running(cluster, "guest")
@@ -179,6 +189,7 @@ def test_a_vm_pod_moves_to_another_node_and_stays_the_same_pod(short_path: Path)
         logged = cluster.up.kubectl("logs", "guest")
         assert logged.index("before-the-move") < logged.index("after-the-move")
         resized(cluster, "guest", "1", "256Mi")
+        assert NETWORK == "user" or (before["status"]["podIP"] != after["status"]["podIP"] and page(after))
         eventually(lambda: {"Migrating", "Migrated"} <= set(cluster.reasons("guest")), "Events tell of it")
         assert "Killing" not in cluster.reasons("guest")
         cluster.up.kubectl("delete", "pod", "guest")

@@ -11,6 +11,7 @@ from typing import Any
 
 import grpc
 import pytest
+from tests.e2e.guest import vm_image
 from tests.libvirtds import Libvirtd, libvirtds, needs_libvirtd
 from tests.vms import GUEST, Vms, guest_archive, needs_vms, resources, serving, until
 
@@ -152,6 +153,15 @@ async def test_a_vm_that_cannot_move_goes_on_where_it_is(short_path: Path) -> No
         await until(forgotten, 60)
 
 
+async def test_a_paused_vm_stays(short_path: Path) -> None:
+    with libvirtds(short_path, "one") as (daemon,):
+        async with host(short_path / "a", daemon, guest_archive(short_path)) as source:
+            id = await source.vms.run("guest")
+            await source.runtime.lives.machine(source.runtime.container(id)).pause()
+            with pytest.raises(grpc.aio.AioRpcError, match="the VM is paused"):
+                await source.vms.migrations["Offer"]({"id": id})
+
+
 async def test_a_vm_of_libvirt_in_the_process_stays(tmp_path: Path) -> None:
     async with serving(tmp_path, guest_archive(tmp_path)) as (_, vms):
         id = await vms.run("guest")
@@ -159,3 +169,22 @@ async def test_a_vm_of_libvirt_in_the_process_stays(tmp_path: Path) -> None:
             await vms.migrations["Offer"]({"id": id})
         assert refused.value.code() is grpc.StatusCode.FAILED_PRECONDITION
         assert "--libvirt-socket" in (refused.value.details() or "")
+
+
+async def test_a_vm_takes_what_it_wrote_to_its_disk_along(short_path: Path) -> None:
+    image, initramfs = vm_image.guest()
+    disk = short_path / "disk.raw"
+    disk.write_bytes(b"from the image".ljust(4 << 20, b"\0"))
+    files = {"/boot/vmlinuz": image, "/boot/initrd.img": initramfs, "/disk/disk.raw": disk}
+    labels = {"podfit.dev/vm-cmdline": vm_image.CMDLINE}
+    archive = vm_image.oci_archive(short_path / "disk.tar", GUEST, files, labels)
+    with libvirtds(short_path, "one", "two") as (one, two):
+        async with host(short_path / "a", one, archive) as source, host(short_path / "b", two, archive) as target:
+            id = await source.vms.run("guest")
+            await source.vms.booted(id)
+            await source.vms.exec(id, "printf written | dd of=/dev/vda bs=1 seek=1048576 conv=fsync 2>/dev/null")
+            await moved(source, target, id, "guest")
+            await source.vms.remove_all()
+            read = "head -c 14 /dev/vda; dd if=/dev/vda bs=1 skip=1048576 count=7 2>/dev/null"
+            assert await target.vms.exec(id, read) == "from the imagewritten"
+            await target.vms.exec(id, "printf again__ | dd of=/dev/vda bs=1 seek=1048576 conv=fsync 2>/dev/null")

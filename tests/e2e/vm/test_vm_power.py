@@ -8,7 +8,7 @@ import grpc
 import pytest
 from tests.vms import Vms, guest_archive, needs_vms, process, resources, serving, until
 
-from podfit.api.machines import PAUSED, POWER, POWER_GRACE, RUNNING, SHUTDOWN, SUSPENDED
+from podfit.api.pods.machines import PAUSED, POWER, POWER_GRACE, RUNNING, SHUTDOWN, SUSPENDED
 from podfit.cri import api_pb2 as cri
 
 pytestmark = needs_vms

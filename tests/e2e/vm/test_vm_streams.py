@@ -8,8 +8,9 @@ import grpc
 import pytest
 from tests.vms import Vms, guest_archive, needs_vms, serving, until
 
-from podfit.agent.runtimes.base import CannotRun, ExecStream
+from podfit.agent.runtimes.base import ExecStream
 from podfit.agent.runtimes.cri import streaming
+from podfit.agent.runtimes.values import CannotRun
 from podfit.cri import api_pb2 as cri
 
 pytestmark = needs_vms
@@ -53,7 +54,7 @@ async def test_commands_in_the_guest_have_streams_input_and_an_exit_code(tmp_pat
 @pytest.fixture
 def patience(monkeypatch: pytest.MonkeyPatch) -> None:
     """Guests boot slowly on a busy machine."""
-    monkeypatch.setattr("podfit.vm.server.execs.BOOT_S", 120.0)
+    monkeypatch.setattr("podfit.vm.server.streaming.execs.BOOT_S", 120.0)
 
 
 @pytest.mark.usefixtures("patience")
@@ -98,7 +99,7 @@ async def test_a_command_waits_for_a_guest_that_boots_and_ends_with_its_timeout(
 async def test_a_command_for_a_guest_without_an_agent_is_refused_with_what_it_lacks(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("podfit.vm.server.execs.BOOT_S", 1.0)
+    monkeypatch.setattr("podfit.vm.server.streaming.execs.BOOT_S", 1.0)
     async with serving(tmp_path, guest_archive(tmp_path)) as (_, vms):
         id = await vms.run("mute", _cmdline="console=ttyS0 podfit.agent=off")
         with pytest.raises(grpc.aio.AioRpcError) as refused:

@@ -9,7 +9,7 @@ import pytest
 from tests.vms import GUEST, Vms, guest_archive, needs_vms, resources, serving, until
 
 from podfit.cri import api_pb2 as cri
-from podfit.vm.shares import DAEMONS
+from podfit.vm.guest.shares import DAEMONS
 
 needs_virtiofs = pytest.mark.skipif(not any(Path(one).exists() for one in DAEMONS), reason="virtiofsd is not installed")
 pytestmark = [needs_vms, needs_virtiofs]

@@ -11,15 +11,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from podfit.api.depth import MAX_DEPTH, allow_depth, deeper_than
 from podfit.api.patches import JSON_PATCH, MERGE_PATCH, STRATEGIC, json_patch, patch_object
 from podfit.api.patches.editing import Pieces
 from podfit.api.quantity import Quantity, QuantityError
 from podfit.api.schema import type_named
-from podfit.api.schema.gojson import GoSyntaxError, parse
-from podfit.api.schema.yaml_nodes import YamlError
-from podfit.api.schema.yamls import parse_yaml
+from podfit.api.schema.decoding.yaml_nodes import YamlError
+from podfit.api.schema.decoding.yamls import parse_yaml
+from podfit.api.schema.golang.gojson import GoSyntaxError, parse
 from podfit.api.status import ApiError
+from podfit.api.text.depth import MAX_DEPTH, allow_depth, deeper_than
 
 allow_depth()
 DEEP = MAX_DEPTH + 1
@@ -29,7 +29,7 @@ DEEP = MAX_DEPTH + 1
 def test_yaml_of_any_depth_is_refused_and_never_crashes_the_process(opening: str) -> None:
     body = opening.encode() * 50_000
     script = (
-        "import sys; from podfit.api.schema.yamls import parse_yaml\n"
+        "import sys; from podfit.api.schema.decoding.yamls import parse_yaml\n"
         "try: parse_yaml(sys.stdin.buffer.read())\n"
         "except ValueError as error: print(error)"
     )

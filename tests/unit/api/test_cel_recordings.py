@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from podfit.api.schema.openapi_checks import definition_problems
-from podfit.api.schema.validation import Validator
+from podfit.api.schema.custom.openapi_checks import definition_problems
+from podfit.api.schema.custom.validation import Validator
 
 _RECORDED = json.loads(Path(__file__).with_name("cel_recordings.json").read_text())
 _REGISTERED, _EVALUATED = _RECORDED["registered"], _RECORDED["evaluated"]

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from podfit.api.schema.openapi_checks import definition_problems
-from podfit.api.schema.rule_checks import rule_problems
-from podfit.api.schema.validation import Validator
+from podfit.api.schema.celrules.rule_checks import rule_problems
+from podfit.api.schema.custom.openapi_checks import definition_problems
+from podfit.api.schema.custom.validation import Validator
 
 _RULES = "x-kubernetes-validations"
 

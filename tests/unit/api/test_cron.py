@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from podfit.api.cron import BadSchedule, Schedule
-from podfit.controllers.workloads.cronjob import due_text
+from podfit.controllers.workloads.jobs.cronjob import due_text
 
 
 def at(text: str) -> float:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from podfit.api import resources
+from podfit.api.pods import resources
 
 
 def pod(*containers: dict[str, Any], **more: Any) -> dict[str, Any]:

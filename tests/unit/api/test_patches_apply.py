@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from podfit.api.kinds import POD
 from podfit.api.patches.apply import ResetFields, apply_patch, fieldset, manager_name, read_applied, track_update
+from podfit.api.registry.kinds import POD
 from podfit.api.schema import type_named
-from podfit.api.schema.decode import decode
+from podfit.api.schema.decoding.decode import decode
 from podfit.api.status import ApiError
 
 MAP, POD_TYPE = type_named("ConfigMap"), type_named("Pod")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from podfit.api.patterns import BadPattern, compile_pattern
+from podfit.api.text.patterns import BadPattern, compile_pattern
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from podfit.api.pod_references import referenced
+from podfit.api.pods.pod_references import referenced
 
 
 def volume(**source: Any) -> dict[str, Any]:

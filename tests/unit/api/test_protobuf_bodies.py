@@ -9,8 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from podfit.api.kinds import BUILT_IN
-from podfit.api.protobuf import _READERS, BadProtobuf, _table, to_json
+from podfit.api.protobuf import _READERS, BadProtobuf, to_json
+from podfit.api.protobuf.table import message_types
+from podfit.api.registry.kinds import BUILT_IN
 from podfit.api.schema import struct_of
 
 
@@ -120,7 +121,7 @@ def test_any_bytes_are_read_or_refused(kind, raw):
 
 
 def test_every_type_that_is_named_is_listed_and_numbers_are_unique():
-    table = _table()
+    table = message_types()
     for name, fields in table.items():
         assert len({json_name for json_name, _ in fields.values()}) == len(fields), name
         for _, kind in fields.values():
@@ -130,7 +131,7 @@ def test_every_type_that_is_named_is_listed_and_numbers_are_unique():
 
 def flattened(name: str) -> set[str]:
     names: set[str] = set()
-    for json_name, kind in _table()[name].values():
+    for json_name, kind in message_types()[name].values():
         names |= flattened(kind[1:]) if kind.startswith("^") else {json_name}
     return names
 
@@ -141,7 +142,7 @@ def test_names_are_those_of_the_typed_schema():
     for kind in BUILT_IN:
         group = groups.get(kind.group, kind.group.partition(".")[0])
         for name in (f"{group}.{kind.kind}", f"{group}.{kind.kind}Spec", f"{group}.{kind.kind}Status"):
-            struct = struct_of(kind.group, kind.version, name.partition(".")[2]) if name in _table() else None
+            struct = struct_of(kind.group, kind.version, name.partition(".")[2]) if name in message_types() else None
             if struct is not None:
                 assert flattened(name) <= set(struct.fields), name
                 checked += 1

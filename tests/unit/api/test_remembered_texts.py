@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from podfit.api.remember import LONGEST, remembered
+from podfit.api.text.remember import LONGEST, remembered
 
 
 def counted(most: int) -> tuple[list[str], object]:

@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-from podfit.api.kinds import POD, Kind, kind_named
+from podfit.api.registry.kinds import POD, Kind, kind_named
 from podfit.api.schema import type_named, type_of
-from podfit.api.schema.decode import DecodeError, convert, decode
-from podfit.api.schema.gojson import GoSyntaxError, parse
-from podfit.api.schema.walk import UNSTRUCTURED
-from podfit.api.schema.yamls import YamlError, parse_yaml
+from podfit.api.schema.decoding.decode import DecodeError, convert, decode
+from podfit.api.schema.decoding.walk import UNSTRUCTURED
+from podfit.api.schema.decoding.yamls import YamlError, parse_yaml
+from podfit.api.schema.golang.gojson import GoSyntaxError, parse
 from podfit.api.status import ApiError
 
 CONFIG_MAP, SECRET, DEPLOYMENT, SERVICE = map(kind_named, ("ConfigMap", "Secret", "Deployment", "Service"))

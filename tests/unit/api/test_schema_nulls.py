@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from podfit.api.schema import type_named
-from podfit.api.schema.gonames import as_go
-from podfit.api.schema.nulls import empty_to_null
+from podfit.api.schema.decoding.nulls import empty_to_null
+from podfit.api.schema.golang.gonames import as_go
 
 
 def test_lists_that_go_always_prints_become_null_and_others_stay() -> None:

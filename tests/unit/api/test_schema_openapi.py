@@ -6,10 +6,10 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
-from podfit.api.kinds import BUILT_IN, VPA
-from podfit.api.schema import openapi
-from podfit.api.schema.openapi_proto import swagger_protobuf
-from podfit.api.schema.structural import custom_struct
+from podfit.api.registry.kinds import BUILT_IN, VPA
+from podfit.api.schema.custom.structural import custom_struct
+from podfit.api.schema.publishing import openapi
+from podfit.api.schema.publishing.openapi_proto import swagger_protobuf
 
 
 def references(value: Any) -> Iterator[str]:
@@ -112,3 +112,11 @@ def test_the_old_document_travels_in_protocol_buffers() -> None:
     assert names == document["definitions"].keys()
     [paths] = [value for number, value in fields_of(raw) if number == 8]
     assert {dict(fields_of(named))[1].decode() for _, named in fields_of(paths)} == document["paths"].keys()
+
+
+def test_watches_discovery_and_the_version_have_paths() -> None:
+    paths = openapi.swagger(BUILT_IN)["paths"]
+    some = ("/api/", "/apis/apps/", "/apis/apps/v1/", "/version/", "/openid/v1/jwks/", "/api/v1/watch/pods")
+    more = ("/api/v1/watch/namespaces/{namespace}/pods/{name}", "/api/v1/nodes/{name}/proxy/{path}")
+    assert {*some, *more} <= paths.keys()
+    assert paths["/api/v1/watch/pods"]["get"]["x-kubernetes-action"] == "watchlist"

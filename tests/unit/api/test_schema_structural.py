@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 
-from podfit.api.kinds import VPA, Kind
 from podfit.api.patches.apply import apply_patch
+from podfit.api.registry.kinds import VPA, Kind
 from podfit.api.schema import type_of
-from podfit.api.schema.decode import decode
-from podfit.api.schema.scalars import Unreadable
-from podfit.api.schema.structural import CustomSchema, custom_struct
+from podfit.api.schema.custom.structural import CustomSchema, custom_struct
+from podfit.api.schema.decoding.decode import decode
+from podfit.api.schema.decoding.scalars import Unreadable
 from podfit.api.status import ApiError, unprocessable
 
 VECTORS = Path(os.environ.get("PODFIT_VECTORS", Path(__file__).parents[3] / ".." / "shared" / "vectors")) / "api"

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from podfit.api.schema.openapi_checks import definition_problems
-from podfit.api.schema.structure import structural_problems
+from podfit.api.schema.custom.openapi_checks import definition_problems
+from podfit.api.schema.custom.structure import structural_problems
 
 VECTORS = Path(os.environ.get("PODFIT_VECTORS", Path(__file__).parents[3] / ".." / "shared" / "vectors")) / "api"
 

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from podfit.api.kinds import BUILT_IN, Registry
+from podfit.api.registry.kinds import BUILT_IN, Registry
 from podfit.api.schema import TABLES, ListOf, Struct, table_of, type_named, type_of
-from podfit.api.schema.decode import convert
+from podfit.api.schema.decoding.decode import convert
 
 VECTORS = Path(os.environ.get("PODFIT_VECTORS", Path(__file__).parents[3] / ".." / "shared" / "vectors")) / "api"
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from podfit.api.schema.openapi_proto import MEDIA_TYPE
+from podfit.api.schema.publishing.openapi_proto import MEDIA_TYPE
 from podfit.apiserver.app import ApiServer
 from podfit.apiserver.config import Config
 from podfit.apiserver.request import ADMIN, Request, Response

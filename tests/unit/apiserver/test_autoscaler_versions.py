@@ -9,7 +9,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from podfit.apiserver import autoscalers
+from podfit.apiserver.apis import autoscalers
 
 NUMBERS = st.integers(1, 1000)
 QUANTITIES = NUMBERS.map(lambda number: f"{number}m")

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from podfit.api.status import ApiError
-from podfit.apiserver.addresses import ServiceAddresses
+from podfit.apiserver.services.addresses import ServiceAddresses
 
 _NO_DUAL = (
     'spec.ipFamilyPolicy: Invalid value: "RequireDualStack": this cluster is not configured for dual-stack services'

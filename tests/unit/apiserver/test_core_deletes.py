@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from podfit.api.kinds import NAMESPACE, POD, kind_named
+from podfit.api.registry.kinds import NAMESPACE, POD, kind_named
 from podfit.api.status import ApiError
-from podfit.apiserver import deletes
-from podfit.apiserver.deletes import Verdict
+from podfit.apiserver.writing import deletes
+from podfit.apiserver.writing.deletes import Verdict
 
 CONFIG_MAP = kind_named("ConfigMap")
 NOW = 1_700_000_000.0

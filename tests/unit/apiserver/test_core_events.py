@@ -6,13 +6,14 @@ import asyncio
 import json
 from typing import Any
 
-from podfit.api.kinds import POD, Registry
-from podfit.apiserver import events, wire
-from podfit.apiserver.events import BUFFER, Happening, Watcher
-from podfit.apiserver.forms import MetadataOnly, Spliced
-from podfit.apiserver.hub import IN_A_ROW, Hub
-from podfit.apiserver.objects import Objects
-from podfit.apiserver.selection import chosen
+from podfit.api.registry.kinds import POD, Registry
+from podfit.apiserver.representation import wire
+from podfit.apiserver.representation.forms import MetadataOnly, Spliced
+from podfit.apiserver.representation.selection import chosen
+from podfit.apiserver.storage import events
+from podfit.apiserver.storage.events import BUFFER, Watcher, WatchEvent
+from podfit.apiserver.storage.hub import IN_A_ROW, Hub
+from podfit.apiserver.storage.objects import Objects
 from podfit.kit.clock import RealClock
 from podfit.store.backend import Change, Record
 from podfit.store.memory import MemoryStore
@@ -121,7 +122,7 @@ def test_a_watcher_that_does_not_keep_up_is_cut_off() -> None:
     key = POD.key("ns", "a")
     for revision in range(1, BUFFER + 3):
         record = Record(key, pod("a"), 1, revision)
-        slow.offer(Happening(Change(revision, key, record, None)))
+        slow.offer(WatchEvent(Change(revision, key, record, None)))
     assert slow.lagging
     assert not slow.queue
 
@@ -129,13 +130,13 @@ def test_a_watcher_that_does_not_keep_up_is_cut_off() -> None:
 def test_what_was_seen_is_not_offered_again() -> None:
     one = Watcher(POD.storage_prefix, "", FORM, None, None, 5)
     key = POD.key("ns", "a")
-    one.offer(Happening(Change(5, key, Record(key, pod("a"), 5, 5), None)))
+    one.offer(WatchEvent(Change(5, key, Record(key, pod("a"), 5, 5), None)))
     assert not one.queue
 
 
-def change(revision: int) -> Happening:
+def change(revision: int) -> WatchEvent:
     key = POD.key("ns", "a")
-    return Happening(Change(revision, key, Record(key, pod("a"), 1, revision), None))
+    return WatchEvent(Change(revision, key, Record(key, pod("a"), 1, revision), None))
 
 
 async def waiting_with(taken: list[bytes], takes: bool = True) -> tuple[Watcher, asyncio.Task[None]]:
@@ -160,24 +161,24 @@ async def test_a_reader_that_waits_gets_a_change_without_being_woken() -> None:
 async def test_a_reader_in_this_process_gets_the_object_and_nothing_is_encoded() -> None:
     taken: list[Any] = []
     one, reader = await waiting_with([])
-    one.taker = lambda word, obj: taken.append((word, obj))
+    one.subscriber = lambda word, obj: taken.append((word, obj))
     key = POD.key("ns", "a")
     fields = [{"manager": "kubectl"}]
     value = wire.stored_value({"kind": "Pod", "apiVersion": "v1", "metadata": {"name": "a", "managedFields": fields}})
     before, after = Record(key, value, 1, 1), Record(key, value, 1, 2)
-    happenings = [Happening(Change(2, key, after, before)), Happening(Change(3, key, None, after))]
-    for happening in happenings:
-        one.offer(happening)
-        assert happening._encoded == {}
+    events = [WatchEvent(Change(2, key, after, before)), WatchEvent(Change(3, key, None, after))]
+    for event in events:
+        one.offer(event)
+        assert event._encoded == {}
     shown = [{"kind": "Pod", "apiVersion": "v1", "metadata": {"name": "a", "resourceVersion": at}} for at in "23"]
     assert taken == [("MODIFIED", shown[0]), ("DELETED", shown[1])]
-    assert (happenings[0].new or {})["metadata"]["managedFields"] == fields
+    assert (events[0].new or {})["metadata"]["managedFields"] == fields
     one.close()
     await reader
 
 
 async def test_what_is_shown_in_another_shape_is_handed_over_in_that_shape() -> None:
-    other = Happening(change(1).change)
+    other = WatchEvent(change(1).change)
     shown = other.shown("ADDED", MetadataOnly())
     assert shown == {
         "kind": "PartialObjectMetadata",
@@ -192,7 +193,7 @@ async def test_what_a_taker_fails_to_take_waits_as_bytes() -> None:
         raise ValueError
 
     one, reader = await waiting_with([])
-    one.taker = fails
+    one.subscriber = fails
     one.offer(change(1))
     assert words(one) == ["ADDED"]
     await reader
@@ -210,9 +211,9 @@ async def test_what_a_sink_has_no_room_for_waits_and_so_does_all_behind_it() -> 
 async def test_only_so_many_watchers_are_served_before_anything_else() -> None:
     taken: list[bytes] = []
     watchers = [await waiting_with(taken) for _ in range(events.AT_ONCE + 3)]
-    happening = change(1)
+    event = change(1)
     for one, _ in watchers:
-        one.offer(happening)
+        one.offer(event)
     assert len(taken) == events.AT_ONCE
     assert sum(len(one.queue) for one, _ in watchers) == 3
     for one, reader in watchers:

@@ -6,11 +6,12 @@ from dataclasses import replace
 
 import pytest
 
-from podfit.api.kinds import EVENT, POD, Kind, Registry
-from podfit.api.status import ApiError, Object
-from podfit.apiserver.hub import Hub
-from podfit.apiserver.memory import AVERAGE, Memory
-from podfit.apiserver.objects import EVENT_TTL_S, Objects
+from podfit.api.objects import Object, freeze
+from podfit.api.registry.kinds import EVENT, POD, Kind, Registry
+from podfit.api.status import ApiError
+from podfit.apiserver.storage.hub import Hub
+from podfit.apiserver.storage.memory import AVERAGE, Memory
+from podfit.apiserver.storage.objects import EVENT_TTL_S, Objects
 from podfit.kit.clock import FakeClock
 from podfit.store.backend import Record
 from podfit.store.memory import MemoryStore
@@ -22,7 +23,7 @@ def record(name: str, revision: int) -> Record:
 
 def test_the_newest_state_and_the_one_before_it_are_remembered() -> None:
     memory = Memory(10)
-    states: list[Object] = [{"at": at} for at in range(3)]
+    states = [freeze({"at": at}) for at in range(3)]
     for at, state in enumerate(states):
         memory.put(record("a", at + 1), state)
     assert memory.get(record("a", 1)) is None
@@ -32,7 +33,7 @@ def test_the_newest_state_and_the_one_before_it_are_remembered() -> None:
 
 def test_an_older_state_does_not_replace_a_newer_one() -> None:
     memory = Memory(10)
-    newer: Object = {}
+    newer = freeze({})
     memory.put(record("a", 2), newer)
     memory.put(record("a", 1), {"old": True})
     assert memory.get(record("a", 2)) is newer
@@ -55,33 +56,32 @@ def owned(name: str) -> Object:
 
 def test_what_a_part_of_the_process_keeps_is_remembered_beyond_the_limit() -> None:
     memory = Memory(1)
-    whole = owned("a")
-    memory.put(record("a", 1), whole)
-    bare = memory.bare(record("a", 1), whole)
+    whole = memory.put(record("a", 1), owned("a"))
+    stripped = memory.strip(record("a", 1), whole)
     memory.put(record("b", 2), owned("b"))
-    assert memory.get(record("a", 1)) is whole
+    assert memory.get(record("a", 1)) is stripped.whole and stripped.whole == whole
     assert memory.get(record("a", 3)) is None
     memory.put(record("b", 4), owned("b"))
-    assert bare == {"metadata": {"name": "a", "resourceVersion": "1"}, "spec": {"nodeName": "n"}}
-    del bare
+    assert stripped == {"metadata": {"name": "a", "resourceVersion": "1"}, "spec": {"nodeName": "n"}}
+    del stripped
     assert memory.get(record("a", 1)) is None
 
 
 def test_the_state_before_one_that_is_kept_elsewhere_is_remembered_too() -> None:
     memory = Memory(1)
     states = [owned("a"), owned("a")]
-    bare = memory.bare(record("a", 1), states[0])
-    assert memory.get(record("a", 1)) is states[0]
+    stripped = memory.strip(record("a", 1), states[0])
+    assert memory.get(record("a", 1)) is stripped.whole
     memory.put(record("a", 2), states[1])
     assert [memory.get(record("a", at)) for at in (1, 2)] == [states[0], states[1]]
-    assert bare.whole is states[0]
+    assert stripped.whole == states[0]
 
 
 def test_objects_that_are_kept_share_what_is_told_of_their_owners() -> None:
     memory = Memory(10)
     one, other = owned("a"), owned("b")
-    kept = [memory.bare(record("a", 1), one), memory.bare(record("b", 2), other)]
-    fields = [bare.whole["metadata"]["managedFields"][0]["fieldsV1"] for bare in kept]
+    kept = [memory.strip(record("a", 1), one), memory.strip(record("b", 2), other)]
+    fields = [stripped.whole["metadata"]["managedFields"][0]["fieldsV1"] for stripped in kept]
     assert fields[0] is fields[1]
     assert (one, other) == (owned("a"), owned("b"))
 
@@ -93,8 +93,8 @@ def named(kind: Kind, name: str) -> Object:
 async def test_many_events_do_not_drive_out_what_is_remembered_of_others() -> None:
     store = MemoryStore()
     objects = Objects(store, Registry(), Hub(store), FakeClock())
-    pod = named(POD, "a")
-    await objects.put(POD, POD.key("ns", "a"), pod, 0)
+    await objects.put(POD, POD.key("ns", "a"), named(POD, "a"), 0)
+    pod = objects.get(POD, "ns", "a")
     for number in range(2000):
         await objects.put(EVENT, EVENT.key("ns", f"e{number}"), named(EVENT, f"e{number}"), 0)
     assert objects.get(POD, "ns", "a") is pod

@@ -9,7 +9,7 @@ import pytest
 from podfit.apiserver.tables.columns import Elapsed, human_duration, selector_text
 from podfit.apiserver.tables.custom import custom_layout
 from podfit.apiserver.tables.jsonpath import BadPath, find, parse
-from podfit.apiserver.tables.pods import PODS
+from podfit.apiserver.tables.kinds.pods import PODS
 
 NOW = 1_700_000_000.0
 

@@ -6,9 +6,8 @@ from typing import Any
 
 import pytest
 
-from podfit.apiserver.writes import unchanged
-
-Object = dict[str, Any]
+from podfit.api.objects import Object
+from podfit.apiserver.writing.attempt import unchanged
 
 
 def config_map(**changed: Any) -> Object:

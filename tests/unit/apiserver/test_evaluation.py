@@ -8,10 +8,10 @@ from collections.abc import Callable
 
 import pytest
 
-from podfit.api.cel.budget import Interrupted, Pace
-from podfit.apiserver import evaluation
-from podfit.apiserver.evaluation import Result
-from podfit.kit.aside import Aside
+from podfit.api.cel.cost.budget import Interrupted, Pace
+from podfit.apiserver.writing import evaluation
+from podfit.apiserver.writing.evaluation import Result
+from podfit.kit.concurrency.aside import Aside
 
 
 async def evaluated(work: Callable[[Pace], Result]) -> Result:

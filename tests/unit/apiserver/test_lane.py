@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from podfit.apiserver.lane import Lane
+from podfit.apiserver.front.lane import Lane
 from podfit.apiserver.request import Request, User
 from podfit.kit.clock import RealClock
 

@@ -7,9 +7,9 @@ import asyncio
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from podfit.apiserver.front.seats import Seats, is_endless
 from podfit.apiserver.request import Request
 from podfit.apiserver.routes import parse
-from podfit.apiserver.seats import Seats, is_endless
 
 
 def request(client: str = "a", method: str = "GET") -> Request:
@@ -49,21 +49,6 @@ async def test_a_seat_that_is_given_back_goes_to_who_waits() -> None:
     await waiting
 
 
-async def test_one_client_cannot_fill_the_server() -> None:
-    seats = Seats(reads=8)
-    for _ in range(4):
-        await seated(seats, request())
-    assert seats.is_full(request())
-    assert not seats.is_full(request("b"))
-
-
-async def test_a_full_server_refuses_everybody() -> None:
-    seats = Seats(reads=8)
-    for number in range(8):
-        await seated(seats, request(str(number)))
-    assert seats.is_full(request("new"))
-
-
 def test_streams_take_no_seat() -> None:
     endless = ("/api/v1/pods?watch=1", "/api/v1/namespaces/a/pods/b/log", "/api/v1/namespaces/a/pods/b/exec")
     routes = [parse("GET", path.partition("?")[0], {"watch": ["1"]} if "watch" in path else {}) for path in endless]
@@ -75,7 +60,7 @@ def test_streams_take_no_seat() -> None:
 @given(st.lists(st.tuples(st.sampled_from("abc"), st.sampled_from(("take", "give", "cancel"))), max_size=60))
 def test_nothing_is_left_when_everybody_has_gone(moves: list[tuple[str, str]]) -> None:
     async def run() -> None:
-        seats = Seats(reads=30)
+        seats = Seats()
         taken: dict[str, list[tuple[Request, asyncio.Future[None]]]] = {name: [] for name in "abc"}
         for client, move in moves:
             mine = taken[client]

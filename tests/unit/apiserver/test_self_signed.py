@@ -2,7 +2,7 @@
 
 from cryptography import x509
 
-from podfit.apiserver.auth.selfsigned import self_signed
+from podfit.apiserver.auth.certs.selfsigned import self_signed
 
 
 async def test_it_serves_the_names_it_was_made_for() -> None:

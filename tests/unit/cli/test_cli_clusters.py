@@ -12,11 +12,12 @@ import pytest
 import typer
 
 from podfit.cli.clusters import CLUSTER_LOCK, DEFAULT_DATA, Cluster, chosen, home, known
-from podfit.cli.completing import NO_FILES
 from podfit.cli.completing.candidates import complete
-from podfit.cli.listening import explain, own_port
-from podfit.kit.addresses import CannotListen
-from podfit.kit.dirlock import DirectoryLock
+from podfit.cli.completing.directives import NO_FILES
+from podfit.cli.main import app
+from podfit.cli.options.listening import explain, own_port
+from podfit.kit.files.dirlock import DirectoryLock
+from podfit.kit.web.addresses import CannotListen
 
 
 @pytest.fixture(autouse=True)
@@ -135,5 +136,5 @@ def test_known_are_named_clusters_and_those_that_run_elsewhere(tmp_path: Path, d
 @pytest.mark.parametrize("command", ["up", "down", "kubeconfig"])
 def test_names_of_clusters_are_completed(dev: Cluster, command: str) -> None:
     dev.kubeconfig.write_text("{}")
-    assert complete([command, "--name", "d"]) == (["dev"], NO_FILES)
-    assert complete([command, "--name", "x"]) == ([], NO_FILES)
+    assert complete(app, [command, "--name", "d"]) == (["dev"], NO_FILES)
+    assert complete(app, [command, "--name", "x"]) == ([], NO_FILES)

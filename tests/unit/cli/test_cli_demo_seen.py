@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from podfit.cli.demo.seen import SPARKS, Seen, spark
-from podfit.cli.output import age, span, table
+from podfit.cli.printing.output import age, span, table
 
 
 def row(cpu: str, memory: str = "64Mi") -> list[dict[str, Any]]:

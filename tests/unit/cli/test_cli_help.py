@@ -12,7 +12,7 @@ import pytest
 from tests import inventory
 
 from podfit import __version__
-from podfit.cli.commands.resize import as_kubectl_reads
+from podfit.cli.commands.workloads.resize import as_kubectl_reads
 
 OWN = sorted(name for name in inventory.flags() if not name.startswith("vpa "))
 GROUPS = ["", "token", "vpa"]

@@ -5,12 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from tests.support.containers.images import build, oci_archive
 from typer.testing import CliRunner
 
 from podfit.cli.main import app
 from podfit.images.store import IMAGES, ImageStore
 from podfit.kit.badsetting import BadSetting
-from podfit.testing.images import build, oci_archive
 
 
 @pytest.mark.parametrize(("files", "boots"), [({"disk/": b"", "disk/a.raw": b"x"}, True), ({"motd": b"x"}, False)])

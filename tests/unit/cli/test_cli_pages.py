@@ -10,16 +10,16 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from podfit.cli.amounts import number, quantity
-from podfit.cli.happened import event_rows, in_order
-from podfit.cli.measured import pod_objects
-from podfit.cli.output import LEAST, print_object, table
-from podfit.cli.overrides import overwrites
-from podfit.cli.plans import Wish, plan
-from podfit.cli.recommended import Recommendation
-from podfit.cli.stages import Progress, seen_by_node
-from podfit.cli.usage import ContainerUse
-from podfit.cli.wording import chapter_words, node_notable
+from podfit.cli.printing.amounts import number, quantity
+from podfit.cli.printing.happened import event_rows, in_order
+from podfit.cli.printing.output import LEAST, print_object, table
+from podfit.cli.printing.wording import chapter_words, node_notable
+from podfit.cli.resizing.overrides import overwrites
+from podfit.cli.resizing.plans import Wish, plan
+from podfit.cli.resizing.stages import Step, seen_by_node
+from podfit.cli.sizing.measured import pod_objects
+from podfit.cli.sizing.recommended import Recommendation
+from podfit.cli.sizing.usage import ContainerUse
 
 WORDS = st.lists(st.text("abcdefgh", min_size=1, max_size=12), min_size=1, max_size=30).map(" ".join)
 
@@ -91,11 +91,11 @@ def row(*states: str | None) -> dict[str, Any]:
     ],
 )
 def test_the_stage_agrees_with_the_table_of_states(rows: list[Any], stage: str) -> None:
-    assert seen_by_node(Progress("Pending", why="waiting for the node"), rows).stage == stage
+    assert seen_by_node(Step("Pending", why="waiting for the node"), rows).stage == stage
 
 
 def test_a_verdict_of_the_node_is_kept() -> None:
-    deferred = Progress("Pending", "Deferred", "needs 2 cpu")
+    deferred = Step("Pending", "Deferred", "needs 2 cpu")
     assert seen_by_node(deferred, [row("2", "2", "2", "2")]) == deferred
 
 

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from podfit.cli.amounts import BadAmount, cpu_text, memory_text, read_amount, read_pairs
-from podfit.cli.plans import CannotResize, Wish, plan
+from podfit.cli.printing.amounts import BadAmount, cpu_text, memory_text, read_amount, read_pairs
+from podfit.cli.resizing.plans import CannotResize, Wish, plan
 
 
 def pod(resources: dict[str, Any] | None = None, **more: Any) -> dict[str, Any]:

@@ -6,7 +6,7 @@ import socket
 
 import pytest
 
-from podfit.cli.ports import autoscaler_flags
+from podfit.cli.options.ports import autoscaler_flags
 from podfit.compose import BadSetting
 
 

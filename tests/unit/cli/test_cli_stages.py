@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from podfit.cli.following import Followed, words
-from podfit.cli.stages import Progress, bar, progress
-from podfit.cli.wording import condition_words, sized_words
+from podfit.cli.printing.wording import condition_words, sized_words
+from podfit.cli.resizing.following import Followed, words
+from podfit.cli.resizing.stages import Step, bar, step_of
 
 OLD, NEW = {"cpu": "100m", "memory": "32Mi"}, {"cpu": "300m", "memory": "32Mi"}
 DEFERRED = "Node didn't have enough resource: cpu, requested: 300, used: 1880, capacity: 2000"
@@ -46,21 +46,22 @@ def condition(kind: str, reason: str = "", message: str = "", generation: int = 
     ],
 )
 def test_the_stage_follows_from_status(given: dict[str, Any], stage: str, reason: str) -> None:
-    step = progress(given)
+    step = step_of(given)
     assert (step.stage, step.reason) == (stage, reason)
     assert step.done == (stage == "Actual")
     assert len(bar(step)) == 16
 
 
-def test_a_deferred_resize_says_what_is_short() -> None:
-    step = progress(pod(OLD, OLD, condition("PodResizePending", "Deferred", DEFERRED)))
-    assert words(step) == "Pending (Deferred: needs 300m cpu, node n1 has 120m free)"
+def test_a_verdict_says_what_is_short_where_that_was_computed() -> None:
+    waiting = pod(OLD, OLD, condition("PodResizePending", "Deferred", DEFERRED))
+    short = "needs 300m cpu, node n1 has 120m free"
+    assert words(step_of(waiting, short)) == f"Pending (Deferred: {short})"
+    refused = step_of(pod(OLD, OLD, condition("PodResizePending", "Infeasible", "x")), "needs 64Gi memory")
+    assert refused.refused and refused.why == "needs 64Gi memory"
 
 
-def test_a_node_that_is_too_small_says_so() -> None:
-    told = "Node didn't have enough capacity: memory, requested: 68719476736, capacity: 4294967296"
-    step = progress(pod(OLD, OLD, condition("PodResizePending", "Infeasible", told)))
-    assert step.refused and step.why == "needs 64Gi memory, node n1 has 4Gi in all"
+def test_a_verdict_without_a_computed_shortage_keeps_the_words_of_its_node() -> None:
+    assert step_of(pod(OLD, OLD, condition("PodResizePending", "Deferred", DEFERRED))).why == DEFERRED
 
 
 def test_following_ends_when_all_pods_are_done_or_refused() -> None:
@@ -86,24 +87,21 @@ def test_events_are_told_without_their_json() -> None:
     assert sized_words("Pod: {broken") == "Pod: {broken"
 
 
-def test_a_condition_says_what_to_do() -> None:
-    told = condition_words(condition("PodResizePending", "Deferred", DEFERRED), "n1")
-    assert "needs 300m cpu, node n1 has 120m free" in told and "retried" in told
+def test_a_condition_says_what_to_do_in_the_words_of_its_node() -> None:
+    lines = condition_words(condition("PodResizePending", "Deferred", DEFERRED))
+    assert DEFERRED in lines and "retried" in lines
 
 
 def test_progress_steps_are_in_order() -> None:
-    assert [Progress(one).step for one in ("Pending", "Allocated", "Actuated", "Actual")] == [0, 1, 2, 3]
+    assert [Step(one).number for one in ("Pending", "Allocated", "Actuated", "Actual")] == [0, 1, 2, 3]
 
 
-def test_a_limit_below_usage_is_shown_with_units() -> None:
-    message = (
-        'cannot decrease memory limits: [attempting to set container "a" memory limit (67108864) below current usage '
-        "(134217728), attempting to set pod memory limit (1073741824) below current usage (2147483648)]"
-    )
-    words = 'memory limit 64Mi of container "a" is below current usage 128Mi; memory limit 1Gi of pod is below'
-    assert words in condition_words(condition("PodResizeInProgress", "Error", message))
+def test_a_step_that_fails_shows_the_words_of_its_node() -> None:
+    message = 'attempting to set container "a" memory limit (67108864) below current usage (134217728)'
+    failing = step_of(pod(NEW, OLD, condition("PodResizeInProgress", "Error", message)))
+    assert (failing.stage, failing.reason, failing.why) == ("Allocated", "Error", message)
 
 
 def test_a_pod_without_a_node_is_not_called_resized_on_one() -> None:
     waiting = {"metadata": {"generation": 2}, "spec": {"containers": [{"name": "c"}]}, "status": {}}
-    assert words(progress(waiting)) == "not on a node yet, starts with this size"
+    assert words(step_of(waiting)) == "not on a node yet, starts with this size"

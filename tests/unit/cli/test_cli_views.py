@@ -7,9 +7,9 @@ from typing import Any
 from podfit.cli.explaining.autoscalers import other_settings, why_numbers
 from podfit.cli.explaining.resizes import room
 from podfit.cli.node_side import from_status
-from podfit.cli.recommended import Recommendation
+from podfit.cli.sizing.recommended import Recommendation
+from podfit.cli.sizing.usage import container_uses, node_uses
 from podfit.cli.targets import selector_text
-from podfit.cli.usage import container_uses, node_uses
 
 
 def pod(name: str = "p", cpu: str = "100m", phase: str = "Running", **status: Any) -> dict[str, Any]:

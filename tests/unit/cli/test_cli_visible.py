@@ -11,7 +11,7 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from podfit.cli.output import note, print_object, say, visible
+from podfit.cli.printing.output import note, print_object, say, visible
 
 TEXTS = st.text(st.one_of(st.characters(), st.sampled_from("\x1b\x07\r\x7f\x9b\u202e\u2066\n\t[31m")))
 

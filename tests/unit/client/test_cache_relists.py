@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from podfit.api.kinds import POD
+from podfit.api.registry.kinds import POD
 from podfit.api.status import ApiError
 from podfit.client.cache import Cache
 from podfit.kit.clock import FakeClock

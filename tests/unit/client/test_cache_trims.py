@@ -8,11 +8,10 @@ from typing import Any
 
 import pytest
 
-from podfit.api.kinds import POD
+from podfit.api.objects import Object
+from podfit.api.registry.kinds import POD
 from podfit.client.cache import Cache
 from podfit.kit.clock import FakeClock
-
-Object = dict[str, Any]
 
 
 def pod(name: str) -> Object:

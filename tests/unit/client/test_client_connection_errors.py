@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from podfit.api.kinds import NAMESPACE, NODE, POD
+from podfit.api.registry.kinds import NAMESPACE, NODE, POD
 from podfit.api.status import ApiError
 from podfit.client import Client
 from podfit.client.cache import Cache

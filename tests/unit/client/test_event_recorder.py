@@ -10,9 +10,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from podfit.api.status import Object
-from podfit.client.actions import ActionRecorder
-from podfit.client.events import LANES, EventRecorder
+from podfit.api.objects import Object
+from podfit.client.recording.actions import ActionRecorder
+from podfit.client.recording.events import LANES, EventRecorder
 from podfit.client.rest import Client
 from podfit.client.transport import Ask, Reply, Stream, Unreachable
 from podfit.kit.clock import FakeClock, rfc3339_micro

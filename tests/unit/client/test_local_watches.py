@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from podfit.api.kinds import POD
+from podfit.api.registry.kinds import POD
 from podfit.client.rest import Client
 from podfit.client.transport import Ask, Stream
 
@@ -26,9 +26,9 @@ class Local:
 
     @asynccontextmanager
     async def stream(self, ask: Ask) -> AsyncIterator[Stream]:
-        yield Stream(200, self._chunks(), lend=self._lend)
+        yield Stream(200, self._chunks(), subscribe=self._subscribe)
 
-    def _lend(self, taker: Callable[[str, Any], None]) -> None:
+    def _subscribe(self, taker: Callable[[str, Any], None]) -> None:
         self._taker = taker
 
     async def _chunks(self) -> AsyncIterator[bytes]:

@@ -1,6 +1,6 @@
 """What daemons tolerate."""
 
-from podfit.controllers.workloads.daemonset import with_tolerations
+from podfit.controllers.workloads.sets.daemonset import with_tolerations
 
 NOT_READY = {"key": "node.kubernetes.io/not-ready", "operator": "Exists", "effect": "NoExecute"}
 

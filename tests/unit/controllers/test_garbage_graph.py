@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from podfit.api.kinds import kind_named
+from podfit.api.registry.kinds import kind_named
 from podfit.controllers.garbage.graph import (
     Delete,
     DropFinalizer,

@@ -7,13 +7,13 @@ from typing import Any, cast
 
 import pytest
 
-from podfit.api.kinds import kind_named
+from podfit.api.objects import Object
+from podfit.api.registry.kinds import kind_named
 from podfit.controllers.garbage.owners import GarbageCollector
 from podfit.controllers.world import World
 from podfit.kit.clock import RealClock
 
 SET, POD = kind_named("ReplicaSet"), kind_named("Pod")
-Object = dict[str, Any]
 
 
 def obj(uid: str, owner: str = "", **meta: Any) -> Object:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from podfit.controllers.workloads.history import template_of
+from podfit.controllers.workloads.sets.history import template_of
 
 
 @pytest.mark.parametrize("data", [None, 5, "x", [], {}, {"spec": 1}, {"spec": {"template": [1]}}, {"spec": None}])

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from podfit.api.indexes import Indexes
-from podfit.controllers.workloads.jobcount import (
+from podfit.controllers.workloads.jobs.jobcount import (
     failure_action,
     is_complete,
     is_pod_failed,
@@ -16,7 +16,7 @@ from podfit.controllers.workloads.jobcount import (
     tally,
     wanted_active,
 )
-from podfit.controllers.workloads.jobverdict import conclude, declare, verdict
+from podfit.controllers.workloads.jobs.jobverdict import conclude, declare, verdict
 
 
 @given(st.integers(0, 10), st.integers(0, 10), st.integers(0, 12))

@@ -2,11 +2,11 @@
 
 from typing import Any
 
-from podfit.controllers.workloads.progress import Start, deployment_status, is_complete, not_made
+from podfit.api.objects import Object
+from podfit.controllers.workloads.deployments.progress import Start, deployment_status, is_complete, not_made
 from podfit.kit.clock import rfc3339
 
 NOW = 1_800_000_000.0
-Object = dict[str, Any]
 
 
 def deployment(replicas: int = 3, status: Object | None = None, **spec: Any) -> Object:

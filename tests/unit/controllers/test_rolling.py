@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from podfit.controllers.workloads.rolling import Size, bounds, new_size, old_sizes, proportional
+from podfit.controllers.workloads.deployments.rolling import Size, bounds, new_size, old_sizes, proportional
 
 
 def spec(replicas: int, surge: object, unavailable: object) -> dict[str, object]:

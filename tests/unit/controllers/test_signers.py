@@ -11,7 +11,7 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.x509.oid import NameOID
 
-from podfit.apiserver.auth.certificates import new_key
+from podfit.apiserver.auth.certs.certificates import new_key
 from podfit.controllers.certificates.controller import rights_to_ask
 from podfit.controllers.certificates.signers import CLIENT, NODE_CLIENT, SERVING, objection, read_request
 

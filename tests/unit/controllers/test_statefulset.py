@@ -2,9 +2,9 @@
 
 import pytest
 
-from podfit.api.kinds import kind_named
+from podfit.api.registry.kinds import kind_named
 from podfit.controllers.workloads.ownership import pod_of
-from podfit.controllers.workloads.statefulset import allowed_missing, is_member, ordinal
+from podfit.controllers.workloads.sets.statefulset import allowed_missing, is_member, ordinal
 
 
 def named(name: str) -> dict[str, object]:

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from podfit.api.schema import type_named
-from podfit.api.schema.godump import go_dump
-from podfit.controllers.workloads.hashing import template_hash
+from podfit.api.schema.golang.godump import go_dump
+from podfit.controllers.workloads.deployments.hashing import template_hash
 
 TEMPLATE: dict[str, Any] = {
     "metadata": {"labels": {"app": "w"}},

@@ -6,9 +6,9 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
+from tests.support.containers.registry import LoopbackRegistry
 
 from podfit.images.store import ImageStore
-from podfit.testing.registry import LoopbackRegistry
 
 
 @pytest.fixture

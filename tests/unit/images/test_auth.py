@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from podfit.images.auth import Challenge, challenges
-from podfit.images.registry import is_loopback
+from podfit.images.registries.auth import Challenge, challenges
+from podfit.images.registries.registry import is_loopback
 
 
 @pytest.mark.parametrize(

@@ -13,11 +13,11 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.support.containers.images import Files, layer
 
-from podfit.images.digests import sha256
+from podfit.images.content.digests import sha256
+from podfit.images.content.layers import LeadsOut, Unpacker
 from podfit.images.errors import BrokenImage
-from podfit.images.layers import LeadsOut, Unpacker
-from podfit.testing.images import Files, layer
 
 
 def unpack(root: Path, *layers: Files) -> Path:

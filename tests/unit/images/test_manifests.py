@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from podfit.images.compression import unpacked
+from podfit.images.content.compression import unpacked
+from podfit.images.content.manifests import Platform, choose, document, is_index, read_config, read_manifest
 from podfit.images.errors import BrokenImage
-from podfit.images.manifests import Platform, choose, document, is_index, read_config, read_manifest
 
 
 def entry(number: int, **platform: str) -> dict[str, Any]:

@@ -11,15 +11,15 @@ from pathlib import Path
 
 import pytest
 from tests.disks import fill, needs_root, small_disk
+from tests.support.containers.images import Built, build
+from tests.support.containers.registry import Fault, LoopbackRegistry
 
-from podfit.images import pull as pulling
-from podfit.images.credentials import Credentials
 from podfit.images.errors import PullFailed
-from podfit.images.pull import Puller
-from podfit.images.references import parse
+from podfit.images.registries import pull as pulling
+from podfit.images.registries.credentials import Credentials
+from podfit.images.registries.pull import Puller
+from podfit.images.registries.references import parse
 from podfit.images.store import ImageStore
-from podfit.testing.images import Built, build
-from podfit.testing.registry import Fault, LoopbackRegistry
 
 APP = build([{"bin/app": random.Random(1).randbytes(300_000)}, {"etc/conf": b"c"}], {"Cmd": ["/bin/app"]})
 BIG = next(digest for digest, content in APP.blobs.items() if len(content) > 100_000)
@@ -62,8 +62,9 @@ async def test_the_image_for_this_machine_is_chosen_from_a_list(registry: Loopba
 
 
 async def test_a_list_without_this_machine_says_what_it_has(registry: LoopbackRegistry, puller: Puller) -> None:
-    from podfit.images.manifests import OCI_INDEX
-    from podfit.testing.images import index_of
+    from tests.support.containers.images import index_of
+
+    from podfit.images.content.manifests import OCI_INDEX
 
     registry.manifests["app", "1"] = (index_of({"other-arch": APP}), OCI_INDEX)
     assert "(it has linux/other-arch): not found" in await why(puller, f"{registry.host}/app:1")
@@ -269,7 +270,7 @@ async def test_a_layer_that_does_not_unpack_to_its_configuration_is_refused(
 def _with_other_diff_ids(image: Built) -> Built:
     import json
 
-    from podfit.images.digests import sha256
+    from podfit.images.content.digests import sha256
 
     config = json.loads(image.config)
     config["rootfs"]["diff_ids"][0] = "sha256:" + "1" * 64
@@ -283,8 +284,8 @@ def _with_other_diff_ids(image: Built) -> Built:
 PULLER = """
 import asyncio, sys
 from pathlib import Path
-from podfit.images.pull import Puller
-from podfit.images.references import parse
+from podfit.images.registries.pull import Puller
+from podfit.images.registries.references import parse
 from podfit.images.store import ImageStore
 
 async def main():

@@ -13,11 +13,11 @@ import time
 from pathlib import Path
 
 import pytest
+from tests.support.containers.images import build, docker_archive, oci_archive
 
-from podfit.images.archives import load
+from podfit.images.content.archives import load
 from podfit.images.errors import BrokenImage, ImageInUse, NoSuchImage
 from podfit.images.store import ImageStore
-from podfit.testing.images import build, docker_archive, oci_archive
 
 SETTINGS = {
     "Entrypoint": ["/bin/app"],
@@ -98,8 +98,9 @@ def test_a_damaged_archive_leaves_nothing(store: ImageStore, tmp_path: Path, dam
 
 
 def _archive_as_is(file: Path, manifest: bytes, blobs: dict[str, bytes]) -> Path:
-    from podfit.images.digests import sha256
-    from podfit.testing.images import layer
+    from tests.support.containers.images import layer
+
+    from podfit.images.content.digests import sha256
 
     entry = {"digest": sha256(manifest), "size": len(manifest)}
     index = {"manifests": [{**entry, "annotations": {"io.containerd.image.name": "app:1"}}]}
@@ -197,7 +198,7 @@ def test_files_that_somebody_deleted_make_the_image_absent(store: ImageStore, tm
 LOADER = """
 import sys
 from pathlib import Path
-from podfit.images.archives import load
+from podfit.images.content.archives import load
 from podfit.images.store import ImageStore
 store = ImageStore(Path(sys.argv[1]), durable=False)
 store.prepare()

@@ -11,14 +11,14 @@ import pytest
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
+from tests.support.containers.images import build
+from tests.support.containers.registry import LoopbackRegistry
 
-from podfit.images import registry as client
 from podfit.images.errors import PullFailed
-from podfit.images.pull import Puller
-from podfit.images.references import parse
+from podfit.images.registries import registry as client
+from podfit.images.registries.pull import Puller
+from podfit.images.registries.references import parse
 from podfit.images.store import ImageStore
-from podfit.testing.images import build
-from podfit.testing.registry import LoopbackRegistry
 
 APP = build([{"app": b"x"}], {"Cmd": ["/app"]})
 

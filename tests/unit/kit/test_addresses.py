@@ -6,7 +6,7 @@ import ipaddress
 
 import pytest
 
-from podfit.kit.addresses import machine_address, reached_at
+from podfit.kit.web.addresses import machine_address, reached_at
 
 
 @pytest.mark.parametrize("host", ["", "0.0.0.0", "::"])

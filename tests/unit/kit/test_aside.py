@@ -7,7 +7,7 @@ import threading
 
 import pytest
 
-from podfit.kit.aside import CLIENT, LARGE, VERY_LARGE, Aside
+from podfit.kit.concurrency.aside import CLIENT, LARGE, VERY_LARGE, Aside
 
 
 async def test_small_work_is_done_in_place() -> None:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from podfit.kit.atomicfile import write_atomic
+from podfit.kit.files.atomicfile import write_atomic
 
 
 def test_the_new_content_replaces_the_old_with_the_asked_for_mode(tmp_path: Path) -> None:

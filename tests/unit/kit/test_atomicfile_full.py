@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from tests.disks import fill, needs_root, small_disk
 
-from podfit.kit.atomicfile import write_again, write_atomic
-from podfit.kit.dirlock import DirectoryLock
+from podfit.kit.files.atomicfile import write_again, write_atomic
+from podfit.kit.files.dirlock import DirectoryLock
 
 pytestmark = needs_root
 

@@ -13,13 +13,13 @@ from pathlib import Path
 
 import pytest
 
-from podfit.kit.dirlock import DirectoryLock, InUse, holder_of, this_process
+from podfit.kit.files.dirlock import DirectoryLock, InUse, holder_of, this_process
 
 HOLD = """
 import signal, sys
 signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
 from pathlib import Path
-from podfit.kit.dirlock import DirectoryLock
+from podfit.kit.files.dirlock import DirectoryLock
 with DirectoryLock(Path(sys.argv[1]), "test.lock", "podfit test"):
     print("held", flush=True)
     signal.sigwait({signal.SIGTERM})

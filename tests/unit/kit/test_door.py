@@ -11,7 +11,7 @@ import pytest
 from aiohttp import web
 
 from podfit.kit.clock import FakeClock
-from podfit.kit.door import HEADER_S, Door, Visitor
+from podfit.kit.web.door import HEADER_S, Door, Visitor
 
 ASK = b"GET / HTTP/1.1\r\nHost: x\r\n\r\n"
 Connection = tuple[asyncio.StreamReader, asyncio.StreamWriter]

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from podfit.kit import folderwatch
-from podfit.kit.folderwatch import WHOLE_FILES, FolderWatch
+from podfit.kit.files import folderwatch
+from podfit.kit.files.folderwatch import WHOLE_FILES, FolderWatch
 
 
 async def woken(watch: FolderWatch) -> bool:

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from podfit.kit import garbage
+from podfit.kit.process import garbage
 
 
 class Knot:

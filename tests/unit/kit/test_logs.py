@@ -9,7 +9,7 @@ import pytest
 
 SCRIPT = """
 import logging, sys
-from podfit.kit.logs import setup_logs
+from podfit.kit.process.logs import setup_logs
 setup_logs(int(sys.argv[1]))
 for level in (logging.DEBUG, logging.INFO, logging.WARNING):
     logging.getLogger("podfit.part").log(level, logging.getLevelName(level).lower())

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from podfit.kit.oserrors import system_words
+from podfit.kit.process.oserrors import system_words
 
 
 def test_a_file_is_named_with_what_is_wrong_with_it(tmp_path: Path) -> None:

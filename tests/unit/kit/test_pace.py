@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from podfit.kit.pace import Pace
+from podfit.kit.concurrency.pace import Pace
 
 
 def test_quick_calls_stay_in_place() -> None:

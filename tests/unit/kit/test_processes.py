@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from podfit.kit.addresses import free_port
-from podfit.kit.processes import listener, open_files
+from podfit.kit.process.processes import listener, open_files
+from podfit.kit.web.addresses import free_port
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "0.0.0.0", "::1"])

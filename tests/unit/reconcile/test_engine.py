@@ -7,8 +7,8 @@ import pytest
 from podfit.api.status import ApiError, conflict
 from podfit.kit.backoff import Backoff
 from podfit.kit.clock import FakeClock
-from podfit.kit.tasks import Tasks
-from podfit.reconcile import DONE, Again, Engine, Result
+from podfit.kit.concurrency.tasks import Tasks
+from podfit.reconcile import DONE, Engine, Requeue, Result
 
 
 async def test_a_failing_key_is_tried_again_until_it_succeeds() -> None:
@@ -40,7 +40,7 @@ async def test_again_schedules_the_key_for_later() -> None:
 
     async def reconcile(key: str) -> Result:
         times.append(clock.monotonic())
-        return Again(30.0, "testing") if len(times) == 1 else DONE
+        return Requeue(30.0, "testing") if len(times) == 1 else DONE
 
     engine: Engine[str] = Engine("test", reconcile, clock=clock)
     tasks.start(engine.run())

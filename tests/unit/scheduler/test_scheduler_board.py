@@ -6,14 +6,14 @@ from typing import Any
 
 import pytest
 
-from podfit.scheduler.decide.board import Board, Placed, Refused
-from podfit.scheduler.decide.explain import explain, explain_objects, snapshot_of
-from podfit.scheduler.decide.needs import needs_of
-from podfit.scheduler.decide.pods import resident
+from podfit.api.objects import Object
+from podfit.scheduler.decide.cluster.board import Board, Placed, Refused
+from podfit.scheduler.decide.fit.explain import explain, explain_objects, snapshot_of
+from podfit.scheduler.decide.fit.rules import MOST_ALLOCATED, Rules
+from podfit.scheduler.decide.pod.needs import needs_of
+from podfit.scheduler.decide.pod.pods import resident
 from podfit.scheduler.decide.preempt import Budget, Candidate, NoRoom, budgets_from, preempt
-from podfit.scheduler.decide.rules import MOST_ALLOCATED, Rules
 
-Object = dict[str, Any]
 HOST, ZONE = "kubernetes.io/hostname", "topology.kubernetes.io/zone"
 REQUIRED, PREFERRED = (f"{word}DuringSchedulingIgnoredDuringExecution" for word in ("required", "preferred"))
 

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from podfit.api.objects import Object
 from podfit.scheduler import SchedulerConfig
 from podfit.scheduler.decide.deferred import Enough, Evict, Stuck, deferred_since, make_room
 from podfit.scheduler.decide.preempt import budgets_from
 
-Object = dict[str, Any]
 NODE = {"metadata": {"name": "n1"}, "status": {"allocatable": {"cpu": "4", "memory": "8Gi"}}}
 
 

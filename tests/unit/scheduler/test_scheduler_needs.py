@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from podfit.scheduler.decide.needs import needs_of
+from podfit.scheduler.decide.pod.needs import needs_of
 
 MI = 1024 * 1024
 

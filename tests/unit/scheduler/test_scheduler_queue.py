@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-from podfit.scheduler.decide.pods import shape_of
+from podfit.api.objects import Object
+from podfit.scheduler.decide.pod.pods import shape_of
 from podfit.scheduler.decide.queue import PodQueue
-
-Object = dict[str, Any]
 
 
 def pod(name: str, priority: int = 0, uid: str = "") -> Object:

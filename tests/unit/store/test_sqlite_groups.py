@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from podfit.kit.pace import Pace
+from podfit.kit.concurrency.pace import Pace
 from podfit.store.backend import Mismatch, Record, Unavailable
-from podfit.store.sqlite import SqliteStore
-from podfit.store.sqlite_file import Row, SqliteFile
+from podfit.store.disk.sqlite import SqliteStore
+from podfit.store.disk.sqlite_file import Row, SqliteFile
 
 
 class SlowDisk(Pace):

@@ -8,10 +8,10 @@ import json
 
 import pytest
 
-from podfit.api.machines import SSH_KEYS, USER_DATA, USER_DATA_BASE64
-from podfit.vm.cloudinit import seed
+from podfit.api.pods.machines import SSH_KEYS, USER_DATA, USER_DATA_BASE64
 from podfit.vm.decide.refusals import Invalid
-from podfit.vm.iso import SECTOR, iso_image
+from podfit.vm.guest.cloudinit import seed
+from podfit.vm.guest.iso import SECTOR, iso_image
 
 
 def files(image: bytes) -> dict[str, bytes]:

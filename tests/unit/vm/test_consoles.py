@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from podfit.vm.consoles import Console
+from podfit.vm.reach.consoles import Console
 
 
 async def test_the_log_is_there_before_the_guest_prints_its_first_line(tmp_path: Path) -> None:

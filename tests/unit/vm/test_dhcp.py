@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import struct
 
-from podfit.vm.dhcp import Lease, Names, answer
+from podfit.vm.reach.dhcp import Lease, Names, answer
 
 LEASE = Lease("10.1.2.3", 24, "10.1.2.1", "52:54:00:00:00:01", 1400)
 

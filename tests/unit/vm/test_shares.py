@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from podfit.cri import api_pb2 as cri
-from podfit.vm import shares
+from podfit.vm.guest import shares
 
 
 def test_a_folder_behind_a_symbolic_link_is_shared_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,9 +13,9 @@ from podfit.client import Client
 from podfit.client.transport import Ask, Reply, Stream
 from podfit.kit.clock import FakeClock
 from podfit.vpa.recommender.decide.checkpoints import checkpoints_of
-from podfit.vpa.recommender.decide.cluster import ClusterState
 from podfit.vpa.recommender.decide.config import Config
 from podfit.vpa.recommender.decide.fleet.fleet import Fleet
+from podfit.vpa.recommender.decide.histograms.cluster import ClusterState
 from podfit.vpa.recommender.measures import Measures
 from podfit.vpa.recommender.writes import Checkpoints
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from podfit.api.selectors import LabelSelector
-from podfit.vpa.recommender.decide.cluster import ClusterState, UnknownTarget
 from podfit.vpa.recommender.decide.config import Config
 from podfit.vpa.recommender.decide.fleet.fleet import Fleet
+from podfit.vpa.recommender.decide.histograms.cluster import ClusterState, UnknownTarget
 from podfit.vpa.recommender.decide.scrape import Scrape, recommend_all
 
 START = 1_700_000_000

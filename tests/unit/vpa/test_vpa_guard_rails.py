@@ -11,12 +11,12 @@ from hypothesis import strategies as st
 
 from podfit.api.quantity import Quantity
 from podfit.kit.clock import FakeClock
-from podfit.vpa.model.waits import Wait
-from podfit.vpa.model.windows import BadWindow, open_now
+from podfit.vpa.model.changing.waits import Wait
+from podfit.vpa.model.changing.windows import BadWindow, open_now
 from podfit.vpa.serve.bucket import Bucket
 from podfit.vpa.updater.decide.actions import resize
-from podfit.vpa.updater.decide.amend import Rails, Room, amend
-from podfit.vpa.updater.decide.steady import Steady
+from podfit.vpa.updater.decide.pacing.amend import Rails, Room, amend
+from podfit.vpa.updater.decide.pacing.steady import Steady
 
 
 def at(text: str) -> float:

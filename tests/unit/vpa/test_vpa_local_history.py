@@ -9,12 +9,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from tests.support.servers.histories import Gathered
 
 from podfit.kit.clock import FakeClock
-from podfit.testing.histories import Gathered
 from podfit.vpa.history.base import NONE, Batch, HistoryAway, Series
 from podfit.vpa.history.local import LocalHistory
-from podfit.vpa.recommender.decide.oom import Oom
+from podfit.vpa.recommender.decide.evidence.oom import Oom
 
 WEB = Series("default", "web-1", "main", "app=web")
 DB = Series("default", "db-1", "main", "app=db")

@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 from prometheus_client import CollectorRegistry, Histogram
 
 from podfit.api.selectors import LabelSelector
-from podfit.vpa.recommender.decide.cluster import ClusterState
 from podfit.vpa.recommender.decide.config import Config
 from podfit.vpa.recommender.decide.fleet.fleet import Fleet
+from podfit.vpa.recommender.decide.histograms.cluster import ClusterState
+from podfit.vpa.recommender.intake.usage import scraped
 from podfit.vpa.recommender.quality import CPU_BUCKETS, RELATIVE_BUCKETS, Quality
-from podfit.vpa.recommender.usage import scraped
 from podfit.vpa.serve.measures import ResourceReads, exposition
 from podfit.vpa.serve.requests import template
 from podfit.vpa.serve.tally import Tally

@@ -7,6 +7,7 @@ from typing import Any, cast
 
 from prometheus_client import CollectorRegistry
 
+from podfit.api.objects import Object
 from podfit.api.quantity import Quantity
 from podfit.client import Cache
 from podfit.kit.clock import FakeClock
@@ -15,8 +16,6 @@ from podfit.vpa.admission.measures import Measures
 from podfit.vpa.observe import trims
 from podfit.vpa.observe.headroom import Headroom
 from podfit.vpa.observe.sight import Sight
-
-Object = dict[str, Any]
 
 
 def pod(name: str, cpu: str, status: Object | None = None) -> Object:

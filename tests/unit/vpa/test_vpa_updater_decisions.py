@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from podfit.api.selectors import NOTHING, LabelSelector
-from podfit.vpa.model.matching import Target, by_target, controlling_vpa
+from podfit.vpa.model.objects.matching import Target, by_target, controlling_vpa
 from podfit.vpa.updater.decide.config import Config
 from podfit.vpa.updater.decide.restriction import Attempts, Decision, Restriction
 

@@ -6,25 +6,24 @@ from typing import Any
 
 import pytest
 
+from podfit.api.objects import Object
 from podfit.api.quantity import Quantity
 from podfit.kit.clock import FakeClock
 from podfit.kit.durations import go_duration
 from podfit.vpa.admission.decide.validate import Allowed, validate
-from podfit.vpa.model.bounds import cap_to_limits
-from podfit.vpa.model.capping import capped_for_pod
-from podfit.vpa.model.limitranges import merged
-from podfit.vpa.model.limits import scale
+from podfit.vpa.model.fitting.bounds import cap_to_limits
+from podfit.vpa.model.fitting.capping import capped_for_pod
+from podfit.vpa.model.fitting.limitranges import merged
+from podfit.vpa.model.fitting.limits import scale
 from podfit.vpa.model.numbers import go_float
-from podfit.vpa.model.readable import UNREADABLE, readable
-from podfit.vpa.recommender.decide import buckets
+from podfit.vpa.model.objects.readable import UNREADABLE, readable
 from podfit.vpa.recommender.decide.checkpoint import CheckpointError, load_histogram
-from podfit.vpa.recommender.decide.histogram import Histogram
-from podfit.vpa.recommender.decide.oom import ooms_between, ooms_of_eviction
+from podfit.vpa.recommender.decide.evidence.oom import ooms_between, ooms_of_eviction
+from podfit.vpa.recommender.decide.histograms import buckets
+from podfit.vpa.recommender.decide.histograms.histogram import Histogram
 from podfit.vpa.serve.http import Health
 from podfit.vpa.updater.decide.config import Config
 from podfit.vpa.updater.decide.priority import candidates
-
-Object = dict[str, Any]
 
 
 def q(text: str) -> Quantity:

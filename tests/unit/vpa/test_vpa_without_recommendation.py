@@ -7,21 +7,21 @@ from typing import Any
 
 import pytest
 
+from podfit.api.objects import Object
 from podfit.api.quantity import Quantity
 from podfit.api.selectors import LabelSelector
 from podfit.vpa.admission.decide.gate import must_wait
 from podfit.vpa.admission.decide.review import World, answer_to, index_vpas
-from podfit.vpa.model.boost import annotation_key
-from podfit.vpa.model.capping import capped_for_pod
-from podfit.vpa.model.container_resources import resources_for_pod
-from podfit.vpa.model.limitranges import merged
-from podfit.vpa.model.matching import Target
-from podfit.vpa.model.policy import recommendation, recommending
+from podfit.vpa.model.changing.boost import annotation_key
+from podfit.vpa.model.fitting.capping import capped_for_pod
+from podfit.vpa.model.fitting.container_resources import resources_for_pod
+from podfit.vpa.model.fitting.limitranges import merged
+from podfit.vpa.model.objects.matching import Target
+from podfit.vpa.model.objects.policy import recommendation, recommending
 from podfit.vpa.updater.decide.actions import resize
 from podfit.vpa.updater.decide.config import Config
 from podfit.vpa.updater.decide.priority import candidates
 
-Object = dict[str, Any]
 BOTH = {"cpu": "100m", "memory": "100Mi"}
 PROVIDED = "RecommendationProvided"
 SMALL_PODS = [

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 from podfit.agent.config import AgentConfig
 from podfit.agent.cpus.checkpoint import FILE
+from podfit.agent.cpus.decide.state import STATIC
+from podfit.agent.cpus.decide.topology import Topology, flat
 from podfit.agent.cpus.exclusive import ExclusiveCpus
+from podfit.agent.cpus.machine import read
 from podfit.agent.cpus.metrics import CpuMetrics
 from podfit.agent.cpus.placement import StaticPolicy
 from podfit.agent.cpus.policy import CpuPolicy, NoPolicy
 from podfit.agent.cpus.reservation import reserved_milli, reserved_set
-from podfit.agent.cpus.state import STATIC
-from podfit.agent.cpus.topology import Topology, flat, read
 from podfit.agent.runtimes.base import Runtime
 from podfit.api.quantity import Quantity
 from podfit.kit.clock import Clock
-from podfit.kit.tasks import Tasks
+from podfit.kit.concurrency.tasks import Tasks
 
 
 def cpu_policy(

@@ -13,9 +13,9 @@ from typing import Any
 
 import msgspec
 
-from podfit.agent.cpus.sets import parse, text
-from podfit.agent.cpus.state import CpuState
-from podfit.kit.atomicfile import write_atomic
+from podfit.agent.cpus.decide.sets import parse, text
+from podfit.agent.cpus.decide.state import CpuState
+from podfit.kit.files.atomicfile import write_atomic
 
 FILE = "cpu_manager_state"
 

@@ -1,22 +1,23 @@
 """The exclusive CPUs of all containers of this node, in memory and on disk.
 
 A change is in memory at once and must be on disk (`flush`) before anyone acts on it. CPUs that the kernel still has for
-a container count as taken, whatever the assignment says by now; `placement` reports those.
+a container count as taken, whatever the assignment says by now; `placement` keeps those.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from podfit.agent.cpus import checkpoint
 from podfit.agent.cpus.decide.assign import Assignment, Claim, Short, assign
+from podfit.agent.cpus.decide.sets import NO_CPUS, Cpus
+from podfit.agent.cpus.decide.state import STATIC, CpuState
+from podfit.agent.cpus.decide.topology import Topology
 from podfit.agent.cpus.decide.validate import contradiction
 from podfit.agent.cpus.metrics import CpuMetrics
-from podfit.agent.cpus.sets import NO_CPUS, Cpus
-from podfit.agent.cpus.state import STATIC, CpuState
-from podfit.agent.cpus.topology import Topology
+from podfit.agent.cpus.placed import Placements
 
 
 class ExclusiveCpus:
@@ -30,8 +31,8 @@ class ExclusiveCpus:
         """Pods whose assignment is not on disk yet."""
         self._on_its_way: set[str] = set()
         self._writing = asyncio.Lock()
-        self.applied: Callable[[], Mapping[str, Assignment]] = dict
-        """By pod: the CPUs that running containers have to themselves in the kernel. Set by the placement."""
+        self.placed = Placements()
+        """What running containers have in the kernel; kept by the placement."""
 
     # --- reading
     def of(self, uid: str) -> Assignment:
@@ -49,7 +50,7 @@ class ExclusiveCpus:
     def pool(self) -> Cpus:
         """Where containers without CPUs of their own may run now. No other container is alone on these CPUs in the
         kernel, either."""
-        return self.shared - _all_of(self.applied())
+        return self.shared - _all_of(self.placed.exclusive())
 
     def state(self) -> CpuState:
         return CpuState(STATIC, self.shared, {uid: dict(one) for uid, one in self._assigned.items()})
@@ -79,7 +80,9 @@ class ExclusiveCpus:
 
     def _taken_by_others(self, uid: str) -> Cpus:
         assigned = {other: cpus for other, cpus in self._assigned.items() if other != uid}
-        return _all_of(assigned) | _all_of({other: cpus for other, cpus in self.applied().items() if other != uid})
+        return _all_of(assigned) | _all_of(
+            {other: cpus for other, cpus in self.placed.exclusive().items() if other != uid}
+        )
 
     def release(self, uid: str) -> bool:
         """Whether the pod had CPUs of its own."""

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from prometheus_client import CollectorRegistry
 
-from podfit.agent.cpus.sets import NO_CPUS, Cpus
-from podfit.agent.cpus.topology import Topology
+from podfit.agent.cpus.decide.sets import NO_CPUS, Cpus
+from podfit.agent.cpus.decide.topology import Topology
 from podfit.kit.series import Counter, Gauge
 
 

@@ -13,49 +13,31 @@ import logging
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Any
 
-from msgspec import Struct
 from msgspec.structs import replace
 
-from podfit.agent.cpus.decide.assign import Assignment, Short, claims
+from podfit.agent.cpus.decide.assign import Short, claims
+from podfit.agent.cpus.decide.sets import NO_CPUS, Cpus, parse, text
 from podfit.agent.cpus.exclusive import ExclusiveCpus
-from podfit.agent.cpus.sets import NO_CPUS, Cpus, parse, text
-from podfit.agent.decide.states import Allocated, Desired
-from podfit.agent.runtimes.base import EXITED, Change, NotFound, PodState, Runtime, RuntimeFailure
+from podfit.agent.cpus.placed import Placed
+from podfit.agent.runtimes.base import Runtime
+from podfit.agent.runtimes.values import EXITED, Change, NotFound, PodState, RuntimeFailure
+from podfit.api.resize.states import Allocated, Desired
 from podfit.kit.backoff import Backoff
 from podfit.kit.clock import Clock
-from podfit.kit.tasks import Tasks
+from podfit.kit.concurrency.tasks import Tasks
 
 log = logging.getLogger(__name__)
-
-
-class Placed(Struct, frozen=True):
-    """The CPUs that a container has in the kernel."""
-
-    uid: str
-    name: str
-    cpus: Cpus
-    exclusive: bool
-    """Whether it has them to itself."""
 
 
 class StaticPolicy:
     def __init__(self, cpus: ExclusiveCpus, runtime: Runtime, tasks: Tasks, clock: Clock) -> None:
         self.cpus, self._runtime, self._tasks, self._clock = cpus, runtime, tasks, clock
-        self._placed: dict[str, Placed] = {}
-        """By container id; those that were created and have not been seen to end."""
+        self._placed = cpus.placed
         self._lock = asyncio.Lock()
         self._spreading: asyncio.Task[None] | None = None
         self._again = False
         self._ready = False
         """Until then a container without an assignment may be one whose assignment was lost: it stays where it is."""
-        cpus.applied = self._exclusive
-
-    def _exclusive(self) -> Mapping[str, Assignment]:
-        found: dict[str, dict[str, Cpus]] = {}
-        for one in self._placed.values():
-            if one.exclusive:
-                found.setdefault(one.uid, {})[one.name] = one.cpus
-        return found
 
     def _own(self, one: Placed) -> Cpus:
         """What is assigned to the container."""

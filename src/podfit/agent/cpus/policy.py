@@ -8,11 +8,12 @@ from typing import Any, Protocol
 
 from podfit.agent.cpus import checkpoint
 from podfit.agent.cpus.decide.assign import Short
-from podfit.agent.cpus.sets import text
-from podfit.agent.cpus.state import NONE, CpuState
-from podfit.agent.cpus.topology import Topology
-from podfit.agent.decide.states import Allocated, Desired
-from podfit.agent.runtimes.base import EXITED, Change, NotFound, PodState, Runtime
+from podfit.agent.cpus.decide.sets import text
+from podfit.agent.cpus.decide.state import NONE, CpuState
+from podfit.agent.cpus.decide.topology import Topology
+from podfit.agent.runtimes.base import Runtime
+from podfit.agent.runtimes.values import EXITED, Change, NotFound, PodState
+from podfit.api.resize.states import Allocated, Desired
 
 
 class CpuPolicy(Protocol):

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from podfit.agent.cpus.decide.sets import BadCpuList, Cpus, parse, text
 from podfit.agent.cpus.decide.take import take
-from podfit.agent.cpus.sets import BadCpuList, Cpus, parse, text
-from podfit.agent.cpus.topology import Topology
+from podfit.agent.cpus.decide.topology import Topology
 from podfit.api.quantity import Quantity
 
 CPU = "cpu"

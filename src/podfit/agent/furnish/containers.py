@@ -9,22 +9,22 @@ from pathlib import Path
 from typing import Any
 
 from podfit.agent.config import AgentConfig
-from podfit.agent.decide.allocate import clears_memory_volumes
-from podfit.agent.decide.oomscore import oom_score_adj
-from podfit.agent.decide.states import Object
-from podfit.agent.decide.sysctls import normalized
+from podfit.agent.decide.pod.oomscore import oom_score_adj
+from podfit.agent.decide.pod.sysctls import normalized
+from podfit.agent.decide.resize.allocate import clears_memory_volumes
 from podfit.agent.furnish import netfiles
 from podfit.agent.furnish.environment import Environment, expand_all, expand_whole
-from podfit.agent.furnish.files import make_below
-from podfit.agent.furnish.objects import MissingObject
-from podfit.agent.furnish.volumes import BadVolume, Volumes, made_of_objects
-from podfit.agent.ledger import Ledger
-from podfit.agent.record import PodRecord
-from podfit.agent.runtimes.base import ContainerConfig, ImageState, Limits, Mount, PodConfig, Security
-from podfit.api.machines import POWER, RUNNING, wanted_power
-from podfit.api.resources import is_sidecar
-from podfit.kit.atomicfile import write_again
-from podfit.kit.oserrors import system_words
+from podfit.agent.furnish.volumes.files import make_below
+from podfit.agent.furnish.volumes.objects import MissingObject
+from podfit.agent.furnish.volumes.volumes import BadVolume, Volumes, made_of_objects
+from podfit.agent.pods.ledger import Ledger
+from podfit.agent.pods.record import PodRecord
+from podfit.agent.runtimes.values import ContainerConfig, Device, ImageState, Limits, Mount, PodConfig, Security
+from podfit.api.objects import Object
+from podfit.api.pods.machines import POWER, RUNNING, wanted_power
+from podfit.api.pods.resources import is_sidecar
+from podfit.kit.files.atomicfile import write_again
+from podfit.kit.process.oserrors import system_words
 from podfit.podnet.ports import PortMapping
 
 NAME, NAMESPACE = "podfit.dev/pod-name", "podfit.dev/pod-namespace"
@@ -48,11 +48,11 @@ class ConfigProblem(Exception):
 
 
 class VolumeProblem(ConfigProblem):
-    """Volumes cannot be made yet, for what is `told` of each; the container goes on being created."""
+    """Volumes cannot be made yet, each for one of `messages`; the container goes on being created."""
 
     def __init__(self, problem: BadVolume) -> None:
         super().__init__(str(problem))
-        self.told = problem.told
+        self.messages = problem.messages
 
 
 class ContainerMaker:
@@ -64,12 +64,11 @@ class ContainerMaker:
         ledger: Ledger,
         image_status: Callable[[str], Awaitable[ImageState | None]],
         node_bytes: int,
+        local_profiles: bool = False,
     ) -> None:
+        """`local_profiles`: whether the runtime has profiles of the node."""
         self._config, self._environment, self._volumes, self._ledger = config, environment, volumes, ledger
-        self._image_status, self._node_bytes = image_status, node_bytes
-
-        self.local_profiles = False
-        """Whether the runtime has profiles of the node."""
+        self._image_status, self._node_bytes, self.local_profiles = image_status, node_bytes, local_profiles
 
     def pod_config(self, record: PodRecord, limits: Limits) -> PodConfig:
         spec = record.pod["spec"]
@@ -91,7 +90,7 @@ class ContainerMaker:
             resolv_conf=netfiles.resolv_conf(record.pod, self._config),
             host_ports=_host_ports(spec),
             sysctls=_sysctls(spec),
-            handler=record.handler,
+            handler=record.class_handler,
             security=pod_security(spec),
         )
 
@@ -149,6 +148,7 @@ class ContainerMaker:
                 *self._message_mount(record, container, attempt),
                 *self._hosts_mount(record, container, ips),
             ),
+            devices=self._devices(record, container),
             limits=limits,
             log_file=self.log_file(record, name, attempt),
             log_max_bytes=self._config.log_max_bytes,
@@ -183,6 +183,17 @@ class ContainerMaker:
 
     def log_file(self, record: PodRecord, name: str, attempt: int) -> Path:
         return self.log_folder(record) / name / f"{attempt}.log"
+
+    def _devices(self, record: PodRecord, container: Object) -> tuple[Device, ...]:
+        volumes = {one["name"]: one for one in record.pod["spec"].get("volumes") or ()}
+        found = []
+        for device in container.get("volumeDevices") or ():
+            volume = volumes.get(device["name"])
+            if volume is None:
+                into = f'to map into container "{container["name"]}"'
+                raise ConfigProblem(f'cannot find volume "{device["name"]}" {into}')
+            found.append(Device(self._volumes.path(record.uid, volume), device["devicePath"]))
+        return tuple(found)
 
     def _mounts(self, record: PodRecord, container: Object, environment: dict[str, str]) -> list[Mount]:
         volumes = {one["name"]: one for one in record.pod["spec"].get("volumes") or ()}

@@ -7,9 +7,9 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from podfit.agent.decide.states import Object
-from podfit.agent.furnish.downward import field_value, resource_value
-from podfit.agent.furnish.objects import MissingObject, Objects
+from podfit.agent.furnish.volumes.downward import field_value, resource_value
+from podfit.agent.furnish.volumes.objects import MissingObject, Objects
+from podfit.api.objects import Object
 from podfit.api.quantity import Quantity
 
 LARGEST = 8 << 20
@@ -59,17 +59,23 @@ def _check_size(size: int, what: str = "environment") -> None:
 
 
 class Environment:
-    def __init__(self, objects: Objects, node_name: str, host_ip: str) -> None:
-        self._objects, self._node_name = objects, node_name
+    def __init__(
+        self,
+        objects: Objects,
+        node_name: str,
+        host_ip: str,
+        allocatable: Callable[[], Mapping[str, Quantity]] = dict,
+        services: Callable[[Object, bool], dict[str, str]] | None = None,
+    ) -> None:
+        """`services`: variables about Services, for a pod with a network of its own or in the host's."""
+        self._objects, self._node_name, self._allocatable = objects, node_name, allocatable
         self.host_ip = host_ip
-        self.node: Mapping[str, Quantity] = {}
-        self.services: Callable[[Object, bool], dict[str, str]] = lambda pod, own_network: {}
-        """Variables about Services, for a pod with a network of its own or in the host's."""
+        self._services = services
 
     async def of(self, pod: Object, container: Object, ips: tuple[str, ...]) -> dict[str, str]:
         """`pod` is sized as allocated: that is what resourceFieldRefs tell. Raises MissingObject."""
         namespace = pod["metadata"].get("namespace") or "default"
-        known = self.services(pod, bool(ips) and ips[0] != self.host_ip)
+        known = self._services(pod, bool(ips) and ips[0] != self.host_ip) if self._services is not None else {}
         size = 0
         for source in container.get("envFrom") or ():
             for name, value in (await self._whole(namespace, source)).items():
@@ -105,7 +111,7 @@ class Environment:
             except KeyError:
                 raise MissingObject(f"unsupported fieldPath: {one['fieldPath']}") from None
         if one := ref.get("resourceFieldRef"):
-            return resource_value(pod["spec"], container["name"], one, self.node)
+            return resource_value(pod["spec"], container["name"], one, self._allocatable())
         if one := ref.get("configMapKeyRef"):
             found = await self._objects.config_map(namespace, one["name"])
             return _key(found or _absent("configmap", one, namespace), one, "ConfigMap", namespace)

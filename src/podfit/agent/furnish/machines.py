@@ -8,10 +8,10 @@ from __future__ import annotations
 import base64
 import binascii
 
-from podfit.agent.decide.states import Object
-from podfit.agent.furnish.objects import Objects
-from podfit.agent.runtimes.base import RuntimeFailure
-from podfit.api.machines import SSH_KEYS, USER_DATA, USER_DATA_BASE64
+from podfit.agent.furnish.volumes.objects import Objects
+from podfit.agent.runtimes.values import RuntimeFailure
+from podfit.api.objects import Object
+from podfit.api.pods.machines import BOOT_DEVICE, SSH_KEYS, TOKEN, USER_DATA, USER_DATA_BASE64
 from podfit.api.status import ApiError
 from podfit.client.transport import Unreachable
 
@@ -24,9 +24,12 @@ class Machines:
 
     async def annotations(self, pod: Object) -> dict[str, str]:
         """Raises RuntimeFailure for what cannot be had."""
-        machine = pod["spec"].get("virtualMachine")
+        spec = pod["spec"]
+        machine = spec.get("virtualMachine")
+        # Only where it was asked for: a VM with such a volume can be neither migrated nor suspended.
+        token = {TOKEN: "true"} if spec.get("runtimeClassName") and spec.get("automountServiceAccountToken") else {}
         if not machine:
-            return {}
+            return token
         if machine.get("trustedImageCertificate"):
             raise RuntimeFailure(_UNVERIFIED)
         keys = [machine["publicKey"]] if machine.get("publicKey") else []
@@ -36,8 +39,9 @@ class Machines:
             USER_DATA_BASE64: machine.get("userData"),
             USER_DATA: machine.get("cloudInitUserDataScript"),
             SSH_KEYS: "\n".join(keys),
+            BOOT_DEVICE: _boot_device(machine),
         }
-        return {name: text for name, text in found.items() if text}
+        return {**token, **{name: text for name, text in found.items() if text}}
 
     async def _key_pair(self, namespace: str, name: str) -> list[str]:
         """The public keys in the Secret of this name: all of its values that are public keys."""
@@ -52,6 +56,11 @@ class Machines:
         if not keys:
             raise RuntimeFailure(f'key pair {name}: secret "{name}" has no public key')
         return keys
+
+
+def _boot_device(machine: Object) -> str:
+    name, devices = machine.get("bootVolume"), machine.get("volumeDevices") or ()
+    return next((str(one["devicePath"]) for one in devices if name and one["name"] == name), "")
 
 
 def _decoded(text: str) -> str:

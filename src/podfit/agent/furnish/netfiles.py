@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from podfit.agent.config import AgentConfig
-from podfit.agent.decide.states import Object
-from podfit.agent.runtimes.base import RuntimeFailure
+from podfit.agent.runtimes.values import RuntimeFailure
+from podfit.api.objects import Object
 
 _HOSTS = Path("/etc/hosts")
 _RESOLV = Path("/etc/resolv.conf")

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from podfit.agent.decide.states import Object
-from podfit.agent.runtimes.base import RuntimeFailure
-from podfit.api.kinds import kind_named
+from podfit.agent.pods.record import PodRecord
+from podfit.agent.runtimes.values import RuntimeFailure
+from podfit.api.objects import Object
+from podfit.api.registry.kinds import kind_named
 from podfit.api.status import ApiError
 from podfit.client.rest import Client
 from podfit.client.transport import Unreachable
@@ -18,8 +19,12 @@ class RuntimeClasses:
         """`simulated`: the runtime runs nothing, so that it can stand for any other."""
         self._client, self._simulated = client, simulated
 
+    async def resolve(self, record: PodRecord) -> None:
+        """Sets the pod's handler. Read whenever a sandbox is created, which is seldom: nothing is watched for it."""
+        record.class_handler = await self.handler(record.pod)
+
     async def handler(self, pod: Object) -> str:
-        """ "" is the default. Read when a sandbox is made, which is seldom: nothing is watched for it."""
+        """ "" is the default."""
         name = pod["spec"].get("runtimeClassName") or ""
         if not name:
             if pod["spec"].get("virtualMachine") and not self._simulated:

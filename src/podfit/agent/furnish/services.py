@@ -2,7 +2,7 @@
 
 Services of the pod's own namespace, and always `kubernetes`: what runs in a pod finds the API server by it. The address
 of that Service is replaced by the one at which the node itself finds the API server, if it knows, except where that is
-a loopback address and the pod has a network of its own: there the Service's address is redirected (see `redirected`).
+a loopback address and the pod has a network of its own: there the Service's address is redirected (see `on_redirect`).
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ from contextlib import suppress
 from ipaddress import ip_address
 from urllib.parse import urlsplit
 
-from podfit.agent.decide.allocate import is_static
-from podfit.agent.decide.states import Object
-from podfit.agent.furnish.objects import MissingObject
-from podfit.api.kinds import kind_named
+from podfit.agent.decide.resize.allocate import is_static
+from podfit.agent.furnish.volumes.objects import MissingObject
+from podfit.api.objects import Object
+from podfit.api.registry.kinds import kind_named
 from podfit.client.cache import BY_NAMESPACE, Cache
 from podfit.client.rest import Client
 from podfit.kit.clock import Clock
@@ -27,13 +27,19 @@ _NOT_READ = "services have not yet been read at least once, cannot construct env
 
 
 class Services:
-    def __init__(self, client: Client, clock: Clock, api_server: str) -> None:
-        """`api_server`: its URL, "" if nobody knows."""
+    def __init__(
+        self,
+        client: Client,
+        clock: Clock,
+        api_server: str,
+        on_redirect: Callable[[str, int, str, int], None] = lambda address, port, target, target_port: None,
+    ) -> None:
+        """`api_server`: its URL, "" if unknown. `on_redirect`: called with the address of Service `kubernetes` and the
+        loopback address that has to answer there."""
+        self._on_redirect = on_redirect
         self._cache = Cache(client, SERVICE, clock=clock, indexes={"namespace": BY_NAMESPACE})
         self._cache.subscribe(self._seen)
         self._api_server = _address(api_server)
-        self.redirected: Callable[[str, int, str, int], None] = lambda address, port, target, target_port: None
-        """Called with the address of Service `kubernetes` and the loopback address that has to answer there."""
 
     async def run(self) -> None:
         await self._cache.run()
@@ -47,7 +53,7 @@ class Services:
     def _seen(self, before: Object | None, after: Object | None) -> None:
         if after is not None and _key(after) == MASTER and _has_address(after) and self._on_loopback:
             assert self._api_server is not None
-            self.redirected(after["spec"]["clusterIP"], int(after["spec"]["ports"][0]["port"]), *self._api_server)
+            self._on_redirect(after["spec"]["clusterIP"], int(after["spec"]["ports"][0]["port"]), *self._api_server)
 
     @property
     def _on_loopback(self) -> bool:

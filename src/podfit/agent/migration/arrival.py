@@ -1,34 +1,34 @@
-"""VM pods that come to this node. They hold what they were promised from the moment they are expected.
+"""VM pods that are migrated to this node. They hold their allocation from the moment they are expected.
 
-Everything is made before the VM is moved: promise, image, volumes, sandbox, and its place in the runtime. Once it runs
-here, the switch is reported to the API, and from then on it is a pod of this node like any other.
+Everything is prepared before the VM is moved: allocation, image, volumes, sandbox, and its place in the runtime. Once
+it runs here, the switch is reported to the API, and from then on it is a pod of this node like any other.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 
 from msgspec import structs
 
-from podfit.agent.adopt import adopt
+from podfit.agent.actuation.adoption import Adoption
+from podfit.agent.containers.sandboxes import Sandboxes
+from podfit.agent.core import Core
 from podfit.agent.cpus.policy import CpuPolicy
-from podfit.agent.decide import kernel
-from podfit.agent.decide.states import Object, effective
-from podfit.agent.furnish.containers import ConfigProblem, ContainerMaker
+from podfit.agent.decide.resize import kernel
+from podfit.agent.furnish.containers import ConfigProblem
 from podfit.agent.furnish.runtimeclasses import RuntimeClasses
-from podfit.agent.ledger import Ledger
-from podfit.agent.life.images import ImagePulls
-from podfit.agent.life.starter import Starter
+from podfit.agent.images.pulls import ImagePulls
 from podfit.agent.migration.logs import EarlierLogs
 from podfit.agent.migration.steps import Steps, machine_of
-from podfit.agent.notices import NORMAL, Notices
-from podfit.agent.observe import observe
-from podfit.agent.record import PodRecord
-from podfit.agent.runtimes.base import CREATED, Runtime, RuntimeFailure
-from podfit.api.migrations import FAILED, MOVED, OFFERED, PREPARED, Migration, Step, moving
-from podfit.kit.oserrors import system_words
-from podfit.reconcile.result import DONE, Again, Result
+from podfit.agent.pods.events import NORMAL
+from podfit.agent.pods.observe import observe
+from podfit.agent.pods.record import PodRecord
+from podfit.agent.runtimes.values import CREATED, RuntimeFailure
+from podfit.api.objects import Object
+from podfit.api.pods.migrations import FAILED, MOVED, OFFERED, PREPARED, Migration, Step, moving
+from podfit.api.resize.states import effective
+from podfit.kit.process.oserrors import system_words
+from podfit.reconcile.result import DONE, Requeue, Result
 
 _NO_IMAGE = ("ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull")
 
@@ -36,22 +36,17 @@ _NO_IMAGE = ("ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNe
 class Arrivals:
     def __init__(
         self,
+        core: Core,
         steps: Steps,
-        runtime: Runtime,
-        ledger: Ledger,
-        starter: Starter,
+        sandboxes: Sandboxes,
         images: ImagePulls,
         classes: RuntimeClasses,
-        maker: ContainerMaker,
         cpus: CpuPolicy,
+        adoption: Adoption,
         logs: EarlierLogs,
-        notices: Notices,
     ) -> None:
-        self._steps, self._runtime, self._ledger, self._starter = steps, runtime, ledger, starter
-        self._images, self._classes, self._maker, self._cpus = images, classes, maker, cpus
-        self._logs, self._notices = logs, notices
-        self.gone: Callable[[str], None] = lambda uid: None
-        """Told of a pod that does not come; set by the agent."""
+        self._core, self._steps, self._sandboxes, self._images = core, steps, sandboxes, images
+        self._classes, self._cpus, self._adoption, self._logs = classes, cpus, adoption, logs
 
     def coming(self, record: PodRecord) -> Migration | None:
         found = moving(record.pod)
@@ -72,19 +67,19 @@ class Arrivals:
         return DONE
 
     async def _fail(self, record: PodRecord, migration: Migration, why: str) -> None:
-        record.story.tell("cannot come", why)
+        record.story.add("cannot come", why)
         await self._steps.report(record, migration, Step(FAILED, why))
 
     # --- before it is moved
     async def _prepare(self, record: PodRecord, migration: Migration) -> Result:
         try:
-            if missing_s := await self._starter.mount(record):
-                return Again(missing_s, "a volume is missing")
-            record.handler = await self._classes.handler(record.pod)
+            if missing_s := await self._sandboxes.mount(record):
+                return Requeue(missing_s, "a volume is missing")
+            await self._classes.resolve(record)
             container = record.pod["spec"]["containers"][0]
             image = await self._images.get(record, container)
             if image is None:
-                reason, why = record.waiting.get(container["name"], ("", ""))
+                reason, why = record.waiting.get(container["name"]) or ("", "")
                 if reason in _NO_IMAGE:
                     await self._fail(record, migration, f"{reason}: {why}")
                 return DONE
@@ -96,15 +91,16 @@ class Arrivals:
         return DONE
 
     async def _place(self, record: PodRecord, migration: Migration, image: str) -> dict[str, object]:
-        snapshot = await observe(record, self._ledger, self._runtime)
-        await self._starter.sandbox(record, snapshot)
-        await observe(record, self._ledger, self._runtime)
+        snapshot = await observe(record, self._core.ledger, self._core.runtime)
+        await self._sandboxes.create(record, snapshot)
+        await observe(record, self._core.ledger, self._core.runtime)
         container = record.pod["spec"]["containers"][0]
         name, status = container["name"], record.pod.get("status") or {}
-        shown: Object = next((one for one in status.get("containerStatuses") or () if one["name"] == name), {})
+        listed = status.get("containerStatuses") or ()
+        reported: Object = next((known for known in listed if known["name"] == name), {})
         wanted = effective(snapshot.allocated.containers.get(name), snapshot.allocated.pod)
-        limits, attempt = kernel.container_limits(wanted), int(shown.get("restartCount") or 0)
-        config = await self._maker.container_config(record, container, attempt, limits)
+        limits, attempt = kernel.container_limits(wanted), int(reported.get("restartCount") or 0)
+        config = await self._sandboxes.maker.container_config(record, container, attempt, limits)
         found: dict[str, object] = {}
 
         async def prepare(cpus: str) -> str:
@@ -117,16 +113,16 @@ class Arrivals:
 
     # --- once it runs here
     async def _take_over(self, record: PodRecord, migration: Migration) -> Result:
-        snapshot = await observe(record, self._ledger, self._runtime)
+        snapshot = await observe(record, self._core.ledger, self._core.runtime)
         container = machine_of(record)
         if container is None or container.state == CREATED or snapshot.state is None:
             # The runtime reports its arrival, and that brings the next pass.
             return DONE
         await self._logs.fetch(record, container)
         await self._steps.runtime(record).adopt(container.id)
-        await adopt(record.pod, snapshot.state, self._ledger, self._runtime)
-        await self._ledger.flush()
+        await self._adoption.adopt(record.pod, snapshot.state)
+        await self._core.ledger.flush()
         if await self._steps.report(record, migration, Step(MOVED)):
-            record.story.tell("arrived", f"from node {migration.source}")
-            self._notices.say(record.pod, NORMAL, "Migrated", f"Migrated from node {migration.source}")
+            record.story.add("arrived", f"from node {migration.source}")
+            self._core.events.emit(record.pod, NORMAL, "Migrated", f"Migrated from node {migration.source}")
         return DONE

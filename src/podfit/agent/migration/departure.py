@@ -1,6 +1,6 @@
 """VM pods that leave this node. The phase in the pod decides what is done, so that an agent that was killed goes on.
 
-The API decides where a pod is: this node lets go of a VM only when the pod is no longer its own, and it takes a VM back
+The API decides where a pod is: this node releases a VM only when the pod is no longer its own, and it takes a VM back
 only after the migration has been recorded as failed.
 """
 
@@ -8,29 +8,30 @@ from __future__ import annotations
 
 import logging
 
+from podfit.agent.containers.probing import Probing
+from podfit.agent.core import Core
 from podfit.agent.migration.steps import Steps, machine_of
-from podfit.agent.notices import NORMAL, WARNING, Notices
-from podfit.agent.record import PodRecord
-from podfit.agent.runtimes.base import RUNNING, RuntimeFailure, RuntimeSilent
-from podfit.api.migrations import FAILED, OFFERED, PREPARED, REQUESTED, Migration, Step, migration_of
+from podfit.agent.pods.events import NORMAL, WARNING
+from podfit.agent.pods.record import PodRecord
+from podfit.agent.runtimes.values import RUNNING, RuntimeFailure, RuntimeSilent
+from podfit.api.pods.migrations import FAILED, OFFERED, PREPARED, REQUESTED, Migration, Step, migration_of
 from podfit.api.status import ApiError
 from podfit.client.transport import Unreachable
 from podfit.kit.backoff import Backoff
-from podfit.kit.clock import Clock
-from podfit.kit.tasks import Tasks
 
 log = logging.getLogger(__name__)
 
 PREPARE_S = 120.0
 """How long the other node may take to prepare, pulling the image included."""
-SILENCE_S = 120.0
-"""How long this node's runtime may be away in the middle of a move."""
+RETRY_S = 1.0
+"""The pause before a runtime that is away in the middle of a move is asked again."""
 JOB = "migrate"
 
 
 class Departures:
-    def __init__(self, steps: Steps, notices: Notices, clock: Clock, tasks: Tasks) -> None:
-        self._steps, self._notices, self._clock, self._tasks = steps, notices, clock, tasks
+    def __init__(self, core: Core, steps: Steps, probing: Probing) -> None:
+        self._steps, self._probing = steps, probing
+        self._events, self._clock, self._tasks = core.events, core.clock, core.tasks
 
     def leaving(self, record: PodRecord) -> Migration | None:
         found = migration_of(record.pod)
@@ -46,73 +47,78 @@ class Departures:
             return
         await self._steps.runtime(record).stay(container.id)
         record.stayed = found.requested
-        record.story.tell("stays", found.message)
-        self._notices.say(
+        record.story.add("stays", found.message)
+        self._events.emit(
             record.pod, WARNING, "FailedMigration", f"Migration to node {found.target} failed: {found.message}"
         )
 
-    def follow(self, record: PodRecord, migration: Migration) -> list[float]:
-        """Does what the phase asks for, without keeping the pass waiting. Returns when to look again."""
-        if record.probes is not None:
-            # It may run elsewhere at any moment: nobody here can judge it. Its last state stays.
-            record.probes.stop()
-            record.probes = None
+    def follow(self, record: PodRecord, migration: Migration) -> float:
+        """Does what the phase asks for, beside the pass. Returns the seconds until the next pass, 0 for none."""
+        self._probing.suspend(record)
         if record.moving_since is None or record.moving_since[0] != migration.requested:
             record.moving_since = (migration.requested, self._clock.monotonic())
-        if record.job(JOB):
-            return []
+        if record.jobs.running(JOB):
+            return 0.0
         if migration.phase == OFFERED:
             left = record.moving_since[1] + PREPARE_S - self._clock.monotonic()
             if left > 0:
-                return [left]
-        record.jobs[JOB] = self._tasks.start(self._work(record, migration), JOB)
-        return []
+                return left
+        record.jobs.start(JOB, self._work(record, migration), self._tasks)
+        return 0.0
 
     async def _work(self, record: PodRecord, migration: Migration) -> None:
-        try:
-            step: Step | None
-            if migration.phase == REQUESTED:
-                step = await self._offer(record, migration)
-            elif migration.phase == PREPARED:
-                step = await self._move(record, migration)
-            else:
-                why = f"node {migration.target} did not prepare for it within {PREPARE_S:g} s"
-                step = Step(FAILED, why)
-            if step is not None:
-                await self._report(record, migration, step)
-        finally:
-            record.jobs.pop(JOB, None)
+        step: Step | None
+        if migration.phase == REQUESTED:
+            step = await self._offer(record, migration)
+        elif migration.phase == PREPARED:
+            step = await self._move(record, migration)
+        else:
+            why = f"node {migration.target} did not prepare for it within {PREPARE_S:g} s"
+            step = Step(FAILED, why)
+        if step is not None:
+            await self._report(record, migration, step)
 
     async def _offer(self, record: PodRecord, migration: Migration) -> Step:
         container = machine_of(record)
         if container is None or container.state != RUNNING:
             return Step(FAILED, "the VM does not run")
-        self._notices.say(record.pod, NORMAL, "Migrating", f"Migrating to node {migration.target}")
-        record.story.tell("migrating", migration.target)
+        self._events.emit(record.pod, NORMAL, "Migrating", f"Migrating to node {migration.target}")
+        record.story.add("migrating", migration.target)
         try:
             return Step(OFFERED, offer=await self._steps.runtime(record).offer(container.id))
         except (RuntimeFailure, OSError) as error:
             return Step(FAILED, str(error))
 
     async def _move(self, record: PodRecord, migration: Migration) -> Step | None:
-        """None once it has left: the other node reports that."""
-        container = machine_of(record)
-        if container is None or container.state != RUNNING:
-            return Step(FAILED, "the VM has ended")
-        patience = self._clock.monotonic() + SILENCE_S
+        """None once it has left: the other node reports that.
+
+        A migration that is recorded as failed makes the other node end the VM if it runs there. So a failure is
+        reported only when the runtime has said that the VM stays; while it says nothing, or something else, it is
+        asked again, and goes on with the move or reports what became of it."""
+        runtime = self._steps.runtime(record)
         while True:
+            container = machine_of(record)
+            if container is None or container.state != RUNNING:
+                return Step(FAILED, "the VM has ended")
             try:
-                await self._steps.runtime(record).move(container.id, migration.place)
+                await runtime.move(container.id, migration.place)
                 break
             except RuntimeSilent as error:
-                # It may be moving all the same: asked again, the runtime goes on with it.
-                if self._clock.monotonic() > patience:
-                    return Step(FAILED, str(error))
-                await self._clock.sleep(1.0)
+                log.info("the migration of %s: %s", record.who, error)
             except (RuntimeFailure, OSError) as error:
-                return Step(FAILED, str(error))
-        record.story.tell("left", migration.target)
+                if await self._stays(record, container.id):
+                    return Step(FAILED, str(error))
+            await self._clock.sleep(RETRY_S)
+        record.story.add("left", migration.target)
         return None
+
+    async def _stays(self, record: PodRecord, id: str) -> bool:
+        try:
+            await self._steps.runtime(record).stay(id)
+        except (RuntimeFailure, OSError) as error:
+            log.info("the migration of %s: %s", record.who, error)
+            return False
+        return True
 
     async def _report(self, record: PodRecord, migration: Migration, step: Step) -> None:
         backoff = Backoff(0.2, 10.0)

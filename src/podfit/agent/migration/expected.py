@@ -1,39 +1,33 @@
-"""Watches for pods that are being migrated to this node, and finds out what became of those that are not any more."""
+"""Watches for pods that are being migrated to this node, and finds out what became of those that no longer are."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
 
-from podfit.agent.decide.states import Object
-from podfit.agent.record import PodRecord
+from podfit.agent.core import Core
+from podfit.agent.pods.record import PodRecord
+from podfit.agent.roster.roster import Roster
 from podfit.agent.runtimes.base import Runtime
-from podfit.api.kinds import POD
-from podfit.api.migrations import SUBRESOURCE, moving
+from podfit.api.objects import Object
+from podfit.api.pods.migrations import SUBRESOURCE, moving
+from podfit.api.registry.kinds import POD
 from podfit.api.status import ApiError
 from podfit.client.cache import Cache
 from podfit.client.rest import Client
 from podfit.client.transport import Unreachable
 from podfit.kit.backoff import Backoff
-from podfit.kit.clock import Clock
-from podfit.kit.tasks import Tasks
 
 log = logging.getLogger(__name__)
 
 
 class Expected:
-    def __init__(self, client: Client, runtime: Runtime, node_name: str, clock: Clock, tasks: Tasks) -> None:
-        self._client, self._runtime, self._node_name, self._clock, self._tasks = (
-            client,
-            runtime,
-            node_name,
-            clock,
-            tasks,
-        )
+    def __init__(self, core: Core, client: Client, runtime: Runtime, roster: Roster) -> None:
+        """`runtime`: the one that may be able to move VMs, without the metrics around it."""
+        self._client, self._runtime, self._roster = client, runtime, roster
+        self._clock, self._tasks = core.clock, core.tasks
+        self._node_name = node_name = core.config.node_name
+        clock = self._clock
         self._cache = Cache(client, POD, clock=clock, fieldSelector=f"status.nominatedNodeName={node_name}")
-        self.coming: Callable[[Object | None, Object | None], None] = lambda before, after: None
-        self.not_coming: Callable[[str], None] = lambda uid: None
-        """Both set by the agent."""
 
     async def begin(self) -> None:
         """Only where the runtime can move VMs and the API server knows of that. Returns when all are known."""
@@ -42,32 +36,34 @@ class Expected:
         self._tasks.start(self._cache.run(), "coming")
         await self._cache.ready.wait()
         for pod in self._cache:
-            self.coming(None, pod)
-        self._cache.subscribe(self.coming)
+            self._changed(None, pod)
+        self._cache.subscribe(self._changed)
+
+    def _changed(self, before: Object | None, after: Object | None) -> None:
+        record = self._roster.expect(before, after)
+        if record is not None:
+            self._tasks.start(self._look_for(record), f"arrival-{record.uid}")
 
     async def _served(self) -> bool:
         backoff = Backoff(0.5, 30.0)
         while True:
             try:
                 found = await self._client.raw("GET", "/api/v1")
-                return any(one.get("name") == f"pods/{SUBRESOURCE}" for one in found.get("resources") or ())
+                return any(item.get("name") == f"pods/{SUBRESOURCE}" for item in found.get("resources") or ())
             except (ApiError, Unreachable) as error:
                 log.info("%s: %s; trying again", self._node_name, error)
                 await self._clock.sleep(backoff.next())
 
-    def forgotten(self, uid: str) -> None:
+    def on_removed(self, uid: str) -> None:
         """A pod that left this node may be on its way back."""
         for pod in self._cache:
             if pod["metadata"]["uid"] == uid:
-                self.coming(None, pod)
-
-    def look_for(self, record: PodRecord) -> None:
-        self._tasks.start(self._look_for(record), f"arrival-{record.uid}")
+                self._changed(None, pod)
 
     async def _look_for(self, record: PodRecord) -> None:
-        """A pod that has come is in the API as this node's; one that does not come is another node's, or gone."""
+        """A pod that has arrived is this node's in the API; one that has not is another node's, or gone."""
         backoff = Backoff(0.2, 10.0)
-        while record.coming and (record.ending is None or not record.ending.gone):
+        while record.coming and (record.termination is None or not record.termination.gone):
             try:
                 pod = await self._client.get(POD, record.namespace, record.name)
             except Unreachable:
@@ -79,7 +75,7 @@ class Expected:
                     continue
                 pod = {}
             if not self._is_ours(pod, record.uid):
-                self.not_coming(record.uid)
+                self._roster.not_coming(record.uid)
             return
 
     def _is_ours(self, pod: Object, uid: str) -> bool:

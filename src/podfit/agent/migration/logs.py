@@ -6,13 +6,13 @@ import logging
 from collections.abc import Callable
 from pathlib import Path
 
-from podfit.agent.record import PodRecord
-from podfit.agent.runtimes.base import ContainerState
-from podfit.api.kinds import POD
+from podfit.agent.pods.record import PodRecord
+from podfit.agent.runtimes.values import ContainerState
+from podfit.api.registry.kinds import POD
 from podfit.api.status import ApiError
 from podfit.client.rest import Client
 from podfit.client.transport import Unreachable
-from podfit.kit.atomicfile import write_atomic
+from podfit.kit.files.atomicfile import write_atomic
 
 log = logging.getLogger(__name__)
 MOST_BYTES = 10 << 20

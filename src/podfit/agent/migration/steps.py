@@ -6,15 +6,16 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from podfit.agent.record import PodRecord
-from podfit.agent.runtimes.base import ContainerState, Runtime, RuntimeFailure
-from podfit.api.kinds import POD
-from podfit.api.migrations import ANNOTATION, SUBRESOURCE, Migration, Step
+from podfit.agent.pods.record import PodRecord
+from podfit.agent.runtimes.base import Runtime
+from podfit.agent.runtimes.values import ContainerState, RuntimeFailure
+from podfit.api.pods.migrations import ANNOTATION, SUBRESOURCE, Migration, Step
+from podfit.api.registry.kinds import POD
 from podfit.api.status import ApiError
 from podfit.client.rest import Client
 
 if TYPE_CHECKING:
-    from podfit.agent.runtimes.cri.migrations import Migrations
+    from podfit.agent.runtimes.cri.pods.migrations import Migrations
 
 CONFLICT = 409
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from .base import ExecStream, Runtime
+from podfit.agent.runtimes.base import ExecStream, Runtime
 
 MOST_OUTPUT = 10 * 1024
 _STDERR = 2

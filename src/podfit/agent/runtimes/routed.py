@@ -11,26 +11,23 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from podfit.images.credentials import Credentials
-from podfit.kit.tasks import Tasks
-
-from .base import (
-    ByteStream,
+from podfit.agent.runtimes.base import ByteStream, ExecStream, Runtime
+from podfit.agent.runtimes.confirmations import Confirmations
+from podfit.agent.runtimes.values import (
     Change,
     ContainerConfig,
     ContainerState,
     Event,
-    ExecStream,
     Handler,
     ImageState,
     Limits,
     NotFound,
     PodConfig,
     PodState,
-    Runtime,
     Usage,
 )
-from .confirmations import Confirmations
+from podfit.images.registries.credentials import Credentials
+from podfit.kit.concurrency.tasks import Tasks
 
 
 class RoutedRuntime:
@@ -174,6 +171,15 @@ class RoutedRuntime:
     async def usages(self, uid: str) -> list[tuple[ContainerState, Usage]]:
         found: list[tuple[ContainerState, Usage]] = await self._if_pod(uid, "usages")
         return found
+
+    async def memory_above(self, uid: str, container_id: str, bytes: int) -> None:
+        await (await self._of_pod(uid)).memory_above(uid, container_id, bytes)
+
+    async def memory_stall(self, container_id: str) -> int | None:
+        return await (await self._of_container(container_id)).memory_stall(container_id)
+
+    async def hold_memory(self, container_id: str, bytes: int | None) -> None:
+        await (await self._of_container(container_id)).hold_memory(container_id, bytes)
 
     async def memory_below(self, uid: str, container_id: str, bytes: int) -> None:
         await (await self._of_pod(uid)).memory_below(uid, container_id, bytes)

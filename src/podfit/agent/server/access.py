@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from podfit.agent.server.targets import Refusal
-from podfit.api.kinds import kind_named
+from podfit.api.registry.kinds import kind_named
 from podfit.api.status import ApiError
 from podfit.client.rest import Client
 from podfit.client.transport import Unreachable

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from podfit.agent.server.logformat import LogOptions, LogPrinter
-from podfit.kit.folderwatch import FolderWatch
+from podfit.kit.files.folderwatch import FolderWatch
 
 CHUNK = 64 * 1024
 _TRIES = 10

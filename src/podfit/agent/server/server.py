@@ -16,21 +16,22 @@ from aiohttp import web
 from prometheus_client import generate_latest
 
 from podfit.agent.agent import Agent
-from podfit.agent.runtimes.base import EXITED, Event, RuntimeFailure
-from podfit.agent.server import exposition, settings
+from podfit.agent.runtimes.values import EXITED, Event, RuntimeFailure
+from podfit.agent.server import settings
 from podfit.agent.server.access import Gate
 from podfit.agent.server.logformat import BadLogOptions, LogOptions
 from podfit.agent.server.logs import follow_log, read_log
 from podfit.agent.server.routes import Handler, Info, Routes, words_of
 from podfit.agent.server.states import four_states
 from podfit.agent.server.streams import Streams
-from podfit.agent.server.summary import summary
 from podfit.agent.server.targets import Refusal, find_pod, logged_container
-from podfit.agent.server.usage import UsageReader
+from podfit.agent.server.usage import exposition
+from podfit.agent.server.usage.summary import summary
+from podfit.agent.server.usage.usage import UsageReader
 from podfit.api.numbers import NodeReading
 from podfit.api.quantity import Quantity
-from podfit.kit.door import Door, Visitor, a_small_share
-from podfit.kit.folderwatch import FolderWatch
+from podfit.kit.files.folderwatch import FolderWatch
+from podfit.kit.web.door import Door, Visitor, a_small_share
 
 log = logging.getLogger(__name__)
 
@@ -50,7 +51,7 @@ class NodeServer:
     ) -> None:
         """Without a `gate` everybody may ask; `machine`: the node is this machine (see UsageReader)."""
         self.agent, self.host, self.port = agent, host, port
-        self._tls, self._gate = tls, gate
+        self.tls, self._gate = tls, gate
         self._usage = UsageReader(agent, machine)
         self._streams = Streams(agent)
         self._started_at = agent.clock.now()
@@ -60,7 +61,7 @@ class NodeServer:
 
     async def start(self) -> None:
         """Listens, and has the Node say where."""
-        self._door = Door(self._serve, self._tls, limit=a_small_share(), handler_cancellation=True)
+        self._door = Door(self._serve, self.tls, limit=a_small_share(), handler_cancellation=True)
         await self._door.open(self.host, self.port)
         self.port = self.agent.node.port = self._door.port
 
@@ -72,7 +73,7 @@ class NodeServer:
     @property
     def url(self) -> str:
         host = f"[{self.host}]" if ":" in self.host else self.host
-        return f"{'https' if self._tls else 'http'}://{host}:{self.port}"
+        return f"{'https' if self.tls else 'http'}://{host}:{self.port}"
 
     def _add_routes(self, routes: Routes) -> None:
         pages: dict[str, Handler] = {
@@ -198,12 +199,12 @@ class NodeServer:
         return _json(settings.configz(self.agent.config, self.port))
 
     async def _pods(self, request: web.BaseRequest, info: Info) -> web.Response:
-        return _json(_pod_list([record.shown for record in self.agent.records.values()]))
+        return _json(_pod_list([record.api_object for record in self.agent.records.values()]))
 
     async def _running_pods(self, request: web.BaseRequest, info: Info) -> web.Response:
         alive = {state.config.uid for state in await self.agent.runtime.pods() if state.alive}
         records = self.agent.records.values()
-        return _json(_pod_list([record.shown for record in records if record.uid in alive]))
+        return _json(_pod_list([record.api_object for record in records if record.uid in alive]))
 
     async def _story(self, request: web.BaseRequest, info: Info) -> web.Response:
         record = find_pod(self.agent, info["namespace"], info["pod"])

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from podfit.agent.config import AgentConfig
-from podfit.agent.decide.pressure import HOLD_S
+from podfit.agent.decide.node.pressure import HOLD_S
 from podfit.api.quantity import Quantity
 from podfit.kit.durations import go_duration
 

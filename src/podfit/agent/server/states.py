@@ -5,28 +5,28 @@ from __future__ import annotations
 from typing import Any
 
 from podfit.agent.agent import Agent
-from podfit.agent.decide.kernel import cpu_text, memory_text, milli_of_quota, milli_of_shares
-from podfit.agent.record import PodRecord
-from podfit.agent.runtimes.base import RUNNING, Limits, NotFound
+from podfit.agent.decide.resize.kernel import cpu_text, memory_text, milli_of_quota, milli_of_shares
+from podfit.agent.pods.record import PodRecord
+from podfit.agent.runtimes.values import RUNNING, Limits, NotFound
+from podfit.api.resize.states import Actual
 
 
 async def four_states(agent: Agent, record: PodRecord) -> dict[str, Any]:
     desired = record.desired
     allocated, actuated = agent.ledger.allocated(record.uid), agent.ledger.actuated(record.uid)
-    state = await agent.runtime.pod(record.uid)
-    running = {one.name: one for one in state.containers if one.state == RUNNING} if state is not None else {}
+    actual = await _actual(agent, record.uid)
     containers = []
     for name, wanted in desired.containers.items():
         row: dict[str, Any] = {"name": name, "desired": wanted}
         row["allocated"] = allocated.containers.get(name) if allocated is not None else None
         row["actuated"] = actuated.containers.get(name)
-        row["actual"] = await _container(agent, running[name].id) if name in running else None
+        row["actual"] = actual.containers.get(name)
         containers.append(row)
     whole: dict[str, Any] = {
         "desired": desired.pod,
         "allocated": allocated.pod if allocated is not None else None,
         "actuated": actuated.pod,
-        "actual": await _pod(agent, record.uid) if state is not None and state.alive else None,
+        "actual": actual.pod,
     }
     return {
         "namespace": record.namespace,
@@ -38,6 +38,16 @@ async def four_states(agent: Agent, record: PodRecord) -> dict[str, Any]:
         "pod": whole,
         "containers": containers,
     }
+
+
+async def _actual(agent: Agent, uid: str) -> Actual:
+    """Without containers that do not run."""
+    state = await agent.runtime.pod(uid)
+    if state is None:
+        return Actual()
+    running = {one.name: await _container(agent, one.id) for one in state.containers if one.state == RUNNING}
+    known = {name: sizes for name, sizes in running.items() if sizes is not None}
+    return Actual(known, await _pod(agent, uid) if state.alive else None)
 
 
 async def _container(agent: Agent, container_id: str) -> dict[str, Any] | None:

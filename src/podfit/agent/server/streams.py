@@ -8,12 +8,13 @@ from collections.abc import Awaitable, Callable, Sequence
 from aiohttp import web
 
 from podfit.agent.agent import Agent
-from podfit.agent.life.hooks import run_command
-from podfit.agent.record import PodRecord
-from podfit.agent.runtimes.base import ByteStream, ExecStream, RuntimeFailure
+from podfit.agent.pods.record import PodRecord
+from podfit.agent.probes.commands import run_command
+from podfit.agent.runtimes.base import ByteStream, ExecStream
+from podfit.agent.runtimes.values import RuntimeFailure
 from podfit.agent.server.routes import Info, Routes
 from podfit.agent.server.targets import Refusal, container_spec, find_pod, running_container
-from podfit.kit.door import LARGEST_MESSAGE
+from podfit.kit.web.door import LARGEST_MESSAGE
 from podfit.streaming.channels import V4, V5, ChannelEnd
 from podfit.streaming.forward import BadPort, ChannelForward, ports_of
 from podfit.streaming.remote import ERROR, RESIZE, STDERR, STDIN, STDOUT, RemoteEnd, converse, failure_status

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from podfit.agent.agent import Agent
-from podfit.agent.record import PodRecord
-from podfit.agent.runtimes.base import CREATED, EXITED, RUNNING, ContainerState
-from podfit.api.status import Object
+from podfit.agent.pods.record import PodRecord
+from podfit.agent.runtimes.values import CREATED, EXITED, RUNNING, ContainerState
+from podfit.api.objects import Object
 
 
 class Refusal(Exception):
@@ -28,7 +28,7 @@ def find_pod(agent: Agent, namespace: str, name: str, uid: str = "") -> PodRecor
 
 def _uids(record: PodRecord) -> set[str]:
     """A static pod is asked for by its mirror's uid: the API knows no other."""
-    return {record.uid, str(record.shown["metadata"].get("uid") or "")}
+    return {record.uid, str(record.api_object["metadata"].get("uid") or "")}
 
 
 def container_spec(record: PodRecord, name: str) -> Object | None:
@@ -63,7 +63,7 @@ async def logged_container(agent: Agent, record: PodRecord, name: str, previous:
     if previous:
         ended = [one for one in known if one.state == EXITED]
         # One that waits to be started again has its newest end as its past; one that is over has an earlier one.
-        waits = record.waiting.get(name, ("", ""))[0] == "CrashLoopBackOff"
+        waits = record.waiting.reason(name) == "CrashLoopBackOff"
         over = bool(ended) and known[-1] is ended[-1] and not waits
         candidates = ended[:-1] if over else ended
         if not candidates:
@@ -79,13 +79,13 @@ async def logged_container(agent: Agent, record: PodRecord, name: str, previous:
 def _not_started(record: PodRecord, name: str) -> str:
     if record.terminal:
         return f'container "{name}" in pod "{record.name}" is not available'
-    reason = record.waiting.get(name, ("", ""))[0] or _shown_reason(record, name)
+    reason = record.waiting.reason(name) or _shown_reason(record, name)
     return f'container "{name}" in pod "{record.name}" is waiting to start: {_WAITING.get(reason, reason)}'
 
 
 def _shown_reason(record: PodRecord, name: str) -> str:
     """Why it waits, as its pod's status says."""
-    status = record.shown.get("status") or {}
+    status = record.api_object.get("status") or {}
     for one in (*(status.get("initContainerStatuses") or ()), *(status.get("containerStatuses") or ())):
         if one["name"] == name and "waiting" in one["state"]:
             return str(one["state"]["waiting"]["reason"])

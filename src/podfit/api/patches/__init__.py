@@ -11,16 +11,17 @@ from typing import Any
 
 import msgspec
 
-from podfit.api.goprint import go_print
-from podfit.api.kinds import Kind
+from podfit.api.objects import Object
 from podfit.api.patches import json_patch, merge_patch, strategic
 from podfit.api.patches.quick import quick_merge
-from podfit.api.schema.bodies import patched_type_refused
-from podfit.api.schema.decode import Decoded, DecodeError, convert
-from podfit.api.schema.fast import Surprise
+from podfit.api.registry.kinds import Kind
+from podfit.api.schema.decoding.bodies import patched_type_refused
+from podfit.api.schema.decoding.decode import Decoded, DecodeError, convert
+from podfit.api.schema.decoding.fast import Surprise
+from podfit.api.schema.decoding.walk import JSON, UNSTRUCTURED
 from podfit.api.schema.types import Struct
-from podfit.api.schema.walk import JSON, UNSTRUCTURED
-from podfit.api.status import ApiError, Object, go_quote
+from podfit.api.status import ApiError, go_quote
+from podfit.api.text.goprint import go_print
 
 JSON_PATCH = "application/json-patch+json"
 MERGE_PATCH = "application/merge-patch+json"

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from podfit.api.schema.decode import duplicate_fields
-from podfit.api.schema.gojson import GoSyntaxError, may_hold_duplicates, parse, parse_exact
-from podfit.api.schema.scalars import json_word
+from podfit.api.schema.decoding.decode import duplicate_fields
+from podfit.api.schema.decoding.scalars import json_word
+from podfit.api.schema.golang.gojson import GoSyntaxError, may_hold_duplicates, parse, parse_exact
 from podfit.api.status import bad_request
 
 

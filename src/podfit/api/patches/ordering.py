@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from podfit.api.goprint import go_print
 from podfit.api.status import ApiError
+from podfit.api.text.goprint import go_print
 
 
 def _identity(item: Any, key: str | None) -> Any:

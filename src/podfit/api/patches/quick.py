@@ -12,11 +12,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from podfit.api.objects import Object
 from podfit.api.patches.ordering import enforce_order, validate_order
 from podfit.api.patches.strategic import DIRECTIVE, ORDER_PREFIX, merged_list, without_directives
-from podfit.api.schema.fast import Reader, Surprise, dropped_when_empty, printed_when_unset, reader_of, unset
+from podfit.api.schema.decoding.fast import Reader, Surprise, dropped_when_empty, printed_when_unset, reader_of, unset
 from podfit.api.schema.types import Field, ListOf, MapOf, Scalar, Struct
-from podfit.api.status import Object
 
 Merger = Callable[[Any, Any], Any]
 """(typed value, patch of it) → typed value; both maps, or both lists."""

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from podfit.api.goprint import go_print
 from podfit.api.patches.merge_patch import GO_MAP
 from podfit.api.patches.ordering import Places, enforce_order, validate_order
-from podfit.api.schema.decode import duplicate_fields
-from podfit.api.schema.gojson import GoSyntaxError, may_hold_duplicates, parse, parse_exact
-from podfit.api.schema.scalars import json_word
+from podfit.api.schema.decoding.decode import duplicate_fields
+from podfit.api.schema.decoding.scalars import json_word
+from podfit.api.schema.golang.gojson import GoSyntaxError, may_hold_duplicates, parse, parse_exact
 from podfit.api.schema.types import Field, ListOf, MapOf, Struct, Type
 from podfit.api.status import ApiError, bad_request
+from podfit.api.text.goprint import go_print
 
 DIRECTIVE, RETAIN_KEYS = "$patch", "$retainKeys"
 DELETE_PREFIX, ORDER_PREFIX = "$deleteFromPrimitiveList/", "$setElementOrder/"
@@ -71,7 +71,7 @@ def merged(document: Map, patch: Map, kind: Type) -> Map:
                 raise bad_request("invalid patch format of primitive list")
         if value is None:
             out.pop(key, None)
-        elif type(out.get(key)) is not type(value):
+        elif out.get(key).__class__ is not value.__class__:
             if not deleting:
                 out[key] = without_directives(value)
         elif isinstance(value, dict):
@@ -154,7 +154,7 @@ def merged_list(document: list[Any], patch: list[Any], row: Field) -> list[Any]:
 
 def _holds_maps(document: list[Any], patch: list[Any]) -> bool:
     """Whether both lists hold maps; elements of several types are refused."""
-    first, *others = map(type, document + patch)
+    first, *others = (item.__class__ for item in document + patch)
     if first is list:
         raise ApiError(422, "Invalid", "the server rejected our request due to an error in our request", {})
     if any(other is not first for other in others):

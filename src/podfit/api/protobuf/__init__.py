@@ -1,8 +1,8 @@
 """Request bodies in protobuf, read as JSON: what kubectl and kubelets send unless told otherwise.
 
 `to_json` turns a body of type application/vnd.kubernetes.protobuf into the JSON the same client would have sent; typed
-decoding then treats both alike. Answers are never protobuf: every client that sends it accepts JSON as well. Fields
-that `fields.txt` does not list are skipped, as protobuf has it.
+decoding then treats both alike. Fields that `fields.txt` does not list are skipped, as protobuf has it. `writing` goes
+the other way, for answers.
 """
 
 from __future__ import annotations
@@ -11,51 +11,17 @@ import base64
 import struct
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
-from functools import lru_cache
-from importlib.resources import files
 from typing import Any
 
 import msgspec
 
-from podfit.api.schema.gojson import GoSyntaxError, parse
+from podfit.api.objects import Object
+from podfit.api.protobuf.table import MAGIC, MEDIA_TYPE, UNIONS, message_types, root
+from podfit.api.schema.golang.gojson import GoSyntaxError, parse
 
-MEDIA_TYPE = "application/vnd.kubernetes.protobuf"
-_MAGIC = b"k8s\x00"
+__all__ = ["MEDIA_TYPE", "BadProtobuf", "to_json"]
+
 _DEEPEST = 100
-_GROUPS = {
-    "authentication.k8s.io/v1": "authentication",
-    "authorization.k8s.io/v1": "authorization",
-    "autoscaling/v1": "autoscaling.v1",
-    "autoscaling/v2": "autoscaling.v2",
-    "certificates.k8s.io/v1": "certificates",
-    "coordination.k8s.io/v1": "coordination",
-    "events.k8s.io/v1": "events",
-    "node.k8s.io/v1": "node",
-    "rbac.authorization.k8s.io/v1": "rbac",
-    "scheduling.k8s.io/v1": "scheduling",
-    "admissionregistration.k8s.io/v1": "admissionregistration",
-    "apiextensions.k8s.io/v1": "apiextensions",
-    "apiregistration.k8s.io/v1": "apiregistration",
-    "apps/v1": "apps",
-    "batch/v1": "batch",
-    "discovery.k8s.io/v1": "discovery",
-    "flowcontrol.apiserver.k8s.io/v1": "flowcontrol",
-    "networking.k8s.io/v1": "networking",
-    "policy/v1": "policy",
-    "resource.k8s.io/v1": "resource",
-    "storage.k8s.io/v1": "storage",
-    "v1": "core",
-}
-
-_UNIONS: dict[str, tuple[str, Any]] = {
-    "apiextensions.JSONSchemaPropsOrArray": ("jSONSchemas", []),
-    "apiextensions.JSONSchemaPropsOrBool": ("allows", False),
-    "apiextensions.JSONSchemaPropsOrStringArray": ("property", []),
-}
-"""Types that JSON shows as a schema or as something else: the field that holds the other, and its value if absent."""
-
-Fields = dict[int, tuple[str, str]]
-Object = dict[str, Any]
 
 
 class BadProtobuf(ValueError):
@@ -63,9 +29,9 @@ class BadProtobuf(ValueError):
 
 
 def to_json(body: bytes) -> bytes:
-    if not body.startswith(_MAGIC):
+    if not body.startswith(MAGIC):
         raise BadProtobuf("provided data does not appear to be a protobuf message, expected prefix [107 56 115 0]")
-    envelope = {number: value for number, _, value in _wire(body[len(_MAGIC) :])}
+    envelope = {number: value for number, _, value in _wire(body[len(MAGIC) :])}
     api_version, kind = _type_meta(envelope.get(1, b""))
     obj: Object = {"apiVersion": api_version, "kind": kind, **_message(_root(api_version, kind), _raw(envelope), 0)}
     return msgspec.json.encode(obj)
@@ -86,33 +52,16 @@ def _type_meta(data: Any) -> tuple[str, str]:
 
 
 def _root(api_version: str, kind: str) -> str:
-    if kind == "DeleteOptions":
-        return "meta.DeleteOptions"
-    name = f"{_GROUPS.get(api_version, '')}.{kind}"
-    if name not in _table():
+    name = root(api_version, kind)
+    if not name:
         raise BadProtobuf(f'no kind "{kind}" is registered for version "{api_version}" in protobuf')
     return name
-
-
-@lru_cache(maxsize=1)
-def _table() -> dict[str, Fields]:
-    table: dict[str, Fields] = {}
-    fields: Fields = {}
-    for line in files("podfit.api.protobuf").joinpath("fields.txt").read_text().splitlines():
-        if not line or line.startswith("#"):
-            continue
-        if line[0] != " ":
-            fields = table[line] = {}
-            continue
-        number, name, kind = line.split()
-        fields[int(number)] = (name, kind)
-    return table
 
 
 def _message(name: str, data: bytes, depth: int) -> Object:
     if depth > _DEEPEST:
         raise BadProtobuf("exceeded max depth")
-    fields = _table()[name]
+    fields = message_types()[name]
     obj: Object = {}
     for number, wire, value in _wire(data):
         row = fields.get(number)
@@ -153,10 +102,10 @@ def _value(kind: str, value: Any, depth: int) -> Any:
     if reader is not None:
         return reader(value)
     inner = _message(kind, _bytes(value), depth + 1)
-    if kind.endswith(".ExtraValue"):
+    if kind.endswith((".ExtraValue", ".Verbs")):
         # Lists that Go names as a type of their own are messages of one list.
         return inner.get("items", [])
-    other = _UNIONS.get(kind)
+    other = UNIONS.get(kind)
     return inner if other is None else inner["schema"] if "schema" in inner else inner.get(*other)
 
 

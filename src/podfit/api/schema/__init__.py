@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import lru_cache
 
-from podfit.api.kinds import Kind
+from podfit.api.registry.kinds import Kind
 from podfit.api.schema.notation import Library, Table
 from podfit.api.schema.types import Field, ListOf, MapOf, Scalar, Struct, Type
 

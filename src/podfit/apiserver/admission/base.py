@@ -12,8 +12,9 @@ from typing import Any, Protocol
 
 import msgspec
 
-from podfit.api.kinds import Kind
-from podfit.api.status import ApiError, Object, forbidden
+from podfit.api.objects import Object
+from podfit.api.registry.kinds import Kind
+from podfit.api.status import ApiError, forbidden
 from podfit.apiserver.dialects.base import Dialect
 from podfit.apiserver.request import User
 

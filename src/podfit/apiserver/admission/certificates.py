@@ -13,7 +13,7 @@ from typing import Any
 
 from podfit.apiserver.admission.base import CREATE, UPDATE, Attributes, Plugin, spec_of
 from podfit.apiserver.auth.authorize import MASTERS, Action, Authorization
-from podfit.apiserver.auth.certificates import BadRequestPem, subject_of_request
+from podfit.apiserver.auth.certs.certificates import BadRequestPem, subject_of_request
 from podfit.apiserver.auth.reviews import user_info
 
 _RESOURCE = ("certificates.k8s.io", "certificatesigningrequests")

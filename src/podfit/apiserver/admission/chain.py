@@ -15,18 +15,18 @@ from podfit.apiserver.admission.certificates import (
     CertificateSigning,
     CertificateSubjectRestriction,
 )
-from podfit.apiserver.admission.default_toleration_seconds import DefaultTolerationSeconds
-from podfit.apiserver.admission.limit_ranger import LimitRanger
+from podfit.apiserver.admission.limits.limit_ranger import LimitRanger
+from podfit.apiserver.admission.limits.resource_quota import ResourceQuota
 from podfit.apiserver.admission.namespace_lifecycle import NamespaceLifecycle
-from podfit.apiserver.admission.node_declared_features import NodeDeclaredFeatureValidator
-from podfit.apiserver.admission.node_restriction import NodeRestriction
-from podfit.apiserver.admission.pod_resize import PodResizeValidator
-from podfit.apiserver.admission.pod_resource_allocation import PodResourceAllocation
-from podfit.apiserver.admission.priority import Priority
-from podfit.apiserver.admission.resource_quota import ResourceQuota
-from podfit.apiserver.admission.runtime_class import RuntimeClass
-from podfit.apiserver.admission.service_account import ServiceAccount
-from podfit.apiserver.admission.taint_nodes_by_condition import TaintNodesByCondition
+from podfit.apiserver.admission.nodes.node_declared_features import NodeDeclaredFeatureValidator
+from podfit.apiserver.admission.nodes.node_restriction import NodeRestriction
+from podfit.apiserver.admission.nodes.taint_nodes_by_condition import TaintNodesByCondition
+from podfit.apiserver.admission.pods.default_toleration_seconds import DefaultTolerationSeconds
+from podfit.apiserver.admission.pods.pod_resize import PodResizeValidator
+from podfit.apiserver.admission.pods.pod_resource_allocation import PodResourceAllocation
+from podfit.apiserver.admission.pods.priority import Priority
+from podfit.apiserver.admission.pods.runtime_class import RuntimeClass
+from podfit.apiserver.admission.pods.service_account import ServiceAccount
 from podfit.apiserver.admission.webhooks.plugins import Webhooks
 from podfit.apiserver.auth.authorize import Authorization
 from podfit.kit.clock import Clock
@@ -91,6 +91,7 @@ def build(
     always: Sequence[Plugin] = (),
     webhooks: Webhooks | None = None,
     policies: Plugin | None = None,
+    mutating_policies: Plugin | None = None,
     authorization: Authorization | None = None,
     clock: Clock | None = None,
 ) -> Chain:
@@ -99,7 +100,7 @@ def build(
     `always` holds checks nobody can switch off (RbacEscalation); they run right before the webhooks. Plugins that ask
     what a user may do need `authorization`; without it they are left out.
     """
-    plugins = _all(cluster, webhooks, policies, authorization, clock)
+    plugins = _all(cluster, webhooks, policies, mutating_policies, authorization, clock)
     known = {plugin.name for plugin in plugins}
     unknown = [name for name in (*enable, *disable) if name not in known]
     if unknown:
@@ -109,13 +110,17 @@ def build(
     return Chain([*on[:at], CertificateRequests(), *always, *on[at:]])
 
 
-_LATE = ("MutatingAdmissionWebhook", "ValidatingAdmissionPolicy", "ValidatingAdmissionWebhook", "ResourceQuota")
+_LATE = (
+    *("MutatingAdmissionPolicy", "MutatingAdmissionWebhook", "ValidatingAdmissionPolicy"),
+    *("ValidatingAdmissionWebhook", "ResourceQuota"),
+)
 
 
 def _all(
     cluster: Cluster,
     webhooks: Webhooks | None,
     policies: Plugin | None,
+    mutating_policies: Plugin | None,
     authorization: Authorization | None,
     clock: Clock | None,
 ) -> list[Plugin]:
@@ -134,6 +139,7 @@ def _all(
         NodeDeclaredFeatureValidator(cluster),
         PodResizeValidator(cluster),
         PodResourceAllocation(),
+        *((mutating_policies,) if mutating_policies is not None else ()),
         *((webhooks.mutating,) if webhooks is not None else ()),
         *((policies,) if policies is not None else ()),
         *((webhooks.validating,) if webhooks is not None else ()),

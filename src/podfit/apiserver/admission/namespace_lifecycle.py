@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from podfit.api.kinds import NAMESPACE
-from podfit.api.status import Object, not_found
+from podfit.api.objects import Object
+from podfit.api.registry.kinds import NAMESPACE
+from podfit.api.status import not_found
 from podfit.apiserver.admission.base import CONNECT, CREATE, DELETE, Attributes, Cluster, Plugin
 
 IMMORTAL = frozenset({"default", "kube-system", "kube-public"})

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from podfit.api.status import Object, not_found
+from podfit.api.objects import Object
+from podfit.api.status import not_found
 from podfit.apiserver.admission.base import CREATE, UPDATE, Attributes, Plugin
 from podfit.apiserver.auth.authorize import MASTERS, Action, Authorization
-from podfit.apiserver.auth.rbac import GROUP, Rbac
-from podfit.apiserver.auth.rules import Rule, parse_rules, quoted, uncovered
+from podfit.apiserver.auth.roles.rbac import GROUP, Rbac
+from podfit.apiserver.auth.roles.rules import Rule, parse_rules, quoted, uncovered
 
 _ROLES = ("roles", "clusterroles")
 _BINDINGS = ("rolebindings", "clusterrolebindings")

@@ -14,7 +14,7 @@ from typing import Any, Protocol
 from urllib.parse import unquote
 
 from podfit.api.status import ApiError
-from podfit.apiserver.auth.pki import FRONT_PROXY_CA, FRONT_PROXY_CLIENT
+from podfit.apiserver.auth.certs.pki import FRONT_PROXY_CA, FRONT_PROXY_CLIENT
 from podfit.apiserver.request import ANONYMOUS, User
 from podfit.kit.clock import Clock, RealClock
 

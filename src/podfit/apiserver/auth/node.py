@@ -10,11 +10,11 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 from functools import lru_cache
 
-from podfit.api.migrations import ANNOTATION, SUBRESOURCE, moving
-from podfit.api.pod_references import claim_names, config_map_names, secret_names
-from podfit.api.status import Object
+from podfit.api.objects import Object
+from podfit.api.pods.migrations import ANNOTATION, SUBRESOURCE, moving
+from podfit.api.pods.pod_references import claim_names, config_map_names, secret_names
 from podfit.apiserver.auth.authorize import ALLOWED, NO_OPINION, Action, Decision, demanded
-from podfit.apiserver.auth.rules import Rule, rule
+from podfit.apiserver.auth.roles.rules import Rule, rule
 from podfit.apiserver.request import User
 
 NODES_GROUP = "system:nodes"

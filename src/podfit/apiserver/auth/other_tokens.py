@@ -11,8 +11,8 @@ import re
 from pathlib import Path
 from typing import Any
 
-from podfit.api.kinds import kind_named
-from podfit.api.status import Object
+from podfit.api.objects import Object
+from podfit.api.registry.kinds import kind_named
 from podfit.apiserver.admission.base import Cluster, meta_of
 from podfit.apiserver.auth.authenticate import unauthorized
 from podfit.apiserver.request import User

@@ -5,10 +5,11 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import Any
 
+from podfit.api.objects import Object
 from podfit.api.selectors import FieldSelector, FieldTerm
-from podfit.api.status import Object, bad_request, invalid, unprocessable
+from podfit.api.status import FieldError, bad_request, invalid, required, unprocessable
 from podfit.apiserver.auth.authorize import Action, Authorization, Decision
-from podfit.apiserver.auth.rbac import Rbac
+from podfit.apiserver.auth.roles.rbac import Rbac
 from podfit.apiserver.request import User
 
 AUTHORIZATION = "authorization.k8s.io"
@@ -27,11 +28,10 @@ class Reviews:
 
     def local_subject_access(self, review: Object, namespace: str) -> Object:
         """LocalSubjectAccessReview: the same within one namespace."""
-        spec = review.get("spec") or {}
-        asked = (spec.get("resourceAttributes") or {}).get("namespace", "")
-        if asked != namespace:
-            raise bad_request(f"spec.resourceAttributes.namespace must match namespace: {namespace}")
-        _check_access(review, needs_subject=True)
+        spec, meta = review.get("spec") or {}, review.get("metadata") or {}
+        meta = {**meta, "namespace": meta.get("namespace") or namespace}
+        review = {**review, "metadata": meta}
+        _check_access(review, needs_subject=True, local=True)
         return self._answered(review, _user_of(spec), spec)
 
     def self_subject_access(self, review: Object, user: User) -> Object:
@@ -53,7 +53,7 @@ class Reviews:
         status: Object = {"resourceRules": resource, "nonResourceRules": other, "incomplete": is_node or bool(errors)}
         if errors:
             status["evaluationError"] = errors[0] if len(errors) == 1 else "[" + ", ".join(errors) + "]"
-        return _with_status(review, status)
+        return _with_status({**review, "spec": {}}, status)
 
     def self_subject(self, review: Object, user: User) -> Object:
         """SelfSubjectReview: who am I?"""
@@ -136,10 +136,10 @@ def _with_status(review: Object, status: Object) -> Object:
     return {**answered, "metadata": meta, "status": status}
 
 
-def _check_access(review: Object, *, needs_subject: bool) -> None:
+def _check_access(review: Object, *, needs_subject: bool, local: bool = False) -> None:
     spec = review.get("spec") or {}
     resource, other = spec.get("resourceAttributes"), spec.get("nonResourceAttributes")
-    errors = []
+    errors: list[FieldError] = []
     if resource is not None and other is not None:
         errors.append(
             invalid(
@@ -158,6 +158,31 @@ def _check_access(review: Object, *, needs_subject: bool) -> None:
         )
     if needs_subject and not spec.get("user") and not spec.get("groups"):
         errors.append(invalid("spec.user", "", "at least one of user or group must be specified"))
+    for field in ("fieldSelector", "labelSelector"):
+        if resource is not None and (selector := resource.get(field)) is not None:
+            errors += _selector_errors(selector, f"spec.resourceAttributes.{field}")
+    errors += _metadata_errors(review.get("metadata") or {}, local)
+    if local and resource is not None and resource.get("namespace", "") != review["metadata"]["namespace"]:
+        where = "spec.resourceAttributes.namespace"
+        errors.append(invalid(where, resource.get("namespace", ""), "must match metadata.namespace"))
+    if local and other is not None:
+        errors.append(invalid("spec.nonResourceAttributes", other, "disallowed on this kind of request"))
     if errors:
         # Kubernetes leaves the kind out here.
         raise unprocessable("", "", errors, AUTHORIZATION)
+
+
+def _selector_errors(selector: Object, path: str) -> list[FieldError]:
+    raw, rows = selector.get("rawSelector"), selector.get("requirements")
+    if raw and rows:
+        return [invalid(f"{path}.rawSelector", raw, "may not specified at the same time as requirements")]
+    if not raw and not rows:
+        return [required(f"{path}.requirements", f"when {path} is specified, requirements or rawSelector is required")]
+    return []
+
+
+def _metadata_errors(meta: Object, local: bool) -> list[FieldError]:
+    kept = {key for key in meta if meta[key] and key != "managedFields" and not (local and key == "namespace")}
+    if not kept:
+        return []
+    return [invalid("metadata", meta, "must be empty except for namespace" if local else "must be empty")]

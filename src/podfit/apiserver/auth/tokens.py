@@ -13,17 +13,9 @@ from typing import Any
 import jwt
 from cryptography.hazmat.primitives.asymmetric import ec
 
-from podfit.api.kinds import NODE, POD, kind_named
-from podfit.api.status import (
-    ApiError,
-    Object,
-    bad_request,
-    conflict,
-    go_quote,
-    invalid,
-    not_found,
-    unprocessable,
-)
+from podfit.api.objects import Object
+from podfit.api.registry.kinds import NODE, POD, kind_named
+from podfit.api.status import ApiError, bad_request, conflict, go_quote, invalid, not_found, unprocessable
 from podfit.apiserver.admission.base import Cluster, meta_of, spec_of
 from podfit.apiserver.auth.authenticate import unauthorized
 from podfit.apiserver.request import User

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from podfit.api.kinds import POD, Kind
-from podfit.api.resize_states import by_name
-from podfit.api.status import Object
+from podfit.api.objects import Object
+from podfit.api.registry.kinds import POD, Kind
+from podfit.api.resize.words import by_name
 from podfit.apiserver.dialects import policies
 from podfit.apiserver.dialects.base import CONTAINERS, Dialect
 

@@ -10,14 +10,16 @@ from collections.abc import Mapping
 from functools import cached_property
 from typing import Any, ClassVar
 
-from podfit.api import resize_states as states
-from podfit.api.kinds import POD, Kind
-from podfit.api.resize_counting import counted_in_quota
-from podfit.api.resize_dialects import LABEL
-from podfit.api.resize_states import by_name
+from podfit.api.objects import Object
+from podfit.api.registry.kinds import POD, Kind
+from podfit.api.resize import words as resize_words
+from podfit.api.resize.conditions import CONDITIONS, IN_PROGRESS_WORD, PROPOSED
+from podfit.api.resize.counting import counted_in_quota
+from podfit.api.resize.dialects import LABEL
+from podfit.api.resize.words import by_name
 from podfit.api.schema import type_of
 from podfit.api.schema.types import Struct
-from podfit.api.status import FieldError, Object
+from podfit.api.status import FieldError
 from podfit.apiserver.dialects import policies
 from podfit.apiserver.dialects.policies import Words
 from podfit.apiserver.dialects.types import Edit, edit, varied
@@ -110,9 +112,7 @@ class Dialect:
         status = {key: value for key, value in pod["status"].items() if key not in _NEWER}
         if "conditions" in status:
             status["conditions"] = [
-                _without(one, "observedGeneration")
-                for one in status["conditions"]
-                if one.get("type") not in states.CONDITIONS
+                _without(one, "observedGeneration") for one in status["conditions"] if one.get("type") not in CONDITIONS
             ]
         self.show_statuses(status, pod)
         status.pop("resize", None)
@@ -129,7 +129,7 @@ class Dialect:
 
     def stages(self, new: Object, old: Object, now: str) -> Object | None:
         """A state that watchers are to see between two native ones: an accepted resize before it is done."""
-        between = states.accepted(new, old, now)
+        between = resize_words.accepted(new, old, now)
         if between is None or not (self.resize(between) or self.allocated_in_spec):
             return None
         return between
@@ -216,7 +216,7 @@ class Dialect:
         kept: list[Object] = []
         for one in stored:
             kind = one.get("type")
-            if kind in states.CONDITIONS:
+            if kind in CONDITIONS:
                 kept.append(one)
             elif kind in mine:
                 kept.append(_observed(mine.pop(kind), one))
@@ -226,7 +226,7 @@ class Dialect:
         """Makes native what a client wrote about containers."""
 
     def is_proposed(self, written: Any) -> bool:
-        return bool(written == states.PROPOSED)
+        return bool(written == PROPOSED)
 
     def read_resize(
         self, status: Object, conditions: list[Object], written: Any, asked: Object, old: Object, now: str
@@ -234,11 +234,11 @@ class Dialect:
         """The conditions that say what a node wrote to `status.resize`."""
         generation = old["metadata"].get("generation") or 0
         if self.is_proposed(written):
-            return [one for one in conditions if one.get("type") not in states.CONDITIONS]
+            return [one for one in conditions if one.get("type") not in CONDITIONS]
         _put(status, "observedGeneration", generation or None)
-        word = states.text_of(written)
-        pending = word if word and word != states.UNDER_WAY else ""
-        return states.decided(conditions, pending, word == states.UNDER_WAY, generation, now)
+        word = resize_words.text_of(written)
+        pending = word if word and word != IN_PROGRESS_WORD else ""
+        return resize_words.decided(conditions, pending, word == IN_PROGRESS_WORD, generation, now)
 
 
 def _annotated(metadata: Object, dialect: str | None) -> Object:

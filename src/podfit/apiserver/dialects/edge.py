@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from podfit.api.kinds import Kind
-from podfit.api.status import Object
-from podfit.apiserver import wire
+from podfit.api.objects import Object
+from podfit.api.registry.kinds import Kind
 from podfit.apiserver.dialects.base import Dialect
 from podfit.apiserver.dialects.registry import Dialects
-from podfit.apiserver.forms import Form, Row, Spliced
-from podfit.apiserver.usable import converted
+from podfit.apiserver.representation import wire
+from podfit.apiserver.representation.forms import Form, Row, Spliced
+from podfit.apiserver.storage.usable import converted
 from podfit.store.backend import Record
 
 _REMEMBERED = 4096

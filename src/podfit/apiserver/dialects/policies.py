@@ -11,9 +11,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from podfit.api.kinds import POD, Kind
-from podfit.api.resize_states import RESIZABLE
-from podfit.api.status import INVALID, FieldError, Object, duplicate, go_quote, invalid, not_supported, required
+from podfit.api.objects import Object
+from podfit.api.registry.kinds import POD, Kind
+from podfit.api.resize.words import RESIZABLE
+from podfit.api.status import INVALID, FieldError, duplicate, go_quote, invalid, not_supported, required
 from podfit.apiserver.dialects.types import Edit, edit, word
 
 NOT_REQUIRED, RESTART = "NotRequired", "RestartContainer"

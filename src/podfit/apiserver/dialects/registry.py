@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-from podfit.api.kinds import NAMESPACE, POD, Kind
-from podfit.api.resize_dialects import LABEL, NATIVE
-from podfit.api.status import Object
+from podfit.api.objects import Object
+from podfit.api.registry.kinds import NAMESPACE, POD, Kind
+from podfit.api.resize.dialects import LABEL, NATIVE
 from podfit.apiserver.dialects.base import Dialect
-from podfit.apiserver.dialects.design_2020 import Design2020
-from podfit.apiserver.dialects.design_2021 import Design2021
+from podfit.apiserver.dialects.designs.design_2020 import Design2020
+from podfit.apiserver.dialects.designs.design_2021 import Design2021
+from podfit.apiserver.dialects.designs.v1_31 import V131
+from podfit.apiserver.dialects.designs.v1_32 import V132
 from podfit.apiserver.dialects.strategy import DialectStrategy
-from podfit.apiserver.dialects.v1_31 import V131
-from podfit.apiserver.dialects.v1_32 import V132
-from podfit.apiserver.events import Happening
+from podfit.apiserver.storage.events import WatchEvent
 
 OLDER: tuple[type[Dialect], ...] = (Design2020, Design2021, V131, V132)
 FOLLOWED = NAMESPACE.storage_prefix
@@ -60,14 +60,14 @@ class Dialects:
     def learn(self, namespace: Object) -> None:
         self._set(namespace["metadata"]["name"], _label(namespace))
 
-    def changed(self, happening: Happening) -> None:
+    def changed(self, event: WatchEvent) -> None:
         """A listener of the hub, for namespaces."""
-        if happening.new is None:
-            self._set(happening.name, None)
+        if event.new is None:
+            self._set(event.name, None)
             return
-        self.learn(happening.new)
-        if happening.old is not None and _label(happening.old) != _label(happening.new):
-            self.changed_in(happening.name)
+        self.learn(event.new)
+        if event.old is not None and _label(event.old) != _label(event.new):
+            self.changed_in(event.name)
 
     def _set(self, name: str, label: str | None) -> None:
         if label in self.by_name or label == NATIVE:

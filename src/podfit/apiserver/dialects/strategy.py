@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from podfit.api.kinds import POD
-from podfit.api.resize_dialects import LABEL
-from podfit.api.resize_states import by_name
-from podfit.api.status import FieldError, Object
+from podfit.api.objects import Object
+from podfit.api.registry.kinds import POD
+from podfit.api.resize.dialects import LABEL
+from podfit.api.resize.words import by_name
+from podfit.api.status import FieldError
 from podfit.api.status import field_forbidden as forbidden
 from podfit.apiserver.dialects import policies
 from podfit.apiserver.dialects.base import Dialect
@@ -18,7 +19,7 @@ _LEVEL = "pods with pod-level resources cannot be resized"
 
 
 class DialectStrategy(PodStrategy):
-    narrow = frozenset()
+    shared_subresources = frozenset()
 
     def __init__(self, dialect: Dialect) -> None:
         super().__init__(POD)

@@ -6,16 +6,17 @@ schemas that name it follow.
 
 from __future__ import annotations
 
-from podfit.api.kinds import kind_named
-from podfit.api.status import Object, go_quote
-from podfit.apiserver import wire
-from podfit.apiserver.events import Happening
-from podfit.apiserver.objects import Objects
+from podfit.api.objects import Object
+from podfit.api.registry.kinds import kind_named
+from podfit.api.status import go_quote
+from podfit.apiserver.representation import wire
+from podfit.apiserver.storage.events import WatchEvent
+from podfit.apiserver.storage.objects import Objects
+from podfit.apiserver.storage.usable import usable
 from podfit.apiserver.strategy.flows.mandatory import MANDATORY, defaults
-from podfit.apiserver.usable import usable
-from podfit.apiserver.writes import Writer
+from podfit.apiserver.writing.writes import Writer
 from podfit.kit.clock import rfc3339
-from podfit.kit.tasks import Tasks
+from podfit.kit.concurrency.tasks import Tasks
 from podfit.store.backend import Mismatch
 
 SCHEMA, LEVEL = kind_named("FlowSchema"), kind_named("PriorityLevelConfiguration")
@@ -32,13 +33,13 @@ class FlowConditions:
     async def stop(self) -> None:
         await self._tasks.stop()
 
-    def changed(self, happening: Happening) -> None:
+    def changed(self, event: WatchEvent) -> None:
         """A listener of the hub, for what is followed."""
-        kind = SCHEMA if happening.resource == SCHEMA.storage_prefix else LEVEL
-        gone = happening.new is None and happening.old is not None
-        if gone and happening.old["metadata"]["name"] in MANDATORY:  # type: ignore[index]
+        kind = SCHEMA if event.resource == SCHEMA.storage_prefix else LEVEL
+        gone = event.new is None and event.old is not None
+        if gone and event.old["metadata"]["name"] in MANDATORY:  # type: ignore[index]
             self._tasks.start(self.restore(), "restore mandatory flow objects")
-        if kind is LEVEL and (gone or happening.old is None):
+        if kind is LEVEL and (gone or event.old is None):
             self._tasks.start(self.settle_all(), "settle flow schemas")
 
     async def restore(self) -> None:

@@ -8,14 +8,14 @@ from __future__ import annotations
 import secrets
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import Any, ClassVar
+from typing import ClassVar
 
-from podfit.api import names
-from podfit.api.kinds import Kind
+from podfit.api.objects import Object
+from podfit.api.registry.kinds import Kind
 from podfit.api.status import FieldError
+from podfit.api.text import names
 from podfit.apiserver.strategy import checks, meta
 
-Object = dict[str, Any]
 Errors = list[FieldError]
 
 _SUFFIX_LETTERS = "bcdfghjklmnpqrstvwxz2456789"
@@ -54,7 +54,7 @@ class Strategy:
     `w` the whole. Each one reports the same complaints again, as in Kubernetes; "" leaves it to the common checks."""
     status_checks: ClassVar[str] = "c"
     """The same for an update of the status."""
-    narrow: ClassVar[frozenset[str]] = frozenset()
+    shared_subresources: ClassVar[frozenset[str]] = frozenset()
     """Subresources through which so little changes that a patched object shares the rest with the stored one."""
 
     def __init__(self, kind: Kind) -> None:
@@ -65,8 +65,8 @@ class Strategy:
     def default(self, obj: Object) -> None:
         """Fills in what the scheme fills in, in place."""
 
-    def set_apart(self, new: Object, old: Object) -> bool:
-        """For `narrow` subresources: copies of a patched object what is changed in place on its way, so that the
+    def own_changes(self, new: Object, old: Object) -> bool:
+        """For `shared_subresources`: copies the parts of a patched object that are changed in place, so that the
         stored one it shares parts with stays as it is. Says whether there is anything to fill in.
 
         That may be anything; kinds that know better copy less.

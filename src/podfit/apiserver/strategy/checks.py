@@ -9,13 +9,13 @@ import ipaddress
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from podfit.api import names
+from podfit.api.objects import Object
 from podfit.api.quantity import Quantity, QuantityError
-from podfit.api.remember import remembered
 from podfit.api.status import FieldError, invalid, not_supported, required
 from podfit.api.status import field_forbidden as forbidden
+from podfit.api.text import names
+from podfit.api.text.remember import remembered
 
-Object = dict[str, Any]
 Errors = list[FieldError]
 
 NOT_NEGATIVE = "must be greater than or equal to 0"

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from podfit.api import names
+from podfit.api.objects import Object
 from podfit.api.status import FieldError, go_quote, invalid, required, too_long
 from podfit.api.status import field_forbidden as forbidden
+from podfit.api.text import names
 from podfit.apiserver.strategy.checks import IMMUTABLE, NOT_NEGATIVE, labels
 
-Object = dict[str, Any]
 Errors = list[FieldError]
 NameCheck = Callable[[str, bool], list[str]]
 
@@ -194,12 +194,13 @@ def copied(value: Any) -> Any:
 
 
 def keep(new: Object, old: Object, *fields: str) -> None:
-    """Puts stored values back, present or not."""
+    """Puts stored values back, present or not. What is as it was is not written: `new` may be the stored object's."""
     for field in fields:
         if field in old:
-            new[field] = old[field]
-        else:
-            new.pop(field, None)
+            if new.get(field) is not old[field]:
+                new[field] = old[field]
+        elif field in new:
+            del new[field]
 
 
 def reset_for_status(new: Object, old: Object) -> None:

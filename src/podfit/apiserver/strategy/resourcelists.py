@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from podfit.api import names
+from podfit.api.pods.resources import HUGE_PAGES_PREFIX, is_pod_level_resource
 from podfit.api.quantity import NANO, Quantity, QuantityError
-from podfit.api.remember import remembered
-from podfit.api.resources import HUGE_PAGES_PREFIX, is_pod_level_resource
 from podfit.api.status import NOT_FOUND, FieldError, duplicate, go_quote, invalid, not_supported, required
 from podfit.api.status import field_forbidden as forbidden
+from podfit.api.text import names
+from podfit.api.text.remember import remembered
 from podfit.apiserver.strategy.checks import NOT_NEGATIVE, Errors, names_valid
 
 _ORDINARY = ("cpu", "memory")

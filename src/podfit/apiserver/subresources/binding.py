@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from podfit.api.kinds import POD, kind_named
-from podfit.api.status import ApiError, Object, aggregate, bad_request, conflict, not_supported, required
+from podfit.api.objects import Object
+from podfit.api.registry.kinds import POD, kind_named
+from podfit.api.status import ApiError, aggregate, bad_request, conflict, not_supported, required
 from podfit.apiserver.admission.base import CREATE, Attributes
-from podfit.apiserver.bodies import received
 from podfit.apiserver.calls import Call, success
-from podfit.apiserver.options import write_options
 from podfit.apiserver.request import Response
-from podfit.apiserver.writes import RETRIES, match_namespace, precondition_failed
+from podfit.apiserver.writing.attempt import precondition_failed
+from podfit.apiserver.writing.bodies import received
+from podfit.apiserver.writing.options import write_options
+from podfit.apiserver.writing.writes import RETRIES, match_namespace
 from podfit.kit.clock import rfc3339
 from podfit.store.backend import Mismatch
 

@@ -6,10 +6,11 @@ themselves, at /healthz and in metrics, so that only the store is listed, under 
 
 from __future__ import annotations
 
-from podfit.api.kinds import Kind
-from podfit.api.status import Object, not_found
-from podfit.apiserver import wire
+from podfit.api.objects import Object
+from podfit.api.registry.kinds import Kind
+from podfit.api.status import not_found
 from podfit.apiserver.calls import Call
+from podfit.apiserver.representation import wire
 from podfit.apiserver.request import Response
 from podfit.store.backend import Record, Store
 

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import msgspec
 
-from podfit.api.kinds import POD, Kind, kind_named
-from podfit.api.schema.gojson import GoSyntaxError, parse
+from podfit.api.objects import Object
+from podfit.api.registry.kinds import POD, Kind, kind_named
+from podfit.api.schema.golang.gojson import GoSyntaxError, parse
 from podfit.api.selectors import LabelSelector, SelectorError
-from podfit.api.status import ApiError, Object, bad_request, forbidden, too_many_requests
-from podfit.apiserver import deletes
+from podfit.api.status import ApiError, bad_request, forbidden, too_many_requests
 from podfit.apiserver.admission.base import CREATE, Attributes
-from podfit.apiserver.bodies import received
 from podfit.apiserver.calls import Call, success
-from podfit.apiserver.options import checked_delete_options, write_options
 from podfit.apiserver.request import Response
 from podfit.apiserver.verbs.delete import remove
-from podfit.apiserver.writes import RETRIES, match_namespace
+from podfit.apiserver.writing import deletes
+from podfit.apiserver.writing.bodies import received
+from podfit.apiserver.writing.options import checked_delete_options, write_options
+from podfit.apiserver.writing.writes import RETRIES, match_namespace
 from podfit.kit.clock import rfc3339
 from podfit.store.backend import Mismatch
 

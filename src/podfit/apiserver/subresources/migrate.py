@@ -1,15 +1,15 @@
-"""pods/migrate: the one way in which a pod that has a node gets another. See podfit.api.migrations for the steps.
+"""pods/migrate: the one way in which a pod that has a node gets another. See podfit.api.pods.migrations for the steps.
 
 A user posts a Binding that names the target. The two nodes post the same Binding with the step they have taken as an
-annotation; what a node may report in which phase is decided in podfit.api.migrations.
+annotation; what a node may report in which phase is decided in podfit.api.pods.migrations.
 """
 
 from __future__ import annotations
 
 import msgspec
 
-from podfit.api.kinds import NODE, POD, kind_named
-from podfit.api.migrations import (
+from podfit.api.objects import Object
+from podfit.api.pods.migrations import (
     ANNOTATION,
     CONDITION,
     MOVED,
@@ -21,18 +21,21 @@ from podfit.api.migrations import (
     migration_of,
     moving,
 )
-from podfit.api.placement import untolerated
+from podfit.api.pods.placement import untolerated
+from podfit.api.pods.resources import pod_requests
 from podfit.api.quantity import Quantity
-from podfit.api.resources import pod_requests
-from podfit.api.status import Object, bad_request, conflict, field_not_found, required, unprocessable
+from podfit.api.registry.kinds import NODE, POD, kind_named
+from podfit.api.resize.conditions import IN_PROGRESS, reported
+from podfit.api.status import bad_request, conflict, field_not_found, required, unprocessable
 from podfit.apiserver.admission.base import CREATE, Attributes
 from podfit.apiserver.auth.node import node_name_of
-from podfit.apiserver.bodies import received
 from podfit.apiserver.calls import Call, success
-from podfit.apiserver.objects import Objects
-from podfit.apiserver.options import write_options
 from podfit.apiserver.request import Response
-from podfit.apiserver.writes import RETRIES, match_namespace, precondition_failed
+from podfit.apiserver.storage.objects import Objects
+from podfit.apiserver.writing.attempt import precondition_failed
+from podfit.apiserver.writing.bodies import received
+from podfit.apiserver.writing.options import write_options
+from podfit.apiserver.writing.writes import RETRIES, match_namespace
 from podfit.kit.clock import rfc3339
 from podfit.store.backend import Mismatch
 
@@ -123,9 +126,8 @@ def _unmovable(pod: Object) -> str:
         return f"pod {name} is not running"
     if (now := moving(pod)) is not None:
         return f'pod {name} is being migrated to node "{now.target}" already'
-    for condition in status.get("conditions") or ():
-        if condition.get("type") == "PodResizeInProgress" and condition.get("status") == "True":
-            return f"pod {name} is being resized; migrate it when that is done"
+    if reported(pod, IN_PROGRESS) is not None:
+        return f"pod {name} is being resized; migrate it when that is done"
     return ""
 
 

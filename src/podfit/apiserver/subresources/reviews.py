@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from podfit.api.status import Object
+from podfit.api.objects import Object
 from podfit.apiserver.auth.reviews import Reviews
-from podfit.apiserver.bodies import received
 from podfit.apiserver.calls import Call
-from podfit.apiserver.options import write_options
 from podfit.apiserver.request import Response
 from podfit.apiserver.subresources.table import Handlers
+from podfit.apiserver.writing.bodies import received
+from podfit.apiserver.writing.options import write_options
 from podfit.kit.clock import rfc3339
 
 AUTHENTICATION, AUTHORIZATION = "authentication.k8s.io", "authorization.k8s.io"

@@ -5,27 +5,28 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from podfit.api.kinds import Kind
+from podfit.api.objects import Object
 from podfit.api.patches import APPLY, patch_object
 from podfit.api.patches.apply import apply_patch, not_converted, track_update
 from podfit.api.patches.apply.scales import narrowed, widened
+from podfit.api.registry.kinds import Kind
 from podfit.api.schema import type_of
-from podfit.api.schema.decode import DecodeError, convert
+from podfit.api.schema.decoding.decode import DecodeError, convert
+from podfit.api.schema.decoding.walk import UNSTRUCTURED
 from podfit.api.schema.types import Struct
-from podfit.api.schema.walk import UNSTRUCTURED
-from podfit.api.status import Object, internal_error, invalid, unprocessable
-from podfit.apiserver import managed
-from podfit.apiserver.bodies import check_name, received
+from podfit.api.status import internal_error, invalid, unprocessable
 from podfit.apiserver.calls import Call
-from podfit.apiserver.forms import MetadataOnly
-from podfit.apiserver.negotiate import TABLE, Accepted
-from podfit.apiserver.options import WriteOptions, first, write_options
+from podfit.apiserver.representation.forms import MetadataOnly
+from podfit.apiserver.representation.negotiate import TABLE, Accepted
 from podfit.apiserver.request import Response
 from podfit.apiserver.tables.columns import AGE, NAME, Column, Layout, age, selector_text
 from podfit.apiserver.tables.form import TableForm, Tables
 from podfit.apiserver.verbs.apply import read_configuration
 from podfit.apiserver.verbs.patch import patch_type
-from podfit.apiserver.writes import Change, Lens, Track
+from podfit.apiserver.writing import managed
+from podfit.apiserver.writing.bodies import check_name, received
+from podfit.apiserver.writing.options import WriteOptions, first, write_options
+from podfit.apiserver.writing.write import Change, Lens, Track
 from podfit.kit.clock import rfc3339
 from podfit.store.backend import Record
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 
-from podfit.api.kinds import Kind
+from podfit.api.registry.kinds import Kind
 from podfit.apiserver.calls import Call
 from podfit.apiserver.request import Response
 

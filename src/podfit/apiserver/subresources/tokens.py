@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from podfit.api.kinds import Kind
-from podfit.api.status import ApiError, Object, bad_request
+from podfit.api.objects import Object
+from podfit.api.registry.kinds import Kind
+from podfit.api.status import ApiError, bad_request
 from podfit.apiserver.admission.base import CREATE, Attributes
 from podfit.apiserver.auth.authenticate import Authenticator
 from podfit.apiserver.auth.reviews import user_info
 from podfit.apiserver.auth.tokens import ServiceAccountTokens
-from podfit.apiserver.bodies import received
 from podfit.apiserver.calls import Call
-from podfit.apiserver.options import write_options
 from podfit.apiserver.request import Response
-from podfit.apiserver.writes import match_namespace
+from podfit.apiserver.writing.bodies import received
+from podfit.apiserver.writing.options import write_options
+from podfit.apiserver.writing.writes import match_namespace
 
 TOKEN_REQUEST = Kind("authentication.k8s.io", "v1", "TokenRequest", "tokenrequests", True)
 

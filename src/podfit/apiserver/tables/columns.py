@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from podfit.api.status import Object
+from podfit.api.objects import Object
 from podfit.kit.clock import parse_rfc3339
 
 NAME_TEXT = (

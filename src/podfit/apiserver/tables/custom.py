@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from podfit.api.status import Object
+from podfit.api.objects import Object
 from podfit.apiserver.tables.columns import CREATED_TEXT, NAME, Column, Layout, age, name, since
 from podfit.apiserver.tables.jsonpath import BadPath, find, parse
 

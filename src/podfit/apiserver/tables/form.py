@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from podfit.api.kinds import Kind
-from podfit.api.status import Object, bad_request, go_quote
-from podfit.apiserver import conversion, wire
-from podfit.apiserver.tables.builtin import LAYOUTS
+from podfit.api.objects import Object
+from podfit.api.registry.kinds import Kind
+from podfit.api.status import bad_request, go_quote
+from podfit.apiserver.apis import conversion
+from podfit.apiserver.representation import wire
 from podfit.apiserver.tables.columns import Layout, default_layout
+from podfit.apiserver.tables.kinds.builtin import LAYOUTS
 from podfit.apiserver.tables.rows import Rows, encode_cells, shown
 from podfit.store.backend import Record
 

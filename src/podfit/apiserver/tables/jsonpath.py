@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-from podfit.api.remember import remembered
+from podfit.api.text.remember import remembered
 
 _STEP = re.compile(
     r"""\.?\[\?\(\s*@((?:\.[\w-]+)+)\s*(==|!=)\s*(?:'([^']*)'|"([^"]*)"|([\w.-]+))\s*\)\]   # filter

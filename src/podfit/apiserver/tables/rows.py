@@ -5,8 +5,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from podfit.api.status import Object
-from podfit.apiserver import wire
+from podfit.api.objects import Object
+from podfit.apiserver.representation import wire
 from podfit.apiserver.tables.columns import Elapsed, Layout
 from podfit.store.backend import Record
 

@@ -5,27 +5,28 @@ An object that is not there is created, through the main endpoint only.
 
 from __future__ import annotations
 
-from podfit.api.kinds import POD, Kind
+from podfit.api.objects import Object
 from podfit.api.patches.apply import apply_patch, check_applied, not_converted, read_applied
+from podfit.api.registry.kinds import POD, Kind
 from podfit.api.schema import type_of
-from podfit.api.schema.decode import DecodeError, convert
-from podfit.api.schema.scalars import json_word
+from podfit.api.schema.decoding.decode import DecodeError, convert
+from podfit.api.schema.decoding.scalars import json_word
+from podfit.api.schema.decoding.walk import UNSTRUCTURED
+from podfit.api.schema.decoding.yaml_nodes import YamlError
+from podfit.api.schema.decoding.yamls import parse_yaml
 from podfit.api.schema.types import Struct
-from podfit.api.schema.walk import UNSTRUCTURED
-from podfit.api.schema.yaml_nodes import YamlError
-from podfit.api.schema.yamls import parse_yaml
-from podfit.api.status import Object, bad_request, conflict, not_found
-from podfit.apiserver import managed, shapes
-from podfit.apiserver.bodies import check_name
+from podfit.api.status import bad_request, conflict, not_found
 from podfit.apiserver.calls import Call
 from podfit.apiserver.dialects import Dialect
 from podfit.apiserver.dialects.applying import native_configuration, overlaid
-from podfit.apiserver.forms import Form
-from podfit.apiserver.negotiate import Accepted
-from podfit.apiserver.options import WriteOptions
+from podfit.apiserver.representation.forms import Form
+from podfit.apiserver.representation.negotiate import Accepted
 from podfit.apiserver.request import Response
 from podfit.apiserver.verbs.translated import native
-from podfit.apiserver.writes import Write
+from podfit.apiserver.writing import custom_schema, managed
+from podfit.apiserver.writing.bodies import check_name
+from podfit.apiserver.writing.options import WriteOptions
+from podfit.apiserver.writing.write import Write
 from podfit.kit.clock import rfc3339
 from podfit.store.backend import Record
 
@@ -82,7 +83,7 @@ class _Applier:
             raise not_converted(self._applied, str(error)) from None
         obj["kind"], obj["apiVersion"] = call.kind.kind, call.kind.api_version
         check_name(obj, call.route.name, call.namespace)
-        shapes.default(call.kind, obj)
+        custom_schema.default(call.kind, obj)
         return obj
 
 

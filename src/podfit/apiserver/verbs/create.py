@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from podfit.apiserver import managed
-from podfit.apiserver.bodies import read_object, received
 from podfit.apiserver.calls import Call
-from podfit.apiserver.options import write_options
 from podfit.apiserver.request import Response
 from podfit.apiserver.verbs.translated import created
+from podfit.apiserver.writing import managed
+from podfit.apiserver.writing.bodies import read_object, received
+from podfit.apiserver.writing.options import write_options
 
 
 async def create(call: Call) -> Response:

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from podfit.api.kinds import Kind
-from podfit.api.status import Object, forbidden, not_found
-from podfit.apiserver import deletes, wire
+from podfit.api.objects import Object
+from podfit.api.registry.kinds import Kind
+from podfit.api.status import forbidden, not_found
 from podfit.apiserver.admission.base import DELETE, Attributes
-from podfit.apiserver.bodies import json_body
 from podfit.apiserver.calls import Call, success
-from podfit.apiserver.options import delete_options, list_options
+from podfit.apiserver.representation import wire
+from podfit.apiserver.representation.selection import chosen
 from podfit.apiserver.request import Response
-from podfit.apiserver.selection import chosen
 from podfit.apiserver.strategy import strategy_for
 from podfit.apiserver.verbs.list import prefix_of
-from podfit.apiserver.writes import RETRIES
+from podfit.apiserver.writing import deletes
+from podfit.apiserver.writing.bodies import json_body
+from podfit.apiserver.writing.options import delete_options, list_options
+from podfit.apiserver.writing.writes import RETRIES
 from podfit.store.backend import Mismatch, Record
 
 

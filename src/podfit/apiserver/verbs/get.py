@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from podfit.apiserver.calls import Call
-from podfit.apiserver.options import first
 from podfit.apiserver.request import Response
-from podfit.apiserver.revisions import parse_revision, wait_until
+from podfit.apiserver.storage.revisions import parse_revision, wait_until
+from podfit.apiserver.writing.options import first
 
 
 async def get(call: Call) -> Response:

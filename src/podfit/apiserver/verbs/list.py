@@ -13,15 +13,17 @@ from collections.abc import Sequence
 
 import msgspec
 
-from podfit.api.kinds import Kind
-from podfit.api.schema.gojson import GoSyntaxError, parse
-from podfit.api.status import ApiError, Object, bad_request, go_quote
+from podfit.api.objects import Object
+from podfit.api.registry.kinds import Kind
+from podfit.api.schema.golang.gojson import GoSyntaxError, parse
+from podfit.api.status import ApiError, bad_request, go_quote
 from podfit.apiserver.calls import Call
-from podfit.apiserver.forms import Spliced
-from podfit.apiserver.options import ListOptions, list_options
+from podfit.apiserver.protobufs.form import ProtobufForm
+from podfit.apiserver.representation.forms import Spliced
+from podfit.apiserver.representation.selection import Chosen, chosen
 from podfit.apiserver.request import Response
-from podfit.apiserver.revisions import too_large, too_old, unsigned, wait_until
-from podfit.apiserver.selection import Chosen, chosen
+from podfit.apiserver.storage.revisions import too_large, too_old, unsigned, wait_until
+from podfit.apiserver.writing.options import ListOptions, list_options
 from podfit.store.backend import Compacted, FutureRevision, Record, Store
 
 _MANY = 1000
@@ -49,8 +51,8 @@ async def list_objects(call: Call) -> Response:
         stored, page = page[0], await _shown(call, page)
         if page[0] is not stored:
             return await call.reply_list(accepted, form, *page)
-    kept = prefix if selection is None and not options.limit and isinstance(form, Spliced) and form.keeps else ""
-    return await call.reply_list(accepted, form, *page, kept)
+    keeps = selection is None and not options.limit and isinstance(form, Spliced | ProtobufForm) and form.keeps
+    return await call.reply_list(accepted, form, *page, prefix if keeps else "")
 
 
 Page = tuple[Sequence[Record], int, Object | None]

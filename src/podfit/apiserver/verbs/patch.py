@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
+from podfit.api.objects import Object
 from podfit.api.patches import APPLY, JSON_PATCH, MERGE_PATCH, STRATEGIC, patch_object, take_patch
 from podfit.api.schema import type_of
 from podfit.api.schema.types import Struct
-from podfit.api.status import ApiError, Object, invalid, unprocessable
-from podfit.apiserver import managed, shapes
-from podfit.apiserver.bodies import check_name
+from podfit.api.status import ApiError, invalid, unprocessable
 from podfit.apiserver.calls import Call
-from podfit.apiserver.options import WriteOptions, media_type, write_options
 from podfit.apiserver.request import Response
-from podfit.apiserver.revisions import unsigned
+from podfit.apiserver.storage.revisions import unsigned
 from podfit.apiserver.strategy import strategy_for
 from podfit.apiserver.verbs import apply
 from podfit.apiserver.verbs.translated import Edit, translated
+from podfit.apiserver.writing import custom_schema, managed
+from podfit.apiserver.writing.bodies import check_name
+from podfit.apiserver.writing.options import WriteOptions, media_type, write_options
 from podfit.store.backend import Record
 
 _TYPES = frozenset((JSON_PATCH, MERGE_PATCH, STRATEGIC, APPLY))
@@ -41,7 +42,6 @@ async def patch(call: Call) -> Response:
     write = call.write(options, call.route.subresource)
     write.track = managed.updates(call, options)
     strategy = strategy_for(call.kind)
-    write.shares = call.route.subresource in strategy.narrow
     struct = type_of(call.kind)
     assert struct is not None
     if (dialect := write.dialect) is not None:
@@ -49,12 +49,13 @@ async def patch(call: Call) -> Response:
             write, translated(call, write, dialect, _patching(call, kind, options))
         )
         return call.written(accepted, form, written)
+    write.shares = call.route.subresource in strategy.shared_subresources
 
     def change(stored: Object, record: Record) -> Object:
         obj = patched(call, stored, kind, struct, options)
         if not write.shares:
-            shapes.default(call.kind, obj)
-        elif strategy.set_apart(obj, stored):
+            custom_schema.default(call.kind, obj)
+        elif strategy.own_changes(obj, stored):
             strategy.default(obj)
         return obj
 

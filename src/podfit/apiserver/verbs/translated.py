@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from podfit.api.objects import Object
 from podfit.api.schema.types import Struct
-from podfit.api.status import Object, unprocessable
-from podfit.apiserver import shapes
+from podfit.api.status import unprocessable
 from podfit.apiserver.calls import Call
 from podfit.apiserver.dialects import Dialect, policies
-from podfit.apiserver.writes import Change, Write
+from podfit.apiserver.writing import custom_schema
+from podfit.apiserver.writing.write import Change, Write
 from podfit.kit.clock import rfc3339
 from podfit.store.backend import Record
 
@@ -41,5 +42,5 @@ def native(call: Call, dialect: Dialect, made: Object) -> Object:
     if call.kind.plural in policies.TEMPLATES and (errors := policies.template_errors(made, call.kind, dialect.words)):
         name = (made.get("metadata") or {}).get("name", "")
         raise unprocessable(call.kind.kind, name, errors, call.kind.group)
-    shapes.default(call.kind, made)
+    custom_schema.default(call.kind, made)
     return made

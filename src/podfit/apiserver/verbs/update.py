@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from podfit.api.status import ApiError, Object, not_found
-from podfit.apiserver import managed
-from podfit.apiserver.bodies import check_name, read_object, received
+from podfit.api.objects import Object
+from podfit.api.status import ApiError, not_found
 from podfit.apiserver.calls import Call
-from podfit.apiserver.options import write_options
 from podfit.apiserver.request import Response
-from podfit.apiserver.revisions import unsigned
+from podfit.apiserver.storage.revisions import unsigned
 from podfit.apiserver.strategy import strategy_for
 from podfit.apiserver.verbs.translated import translated
+from podfit.apiserver.writing import managed
+from podfit.apiserver.writing.bodies import check_name, read_object, received
+from podfit.apiserver.writing.options import write_options
 from podfit.store.backend import Record
 
 

@@ -10,16 +10,17 @@ import random
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Iterator, Sequence
 
 from podfit.api.status import ApiError
-from podfit.apiserver import wire
 from podfit.apiserver.calls import Call
-from podfit.apiserver.events import Happening, Sink, Taker, Watcher
-from podfit.apiserver.forms import Event, Form, Held
-from podfit.apiserver.negotiate import JSON
-from podfit.apiserver.options import ListOptions, list_options
+from podfit.apiserver.protobufs.form import STREAM_TYPE, ProtobufForm, error_frame
+from podfit.apiserver.representation import wire
+from podfit.apiserver.representation.forms import Event, Form, Held
+from podfit.apiserver.representation.negotiate import JSON, YAML, not_streamable
+from podfit.apiserver.representation.selection import Chosen, chosen
 from podfit.apiserver.request import Response
-from podfit.apiserver.revisions import parse_revision, too_old, wait_until
-from podfit.apiserver.selection import Chosen, chosen
+from podfit.apiserver.storage.events import Sink, Subscriber, Watcher, WatchEvent
+from podfit.apiserver.storage.revisions import parse_revision, too_old, wait_until
 from podfit.apiserver.verbs.list import prefix_of
+from podfit.apiserver.writing.options import ListOptions, list_options
 from podfit.store.backend import Compacted, FutureRevision, Record
 
 _SHORTEST_S, _LONGEST_S = 1800.0, 3600.0
@@ -31,17 +32,20 @@ INITIAL_EVENTS_END = {"k8s.io/initial-events-end": "true"}
 
 async def watch(call: Call) -> Response:
     accepted = call.accepted()
+    if accepted.media == YAML:
+        raise not_streamable()
     form = call.form(accepted)
     options = list_options(call.request.query, True)
     selection = chosen(call.objects, call.kind, options.label_selector, options.field_selector, call.route.name)
     if options.revision:
         parse_revision(options.revision)
-    return Response(200, content_type=JSON, stream=_Stream(call, form, options, selection))
+    media = STREAM_TYPE if isinstance(form, ProtobufForm) else JSON
+    return Response(200, content_type=media, stream=_Stream(call, form, options, selection))
 
 
 class _Stream:
-    """The pieces of a watch. Who writes them somewhere may also lend a sink, which gets events without being asked;
-    who reads them in this process, a taker, which gets objects."""
+    """The pieces of a watch. The front may also pass a sink, which gets encoded events without asking for them;
+    whoever reads them in this process, a subscriber, which gets objects."""
 
     def __init__(self, call: Call, form: Form, options: ListOptions, selection: Chosen | None) -> None:
         self._call, self._form, self._options, self._selection = call, form, options, selection
@@ -52,7 +56,7 @@ class _Stream:
         self._sent = call.parts.metrics.watch_events(call.route)
         self._held = Held() if call.objects.versions.converts(call.kind) else None
         self._sink: Sink | None = None
-        self._taker: Taker | None = None
+        self._subscriber: Subscriber | None = None
         self._pieces = self._run()
 
     def __aiter__(self) -> AsyncIterator[bytes]:
@@ -64,15 +68,15 @@ class _Stream:
     async def aclose(self) -> None:
         await self._pieces.aclose()
 
-    def lend(self, sink: Sink) -> None:
+    def write_to(self, sink: Sink) -> None:
         """Before the first piece is asked for. What is converted on its way out takes the long way."""
         if self._held is None:
             self._sink = sink
 
-    def lend_taker(self, taker: Taker) -> None:
+    def subscribe(self, subscriber: Subscriber) -> None:
         """The same for a reader in this process."""
         if self._held is None:
-            self._taker = taker
+            self._subscriber = subscriber
 
     async def _run(self) -> AsyncGenerator[bytes, None]:
         watcher: Watcher | None = None
@@ -88,11 +92,11 @@ class _Stream:
             watcher, records, at = self._begin(revision)
             async for chunk in self._present(records, at):
                 yield chunk
-            watcher.sink, watcher.taker = self._sink, self._taker
+            watcher.sink, watcher.subscriber = self._sink, self._subscriber
             async for chunk in self._follow(watcher):
                 yield chunk
         except ApiError as error:
-            yield error_event(error)
+            yield error_frame(error) if isinstance(self._form, ProtobufForm) else error_event(error)
         finally:
             metrics.watching(call.route).dec()
             metrics.answered(call.route, 200, clock.monotonic() - began, False)
@@ -141,7 +145,7 @@ class _Stream:
         backlog = self._store.watch(self._prefix, after)
         try:
             while (change := backlog.next_nowait()) is not None:
-                watcher.offer(Happening(change))
+                watcher.offer(WatchEvent(change))
         finally:
             backlog.close()
         watcher.after = max(watcher.after, self._store.revision)

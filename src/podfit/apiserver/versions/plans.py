@@ -10,12 +10,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from podfit.api import vpa_versions
-from podfit.api.kinds import Kind
-from podfit.api.schema.structural import CustomSchema
-from podfit.api.status import Object
-from podfit.apiserver import wire
+from podfit.api.objects import Object
+from podfit.api.registry import vpa_versions
+from podfit.api.registry.kinds import Kind
+from podfit.api.schema.custom.structural import CustomSchema
 from podfit.apiserver.admission.webhooks.call import Caller
+from podfit.apiserver.representation import wire
 from podfit.apiserver.versions.webhook import ConversionWebhook
 from podfit.store.backend import Record
 

@@ -10,9 +10,10 @@ import json
 import uuid
 from typing import Any
 
-from podfit.api.names import label_value, qualified_name
-from podfit.api.schema.gojson import parse
-from podfit.api.status import ApiError, Object
+from podfit.api.objects import Object
+from podfit.api.schema.golang.gojson import parse
+from podfit.api.status import ApiError
+from podfit.api.text.names import label_value, qualified_name
 from podfit.apiserver.admission.webhooks.call import Caller, CallFailed
 
 GROUP = "apiextensions.k8s.io"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from podfit.kit.oserrors import system_words
+from podfit.kit.process.oserrors import system_words
 
 OK, WARN, FAIL = "ok", "warn", "fail"
 

@@ -10,16 +10,16 @@ from email.utils import parsedate_to_datetime
 from pathlib import Path
 from typing import Any
 
-from podfit.api.kinds import NODE, POD, VPA, kind_named
+from podfit.api.registry.kinds import NODE, POD, VPA, kind_named
 from podfit.api.status import ApiError
 from podfit.cli.checks import FAIL, Finding, fail, ok, warn
-from podfit.cli.connect import connected
-from podfit.cli.recommended import target_pods
-from podfit.cli.usage import node_metrics
+from podfit.cli.options.connect import connected
+from podfit.cli.sizing.recommended import target_pods
+from podfit.cli.sizing.usage import node_metrics
 from podfit.client import Client
 from podfit.client.kubeconfig import Access, BadKubeconfig
 from podfit.client.transport import Ask, Unreachable
-from podfit.vpa.model.unowned import HELP, may_have_unowned, unowned, warning
+from podfit.vpa.model.changing.unowned import HELP, may_have_unowned, unowned, warning
 
 SKEW_S = 5.0
 EXPIRES_DAYS = 14

@@ -21,7 +21,7 @@ from pathlib import Path
 
 from podfit.cli.checks import Finding, fail, ok, tried, warn
 from podfit.cli.checks.network import pod_network
-from podfit.kit.oserrors import system_words
+from podfit.kit.process.oserrors import system_words
 
 NEEDED = ("aiohttp", "uvloop", "msgspec", "cryptography", "numpy", "sortedcontainers", "yaml", "jwt", "re2")
 FILES, INSTANCES = 1024, 64
@@ -77,8 +77,8 @@ def privileges() -> Finding:
 
 def cgroups() -> Finding:
     """Makes a cgroup, sets its limits and removes it."""
-    from podfit.agent.runtimes.base import RuntimeFailure
     from podfit.agent.runtimes.cgroups import detect, mounted
+    from podfit.agent.runtimes.values import RuntimeFailure
 
     advice = "mount the cpu and memory controllers writable (in a container: --privileged --cgroupns=host), be root"
     try:

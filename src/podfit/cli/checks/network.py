@@ -10,7 +10,7 @@ from podfit.cli.checks import Finding, fail, ok, warn
 from podfit.podnet.cni.config import NetworkConfig, load
 from podfit.podnet.cni.plugins import find_plugin
 from podfit.podnet.failures import NetworkFailure
-from podfit.podnet.firewall import find_nft
+from podfit.podnet.kernel.firewall import find_nft
 from podfit.podnet.network import CNI_CONFIGURATIONS, CNI_PLUGINS
 from podfit.podnet.support import missing_for_bridge
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from podfit.cli.checks import Finding, fail, ok, warn
 from podfit.cli.checks.network import INSTALL_PLUGINS, missing_plugin
 from podfit.compose_runtimes import CONTAINERD
-from podfit.kit.privileges import CAP_SYS_RESOURCE, has_capability
+from podfit.kit.process.privileges import CAP_SYS_RESOURCE, has_capability
 
 if TYPE_CHECKING:
     from podfit.cri import CriClient

@@ -11,9 +11,9 @@ from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 
-from podfit.cli.amounts import memory_text
 from podfit.cli.checks import Finding, fail, ok, tried, warn
-from podfit.kit.oserrors import system_words
+from podfit.cli.printing.amounts import memory_text
+from podfit.kit.process.oserrors import system_words
 
 LEAST_BYTES = 500 << 20
 SLOW_FSYNC_S = 0.05

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import typer
+import typer.main
+
 from podfit.cli.clusters import named
-from podfit.cli.completing import FOLDERS, NO_FILES, NO_SPACE
 from podfit.cli.completing.cluster import Cluster
+from podfit.cli.completing.directives import FOLDERS, NO_FILES, NO_SPACE
 from podfit.cli.completing.line import Line, long_name, read
-from podfit.cli.helping import is_switch
-from podfit.cli.output import DATA, OBJECTS, PAGES, TABLES
+from podfit.cli.printing.helping import is_switch
+from podfit.cli.printing.output import DATA, OBJECTS, PAGES, TABLES
 
 Found = tuple[list[str], int]
 
@@ -32,11 +35,7 @@ _FILES = ("kubeconfig", "authority", "file", "record")
 _FOLDERS = ("dir", "path")
 
 
-def complete(words: list[str]) -> Found:
-    import typer.main
-
-    from podfit.cli.main import app
-
+def complete(app: typer.Typer, words: list[str]) -> Found:
     line, word = read(typer.main.get_command(app), words[:-1]), words[-1]
     if line.pending:
         return _starting(word, *_values(line, line.pending, word))

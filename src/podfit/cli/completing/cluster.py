@@ -7,10 +7,10 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from podfit.api.kinds import BUILT_IN, VPA
+from podfit.api.registry.kinds import BUILT_IN, VPA
 
 if TYPE_CHECKING:
-    from podfit.cli.connect import Session
+    from podfit.cli.options.connect import Session
 
 PATIENCE_S = 2.0
 MOST = "500"
@@ -64,7 +64,7 @@ class Cluster:
         return list(dict.fromkeys(self._asked(ask)))
 
     def _asked(self, ask: Callable[[Session], Awaitable[list[str]]]) -> list[str]:
-        from podfit.cli.connect import connected
+        from podfit.cli.options.connect import connected
 
         async def main() -> list[str]:
             async with asyncio.timeout(PATIENCE_S), connected(self.kubeconfig, self.context, self.namespace) as session:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from podfit.cli.helping import is_switch
+from podfit.cli.printing.helping import is_switch
 
 ALONE = ("--dry-run",)
 """Options whose value is optional: it has to follow with `=`."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from podfit.client import Client
-from podfit.kit.tasks import Tasks
+from podfit.kit.concurrency.tasks import Tasks
 from podfit.vpa.recommender.config import RecommenderConfig
 from podfit.vpa.recommender.decide.config import Config
 from podfit.vpa.recommender.loop import Recommender

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import time
 
-from podfit.cli.amounts import RESOURCES, amount_text
 from podfit.cli.demo.seen import Moved
 from podfit.cli.demo.stage import Stage
-from podfit.cli.output import say
-from podfit.cli.wording import size_text
+from podfit.cli.printing.amounts import RESOURCES, amount_text
+from podfit.cli.printing.output import say
+from podfit.cli.printing.wording import size_text
 
 EVERY_S = 10.0
 

@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from podfit.api.status import Object
+from podfit.api.objects import Object
 
 NAMESPACE = "demo"
 PROGRAMS = Path(__file__).parent / "programs"

@@ -11,15 +11,15 @@ from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
-from podfit.api.status import Object
-from podfit.cli.amounts import RESOURCES, amount_text, number, pair_text
+from podfit.api.objects import Object
 from podfit.cli.demo.seen import ContainerSeen, Moved, Seen, spark
 from podfit.cli.demo.stage import Stage
-from podfit.cli.happened import when
 from podfit.cli.node_side import STATES
-from podfit.cli.output import span
-from podfit.cli.stages import progress
-from podfit.cli.wording import condition_words, notable, sized_words
+from podfit.cli.printing.amounts import RESOURCES, amount_text, number, pair_text
+from podfit.cli.printing.happened import when
+from podfit.cli.printing.output import span
+from podfit.cli.printing.wording import condition_words, notable, sized_words
+from podfit.cli.resizing.stages import step_of
 
 EVENTS = 7
 WIDE = 116
@@ -78,8 +78,7 @@ def place_from_here(path: Path) -> str:
 
 
 def conditions(pod: Object) -> list[str]:
-    node = pod["spec"].get("nodeName") or ""
-    return [condition_words(one, node) for one in (pod.get("status") or {}).get("conditions") or () if notable(one)]
+    return [condition_words(one) for one in (pod.get("status") or {}).get("conditions") or () if notable(one)]
 
 
 def event_line(event: Object) -> str:
@@ -120,7 +119,7 @@ def _more(pod: Object, known: ContainerSeen, resource: str) -> list[RenderableTy
     line = Text(spark(values, _request(known, resource)), style=style)
     if resource != RESOURCES[0]:
         return [line, "", ""]
-    step = progress(pod)
+    step = step_of(pod)
     return [line, str(known.restarts), Text(step.reason or step.stage, style="green" if step.done else "yellow")]
 
 

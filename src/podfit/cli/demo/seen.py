@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from podfit.cli.amounts import RESOURCES, amount_text, number
+from podfit.api.objects import Object
+from podfit.cli.printing.amounts import RESOURCES, amount_text, number
 
-Object = dict[str, Any]
 SPARKS = "▁▂▃▄▅▆▇█"
 KEPT = 40
 Key = tuple[str, str]

@@ -8,9 +8,10 @@ import time
 from dataclasses import replace
 from pathlib import Path
 
-from podfit.api.kinds import EVENT, POD, VPA, kind_named
-from podfit.api.kinds import NAMESPACE as NAMESPACES
-from podfit.api.status import ApiError, Object
+from podfit.api.objects import Object
+from podfit.api.registry.kinds import EVENT, POD, VPA, kind_named
+from podfit.api.registry.kinds import NAMESPACE as NAMESPACES
+from podfit.api.status import ApiError
 from podfit.apiserver.request import ADMIN
 from podfit.cli.demo.autoscaling import SCRAPE_S, start_autoscaler
 from podfit.cli.demo.objects import LARGE, NAMESPACE, SMALL, autoscalers, deployments
@@ -20,8 +21,8 @@ from podfit.client import Cache
 from podfit.client.rest import STRATEGIC
 from podfit.client.transport import Unreachable
 from podfit.compose import Up, UpOptions
-from podfit.kit.addresses import free_port
-from podfit.kit.tasks import Tasks
+from podfit.kit.concurrency.tasks import Tasks
+from podfit.kit.web.addresses import free_port
 from podfit.meter.meter import MeterConfig
 
 FIRST_VISIT_S, BETWEEN_VISITS_S = 8.0, 16.0

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from podfit.api.kinds import EVENT, POD
-from podfit.api.resize_verdicts import PENDING
-from podfit.api.status import Object
-from podfit.apiserver.tables.pods import summary
-from podfit.cli.amounts import RESOURCES, amount_text, pair_text, percent, quantities
-from podfit.cli.happened import event_rows, in_order
-from podfit.cli.output import age, paragraph, table
-from podfit.cli.stages import condition, progress
-from podfit.cli.usage import NodeUse, amounts_of, node_metrics, node_uses, text_of
-from podfit.cli.wording import condition_words, node_notable
+from podfit.api.objects import Object
+from podfit.api.registry.kinds import EVENT, POD
+from podfit.api.resize.progress import pending
+from podfit.apiserver.tables.kinds.pods import summary
+from podfit.cli.printing.amounts import RESOURCES, amount_text, pair_text, percent, quantities
+from podfit.cli.printing.happened import event_rows, in_order
+from podfit.cli.printing.output import age, paragraph, table
+from podfit.cli.printing.wording import condition_words, node_notable
+from podfit.cli.resizing.shortages import shortage_on
+from podfit.cli.resizing.stages import step_of
+from podfit.cli.sizing.usage import NodeUse, amounts_of, node_metrics, node_uses, text_of
 from podfit.client import Client
 
 ENDED = ("Succeeded", "Failed")
@@ -98,8 +99,10 @@ def _pods(facts: Object, width: int) -> str:
     for pod in facts["pods"]:
         meta, sizes = pod["metadata"], pod["spec"].get("containers") or ()
         cells = [", ".join(pair_text(one.get("resources") or {}, resource) for one in sizes) for resource in RESOURCES]
-        step = progress(pod) if condition(pod, PENDING) is not None else None
-        waits = f"{step.reason}: {step.why}" if step is not None else "-"
+        waits = "-"
+        if pending(pod) is not None:
+            step = step_of(pod, shortage_on(pod, facts["node"], facts["pods"]))
+            waits = ": ".join(filter(None, (step.reason, step.why)))
         rows.append([f"  {meta['namespace']}", meta["name"], summary(pod).word, *cells, waits])
     header = ["  NAMESPACE", "NAME", "STATUS", "CPU", "MEMORY", "WAITING RESIZE"]
     return f"Pods ({len(rows)}; request/limit of each container):\n{table(rows, header, width)}"

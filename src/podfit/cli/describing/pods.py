@@ -4,17 +4,18 @@ from __future__ import annotations
 
 from typing import Any
 
-from podfit.api.kinds import EVENT
-from podfit.api.status import Object
-from podfit.apiserver.tables.pods import summary
-from podfit.cli.amounts import RESOURCES, pair_text
+from podfit.api.objects import Object
+from podfit.api.registry.kinds import EVENT
+from podfit.apiserver.tables.kinds.pods import summary
 from podfit.cli.containers import containers_of, oom_kills, oom_lines, state_words
-from podfit.cli.following import words
-from podfit.cli.happened import event_rows, in_order
 from podfit.cli.node_side import STATES, states, story
-from podfit.cli.output import age, paragraph, table
-from podfit.cli.stages import progress, seen_by_node
-from podfit.cli.wording import chapter_words, condition_words, notable
+from podfit.cli.printing.amounts import RESOURCES, pair_text
+from podfit.cli.printing.happened import event_rows, in_order
+from podfit.cli.printing.output import age, paragraph, table
+from podfit.cli.printing.wording import chapter_words, condition_words, notable
+from podfit.cli.resizing.following import words
+from podfit.cli.resizing.shortages import shortage_of
+from podfit.cli.resizing.stages import seen_by_node, step_of
 from podfit.client import Client
 
 STORY_LINES = 20
@@ -38,6 +39,7 @@ async def gather(client: Client, pod: Object) -> Object:
         "observedGeneration": status.get("observedGeneration"),
         "containers": [_container(one) for one in containers_of(pod)],
         "oomKills": [kill.data() for kill in oom_kills(pod, chapters or ())],
+        "shortage": await shortage_of(client, pod),
         "states": rows,
         "statesFrom": "node" if from_node else "api",
         "conditions": status.get("conditions") or [],
@@ -87,7 +89,7 @@ def _resize(pod: Object, facts: Object) -> str:
         return "none: the pod has ended"
     if not facts["node"]:
         return "none: the pod is not on a node yet"
-    step = progress(pod)
+    step = step_of(pod, facts["shortage"])
     return words(seen_by_node(step, facts["states"]) if facts["statesFrom"] == "node" else step)
 
 
@@ -121,7 +123,7 @@ def _states(facts: Object) -> str:
 
 
 def _conditions(facts: Object, width: int) -> str:
-    shown = [condition_words(one, facts["node"] or "") for one in facts["conditions"] if notable(one)]
+    shown = [condition_words(one) for one in facts["conditions"] if notable(one)]
     good = [one["type"] for one in facts["conditions"] if not notable(one) and one.get("status") == "True"]
     lines = [*shown, *([", ".join(good) + ": all True"] if good else [])]
     return "Conditions:\n" + "\n".join(paragraph(line, width) for line in lines) if lines else ""

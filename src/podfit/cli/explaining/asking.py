@@ -12,10 +12,11 @@ from collections.abc import Iterable
 from typing import Any
 from urllib.parse import urlsplit
 
-from podfit.api.status import ApiError, Object
+from podfit.api.objects import Object
+from podfit.api.status import ApiError
 from podfit.client import Client
 from podfit.client.transport import Unreachable
-from podfit.vpa.recommender.explain import LISTENS, SETTINGS
+from podfit.vpa.recommender.serving.explain import LISTENS, SETTINGS
 
 SERVICE = "/api/v1/namespaces/kube-system/services/http:vpa-recommender:8942/proxy"
 UPDATER = "/api/v1/namespaces/kube-system/services/http:vpa-updater:8943/proxy"

@@ -4,20 +4,22 @@ from __future__ import annotations
 
 from typing import Any
 
-from podfit.api.kinds import EVENT, VPA_CHECKPOINT
+from podfit.api.objects import Object
+from podfit.api.registry.kinds import EVENT, VPA_CHECKPOINT
 from podfit.api.selectors import LabelSelector
-from podfit.api.status import ApiError, Object
-from podfit.cli.amounts import amount_text, number
+from podfit.api.status import ApiError
 from podfit.cli.explaining.asking import recommenders_story, updaters_story
-from podfit.cli.happened import in_order, when
-from podfit.cli.measured import vpa_objects
-from podfit.cli.output import age, paragraph, table
-from podfit.cli.overrides import FROZEN
-from podfit.cli.recommended import recommendations, target_pods
+from podfit.cli.printing.amounts import amount_text, number
+from podfit.cli.printing.happened import in_order, when
+from podfit.cli.printing.output import age, paragraph, table
+from podfit.cli.resizing.overrides import FROZEN
+from podfit.cli.sizing.measured import vpa_objects
+from podfit.cli.sizing.recommended import recommendations, target_pods
 from podfit.client import Client
-from podfit.vpa.model.matching import own_selector
-from podfit.vpa.model.policy import update_mode
-from podfit.vpa.recommender.explain import explain_objects
+from podfit.vpa.model.objects.matching import own_selector
+from podfit.vpa.model.objects.policy import update_mode
+from podfit.vpa.recommender.serving.explain import explain_objects
+from podfit.vpa.runtimes.floors import heaps_of
 
 NOT_ALL = (
     "These steps come from checkpoints, which leave out the memory peaks of windows that still last (a day):\n"
@@ -31,10 +33,10 @@ async def explain_vpa(client: Client, vpa: Object, width: int = 0) -> tuple[list
     checkpoints = (await client.list(VPA_CHECKPOINT, namespace))["items"]
     events = await _events(client, vpa)
     story, silent = await recommenders_story(client, vpa, checkpoints)
-    numbers = story or explain_objects(vpa, checkpoints)
+    pods = await target_pods(client, vpa)
+    numbers = story or explain_objects(vpa, checkpoints, heaps=heaps_of(pods))
     given = await recommendations(client, vpa)
     rows = [one.cells()[2:] for one in given]
-    pods = await target_pods(client, vpa)
     lines = [_headline(vpa, pods)]
     lines.append(table([["  " + row[0], *row[1:]] for row in rows], COLUMNS))
     lines += _conditions(vpa, width)
@@ -98,6 +100,8 @@ def why_numbers(numbers: dict[str, Any]) -> list[str]:
             steps = ", ".join(f"{step['what']} = {_amount(resource, step['value'])}" for step in target["steps"])
             size = _amount(resource, target["value"])
             lines.append(f"  {resource} target {size}: {steps} (confidence {sizes['confidence']:.3g})")
+        if runtime := known.get("runtime"):
+            lines.append(f"  {runtime['heap']}; {runtime['restart']}")
         if similar := known.get("similar"):
             lines.append(f"  sizes come from containers with {similar['from']}")
         if without := known.get("withoutSamples"):

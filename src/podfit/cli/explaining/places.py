@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from podfit.api.kinds import NAMESPACE, NODE, POD
-from podfit.api.status import Object
+from podfit.api.objects import Object
+from podfit.api.registry.kinds import NAMESPACE, NODE, POD
 from podfit.cli.containers import oom_kills, oom_lines
 from podfit.cli.node_side import story
-from podfit.cli.output import table
+from podfit.cli.printing.output import table
 from podfit.client import Client
-from podfit.scheduler.decide.explain import NodeVerdict, explain_objects
-from podfit.vpa.model.gate import GATE
+from podfit.scheduler.decide.fit.explain import NodeVerdict, explain_objects
+from podfit.vpa.model.changing.gate import GATE
 
 MOST_NODES = 30
 

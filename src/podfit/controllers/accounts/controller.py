@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from podfit.api.kinds import NAMESPACE, Kind, kind_named
-from podfit.api.status import ApiError, Object
+from podfit.api.objects import Object
+from podfit.api.registry.kinds import NAMESPACE, Kind, kind_named
+from podfit.api.status import ApiError
+from podfit.client import Client
 from podfit.controllers.world import World
 from podfit.reconcile import DONE, Engine, Result
 
@@ -16,7 +18,8 @@ class AccountsController:
     name = "serviceaccount-controller"
 
     def __init__(self, world: World) -> None:
-        self._world = world
+        self._client, self._publisher = world.client, world.acting("root-ca-cert-publisher").client
+        self._ca = world.cluster_ca.decode()
         self._engine: Engine[str] = Engine(self.name, self._reconcile, clock=world.clock)
         self._namespaces, self._accounts, self._configs = (world.cache(kind) for kind in (NAMESPACE, ACCOUNT, CONFIG))
         self._namespaces.subscribe(lambda before, after: self._engine.add(after["metadata"]["name"]) if after else None)
@@ -36,20 +39,29 @@ class AccountsController:
         if namespace is None or namespace["metadata"].get("deletionTimestamp"):
             return DONE
         if self._accounts.get(name, "default") is None:
-            await self._create(ACCOUNT, {"metadata": {"name": "default", "namespace": name}})
-        wanted = {"ca.crt": self._world.cluster_ca.decode()}
+            await _create(self._client, ACCOUNT, {"metadata": {"name": "default", "namespace": name}})
+        wanted = {"ca.crt": self._ca}
         config = self._configs.get(name, ROOT_CA)
         if config is None:
             meta = {"name": ROOT_CA, "namespace": name, "annotations": {"kubernetes.io/description": _ABOUT}}
-            await self._create(CONFIG, {"metadata": meta, "data": wanted})
+            await _create(self._publisher, CONFIG, {"metadata": meta, "data": wanted})
         elif config.get("data") != wanted:
-            await self._world.client.patch(CONFIG, name, ROOT_CA, {"data": wanted})
+            await self._publish(config, wanted)
         return DONE
 
-    async def _create(self, kind: Kind, obj: Object) -> None:
-        body = {"apiVersion": kind.api_version, "kind": kind.kind, **obj}
+    async def _publish(self, config: Object, wanted: Object) -> None:
         try:
-            await self._world.client.create(kind, body)
+            await self._publisher.update(CONFIG, {**config, "data": wanted})
         except ApiError as error:
-            if error.code != 409 and not (error.code in (403, 404) and "terminat" in error.message):
+            # Changed or deleted meanwhile: the cache brings that, and with it another look.
+            if error.code not in (404, 409):
                 raise
+
+
+async def _create(client: Client, kind: Kind, obj: Object) -> None:
+    body = {"apiVersion": kind.api_version, "kind": kind.kind, **obj}
+    try:
+        await client.create(kind, body)
+    except ApiError as error:
+        if error.code != 409 and not (error.code in (403, 404) and "terminat" in error.message):
+            raise

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import base64
 
-from podfit.api.kinds import kind_named
-from podfit.api.status import ApiError, Object
+from podfit.api.objects import Object
+from podfit.api.registry.kinds import kind_named
+from podfit.api.status import ApiError
 from podfit.controllers.world import World
 from podfit.reconcile import DONE, Engine, Result
 
@@ -70,11 +71,8 @@ class TokensController:
         annotations = {NAME: account["metadata"]["name"], UID: account["metadata"]["uid"]}
         if {**data, **wanted} == data and {**(meta.get("annotations") or {}), **annotations} == meta.get("annotations"):
             return
-        change = {
-            "metadata": {"resourceVersion": meta["resourceVersion"], "annotations": annotations},
-            "data": wanted,
-        }
-        await self._world.client.patch(SECRET, meta["namespace"], meta["name"], change)
+        noted = {**meta, "annotations": {**(meta.get("annotations") or {}), **annotations}}
+        await self._world.client.update(SECRET, {**secret, "metadata": noted, "data": {**data, **wanted}})
 
     async def _token(self, secret: Object, account: Object) -> str:
         meta = secret["metadata"]

@@ -9,12 +9,12 @@ from __future__ import annotations
 import base64
 import logging
 
-from podfit.api.kinds import kind_named
-from podfit.api.status import Object
+from podfit.api.objects import Object
+from podfit.api.registry.kinds import kind_named
 from podfit.controllers.certificates.signers import NODE_CLIENT, SIGNERS, Asked, objection, read_request
 from podfit.controllers.world import World
 from podfit.kit.clock import parse_rfc3339, rfc3339
-from podfit.reconcile import DONE, Again, Engine, Result
+from podfit.reconcile import DONE, Engine, Requeue, Result
 
 log = logging.getLogger(__name__)
 
@@ -114,7 +114,7 @@ class CertificatesController:
         born = parse_rfc3339(request["metadata"]["creationTimestamp"])
         left = born + _KEPT_S[state] - self._world.clock.now()
         if left > 0:
-            return Again(left, "old requests are cleared away")
+            return Requeue(left, "old requests are cleared away")
         await self._world.client.delete(CSR, "", request["metadata"]["name"])
         return DONE
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from podfit.api.status import Object
+from podfit.api.objects import Object
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,15 +8,15 @@ from __future__ import annotations
 
 import asyncio
 
-from podfit.api.kinds import POD, kind_named
+from podfit.api.objects import Object
+from podfit.api.registry.kinds import POD, kind_named
 from podfit.api.selectors import LabelSelector
-from podfit.api.status import Object
 from podfit.controllers.disruption.budget import Count, counts, is_healthy, needs_scale, selector_text
 from podfit.controllers.disruption.scales import NoScale, Scales, controller_of, replicas_of
 from podfit.controllers.disruption.stale import StaleDisruptions
 from podfit.controllers.world import World
 from podfit.kit.clock import parse_rfc3339, rfc3339
-from podfit.reconcile import DONE, Again, Engine, Result
+from podfit.reconcile import DONE, Engine, Requeue, Result
 
 PDB = kind_named("PodDisruptionBudget")
 _DELETION_TIMEOUT_S = 120.0
@@ -79,7 +79,7 @@ class DisruptionController:
             status = self._failed(budget, str(error))
         if status != budget.get("status"):
             await self._world.client.update(PDB, {**budget, "status": status}, "status")
-        return Again(recheck_s, "an eviction has not shown yet") if recheck_s else DONE
+        return Requeue(recheck_s, "an eviction has not shown yet") if recheck_s else DONE
 
     def _disrupted(self, budget: Object, pods: list[Object]) -> tuple[dict[str, str], float]:
         """The evictions still under way, and when to look at them again."""

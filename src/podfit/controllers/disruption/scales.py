@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from podfit.api.kinds import BUILT_IN, Kind, kind_named
-from podfit.api.status import ApiError, Object, go_quote
+from podfit.api.objects import Object
+from podfit.api.registry.kinds import BUILT_IN, Kind, kind_named
+from podfit.api.status import ApiError, go_quote
 from podfit.client import Cache
 from podfit.client.discovery import discover
 from podfit.controllers.world import World

@@ -6,11 +6,11 @@ deleted two minutes later stays: the condition is set to False.
 
 from __future__ import annotations
 
-from podfit.api.kinds import POD
-from podfit.api.status import Object
+from podfit.api.objects import Object
+from podfit.api.registry.kinds import POD
 from podfit.controllers.world import World
 from podfit.kit.clock import parse_rfc3339, rfc3339
-from podfit.reconcile import DONE, Again, Engine, Result
+from podfit.reconcile import DONE, Engine, Requeue, Result
 
 _TARGET = "DisruptionTarget"
 _STALE_AFTER_S = 120.0
@@ -53,7 +53,7 @@ class StaleDisruptions:
         since = condition.get("lastTransitionTime")
         remaining = parse_rfc3339(since) + _STALE_AFTER_S - now if since else 0.0
         if remaining > 0:
-            return Again(remaining, "the disruption may still come")
+            return Requeue(remaining, "the disruption may still come")
         taken_back = {
             "type": _TARGET,
             "status": "False",

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from podfit.api.kinds import kind_named
-from podfit.api.status import ApiError, Object, is_namespace_going
+from podfit.api.objects import Object
+from podfit.api.registry.kinds import kind_named
+from podfit.api.status import ApiError, is_namespace_going
 from podfit.controllers.endpoints.members import Key, Members
 from podfit.controllers.endpoints.packing import ports_key
 from podfit.controllers.endpoints.pods import (

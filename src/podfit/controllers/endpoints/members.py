@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from podfit.api.kinds import POD, kind_named
-from podfit.api.status import Object
+from podfit.api.objects import Object
+from podfit.api.registry.kinds import POD, kind_named
 from podfit.client import Cache
 from podfit.controllers.endpoints.pods import relevant
 from podfit.controllers.world import World

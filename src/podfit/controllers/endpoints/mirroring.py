@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from podfit.api.kinds import kind_named
-from podfit.api.status import Object
+from podfit.api.objects import Object
+from podfit.api.registry.kinds import kind_named
 from podfit.controllers.endpoints.legacy import MANAGED_BY as OLD_MANAGED_BY
 from podfit.controllers.endpoints.legacy import MANAGER
 from podfit.controllers.endpoints.members import Key

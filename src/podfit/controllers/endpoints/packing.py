@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from podfit.api.status import Object
+from podfit.api.objects import Object
 
 MOST = 100
 """Endpoints in a slice."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ipaddress
 from typing import Any
 
-from podfit.api.status import Object
+from podfit.api.objects import Object
 
 HEADLESS = "service.kubernetes.io/headless"
 ENDED = ("Failed", "Succeeded")

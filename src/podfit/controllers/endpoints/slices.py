@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import ipaddress
 
-from podfit.api.kinds import NODE
-from podfit.api.status import Object
+from podfit.api.objects import Object
+from podfit.api.registry.kinds import NODE
 from podfit.controllers.endpoints.members import Key, Members
 from podfit.controllers.endpoints.packing import Wanted, pack, ports_key
 from podfit.controllers.endpoints.pods import (

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 
-from podfit.api.kinds import kind_named
-from podfit.api.status import ApiError, Object, is_namespace_going
+from podfit.api.objects import Object
+from podfit.api.registry.kinds import kind_named
+from podfit.api.status import ApiError, is_namespace_going
 from podfit.client import Client
 from podfit.client.cache import Cache
 from podfit.controllers.endpoints.packing import Plan

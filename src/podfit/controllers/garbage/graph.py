@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from podfit.api.kinds import Kind
-from podfit.api.status import Object
+from podfit.api.objects import Object
+from podfit.api.registry.kinds import Kind
 
 FOREGROUND, ORPHAN = "foregroundDeletion", "orphan"
 

@@ -11,8 +11,9 @@ from collections import OrderedDict
 from collections.abc import Iterable
 from functools import partial
 
-from podfit.api.kinds import EVENT, Kind
-from podfit.api.status import ApiError, Object, go_quote
+from podfit.api.objects import Object
+from podfit.api.registry.kinds import EVENT, Kind
+from podfit.api.status import ApiError, go_quote
 from podfit.client.discovery import discover
 from podfit.client.transport import Unreachable
 from podfit.controllers.garbage.graph import (
@@ -27,7 +28,7 @@ from podfit.controllers.garbage.graph import (
     judge,
 )
 from podfit.controllers.world import World
-from podfit.kit.tasks import Tasks
+from podfit.kit.concurrency.tasks import Tasks
 from podfit.reconcile import DONE, Engine, Result
 
 log = logging.getLogger(__name__)

@@ -3,11 +3,12 @@ bound, or finished and more of them than are worth keeping."""
 
 from __future__ import annotations
 
-from podfit.api.kinds import NODE, POD
-from podfit.api.status import ApiError, Object
+from podfit.api.objects import Object
+from podfit.api.registry.kinds import NODE, POD
+from podfit.api.status import ApiError
 from podfit.controllers.world import World
 from podfit.kit.clock import rfc3339
-from podfit.reconcile import DONE, Again, Engine, Result
+from podfit.reconcile import DONE, Engine, Requeue, Result
 
 _QUARANTINE_S = 40.0
 """How long a node must be missing before its pods are given up: it may be about to register again."""
@@ -77,7 +78,7 @@ class PodGarbageController:
                 await self._remove(pod)
             return DONE
         await self._surplus()
-        return Again(_LOOK_EVERY_S, "finished pods are counted from time to time")
+        return Requeue(_LOOK_EVERY_S, "finished pods are counted from time to time")
 
     async def _orphans(self, node: str) -> Result:
         if self._nodes.get("", node) is not None:
@@ -90,7 +91,7 @@ class PodGarbageController:
         now = self._world.clock.monotonic()
         left = _QUARANTINE_S - (now - self._missing.setdefault(node, now))
         if left > 0:
-            return Again(left, "the node may come back")
+            return Requeue(left, "the node may come back")
         if await self._world.client.find(NODE, "", node) is not None:
             return DONE
         for pod in pods:

@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import logging
 
-from podfit.api.kinds import NAMESPACE, POD, Kind
-from podfit.api.status import ApiError, Object
+from podfit.api.objects import Object
+from podfit.api.registry.kinds import NAMESPACE, POD, Kind
+from podfit.api.status import ApiError
 from podfit.client.discovery import discover
 from podfit.controllers.world import World
 from podfit.kit.clock import rfc3339
-from podfit.reconcile import DONE, Again, Engine, Result
+from podfit.reconcile import DONE, Engine, Requeue, Result
 
 log = logging.getLogger(__name__)
 
@@ -54,7 +55,7 @@ class NamespaceController:
         left, failures = await self._empty(name)
         if left or failures:
             await self._report(namespace, left, failures)
-            return Again(5.0 if set(left) <= {_PODS} else 1.0, "content remains in the namespace")
+            return Requeue(5.0 if set(left) <= {_PODS} else 1.0, "content remains in the namespace")
         finalizers = [word for word in namespace["spec"]["finalizers"] if word != FINALIZER]
         body = {**namespace, "spec": {**namespace["spec"], "finalizers": finalizers}}
         made = await self._world.client.update(NAMESPACE, body, "finalize")
@@ -144,9 +145,8 @@ class NamespaceController:
                 condition["lastTransitionTime"] = before.get("lastTransitionTime", now)
         if [old.get(condition["type"]) for condition in conditions] == conditions:
             return
-        await self._world.client.patch(
-            NAMESPACE, "", namespace["metadata"]["name"], {"status": {"conditions": conditions}}, subresource="status"
-        )
+        status = {**(namespace.get("status") or {}), "conditions": conditions}
+        await self._world.client.update(NAMESPACE, {**namespace, "status": status}, "status")
 
 
 def _condition(type: str, holds: bool, reason: str, message: str, now: str) -> Object:

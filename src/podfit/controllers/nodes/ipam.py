@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from podfit.api.kinds import NODE
-from podfit.api.status import ApiError, Object
+from podfit.api.objects import Object
+from podfit.api.registry.kinds import NODE
+from podfit.api.status import ApiError
 from podfit.client.rest import MERGE
 from podfit.controllers.world import World
 from podfit.reconcile import DONE, Engine, Result

@@ -9,13 +9,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from podfit.api.kinds import LEASE, NODE, POD
-from podfit.api.status import ApiError, Object
+from podfit.api.objects import Object
+from podfit.api.registry.kinds import LEASE, NODE, POD
+from podfit.api.status import ApiError
 from podfit.client.rest import STRATEGIC
 from podfit.controllers.nodes import zones
 from podfit.controllers.world import World
 from podfit.kit.clock import rfc3339
-from podfit.reconcile import DONE, Again, Engine, Result
+from podfit.reconcile import DONE, Engine, Requeue, Result
 
 GRACE_S = 50.0
 STARTUP_GRACE_S = 60.0
@@ -112,10 +113,10 @@ class NodeLifecycleController:
         left = sign.at + grace - self._world.clock.monotonic()
         if left <= 0 and self._nodes.connected and _status(node, "Ready") != "Unknown":
             await self._mark_unknown(node)
-            return Again(grace, "the node may report again")
+            return Requeue(grace, "the node may report again")
         await self._taint(node)
         await self._say_ttl(node)
-        return Again(max(left, 1.0) if left > 0 else grace, "the node's next sign of life is due by then")
+        return Requeue(max(left, 1.0) if left > 0 else grace, "the node's next sign of life is due by then")
 
     async def _mark_unknown(self, node: Object) -> None:
         now = rfc3339(self._world.clock.now())

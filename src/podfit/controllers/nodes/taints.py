@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from podfit.api.kinds import NODE, POD
-from podfit.api.placement import tolerates
-from podfit.api.status import ApiError, Object
+from podfit.api.objects import Object
+from podfit.api.pods.placement import tolerates
+from podfit.api.registry.kinds import NODE, POD
+from podfit.api.status import ApiError
 from podfit.client.rest import STRATEGIC
 from podfit.controllers.world import World
 from podfit.kit.clock import parse_rfc3339, rfc3339
-from podfit.reconcile import DONE, Again, Engine, Result
+from podfit.reconcile import DONE, Engine, Requeue, Result
 
 Key = tuple[str, str]
 
@@ -67,7 +68,7 @@ class TaintEvictionController:
         left = due - now
         if left > 0:
             self._doomed.add(key)
-            return Again(left, "the pod tolerates the taint until then")
+            return Requeue(left, "the pod tolerates the taint until then")
         self._doomed.discard(key)
         await self._evict(pod)
         return DONE

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 
-from podfit.api.status import Object
+from podfit.api.objects import Object
 
 EVICT, HOLD, NEVER = "evict", "hold", "never"
 """Evict; evict nobody more; evict nobody, and let go whom we meant to."""

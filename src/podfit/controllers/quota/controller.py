@@ -9,17 +9,18 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from functools import partial
 
-from podfit.api.kinds import NAMESPACE, POD, Kind, kind_named
+from podfit.api.objects import Object
+from podfit.api.pods.resources import Amounts
 from podfit.api.quantity import ZERO, Quantity
 from podfit.api.quotas import count_name, matches, relevant, scope_demands, usage
-from podfit.api.resize_counting import counted_in_quota
-from podfit.api.resize_dialects import NATIVE, dialect_of
-from podfit.api.resources import Amounts
-from podfit.api.status import ApiError, Object
+from podfit.api.registry.kinds import NAMESPACE, POD, Kind, kind_named
+from podfit.api.resize.counting import counted_in_quota
+from podfit.api.resize.dialects import NATIVE, dialect_of
+from podfit.api.status import ApiError
 from podfit.client.discovery import discover
 from podfit.client.resizing import default_dialect
 from podfit.controllers.world import World
-from podfit.reconcile import DONE, Again, Engine, Result
+from podfit.reconcile import DONE, Engine, Requeue, Result
 
 QUOTA = kind_named("ResourceQuota")
 _COUNTED = tuple(
@@ -98,8 +99,8 @@ class QuotaController:
                 # Admission has just counted something: its write will come through the watch, then count again.
                 if error.code != 409:
                     raise
-                return Again(0.02, "the quota was changed meanwhile")
-        return Again(_RESYNC_S, "a full recount from time to time")
+                return Requeue(0.02, "the quota was changed meanwhile")
+        return Requeue(_RESYNC_S, "a full recount from time to time")
 
     async def _follow_counted(self, hard: Object) -> None:
         """Caches for `count/…` of kinds nobody followed yet."""

@@ -11,15 +11,19 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from podfit.api.kinds import POD
-from podfit.api.status import ApiError, Object
+from podfit.api.objects import Object
+from podfit.api.registry.kinds import POD
+from podfit.api.resize.conditions import DEFERRED, ERROR, INFEASIBLE
+from podfit.api.resize.progress import InProgress, Pending, Progress, Settled, progress
+from podfit.api.resize.verdicts import Deferred, Infeasible, Unknown
+from podfit.api.status import ApiError
 from podfit.client.rest import STRATEGIC
 from podfit.controllers.workloads.ownership import Owned
 from podfit.controllers.workloads.podstate import is_ready
-from podfit.controllers.workloads.sizes import SIZED_FOR, marked, resize_state, size_mark, size_patch
+from podfit.controllers.workloads.sizes import SIZED_FOR, marked, size_mark, size_patch
 from podfit.controllers.world import World
 from podfit.kit.clock import parse_rfc3339
-from podfit.reconcile import DONE, Again, Result
+from podfit.reconcile import DONE, Requeue, Result
 
 POLICY = "podfit.dev/resize-policy"
 DEADLINE = "podfit.dev/resize-deadline"
@@ -98,26 +102,24 @@ def decide(pods: list[Object], template: Object, batch: int, deadline: float, no
     todo: list[Resize] = []
     for pod in pods:
         patch = size_patch(pod, template)
-        state, why = resize_state(pod)
+        stands = progress(pod)
+        refusal = _refusal(stands)
         if patch is None and marked(pod) not in ("", mark):
             # Resized, but there was no time to write it down.
             steps.append(Mark(pod, mark))
-        if patch is not None and state != "moving":
+        if patch is not None and (refusal is not None or isinstance(stands, Settled)):
             todo.append(Resize(pod, patch, mark))
-        elif state == "settled":
+        elif isinstance(stands, Settled):
             done += 1
             # One that no node has yet may wait for the very room that resizing the others frees.
             down += not is_ready(pod) and bool(pod["spec"].get("nodeName"))
         else:
             moving += 1
-            if state == "refused" and why is not None:
-                left = (
-                    parse_rfc3339(why["lastTransitionTime"]) + deadline - now
-                    if why.get("lastTransitionTime")
-                    else deadline
-                )
+            if refusal is not None:
+                since, why = refusal
+                left = parse_rfc3339(since) + deadline - now if since else deadline
                 if left <= 0:
-                    steps.append(Replace(pod, f"{why.get('reason', '')}: {why.get('message', '')}"))
+                    steps.append(Replace(pod, why))
                 else:
                     again = min(again, left) if again else left
     # Pods that are not ready lose nothing by being resized now; each ready one may be missed for a while.
@@ -128,6 +130,20 @@ def decide(pods: list[Object], template: Object, batch: int, deadline: float, no
     return Plan(tuple(steps), done, moving + len(todo), again)
 
 
+def _refusal(stands: Progress) -> tuple[str, str] | None:
+    """Since when a resize is not carried out, and why: pending with a verdict, or failing."""
+    match stands:
+        case Pending(verdict=Deferred(message=message), since=since):
+            return since or "", f"{DEFERRED}: {message}"
+        case Pending(verdict=Infeasible(message=message), since=since):
+            return since or "", f"{INFEASIBLE}: {message}"
+        case Pending(verdict=Unknown(reason=reason, message=message), since=since):
+            return since or "", f"{reason}: {message}"
+        case InProgress(failing=True, error=message, since=since):
+            return since or "", f"{ERROR}: {message}"
+    return None
+
+
 # --- acting -------------------------------------------------------------------------------------------------------
 
 
@@ -135,7 +151,7 @@ class InPlace:
     """Carries out plans for one controller and tells how far they are."""
 
     def __init__(self, world: World, owned: Owned) -> None:
-        self._world, self._owned = world, owned
+        self._world, self._owned = world.acting("inplace-resize-controller"), owned
         # Its own voice: whoever makes forty pods may have said all it may of their owner.
         self._recorder = world.recorder.named("inplace-resize-controller")
         self._told: dict[str, tuple[int, int]] = {}
@@ -151,7 +167,7 @@ class InPlace:
             else:
                 await self._replace(workload, step.pod, step.why)
         self._tell(workload, plan)
-        return Again(plan.look_again_s, "a resize may wait until its deadline") if plan.look_again_s else DONE
+        return Requeue(plan.look_again_s, "a resize may wait until its deadline") if plan.look_again_s else DONE
 
     async def _resize(self, workload: Object, step: Resize) -> None:
         meta = step.pod["metadata"]

@@ -10,9 +10,10 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 
-from podfit.api.kinds import POD, Kind
+from podfit.api.objects import Object
+from podfit.api.registry.kinds import POD, Kind
 from podfit.api.selectors import LabelSelector
-from podfit.api.status import ApiError, Object
+from podfit.api.status import ApiError
 from podfit.client.rest import STRATEGIC
 from podfit.client.transport import Unreachable
 from podfit.controllers.owners import controller_of

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from podfit.api.status import Object
+from podfit.api.objects import Object
 from podfit.controllers.owners import same_fields
 from podfit.kit.clock import parse_rfc3339
 

@@ -9,15 +9,13 @@ import hashlib
 import json
 from collections.abc import Iterator
 
+from podfit.api.objects import Object
 from podfit.api.quantity import Quantity
-from podfit.api.status import Object
-from podfit.controllers.workloads.podstate import condition
+from podfit.api.resize.progress import Settled, progress
 
 SIZED_FOR = "podfit.dev/sized-for"
 """On pods of workloads that resize in place: the mark of the template's sizes they were brought to last."""
 _RESIZABLE = ("cpu", "memory")
-_ROUNDING = {"cpu": Quantity.parse("10m"), "memory": Quantity.parse("64Ki")}
-"""How far a limit read back from the kernel may be off: its shortest quota, its largest page."""
 
 
 # --- templates ----------------------------------------------------------------------------------------------------
@@ -149,46 +147,9 @@ def _delta(have: Object, want: Object) -> Object:
     return delta
 
 
-def resize_state(pod: Object) -> tuple[str, Object | None]:
-    """("settled", None), ("moving", condition or None) or ("refused", condition)."""
-    pending, progress = condition(pod, "PodResizePending"), condition(pod, "PodResizeInProgress")
-    if pending is not None and pending["status"] == "True":
-        return "refused", pending
-    if progress is not None and progress["status"] == "True":
-        return ("refused" if progress.get("reason") == "Error" else "moving"), progress
-    if not (pod.get("spec") or {}).get("nodeName"):
-        return "settled", None
-    if int((pod.get("status") or {}).get("observedGeneration") or 0) < int(pod["metadata"].get("generation") or 0):
-        return "moving", None
-    return ("settled" if _shown(pod) else "moving"), None
-
-
-def _shown(pod: Object) -> bool:
-    """Whether the status has the spec's sizes: requests as promised, limits as the kernel has them."""
-    spec, status = pod["spec"], pod.get("status") or {}
-    told = [*(status.get("initContainerStatuses") or []), *(status.get("containerStatuses") or [])]
-    shown = {one["name"]: one for one in told if "running" in (one.get("state") or {})}
-    for container in [*(spec.get("initContainers") or []), *(spec.get("containers") or [])]:
-        one = shown.get(container["name"])
-        if one is None:
-            continue
-        sizes = _resizable(container.get("resources") or {})
-        promised, actual = one.get("allocatedResources") or {}, (one.get("resources") or {}).get("limits") or {}
-        if any(name in promised and _apart(promised[name], value) for name, value in sizes["requests"].items()):
-            return False
-        if any(name in actual and _apart(actual[name], value, name) for name, value in sizes["limits"].items()):
-            return False
-    return True
-
-
-def _apart(one: str, other: str, rounded: str = "") -> bool:
-    apart = abs(Quantity.parse(one).nanos - Quantity.parse(other).nanos)
-    return apart > (_ROUNDING[rounded].nanos if rounded else 0)
-
-
 def is_resized(pod: Object, template: Object) -> bool:
-    """Whether the pod has the template's sizes in truth: asked for, granted and in force."""
-    return size_patch(pod, template) is None and resize_state(pod)[0] == "settled"
+    """Whether the pod has the template's sizes: requested, allocated and applied."""
+    return size_patch(pod, template) is None and isinstance(progress(pod), Settled)
 
 
 def is_up_to_date(pod: Object, template: Object) -> bool:

@@ -8,16 +8,17 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from podfit.api.objects import Object
+from podfit.api.pods.resources import CPU, pod_requests
 from podfit.api.quantity import Quantity
-from podfit.api.resize_verdicts import DEFERRED, INFEASIBLE, PENDING, resize_verdict
-from podfit.api.resources import CPU, pod_requests
-from podfit.api.status import Object
+from podfit.api.resize.progress import pending
+from podfit.api.resize.room import held, units
+from podfit.api.resize.verdicts import Deferred
 from podfit.kit.clock import parse_rfc3339
-from podfit.scheduler.decide.pods import finished, pod_key, priority_of
+from podfit.scheduler.decide.pod.pods import finished, pod_key, priority_of
 from podfit.scheduler.decide.preempt import Budget
 
 Amounts = dict[str, int]
-_SETTLED = [{"type": PENDING, "status": "True", "reason": INFEASIBLE}]
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,17 +43,16 @@ class Stuck:
 
 def deferred_since(pod: Object) -> float | None:
     """When the pod's resize was deferred; None when it is not, or was not judged since the spec changed."""
-    verdict = resize_verdict(pod)
-    if verdict is None or verdict.get("status") != "True" or verdict.get("reason") != DEFERRED:
+    waiting = pending(pod)
+    if waiting is None or not isinstance(waiting.verdict, Deferred):
         return None
-    at = verdict.get("lastTransitionTime")
-    return parse_rfc3339(at) if at else 0.0
+    return parse_rfc3339(waiting.since) if waiting.since else 0.0
 
 
 def make_room(pod: Object, node: Object, pods: Iterable[Object], budgets: list[Budget]) -> Enough | Evict | Stuck:
     """`pods` are those of the node. Others count with what they have been given, this one with what it wants."""
     status = node.get("status") or {}
-    limits = {name: _units(name, Quantity.parse(text)) for name, text in (status.get("allocatable") or {}).items()}
+    limits = {name: units(name, Quantity.parse(text)) for name, text in (status.get("allocatable") or {}).items()}
     wanted = _amounts(pod_requests(pod, use_status=True))
     missing = {name: amount - limits.get(name, 0) for name, amount in wanted.items()}
     mine, staying = pod_key(pod), []
@@ -60,7 +60,7 @@ def make_room(pod: Object, node: Object, pods: Iterable[Object], budgets: list[B
         if pod_key(other) == mine or finished(other) or other["metadata"].get("deletionTimestamp"):
             continue
         staying.append(other)
-        for name, amount in _settled(other).items():
+        for name, amount in _held(other).items():
             if name in missing:
                 missing[name] += amount
     if not _short(missing):
@@ -76,7 +76,7 @@ def _victims(pod: Object, staying: list[Object], missing: Amounts, budgets: list
     for one in lower:
         if not _short(missing):
             break
-        takes = _settled(one)
+        takes = _held(one)
         helps = any(takes.get(name, 0) > 0 for name in _short(missing))
         if helps and _may_go(one, budgets, left):
             chosen.append(one)
@@ -84,9 +84,9 @@ def _victims(pod: Object, staying: list[Object], missing: Amounts, budgets: list
     if short := _short(missing):
         return Stuck(tuple(sorted(short.items())))
     for one in reversed(list(chosen)):
-        _add(missing, _settled(one), 1)
+        _add(missing, _held(one), 1)
         if _short(missing):
-            _add(missing, _settled(one), -1)
+            _add(missing, _held(one), -1)
         else:
             chosen.remove(one)
     return Evict(tuple(chosen))
@@ -113,18 +113,13 @@ def _may_go(pod: Object, budgets: list[Budget], left: dict[int, int]) -> bool:
     return True
 
 
-def _settled(pod: Object) -> Amounts:
-    """What the pod has been given, whatever it asks for: as the node counts, not as the scheduler does."""
-    status = {**(pod.get("status") or {}), "conditions": _SETTLED}
-    return _amounts(pod_requests({**pod, "status": status}, use_status=True))
+def _held(pod: Object) -> Amounts:
+    """As the node counts, not as the scheduler does."""
+    return _amounts(held(pod))
 
 
 def _amounts(found: dict[str, Quantity]) -> Amounts:
-    return {name: _units(name, amount) for name, amount in found.items()}
-
-
-def _units(name: str, amount: Quantity) -> int:
-    return amount.milli if name == CPU else amount.value
+    return {name: units(name, amount) for name, amount in found.items()}
 
 
 def _short(missing: Amounts) -> Amounts:

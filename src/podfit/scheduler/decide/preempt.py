@@ -10,12 +10,12 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from podfit.api.objects import Object
 from podfit.api.selectors import LabelSelector, SelectorError
-from podfit.api.status import Object
-from podfit.scheduler.decide.board import Board, Refused
-from podfit.scheduler.decide.fitting import Fitting
-from podfit.scheduler.decide.pods import Resident, pod_key, priority_of
-from podfit.scheduler.decide.reasons import NEVER, NO_VICTIMS, NOT_HELPFUL, TERMINATING, available
+from podfit.scheduler.decide.cluster.board import Board, Refused
+from podfit.scheduler.decide.fit.fitting import Fitting
+from podfit.scheduler.decide.fit.reasons import NEVER, NO_VICTIMS, NOT_HELPFUL, TERMINATING, available
+from podfit.scheduler.decide.pod.pods import Resident, pod_key, priority_of
 
 _LEAST_CANDIDATES, _SHARE = 100, 10
 _OFFSET = 2**31

@@ -11,8 +11,8 @@ import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from podfit.api.status import Object
-from podfit.scheduler.decide.pods import Key, Shape, pod_key, priority_of
+from podfit.api.objects import Object
+from podfit.scheduler.decide.pod.pods import Key, Shape, pod_key, priority_of
 
 ACTIVE, BACKOFF, WAITING, GATED, TAKEN = "active", "backoff", "unschedulable", "gated", "taken"
 BACKOFF_INITIAL_S, BACKOFF_MAXIMUM_S = 1.0, 10.0

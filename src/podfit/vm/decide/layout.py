@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from podfit.api.machines import (
+from podfit.api.pods.machines import (
     CARRIED,
     CELLS,
     DEVICE,

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from podfit.api.machines import LEAST_MEMORY_MIB
+from podfit.api.pods.machines import LEAST_MEMORY_MIB
 from podfit.vm.decide.refusals import Invalid
 
 MIB = 1 << 20

@@ -22,6 +22,10 @@ class Disk:
     path: str
     format: str = "qcow2"
     readonly: bool = False
+    serial: str = ""
+    """By which the guest knows it."""
+    boot: bool = False
+    """The VM boots from it, whatever else it has."""
 
 
 @dataclass(frozen=True)
@@ -100,6 +104,8 @@ def _vcpus(vm: Definition) -> str:
 
 
 def _boot(vm: Definition) -> str:
+    if any(disk.boot for disk in vm.disks):
+        return ""
     if not vm.kernel:
         return "<boot dev='hd'/>"
     initrd = f"<initrd>{escape(vm.initrd)}</initrd>" if vm.initrd else ""
@@ -123,10 +129,13 @@ def _cpu(vm: Definition) -> str:
 
 def _disk(disk: Disk, number: int) -> str:
     name = "vd" + chr(ord("a") + number)
-    readonly = "<readonly/>" if disk.readonly else ""
+    more = "<readonly/>" if disk.readonly else ""
+    more += f"<serial>{escape(disk.serial)}</serial>" if disk.serial else ""
+    more += "<boot order='1'/>" if disk.boot else ""
+    kind, source = ("block", "dev") if disk.path.startswith("/dev/") else ("file", "file")
     return (
-        f"<disk type='file' device='disk'><driver name='qemu' type='{disk.format}'/>"
-        f"<source file={quoteattr(disk.path)}/><target dev='{name}' bus='virtio'/>{readonly}</disk>\n"
+        f"<disk type='{kind}' device='disk'><driver name='qemu' type='{disk.format}'/>"
+        f"<source {source}={quoteattr(disk.path)}/><target dev='{name}' bus='virtio'/>{more}</disk>\n"
     )
 
 

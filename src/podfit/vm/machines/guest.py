@@ -87,6 +87,11 @@ class GuestAgent:
     async def block_size(self) -> int:
         return int((await self.command("guest-get-memory-block-info"))["size"])
 
+    async def blocks(self) -> dict[int, bool]:
+        """Whether each memory block of the guest is online."""
+        found = await self.command("guest-get-memory-blocks")
+        return {int(block["phys-index"]): bool(block["online"]) for block in found}
+
     async def set_blocks(self, numbers: list[int], online: bool) -> list[int]:
         """Takes memory blocks offline or online; returns those that did not follow.
 

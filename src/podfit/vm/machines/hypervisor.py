@@ -20,7 +20,7 @@ from typing import Any, TypeVar
 
 import libvirt
 
-from podfit.kit.tasks import Tasks
+from podfit.kit.concurrency.tasks import Tasks
 from podfit.vm.machines import folder
 from podfit.vm.machines.events import Event, Events, run_loop
 from podfit.vm.machines.process import Orphans, Processes, become_subreaper
@@ -92,6 +92,11 @@ class Hypervisor:
     @property
     def uri(self) -> str:
         return f"qemu+unix:///system?socket={self._socket}" if self._socket else f"qemu:///embed?root={self.root}"
+
+    @property
+    def network_namespace(self) -> Path | None:
+        """Of the daemon, in which it starts QEMU."""
+        return None if self.embedded else Path(f"/proc/{self._daemon}/ns/net")
 
     async def open(self, deliver: Callable[[Event], None]) -> None:
         """Raises CannotRun or LibvirtFailed."""

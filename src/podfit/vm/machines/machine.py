@@ -19,11 +19,13 @@ from podfit.vm.machines.hypervisor import Hypervisor, LibvirtFailed
 
 LIVE, CONFIG = libvirt.VIR_DOMAIN_AFFECT_LIVE, libvirt.VIR_DOMAIN_AFFECT_CONFIG
 _WITH_EVERYTHING = libvirt.VIR_DOMAIN_UNDEFINE_NVRAM | libvirt.VIR_DOMAIN_UNDEFINE_MANAGED_SAVE
+MIGRATED = "migrated"
 _OFF = {
     libvirt.VIR_DOMAIN_SHUTOFF_SHUTDOWN: "shutdown",
     libvirt.VIR_DOMAIN_SHUTOFF_DESTROYED: "destroyed",
     libvirt.VIR_DOMAIN_SHUTOFF_CRASHED: "crashed",
     libvirt.VIR_DOMAIN_SHUTOFF_FAILED: "failed",
+    libvirt.VIR_DOMAIN_SHUTOFF_MIGRATED: MIGRATED,
 }
 
 
@@ -32,7 +34,7 @@ class State:
     running: bool
     paused: bool = False
     why_off: str = ""
-    """shutdown, destroyed, crashed or failed; "" if libvirt does not know."""
+    """shutdown, destroyed, crashed, failed or migrated; "" if libvirt does not know."""
 
 
 class Machine:

@@ -8,17 +8,18 @@ from dataclasses import replace
 from pathlib import Path
 
 from podfit.cri import api_pb2 as cri
-from podfit.kit.tasks import Tasks
+from podfit.kit.concurrency.tasks import Tasks
 from podfit.vm import notices
 from podfit.vm.cgroups import Cgroups
-from podfit.vm.cloudinit import seed_of
 from podfit.vm.decide.sizes import size_of
-from podfit.vm.disks import Disks
-from podfit.vm.images import Images
+from podfit.vm.guest.cloudinit import seed_of
+from podfit.vm.guest.disks import Disks
+from podfit.vm.guest.images import Images
 from podfit.vm.life import Lives
 from podfit.vm.machines.events import RESUMED, STARTED, Event
 from podfit.vm.machines.hypervisor import Hypervisor, LibvirtFailed
 from podfit.vm.moving.places import CannotMove, Offer, Place, place_of
+from podfit.vm.reach.network import Networks
 from podfit.vm.records import CREATED, RUNNING, Container, Records, Sandbox
 
 log = logging.getLogger(__name__)
@@ -33,12 +34,13 @@ class Arrivals:
         disks: Disks,
         images: Images,
         lives: Lives,
+        networks: Networks,
         folder: Path,
         uri: str,
     ) -> None:
         """`uri`: of this host's libvirt daemon, as other hosts reach it."""
         self._records, self._hypervisor, self._cgroups = records, hypervisor, cgroups
-        self._disks, self._images, self._lives = disks, images, lives
+        self._disks, self._images, self._lives, self._networks = disks, images, lives, networks
         self._folder, self._uri = folder.absolute(), uri
         self._tasks = Tasks("vm arrivals")
 
@@ -54,6 +56,9 @@ class Arrivals:
             container = self._record(sandbox, config, offer)
         elif not container.arriving:
             raise CannotMove(f"this node has a VM with the ID {offer.id} already")
+        await self._networks.receive(sandbox, offer.lease)
+        self._records.save_sandbox(sandbox)
+        await self._networks.before_start(sandbox)
         disks = await self._disks.create(container.id, container.image, seed_of(sandbox.config))
         self._cgroups.create(container.group)
         wanted = self._lives.limit_bytes(container, max(size_of(offer.limits).memory_mib, offer.layout.boot.memory_mib))
@@ -120,6 +125,8 @@ class Arrivals:
             self._cgroups.adopt(container.group, pid)
         if state.running and state.paused:
             return
+        if state.running:
+            await self._networks.after_start(self._records.sandboxes[container.sandbox_id])
         container.arriving, container.state, container.log_held = False, RUNNING, True
         container.started_ns = container.started_ns or time.time_ns()
         self._records.save(container)

@@ -1,7 +1,7 @@
 """VMs that leave this host. What is under way is in the VM's record before libvirt is asked.
 
 libvirt removes a domain from its source only after it runs at its destination. So a VM that has its domain here is
-here, however the migration was cut off, and one that has none has left.
+here, however the migration was cut off, and one that has none, or one that is off because it was migrated, has left.
 """
 
 from __future__ import annotations
@@ -13,10 +13,12 @@ from typing import Any
 
 import libvirt
 
+from podfit.api.pods import machines
 from podfit.vm.life import Lives
 from podfit.vm.machines.hypervisor import Hypervisor, LibvirtFailed
+from podfit.vm.machines.machine import MIGRATED
 from podfit.vm.moving.places import CannotMove, Offer, Place, rewritten
-from podfit.vm.network import Networks
+from podfit.vm.reach.network import Networks
 from podfit.vm.records import RUNNING, Container, Records
 
 log = logging.getLogger(__name__)
@@ -51,7 +53,11 @@ class Departures:
         """Raises CannotMove."""
         if self._hypervisor.embedded:
             raise CannotMove("the VM runtime of this node has no libvirt daemon (--libvirt-socket): its VMs stay")
+        if container.config.devices:
+            raise CannotMove("the VM has block volumes, which stay on their node")
         await self._without_resize(container)
+        if (power := await self._lives.power(container)) != machines.RUNNING:
+            raise CannotMove(f"the VM is {power.lower()}: only one that runs can be moved")
         sandbox = self._records.sandboxes[container.sandbox_id]
         return Offer(
             container.id,
@@ -63,6 +69,7 @@ class Departures:
             container.created_ns,
             container.started_ns,
             self._networks.of(sandbox).mac,
+            sandbox.lease,
         )
 
     async def _without_resize(self, container: Container) -> None:
@@ -103,21 +110,32 @@ class Departures:
             # The other daemon may be gone; only if this one is, nobody knows what became of the move.
             if error.gone and not await self._hypervisor.alive():
                 raise
-            raise CannotMove(str(error)) from error
+            # The answer alone may have been lost: only a VM that is here has not left.
+            if not await self._has_left(container):
+                raise CannotMove(str(error)) from error
         await self._concluded(container)
 
-    async def _under_way(self, container: Container) -> bool:
-        """Waits for a migration that an earlier process began. True if the VM has left by it."""
+    async def _under_way(self, container: Container, abort: bool = False) -> bool:
+        """Waits for a migration that an earlier process began, and may end it. True if the VM has left by it."""
         while True:
             try:
                 if await self._hypervisor.on(container.uuid, lambda domain: domain.jobInfo()[0]) == 0:
                     return False
+                if abort:
+                    abort = False
+                    with suppress(LibvirtFailed):
+                        await self._hypervisor.on(container.uuid, lambda domain: domain.abortJob())
             except LibvirtFailed as error:
-                if not error.no_domain:
+                if not error.no_domain and not error.not_running:
                     raise
-                await self._concluded(container)
+                if not await self.departed(container):
+                    raise CannotMove("the VM has ended") from error
                 return True
             await asyncio.sleep(_LOOK_S)
+
+    async def _has_left(self, container: Container) -> bool:
+        state = await self._lives.machine(container).state()
+        return state is None or state.why_off == MIGRATED
 
     async def _migrate(self, container: Container, place: Place) -> None:
         def migrate(domain: Any) -> None:
@@ -149,13 +167,14 @@ class Departures:
     async def departed(self, container: Container) -> bool:
         """QEMU has ended: whether that is because the VM runs elsewhere."""
         move = self._moves.get(container.id)
-        if move is not None:
+        if move is not None and move is not asyncio.current_task():
             await asyncio.wait({move})
         patience = asyncio.get_running_loop().time() + UNDEFINED_S
         while not container.moved and asyncio.get_running_loop().time() < patience:
             with suppress(LibvirtFailed):
-                if await self._lives.machine(container).state() is None:
+                if await self._has_left(container):
                     await self._concluded(container)
+                    break
             await asyncio.sleep(_LOOK_S)
         return container.moved
 
@@ -167,7 +186,7 @@ class Departures:
 
     async def stay(self, container: Container) -> None:
         """The move is off. The guest goes on, also if libvirt was cut off while it stood still."""
-        if container.moved:
+        if container.moved or (container.leaving and await self._under_way(container, abort=True)):
             raise CannotMove("the VM has left already")
         state = await self._lives.machine(container).state()
         if container.leaving and state is not None and state.running and state.paused:

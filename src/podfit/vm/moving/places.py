@@ -14,6 +14,7 @@ from podfit.vm.decide.layout import Layout
 from podfit.vm.decide.refusals import Refused
 from podfit.vm.decide.sizes import Limits
 from podfit.vm.machines.definition import Definition
+from podfit.vm.reach.dhcp import Lease
 
 ElementTree.register_namespace("podfit", "https://podfit.dev/vm/1")
 ElementTree.register_namespace("qemu", "http://libvirt.org/schemas/domain/qemu/1.0")
@@ -36,6 +37,8 @@ class Offer:
     created_ns: int
     started_ns: int
     mac: str = ""
+    lease: Lease | None = None
+    """The guest's address, which it keeps; None if it has none in the pod network."""
 
     def to_json(self) -> dict[str, Any]:
         return {**asdict(self), "layout": self.layout.to_json()}
@@ -43,7 +46,8 @@ class Offer:
     @staticmethod
     def from_json(data: Mapping[str, Any]) -> Offer:
         layout, limits = Layout.from_json(data["layout"]), Limits(**data["limits"])
-        return Offer(**{**data, "layout": layout, "limits": limits})
+        lease = Lease(**data["lease"]) if data.get("lease") else None
+        return Offer(**{**data, "layout": layout, "limits": limits, "lease": lease})
 
 
 @dataclass(frozen=True)

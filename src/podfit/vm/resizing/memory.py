@@ -7,15 +7,21 @@ is vacated block by block before it is detached; and the balloon grows in steps,
 from __future__ import annotations
 
 import logging
+import time
+from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
 
 from podfit.vm.decide.devices import Device, Memory, plan
-from podfit.vm.decide.layout import VIRTIO_MEM, Layout
+from podfit.vm.decide.layout import VIRTIO_MEM
 from podfit.vm.decide.refusals import GuestBusy, GuestLacks
 from podfit.vm.decide.shrinking import Guest, can_give, may_detach, missing, next_step
 from podfit.vm.machines.events import BALLOON, REMOVAL_FAILED, REMOVED, RESIZED
 from podfit.vm.machines.guest import AgentFailed, GuestAgent
+from podfit.vm.machines.hypervisor import LibvirtFailed
 from podfit.vm.machines.machine import Machine
+from podfit.vm.records import Container
+from podfit.vm.resizing.online import SILENT_S, Online, expected
 from podfit.vm.resizing.waits import Waits
 
 log = logging.getLogger(__name__)
@@ -28,8 +34,12 @@ BALLOON_S = 3.0
 class MemoryOf:
     """The memory of one VM."""
 
-    def __init__(self, machine: Machine, agent: GuestAgent, layout: Layout, waits: Waits) -> None:
-        self._machine, self._agent, self._layout, self._waits = machine, agent, layout, waits
+    def __init__(
+        self, machine: Machine, agent: GuestAgent, container: Container, waits: Waits, save: Callable[[], None]
+    ) -> None:
+        """`save` writes the container's record."""
+        self._machine, self._agent, self._waits = machine, agent, waits
+        self._container, self._save, self._layout = container, save, container.layout
 
     async def actual(self) -> Memory:
         """As QEMU has it now, with what the balloon really holds."""
@@ -44,9 +54,12 @@ class MemoryOf:
         # QEMU's balloon does not count what a virtio-mem device has.
         return live.vcpus, replace(memory, balloon=max(0, memory.total - memory.virtio - (held >> 10)))
 
-    async def set(self, target: int) -> None:
-        """Raises GuestBusy if the guest has more than the target in the end."""
+    async def set(self, target: int, booted: bool = False) -> None:
+        """`booted`: what the guest uses of its devices is unknown. Raises GuestBusy if the guest has more than the
+        target in the end, and GuestLacks if it does not use what it was given."""
         memory = await self.actual()
+        if booted and memory.devices:
+            await self._look_again()
         if target >= memory.guest:
             await self._grow(memory, target)
         else:
@@ -57,10 +70,43 @@ class MemoryOf:
         found = plan(self._layout, memory, target)
         if found.virtio is not None and found.virtio != memory.virtio:
             await self._request_virtio(memory.virtio, found.virtio)
+        added = sum(size for size, _ in found.attach)
+        total = await Online(self._machine, self._agent).total_mib() if added else 0
+        if added:
+            # Before it is plugged: a process that ends in between claims nothing that is not known.
+            self._doubt(self._container.unused_mib + added, expected(total, added))
         for size, node in found.attach:
-            await self._machine.attach(size, node)
+            try:
+                await self._machine.attach(size, node)
+            except LibvirtFailed:
+                self._doubt(self._container.unused_mib - added, 0)
+                raise
+            added -= size
+        await self._confirm()
         if (memory.balloon if memory.total >= target else 0) != found.balloon or memory.balloon:
             await self._set_balloon(target)
+
+    def _doubt(self, unused: int, wanted: int) -> None:
+        self._container.unused_mib, self._container.expected_mib = unused, wanted
+        self._save()
+
+    async def _confirm(self) -> None:
+        """Memory that the guest does not use is none of its own, and the balloon takes nothing in exchange for it.
+        Raises GuestLacks."""
+        container = self._container
+        if not container.unused_mib:
+            return
+        found = await Online(self._machine, self._agent).look(container.unused_mib, container.expected_mib)
+        if found.unused_mib != container.unused_mib:
+            self._doubt(found.unused_mib, container.expected_mib if found.unused_mib else 0)
+        if found.unused_mib:
+            raise GuestLacks(found.why)
+
+    async def _look_again(self) -> None:
+        """By the agent alone: the balloon's statistics cannot say which memory is missing."""
+        with suppress(AgentFailed):
+            found = await Online(self._machine, self._agent).by_agent()
+            self._doubt(found.unused_mib, 0)
 
     async def _set_balloon(self, target: int) -> int:
         """Waits until the balloon is there or stands still; returns what the guest has."""
@@ -85,10 +131,17 @@ class MemoryOf:
                 await self._request_virtio(memory.virtio, found.virtio)
             for device in found.detach:
                 await self._detach(device, goal)
+            await self._forget_unused()
             await self._inflate(goal)
         reached = (await self.actual()).guest
         if reached > target:
             raise GuestBusy(missing(reached, target))
+
+    async def _forget_unused(self) -> None:
+        """What is not plugged any more is not unused either."""
+        plugged = sum(device.size for device in (await self.actual()).devices)
+        if plugged < self._container.unused_mib:
+            self._doubt(plugged, 0)
 
     async def _guest(self) -> Guest:
         try:
@@ -99,6 +152,12 @@ class MemoryOf:
                 raise GuestLacks(
                     "the guest reports no free memory: it has neither a balloon driver with statistics nor an agent "
                     f"({error}), and memory that may be in use is not taken away"
+                ) from error
+            age = time.time() - found.get("last_update", 0)
+            if age > SILENT_S:
+                raise GuestLacks(
+                    f"the guest does not respond: its balloon driver is silent for {age:.0f} s, and {error}; "
+                    "memory that may be in use is not taken away"
                 ) from error
             return Guest(found.get("available", 0) >> 10, found["usable"] >> 10)
 

@@ -11,13 +11,14 @@ from __future__ import annotations
 import asyncio
 import logging
 from dataclasses import replace
+from functools import partial
 
-from podfit.kit.tasks import Tasks
+from podfit.kit.concurrency.tasks import Tasks
 from podfit.vm.cgroups import Cgroups
 from podfit.vm.decide import progress
 from podfit.vm.decide.conversions import settings_of, to_xml
 from podfit.vm.decide.devices import plan
-from podfit.vm.decide.refusals import GuestBusy, Refused
+from podfit.vm.decide.refusals import GuestBusy, GuestLacks, Refused
 from podfit.vm.decide.sizes import Limits, Size, size_of
 from podfit.vm.life import Lives
 from podfit.vm.machines.guest import GuestAgent
@@ -75,7 +76,8 @@ class Resizer:
         self._tasks = Tasks("vm resizes")
 
     def memory(self, container: Container) -> MemoryOf:
-        return MemoryOf(self._lives.machine(container), self.agent(container), container.layout, self._waits)
+        save = partial(self._records.save, container)
+        return MemoryOf(self._lives.machine(container), self.agent(container), container, self._waits, save)
 
     def agent(self, container: Container) -> GuestAgent:
         return GuestAgent(self._hypervisor, container.uuid)
@@ -83,7 +85,7 @@ class Resizer:
     async def actual(self, container: Container) -> Size:
         """What the guest really has."""
         vcpus, memory = await self.memory(container).present()
-        return Size(vcpus - container.offline_vcpus, memory.guest)
+        return Size(vcpus - container.offline_vcpus, memory.guest - container.unused_mib)
 
     # --- requests
     async def update(self, container: Container, newer: Limits) -> None:
@@ -198,16 +200,18 @@ class Resizer:
     async def _apply(self, container: Container, target: Size, worker: Worker) -> None:
         """The third store: libvirt's domain."""
         machine = self._lives.machine(container)
-        plugged = (await machine.live()).vcpus
+        plugged, lacks, booted = (await machine.live()).vcpus, "", worker.booted
         if worker.booted or plugged - container.offline_vcpus != target.vcpus:
             worker.booted = False
-            offline = await set_vcpus(machine, self.agent(container), target.vcpus, self._hypervisor.accelerated)
+            offline, lacks = await set_vcpus(machine, self.agent(container), target.vcpus, self._hypervisor.accelerated)
             if offline != container.offline_vcpus:
                 container.offline_vcpus = offline
                 self._records.save(container)
         if container.limits.cpuset_cpus:
             await machine.pin(container.limits.cpuset_cpus, self._hypervisor.host_cpus)
-        await self.memory(container).set(target.memory_mib)
+        await self.memory(container).set(target.memory_mib, booted)
+        if lacks:
+            raise GuestLacks(lacks)
 
     async def _settle(self, container: Container, actual: Size) -> None:
         """The cgroup follows a guest that shrank; the domain's definition says what was set."""

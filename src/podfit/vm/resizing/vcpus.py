@@ -7,13 +7,11 @@ stay plugged.
 from __future__ import annotations
 
 import asyncio
-import logging
 
 from podfit.vm.decide.refusals import GuestLacks
 from podfit.vm.machines.guest import AgentFailed, GuestAgent
 from podfit.vm.machines.machine import Machine
 
-log = logging.getLogger(__name__)
 _TRIES, _PAUSE_S = 40, 0.025
 
 
@@ -23,9 +21,10 @@ def wanted_states(present: dict[int, bool], count: int) -> dict[int, bool]:
     return {number: number in chosen for number, online in present.items() if online != (number in chosen)}
 
 
-async def set_vcpus(machine: Machine, agent: GuestAgent, count: int, accelerated: bool) -> int:
-    """Returns how many of the plugged vCPUs are offline afterwards. Raises GuestLacks, LibvirtFailed."""
-    plugged = (await machine.live()).vcpus
+async def set_vcpus(machine: Machine, agent: GuestAgent, count: int, accelerated: bool) -> tuple[int, str]:
+    """Returns how many of the plugged vCPUs the guest does not use afterwards, and what it lacks if those are too many.
+    Raises GuestLacks, LibvirtFailed."""
+    before = plugged = (await machine.live()).vcpus
     if count > plugged:
         await machine.add_vcpus(count)
         plugged = count
@@ -34,16 +33,24 @@ async def set_vcpus(machine: Machine, agent: GuestAgent, count: int, accelerated
         plugged = count
     try:
         present = await _seen(agent, plugged)
-        await agent.set_vcpus(wanted_states(present, count))
-        return max(0, plugged - count)
+        changes = wanted_states(present, count)
+        await agent.set_vcpus(changes)
+        online = sum({**present, **changes}.values())
+        return plugged - online, _lacks(len(present), plugged, count - online)
     except AgentFailed as error:
         if count < plugged:
             raise GuestLacks(
                 f"the guest cannot take {plugged - count} of its {plugged} vCPUs offline: {error}"
             ) from error
-        # A guest that is still booting, or that onlines vCPUs itself, needs no agent to grow.
-        log.debug("vCPUs of %s: %s", machine.name, error)
-        return 0
+        if plugged == before:
+            return 0, ""
+        return plugged - before, f"nobody knows whether the guest uses all of its {plugged} vCPUs: {error}"
+
+
+def _lacks(shown: int, plugged: int, missing: int) -> str:
+    if missing <= 0:
+        return ""
+    return f"the guest shows {shown} of its {plugged} vCPUs: its kernel has no CPU hotplug, or it is limited to {shown}"
 
 
 async def _seen(agent: GuestAgent, plugged: int) -> dict[int, bool]:

@@ -11,12 +11,12 @@ import grpc
 
 from podfit.cri import api_pb2 as cri
 from podfit.images.errors import ImageInUse, NoSuchImage
-from podfit.images.references import InvalidReference
+from podfit.images.registries.references import InvalidReference
 from podfit.podnet.failures import NetworkFailure
 from podfit.vm.decide import refusals
 from podfit.vm.decide.sizes import Limits
-from podfit.vm.disks import DiskFailed
-from podfit.vm.images import ImageError, ImageMissing, ImageUnusable
+from podfit.vm.guest.disks import DiskFailed
+from podfit.vm.guest.images import ImageError, ImageMissing, ImageUnusable
 from podfit.vm.machines.guest import AgentFailed
 from podfit.vm.machines.hypervisor import LibvirtFailed
 from podfit.vm.moving.places import CannotMove
@@ -151,7 +151,7 @@ def listed_container(container: Container) -> cri.Container:
         id=container.id,
         pod_sandbox_id=container.sandbox_id,
         metadata=config.metadata,
-        image=config.image,
+        image=_named(config.image),
         image_ref=container.image.id,
         image_id=container.image.id,
         state=STATES[container.state],
@@ -171,7 +171,7 @@ def container_status(container: Container, actual: Limits, log_path: str) -> cri
         started_at=container.started_ns,
         finished_at=container.finished_ns,
         exit_code=container.exit_code,
-        image=config.image,
+        image=_named(config.image),
         image_ref=container.image.id,
         image_id=container.image.id,
         reason=container.reason,
@@ -203,3 +203,8 @@ def container_matches(container: Container, wanted: cri.ContainerFilter) -> bool
         and container.sandbox_id.startswith(wanted.pod_sandbox_id)
         and has_labels(container.config.labels, wanted.label_selector)
     )
+
+
+def _named(image: cri.ImageSpec) -> cri.ImageSpec:
+    """By the name that the pod has it by: callers name the image itself by its ID."""
+    return cri.ImageSpec(image=image.user_specified_image or image.image, annotations=image.annotations)

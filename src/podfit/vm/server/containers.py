@@ -8,7 +8,7 @@ import uuid
 from collections.abc import Mapping
 from typing import Any
 
-from podfit.api import machines
+from podfit.api.pods import machines
 from podfit.cri import api_pb2 as cri
 from podfit.vm.decide.layout import layout_of
 from podfit.vm.decide.refusals import GuestBusy, Invalid
@@ -140,7 +140,7 @@ class Containers:
         limits = container.limits.updated(newer)
         layout = layout_of(size_of(limits), sandbox.config.annotations)
         container.limits, container.layout = limits, layout
-        container.offline_vcpus, container.update = 0, None
+        container.offline_vcpus, container.unused_mib, container.update = 0, 0, None
         await self._runtime.lives.define(sandbox, container)
 
     @answered

@@ -8,7 +8,7 @@ from typing import Any
 
 from podfit.cri import api_pb2 as cri
 from podfit.images.index import StoredImage
-from podfit.vm.images import Images
+from podfit.vm.guest.images import Images
 from podfit.vm.server.answers import answered
 
 

@@ -23,23 +23,21 @@ class Sandboxes:
 
     @answered
     async def RunPodSandbox(self, request: cri.RunPodSandboxRequest, _context: Any) -> cri.RunPodSandboxResponse:
-        runtime = self._runtime
-        metadata = request.config.metadata
+        async with self._runtime.networks.turn(request.config.metadata.uid):
+            return cri.RunPodSandboxResponse(pod_sandbox_id=await self._run(request))
+
+    async def _run(self, request: cri.RunPodSandboxRequest) -> str:
+        runtime, metadata = self._runtime, request.config.metadata
         for known in runtime.records.sandboxes.values():
             # A caller that got no answer asks again: the same attempt of the same pod is the same sandbox.
             if known.ready and known.config.metadata == metadata:
-                return cri.RunPodSandboxResponse(pod_sandbox_id=known.id)
+                return known.id
         sandbox = Sandbox(secrets.token_hex(32), request.config, request.runtime_handler, time.time_ns())
-        # Recorded first: what is connected for it is found again, and taken back, after a crash.
+        # Recorded last: whatever was connected for a pod without a record is taken back at the next start.
+        if request.config.linux.security_context.namespace_options.network != cri.NamespaceMode.NODE:
+            await runtime.networks.connect(sandbox)
         runtime.records.save_sandbox(sandbox)
-        try:
-            if request.config.linux.security_context.namespace_options.network != cri.NamespaceMode.NODE:
-                await runtime.networks.connect(sandbox)
-        except BaseException:
-            runtime.records.drop(sandbox.id)
-            raise
-        runtime.records.save_sandbox(sandbox)
-        return cri.RunPodSandboxResponse(pod_sandbox_id=sandbox.id)
+        return sandbox.id
 
     @answered
     async def StopPodSandbox(self, request: cri.StopPodSandboxRequest, _context: Any) -> cri.StopPodSandboxResponse:

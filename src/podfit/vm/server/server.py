@@ -14,18 +14,18 @@ from podfit.cri.migrations import migration_handler
 from podfit.cri.services import IMAGE, OPTIONS, RUNTIME, handler
 from podfit.images.store import IMAGES
 from podfit.podnet.network import AUTO
-from podfit.vm.images import Images
+from podfit.vm.guest.images import Images
 from podfit.vm.machines.hypervisor import Hypervisor
-from podfit.vm.network import Networks
+from podfit.vm.reach.network import Networks
 from podfit.vm.runtime import Runtime
 from podfit.vm.server.containers import Containers
-from podfit.vm.server.execs import Execs
 from podfit.vm.server.imagecalls import ImageCalls
 from podfit.vm.server.info import Info
 from podfit.vm.server.migrations import Migrations
 from podfit.vm.server.sandboxes import Sandboxes
 from podfit.vm.server.stats import Stats
-from podfit.vm.server.streams import StreamServer
+from podfit.vm.server.streaming.execs import Execs
+from podfit.vm.server.streaming.streams import StreamServer
 
 
 class SocketInUse(Exception):
@@ -70,7 +70,7 @@ class Server:
         libvirt = settings.libvirt_folder or settings.folder / "libvirt"
         hypervisor = Hypervisor(libvirt, settings.libvirt_socket, settings.accelerated)
         images = Images(settings.images or settings.folder / IMAGES, settings.insecure_registries)
-        networks = Networks(settings.folder / "network", settings.network)
+        networks = Networks(settings.folder / "network", settings.network, lambda: hypervisor.network_namespace)
         self.runtime = Runtime(settings.folder, hypervisor, images, networks, settings.migration_uri)
         self._server = grpc.aio.server(options=OPTIONS)
         self._streams = StreamServer()

@@ -8,18 +8,18 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from podfit.api.kinds import NODE, POD, kind_named
+from podfit.api.objects import Object
 from podfit.api.quantity import Quantity
-from podfit.api.status import Object
+from podfit.api.registry.kinds import NODE, POD, kind_named
 from podfit.client.cache import key_of
 from podfit.kit.clock import Clock
 from podfit.vpa.admission.decide.boosts import PARTS, boosted, shared
 from podfit.vpa.admission.decide.patches import NO_BOOSTS, Wanted
-from podfit.vpa.model.container_resources import resources_for_pod
-from podfit.vpa.model.limitranges import NO_BOUNDS, NamespaceBounds
-from podfit.vpa.model.policy import recommendation, recommends_for, update_mode
-from podfit.vpa.model.room import Claim, amounts_of, constraints
-from podfit.vpa.model.squeeze import sized
+from podfit.vpa.model.changing.room import Claim, amounts_of, constraints
+from podfit.vpa.model.fitting.container_resources import resources_for_pod
+from podfit.vpa.model.fitting.limitranges import NO_BOUNDS, NamespaceBounds
+from podfit.vpa.model.fitting.squeeze import sized
+from podfit.vpa.model.objects.policy import recommendation, recommends_for, update_mode
 from podfit.vpa.observe import trims
 from podfit.vpa.observe.headroom import SCHEDULED, UNSCHEDULED, Headroom, claim_of, controller_key, wants_place
 from podfit.vpa.observe.quotas import counted_by_quota

@@ -7,13 +7,14 @@ import logging
 from collections.abc import Mapping
 from typing import Any
 
-from podfit.api.status import ApiError, Object
+from podfit.api.objects import Object
+from podfit.api.status import ApiError
 from podfit.client import Cache, Client
 from podfit.client.transport import Unreachable
 from podfit.vpa.admission.decide.review import index_vpas
-from podfit.vpa.model.horizontal import LabelsOf, horizontal_resources, scaled_horizontally, without
-from podfit.vpa.model.matching import Target
-from podfit.vpa.model.pods import controller_of
+from podfit.vpa.model.changing.horizontal import LabelsOf, horizontal_resources, scaled_horizontally, without
+from podfit.vpa.model.objects.matching import Target
+from podfit.vpa.model.objects.pods import controller_of
 from podfit.vpa.observe.sight import WELL_KNOWN, Sight
 from podfit.vpa.observe.targets import Targets
 

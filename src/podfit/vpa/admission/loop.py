@@ -19,14 +19,15 @@ import msgspec
 from aiohttp import web
 from prometheus_client import CollectorRegistry
 
-from podfit.api.kinds import LEASE, POD, kind_named
+from podfit.api.objects import Object
+from podfit.api.registry.kinds import LEASE, POD, kind_named
 from podfit.api.selectors import LabelSelector
-from podfit.api.status import ApiError, Object
+from podfit.api.status import ApiError
 from podfit.client import Client
 from podfit.client.transport import Unreachable
 from podfit.kit.backoff import Backoff
 from podfit.kit.clock import Clock, RealClock, rfc3339_micro
-from podfit.kit.tasks import Tasks
+from podfit.kit.concurrency.tasks import Tasks
 from podfit.vpa.admission.certificates import Certificates, SharedCertificates, from_files, load_chain
 from podfit.vpa.admission.ciphers import openssl_list
 from podfit.vpa.admission.config import AdmissionConfig
@@ -37,14 +38,14 @@ from podfit.vpa.admission.fitting import Boosting, Fitting, Size
 from podfit.vpa.admission.lookup import Index, Owners
 from podfit.vpa.admission.measures import Measures
 from podfit.vpa.admission.registration import CONVERT_PATH, register, register_conversion, url_of
-from podfit.vpa.model.boost import BoostError, has_boost
-from podfit.vpa.model.jsonpatch import Patch, add, annotate
-from podfit.vpa.model.limitranges import NO_BOUNDS, merged
-from podfit.vpa.model.matching import controlling_vpa, own_selector
-from podfit.vpa.model.notes import FITTED
-from podfit.vpa.model.own_size import at_own_size
-from podfit.vpa.model.policy import recommends_for
-from podfit.vpa.model.unowned import may_have_unowned, unowned, warning
+from podfit.vpa.model.changing.boost import BoostError, has_boost
+from podfit.vpa.model.changing.jsonpatch import Patch, add, annotate
+from podfit.vpa.model.changing.notes import FITTED
+from podfit.vpa.model.changing.unowned import may_have_unowned, unowned, warning
+from podfit.vpa.model.fitting.limitranges import NO_BOUNDS, merged
+from podfit.vpa.model.fitting.own_size import at_own_size
+from podfit.vpa.model.objects.matching import controlling_vpa, own_selector
+from podfit.vpa.model.objects.policy import recommends_for
 from podfit.vpa.observe.asking import Ask, Freshest, asker
 from podfit.vpa.observe.brakes import Brakes
 from podfit.vpa.observe.scales import Scales

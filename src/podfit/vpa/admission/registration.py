@@ -9,8 +9,9 @@ import base64
 import logging
 from typing import Any
 
-from podfit.api.kinds import Kind, kind_named
-from podfit.api.status import ApiError, Object
+from podfit.api.objects import Object
+from podfit.api.registry.kinds import Kind, kind_named
+from podfit.api.status import ApiError
 from podfit.client import Client
 from podfit.client.rest import JSON_PATCH
 from podfit.vpa.admission.config import AdmissionConfig

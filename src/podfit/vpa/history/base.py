@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from podfit.vpa.model.times import Seconds
-from podfit.vpa.recommender.decide.oom import Oom
+from podfit.vpa.recommender.decide.evidence.oom import Oom
 
 NONE = -1
 """In a batch: no value of this resource. (Negative use does not exist; the model refuses it anyway.)"""

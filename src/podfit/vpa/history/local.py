@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from podfit.kit.clock import Clock, RealClock
 from podfit.vpa.history.base import NONE, Batch, HistoryAway, Series, Sink
 from podfit.vpa.model.times import Seconds
-from podfit.vpa.recommender.decide.oom import Oom
+from podfit.vpa.recommender.decide.evidence.oom import Oom
 
 log = logging.getLogger(__name__)
 

@@ -55,8 +55,14 @@ class _Answer(msgspec.Struct):
     data: _Data = msgspec.field(default_factory=_Data)
     error: str = ""
     errorType: str = ""
+    warnings: list[str] = []
 
 
+class _Tail(msgspec.Struct):
+    warnings: list[str] = []
+
+
+_tail = msgspec.json.Decoder(_Tail)
 _answer = msgspec.json.Decoder(_Answer)
 _series = msgspec.json.Decoder(_Series)
 
@@ -73,6 +79,8 @@ class PrometheusApi:
         self._session: aiohttp.ClientSession | None = None
         self._free_at = 0.0
         self.asked = 0
+        self.warnings: dict[str, None] = {}
+        """What Prometheus added to its answers, such as that a part of the data could not be read; in order."""
 
     async def close(self) -> None:
         if self._session is not None:
@@ -81,7 +89,9 @@ class PrometheusApi:
 
     async def instant(self, query: str, at: Seconds) -> list[Sample]:
         body = b"".join([chunk async for chunk in self._post("query", {"query": query, "time": f"{at:.3f}"})])
-        return [Sample(one.metric, float(one.value[1])) for one in _decoded(body).data.result]
+        answer = _decoded(body)
+        self.warnings.update(dict.fromkeys(answer.warnings))
+        return [Sample(one.metric, float(one.value[1])) for one in answer.data.result]
 
     async def range(self, query: str, part: Part) -> AsyncIterator[tuple[dict[str, str], Floats, Floats]]:
         """Labels, times and values of each series."""
@@ -103,12 +113,16 @@ class PrometheusApi:
             for text in whole:
                 yield _one(b'{"metric":' + text + b"]]}")
         if not begun:
-            for one in _decoded(rest).data.result:
+            answer = _decoded(rest)
+            self.warnings.update(dict.fromkeys(answer.warnings))
+            for one in answer.data.result:
                 yield _columns(one)
             return
         end = rest.rfind(b"]]}")
-        if end < 0:
+        # The list of series has to be closed, too: an answer may be cut between two of them.
+        if end < 0 or not rest[end + 3 :].lstrip().startswith(b"]"):
             raise HistoryAway("Prometheus' answer broke off")
+        self.warnings.update(dict.fromkeys(_warnings(rest[end + 3 :])))
         yield _one(b'{"metric":' + rest[: end + 3])
 
     async def _post(self, path: str, asked: Mapping[str, str]) -> AsyncIterator[bytes]:
@@ -183,6 +197,17 @@ def _raise(status: int, body: bytes) -> None:
     if status in _BUSY:
         raise HistoryAway(f"Prometheus answered {status}: {words}")
     raise Refused(f"Prometheus answered {status}: {words}")
+
+
+def _warnings(tail: bytes) -> list[str]:
+    """Of what follows the series: `]},"warnings":[…]}`."""
+    found = tail.find(b'"warnings":')
+    if found < 0:
+        return []
+    try:
+        return list(_tail.decode(b"{" + tail[found:]).warnings)
+    except (msgspec.DecodeError, ValueError) as error:
+        raise HistoryAway(f"Prometheus' answer cannot be read: {error}") from error
 
 
 def _one(text: bytes) -> tuple[dict[str, str], Floats, Floats]:

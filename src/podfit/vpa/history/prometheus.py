@@ -20,9 +20,9 @@ from podfit.vpa.history import queries
 from podfit.vpa.history.base import NONE, Batch, HistoryAway, Series, Sink
 from podfit.vpa.history.promapi import Floats, Measured, PrometheusApi, Refused, TooMuch
 from podfit.vpa.history.queries import Part, PrometheusConfig
-from podfit.vpa.model.labels import label_text
+from podfit.vpa.model.objects.labels import label_text
 from podfit.vpa.model.times import Seconds, to_rfc3339
-from podfit.vpa.recommender.decide.oom import Oom
+from podfit.vpa.recommender.decide.evidence.oom import Oom
 
 log = logging.getLogger(__name__)
 
@@ -211,7 +211,7 @@ class PrometheusHistory:
 
     async def _fetch(self, part: Part) -> Batch:
         assert self._plan is not None
-        columns = _Columns(self._plan.config, self._labels)
+        columns = Columns(self._plan.config, self._labels)
         async for labels, times, values in self.api.range(self._plan.cpu_query, part):
             columns.add_cpu(labels, times, values)
         async for labels, times, values in self.api.range(self._plan.memory_query, part):
@@ -250,7 +250,7 @@ class PrometheusHistory:
                 yield kill
 
 
-class _Columns:
+class Columns:
     """Gathers the series of one part; several series of one container (after a restart) become one."""
 
     def __init__(self, config: PrometheusConfig, labels: Mapping[tuple[str, str], str]) -> None:

@@ -6,18 +6,14 @@ with the condition this says, resource by resource, what the updater must not ac
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
-from podfit.vpa.model.policy import container_recommendations
-
-Object = Mapping[str, Any]
+from podfit.api.objects import ObjectView
+from podfit.vpa.model.objects.policy import container_recommendations
 
 FROM_SIMILAR = "RecommendedFromSimilar"
 _SIZES = ("target", "lowerBound", "upperBound")
 
 
-def from_similar(vpa: Object) -> bool:
+def from_similar(vpa: ObjectView) -> bool:
     """Whether some of what the autoscaler recommends comes from similar containers."""
     status = vpa.get("status") or {}
     if (status.get("recommendation") or {}).get(FROM_SIMILAR):
@@ -26,13 +22,13 @@ def from_similar(vpa: Object) -> bool:
     return any(one.get("type") == FROM_SIMILAR and one.get("status") == "True" for one in conditions)
 
 
-def borrowed_resources(entry: Object) -> list[str]:
+def borrowed_resources(entry: ObjectView) -> list[str]:
     """The resources of a container's recommendation that no sample of its own stands behind."""
     own = entry.get("uncappedTarget") or {}
     return [name for name in entry.get("target") or {} if name not in own]
 
 
-def own_only(vpa: Object) -> Object:
+def own_only(vpa: ObjectView) -> ObjectView:
     """The autoscaler as if it recommended only what its own containers' usage gives: running pods get nothing else."""
     if not from_similar(vpa):
         return vpa

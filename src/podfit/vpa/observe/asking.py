@@ -13,10 +13,10 @@ from typing import Any
 
 import aiohttp
 
-from podfit.api.status import Object
+from podfit.api.objects import Object
 from podfit.client import Client
 from podfit.kit.clock import Clock
-from podfit.vpa.model.policy import container_recommendations, recommending
+from podfit.vpa.model.objects.policy import container_recommendations, recommending
 
 log = logging.getLogger(__name__)
 

@@ -8,11 +8,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from podfit.api.kinds import NAMESPACE, kind_named
+from podfit.api.registry.kinds import NAMESPACE, kind_named
 from podfit.client import Cache
-from podfit.vpa.model.pods import annotations_of
-from podfit.vpa.model.waits import Wait
-from podfit.vpa.model.windows import BadWindow, open_now
+from podfit.vpa.model.changing.waits import Wait
+from podfit.vpa.model.changing.windows import BadWindow, open_now
+from podfit.vpa.model.objects.pods import annotations_of
 from podfit.vpa.observe.sight import PAGE, Sight
 
 FREEZE = "podfit.dev/freeze"

@@ -6,16 +6,17 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from podfit.api.objects import Object
+from podfit.api.pods.resources import requests_told, same_requests
 from podfit.api.quantity import Quantity
-from podfit.api.resources import requests_told, same_requests
-from podfit.api.status import Object
 from podfit.client import Cache
 from podfit.client.cache import Key, key_of
-from podfit.vpa.model.limitranges import NamespaceBounds
-from podfit.vpa.model.pods import condition, controller_of
-from podfit.vpa.model.policy import RESOURCES
-from podfit.vpa.model.room import DIMENSIONS, Claim, Ledger, NodeRoom, amount, amounts_of
-from podfit.vpa.model.squeeze import Fitted, fitted
+from podfit.kit.memo import Memo
+from podfit.vpa.model.changing.room import DIMENSIONS, Claim, Ledger, NodeRoom, amount, amounts_of
+from podfit.vpa.model.fitting.limitranges import NamespaceBounds
+from podfit.vpa.model.fitting.squeeze import Fitted, fitted
+from podfit.vpa.model.objects.pods import condition, controller_of
+from podfit.vpa.model.objects.policy import RESOURCES
 from podfit.vpa.observe.quotas import Quotas, counted_by_quota, growth
 
 Amounts = Mapping[str, int]
@@ -304,19 +305,12 @@ def _is_fixed(pod: Object) -> bool:
     return (controller_of(pod) or {}).get("kind") in ("DaemonSet", "Node")
 
 
-_remembered: dict[bytes, Amounts] = {}
-_REMEMBER = 4096
+_memo = Memo[bytes, Amounts](4096)
+"""By `requests_told`, which holds everything that the amounts depend on."""
 
 
 def _asked(pod: Object) -> Amounts:
-    """What the pod takes, looked up by all it depends on: most changes of a pod, and most pods, ask for the same.
-
-    Not to be written to.
-    """
+    """What the pod reserves. Most changes of a pod, and most pods, ask for the same amounts."""
     told = requests_told(pod, use_status=True)
-    found = _remembered.get(told)
-    if found is None:
-        if len(_remembered) >= _REMEMBER:
-            _remembered.clear()
-        found = _remembered[told] = amounts_of(pod, use_status=True)
-    return found
+    found = _memo.get(told)
+    return found if found is not None else _memo.keep(told, amounts_of(pod, use_status=True))

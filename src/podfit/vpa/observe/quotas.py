@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
+from podfit.api.objects import ObjectView
 from podfit.api.quantity import Quantity
 from podfit.client import Cache
-from podfit.vpa.model.pods import containers
-from podfit.vpa.model.policy import RESOURCES
-from podfit.vpa.model.room import amount, amounts_of, shown
+from podfit.vpa.model.changing.room import amount, amounts_of, shown
+from podfit.vpa.model.objects.pods import containers
+from podfit.vpa.model.objects.policy import RESOURCES
 
-Object = Mapping[str, Any]
 Amounts = dict[str, int]
 """By quota names: requests.cpu, limits.memory and so on."""
 _NAMES = {
@@ -74,7 +73,7 @@ class Quotas:
         return left
 
 
-def counted_by_quota(pod: Object) -> Amounts:
+def counted_by_quota(pod: ObjectView) -> Amounts:
     """What a quota counts for a pod of this size."""
     asked = amounts_of(pod)
     found = {f"requests.{resource}": asked[resource] for resource in RESOURCES}

@@ -10,7 +10,7 @@ import logging
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from podfit.api.kinds import Kind
+from podfit.api.registry.kinds import Kind
 from podfit.api.selectors import LabelSelector
 from podfit.api.status import ApiError
 from podfit.client import Client

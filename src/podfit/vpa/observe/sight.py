@@ -9,13 +9,13 @@ import asyncio
 import logging
 from collections.abc import Callable, Iterable, Mapping
 
-from podfit.api.kinds import POD, VPA, Kind, kind_named
-from podfit.api.status import Object
+from podfit.api.objects import Object
+from podfit.api.registry.kinds import POD, VPA, Kind, kind_named
 from podfit.client import Cache, Client
 from podfit.client.cache import BY_NAMESPACE, Index, Key, key_of
 from podfit.kit.clock import Clock
-from podfit.kit.tasks import Tasks
-from podfit.vpa.model.readable import readable
+from podfit.kit.concurrency.tasks import Tasks
+from podfit.vpa.model.objects.readable import readable
 from podfit.vpa.observe import trims
 
 log = logging.getLogger(__name__)

@@ -9,11 +9,11 @@ from collections import OrderedDict
 from collections.abc import Mapping
 from typing import Any
 
+from podfit.api.objects import Object
 from podfit.api.selectors import EVERYTHING, LabelSelector
-from podfit.api.status import Object
 from podfit.client.cache import key_of
-from podfit.vpa.model.matching import Target, own_selector
-from podfit.vpa.model.pods import controller_of, labels_of
+from podfit.vpa.model.objects.matching import Target, own_selector
+from podfit.vpa.model.objects.pods import controller_of, labels_of
 from podfit.vpa.observe import trims
 from podfit.vpa.observe.scales import Scalable, Scales
 from podfit.vpa.observe.sight import WELL_KNOWN, Sight

@@ -5,8 +5,9 @@ from __future__ import annotations
 from sys import intern
 from typing import Any
 
-from podfit.api.status import Object
-from podfit.vpa.model.programs import RUN, digest
+from podfit.api.objects import Object
+from podfit.vpa.model.objects.programs import RUN, digest
+from podfit.vpa.runtimes.heaps import HEAP, heap_of
 
 _META = (
     "name",
@@ -50,12 +51,14 @@ def pod(obj: Object) -> Object:
 
 
 def pod_with_programs(obj: Object) -> Object:
-    """With what each container runs: its image, and a digest of command and arguments."""
+    """With what each container runs: its image, a digest of command and arguments, and the heap that they name."""
     kept = pod(obj)
     for at, container in enumerate(kept["spec"].get("containers") or ()):
         whole = obj["spec"]["containers"][at]
         if "image" in whole:
             container["image"], container[RUN] = intern(whole["image"] or ""), digest(whole)
+        if (whole.get("env") or whole.get("command") or whole.get("args")) and (heap := heap_of(whole)) is not None:
+            container[HEAP] = heap
     return kept
 
 

@@ -7,10 +7,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from podfit.vpa.model.labels import labels_from
+from podfit.vpa.model.objects.labels import labels_from
 from podfit.vpa.model.times import Seconds, to_rfc3339
-from podfit.vpa.recommender.decide.cluster import Vpa, VpaId
-from podfit.vpa.recommender.decide.oom import Oom
+from podfit.vpa.recommender.decide.evidence.oom import Oom
+from podfit.vpa.recommender.decide.histograms.cluster import Vpa, VpaId
 
 EVENTS, CHANGES = 2000, 20
 

@@ -12,40 +12,39 @@ from typing import Any
 
 from prometheus_client import CollectorRegistry
 
-from podfit.api.kinds import kind_named
 from podfit.api.numbers import Numbers
-from podfit.api.status import Object
+from podfit.api.objects import Object
+from podfit.api.registry.kinds import kind_named
 from podfit.client import Client, EventRecorder
 from podfit.kit.backoff import Backoff
 from podfit.kit.clock import Clock, RealClock, rfc3339
-from podfit.kit.tasks import Tasks
-from podfit.kit.turns import Turns
+from podfit.kit.concurrency.tasks import Tasks
+from podfit.kit.concurrency.turns import Turns
 from podfit.vpa.history.base import History, HistoryAway, NoHistory
 from podfit.vpa.history.prometheus import PrometheusHistory
-from podfit.vpa.model.horizontal import horizontal_resources, scaled_horizontally
-from podfit.vpa.model.pods import annotations_of
-from podfit.vpa.model.policy import IN_PLACE_MODES, update_mode
+from podfit.vpa.model.changing.horizontal import horizontal_resources, scaled_horizontally
+from podfit.vpa.model.objects.pods import annotations_of
+from podfit.vpa.model.objects.policy import IN_PLACE_MODES, update_mode
 from podfit.vpa.model.similar import FROM_SIMILAR, borrowed_resources
 from podfit.vpa.model.times import Seconds, from_rfc3339
 from podfit.vpa.observe.scales import Scales
 from podfit.vpa.observe.sight import Sight
 from podfit.vpa.observe.targets import Targets
-from podfit.vpa.recommender import external, usage
-from podfit.vpa.recommender.answers import Answers
 from podfit.vpa.recommender.config import RecommenderConfig
-from podfit.vpa.recommender.decide.cluster import AggregateKey, ClusterState, UnknownTarget, Vpa, VpaId
-from podfit.vpa.recommender.decide.container import OomRefused
-from podfit.vpa.recommender.decide.estimate import Estimate
+from podfit.vpa.recommender.decide.evidence.loans import lent_to
+from podfit.vpa.recommender.decide.evidence.oom import Oom
+from podfit.vpa.recommender.decide.evidence.samples import kept_containers, missing_samples, spans_of
+from podfit.vpa.recommender.decide.evidence.starvation import Need, Starvation, raised
 from podfit.vpa.recommender.decide.fleet.fleet import Fleet
-from podfit.vpa.recommender.decide.groupsize import for_group
-from podfit.vpa.recommender.decide.loans import lent_to
-from podfit.vpa.recommender.decide.oom import Oom
-from podfit.vpa.recommender.decide.samples import kept_containers, missing_samples, spans_of
-from podfit.vpa.recommender.decide.starvation import Need, Starvation, raised
+from podfit.vpa.recommender.decide.histograms.cluster import AggregateKey, ClusterState, UnknownTarget, Vpa, VpaId
+from podfit.vpa.recommender.decide.histograms.container import OomRefused
+from podfit.vpa.recommender.decide.histograms.estimate import Estimate
+from podfit.vpa.recommender.decide.histograms.groupsize import for_group
 from podfit.vpa.recommender.decide.status import Condition, Outcome, outcome, reported
-from podfit.vpa.recommender.explain import settings_note
-from podfit.vpa.recommender.extension import Extension
-from podfit.vpa.recommender.feed import Feed
+from podfit.vpa.recommender.intake import external, usage
+from podfit.vpa.recommender.intake.feed import Feed
+from podfit.vpa.recommender.intake.past import Past
+from podfit.vpa.recommender.intake.throttle import note_starved
 from podfit.vpa.recommender.ledger import Ledger
 from podfit.vpa.recommender.measures import METRICS_CLIENT, Measures, Recommendations
 from podfit.vpa.recommender.notes import (
@@ -58,11 +57,15 @@ from podfit.vpa.recommender.notes import (
     starved,
     trust_of,
 )
-from podfit.vpa.recommender.past import Past
 from podfit.vpa.recommender.plugins import WORKLOAD, plugin_for, sizes_by_plugin
+from podfit.vpa.recommender.serving.answers import Answers
+from podfit.vpa.recommender.serving.explain import settings_note
+from podfit.vpa.recommender.serving.extension import Extension
 from podfit.vpa.recommender.similar import Loans, similar_condition
-from podfit.vpa.recommender.throttle import note_starved
 from podfit.vpa.recommender.writes import Checkpoints, write_statuses
+from podfit.vpa.runtimes.floors import with_floors
+from podfit.vpa.runtimes.heaps import Heap
+from podfit.vpa.runtimes.squeezed import squeezed, working_sets
 from podfit.vpa.serve.http import Health, HttpServer
 from podfit.vpa.serve.profiling import add_profiling
 from podfit.vpa.serve.requests import measured
@@ -343,6 +346,7 @@ class Recommender:
                 }
                 for id, of in sizes.items()
             }
+        self._heed_memory(sizes)
         scaled, labels_of = scaled_horizontally(self.hpas), self.targets.template_labels
         now = self.clock.now()
         self._losers = self.feed.rivals.losers()
@@ -359,6 +363,22 @@ class Recommender:
     def needs_of(self, vpa: Vpa) -> dict[str, Need]:
         """What its starved containers need, by name. Only what lasts is worth an eviction."""
         return self.starvation.needs(vpa, sustained=update_mode(vpa.object) not in IN_PLACE_MODES)
+
+    def _heed_memory(self, sizes: dict[VpaId, dict[str, Estimate]]) -> None:
+        """Changes memory to what squeeze probes and heap settings say about it."""
+        for id, vpa in self.cluster.vpas.items():
+            if found := self.working_sets(vpa):
+                sizes[id] = squeezed(sizes[id], found, self.config.model.recommendation_margin_fraction)
+            if heaps := self.heaps_of(vpa):
+                sizes[id] = with_floors(sizes[id], heaps)
+
+    def working_sets(self, vpa: Vpa) -> dict[str, int]:
+        """What squeeze probes found its containers to work with, where the autoscaler asks for them."""
+        return working_sets(vpa.object, (self.feed.pods.get(*id) for id in vpa.pods))
+
+    def heaps_of(self, vpa: Vpa) -> dict[str, Heap]:
+        """The heaps that its containers name, by container; none where they are not heeded."""
+        return self.feed.heaps.of(vpa.pods) if self.config.model.heed_heaps else {}
 
     def loans_of(self, vpa: Vpa) -> Loans:
         """What the last pass took from similar containers, by container."""
@@ -405,6 +425,7 @@ class Recommender:
         words = missing.never_message(since) if missing.never else ""
         version = vpa.object["metadata"].get("resourceVersion")
         given = lent_to(sizes, {name: lent for name, (_, lent) in loans.items()}) if loans else sizes
+        given = with_floors(given, self.heaps_of(vpa)) if loans else given
         seen = (sizes, given, version, vpa.unsupported, bool(vpa.pods), extra, words, kept)
         before = self._outcomes.get(vpa.id)
         if before is not None and before[0] == seen and before[1].patch is None:

@@ -14,8 +14,8 @@ from prometheus_client.registry import Collector
 from podfit.api.quantity import Quantity
 from podfit.kit.clock import Clock
 from podfit.kit.series import Counter, Gauge, Histogram
-from podfit.vpa.model.policy import MODES, RESOURCES, update_mode
-from podfit.vpa.recommender.decide.cluster import ClusterState, VpaId
+from podfit.vpa.model.objects.policy import MODES, RESOURCES, update_mode
+from podfit.vpa.recommender.decide.histograms.cluster import ClusterState, VpaId
 from podfit.vpa.recommender.quality import Quality
 from podfit.vpa.serve.measures import BUCKETS, FLAGS, ResourceReads, StepTimer
 

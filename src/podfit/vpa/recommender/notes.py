@@ -9,16 +9,16 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any
 
 from podfit.kit.clock import rfc3339
-from podfit.vpa.model import horizontal
-from podfit.vpa.model.policy import CPU_STARVED, PROVIDED, container_policies, controls_limits
+from podfit.vpa.model.changing import horizontal
+from podfit.vpa.model.fitting.unlimited import OTHER_VALUES, held_down
+from podfit.vpa.model.objects.policy import CPU_STARVED, PROVIDED, container_policies, controls_limits
 from podfit.vpa.model.similar import FROM_SIMILAR
 from podfit.vpa.model.times import NEVER, Seconds
-from podfit.vpa.model.unlimited import OTHER_VALUES, held_down
-from podfit.vpa.recommender.decide.cluster import Vpa
 from podfit.vpa.recommender.decide.config import Config
-from podfit.vpa.recommender.decide.estimate import confidence
-from podfit.vpa.recommender.decide.samples import NOTHING_MISSING, Missing, Span
-from podfit.vpa.recommender.decide.starvation import Need
+from podfit.vpa.recommender.decide.evidence.samples import NOTHING_MISSING, Missing, Span
+from podfit.vpa.recommender.decide.evidence.starvation import Need
+from podfit.vpa.recommender.decide.histograms.cluster import Vpa
+from podfit.vpa.recommender.decide.histograms.estimate import confidence
 from podfit.vpa.recommender.decide.status import FETCHING_HISTORY, LOW_CONFIDENCE, NO_SAMPLES, Condition
 
 METRICS_GONE = "MetricsUnavailable"

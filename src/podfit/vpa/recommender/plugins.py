@@ -9,13 +9,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from podfit.vpa.model.pods import annotations_of
-from podfit.vpa.recommender.decide.aggregate import AggregateState
-from podfit.vpa.recommender.decide.amounts import amount_of
-from podfit.vpa.recommender.decide.cluster import ClusterState, Vpa, VpaId
+from podfit.vpa.model.objects.pods import annotations_of
 from podfit.vpa.recommender.decide.config import Config
-from podfit.vpa.recommender.decide.estimate import Estimate, estimate, minimums, recommendable, with_margin
-from podfit.vpa.recommender.decide.histogram import mean
+from podfit.vpa.recommender.decide.histograms.aggregate import AggregateState
+from podfit.vpa.recommender.decide.histograms.amounts import amount_of
+from podfit.vpa.recommender.decide.histograms.cluster import ClusterState, Vpa, VpaId
+from podfit.vpa.recommender.decide.histograms.estimate import Estimate, estimate, minimums, recommendable, with_margin
+from podfit.vpa.recommender.decide.histograms.histogram import mean
 from podfit.vpa.recommender.decide.scrape import estimate_vpas
 
 Sizes = dict[VpaId, dict[str, Estimate]]

@@ -15,11 +15,11 @@ from prometheus_client import CollectorRegistry
 
 from podfit.api.quantity import Quantity
 from podfit.kit.series import Gauge
-from podfit.vpa.model.policy import MODES
-from podfit.vpa.recommender.decide.cluster import ClusterState, Vpa
+from podfit.vpa.model.objects.policy import MODES
 from podfit.vpa.recommender.decide.fleet.fleet import NO_ROW, Fleet
 from podfit.vpa.recommender.decide.fleet.rows import RowAggregate
-from podfit.vpa.recommender.usage import Scraped
+from podfit.vpa.recommender.decide.histograms.cluster import ClusterState, Vpa
+from podfit.vpa.recommender.intake.usage import Scraped
 from podfit.vpa.serve.measures import VALUES, size_class
 from podfit.vpa.serve.tally import Tally
 

@@ -8,28 +8,28 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any
 
-from podfit.vpa.model.pods import condition, containers
-from podfit.vpa.model.policy import (
+from podfit.api.objects import ObjectView
+from podfit.vpa.model.objects.pods import condition, containers
+from podfit.vpa.model.objects.policy import (
     container_policy,
     container_recommendations,
     controlled_resources,
     scaling_off,
 )
-from podfit.vpa.model.programs import Program, program_of
+from podfit.vpa.model.objects.programs import Program, program_of
 from podfit.vpa.model.similar import FROM_SIMILAR, borrowed_resources, from_similar
 from podfit.vpa.model.times import Seconds
-from podfit.vpa.recommender.decide.cluster import AggregateKey, ClusterState, Pod, Vpa
 from podfit.vpa.recommender.decide.config import CLUSTER, OFF
-from podfit.vpa.recommender.decide.estimate import Estimate, minimums, restricted
-from podfit.vpa.recommender.decide.groupsize import for_group
-from podfit.vpa.recommender.decide.likeness import Likeness
-from podfit.vpa.recommender.decide.loans import MOST_TRUST, Lending, Loan, raises, suffices
+from podfit.vpa.recommender.decide.evidence.likeness import Likeness
+from podfit.vpa.recommender.decide.evidence.loans import MOST_TRUST, Lending, Loan, raises, suffices
+from podfit.vpa.recommender.decide.evidence.samples import Span
+from podfit.vpa.recommender.decide.histograms.cluster import AggregateKey, ClusterState, Pod, Vpa
+from podfit.vpa.recommender.decide.histograms.estimate import Estimate, minimums, restricted
+from podfit.vpa.recommender.decide.histograms.groupsize import for_group
 from podfit.vpa.recommender.decide.postprocess import formatted, post_processed
-from podfit.vpa.recommender.decide.samples import Span
 from podfit.vpa.recommender.decide.status import Condition
 from podfit.vpa.recommender.plugins import DEFAULT, estimate_one
 
-Object = Mapping[str, Any]
 Loans = Mapping[str, tuple[Loan, Estimate]]
 """By container: the loan, and the sizes that it gives."""
 
@@ -75,7 +75,7 @@ class Similar:
                 found[name] = loan, lent
         return found
 
-    def for_pod(self, vpa: Object, pod: Object, known: Collection[str], now: Seconds) -> list[dict[str, Any]]:
+    def for_pod(self, vpa: ObjectView, pod: ObjectView, known: Collection[str], now: Seconds) -> list[dict[str, Any]]:
         """Entries of a recommendation for a new pod's containers that nothing is known about yet."""
         lacking = [one for one in containers(pod) if self._on and one.get("name") not in known]
         namespace, siblings = vpa["metadata"].get("namespace") or "", len(containers(pod))
@@ -89,7 +89,7 @@ class Similar:
         given = formatted({name: one for name, one in sizes.items() if one.target}, config, dict.fromkeys(sizes))
         return [entry.to_object() for entry in post_processed(vpa, given, config)]
 
-    def _sizes(self, vpa: Object, name: str, loan: Loan, plugin: str, siblings: int, pods: int) -> Estimate:
+    def _sizes(self, vpa: ObjectView, name: str, loan: Loan, plugin: str, siblings: int, pods: int) -> Estimate:
         config = self._cluster.config
         lent = estimate_one(plugin, loan.state, config, minimums(config, siblings), loan.trust)
         return for_group(restricted(lent, controlled_resources(container_policy(vpa, name))), pods, config)

@@ -6,8 +6,9 @@ import asyncio
 import logging
 from collections.abc import Callable, Mapping
 
-from podfit.api.kinds import VPA, VPA_CHECKPOINT
-from podfit.api.status import ApiError, Object
+from podfit.api.objects import Object
+from podfit.api.registry.kinds import VPA, VPA_CHECKPOINT
+from podfit.api.status import ApiError
 from podfit.client import Cache, Client
 from podfit.client.cache import key_of
 from podfit.client.rest import JSON_PATCH
@@ -15,10 +16,10 @@ from podfit.client.transport import Unreachable
 from podfit.kit.clock import Clock
 from podfit.vpa.model.times import Seconds
 from podfit.vpa.recommender.decide.checkpoints import checkpoints_of_all, status_patch
-from podfit.vpa.recommender.decide.cluster import ClusterState, Vpa, VpaId
+from podfit.vpa.recommender.decide.histograms.cluster import ClusterState, Vpa, VpaId
 from podfit.vpa.recommender.decide.status import Outcome
-from podfit.vpa.recommender.explain import SETTINGS
 from podfit.vpa.recommender.measures import Measures
+from podfit.vpa.recommender.serving.explain import SETTINGS
 
 log = logging.getLogger(__name__)
 

@@ -14,8 +14,8 @@ from prometheus_client.registry import Collector
 
 from podfit.kit.clock import Clock
 from podfit.kit.series import Histogram
-from podfit.vpa.model.pods import reads
-from podfit.vpa.model.policy import MODES, RESOURCES
+from podfit.vpa.model.objects.pods import reads
+from podfit.vpa.model.objects.policy import MODES, RESOURCES
 
 BUCKETS = (
     *(0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 30.0, 40.0, 50.0, 60.0, 70.0, 80.0, 90.0, 100.0),

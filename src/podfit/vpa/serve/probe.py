@@ -10,7 +10,7 @@ from typing import Any
 
 import aiohttp
 
-from podfit.api.kinds import kind_named
+from podfit.api.registry.kinds import kind_named
 from podfit.client import Client
 
 MUTATING = kind_named("MutatingWebhookConfiguration")

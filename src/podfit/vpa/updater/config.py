@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 
 from podfit.vpa.flags import BadFlag, namespaces_apart, own_namespace, parse
 from podfit.vpa.leading import check_election
-from podfit.vpa.model.windows import BadWindow, windows
+from podfit.vpa.model.changing.windows import BadWindow, windows
 from podfit.vpa.updater.decide.config import Config
 
 

@@ -6,12 +6,12 @@ import asyncio
 from collections.abc import Mapping
 from typing import Any
 
-from podfit.api.status import Object
+from podfit.api.objects import Object
 from podfit.client.cache import Key, key_of
 from podfit.kit.clock import Clock, sleep_unless
-from podfit.vpa.model.pods import condition
-from podfit.vpa.model.policy import CPU_STARVED, IN_PLACE_MODES, container_recommendations, update_mode
-from podfit.vpa.model.waits import Wait
+from podfit.vpa.model.changing.waits import Wait
+from podfit.vpa.model.objects.pods import condition
+from podfit.vpa.model.objects.policy import CPU_STARVED, IN_PLACE_MODES, container_recommendations, update_mode
 
 NOT_NOW = Wait(
     "NotYet", "it starves, and could not be resized in place; whether it is evicted is decided in the next pass"

@@ -14,17 +14,17 @@ from typing import Any
 from aiohttp import web
 from prometheus_client import CollectorRegistry
 
-from podfit.api.kinds import NODE, POD, kind_named
+from podfit.api.registry.kinds import NODE, POD, kind_named
 from podfit.client import Client, EventRecorder
 from podfit.client.cache import key_of
 from podfit.kit.clock import Clock, RealClock
-from podfit.kit.tasks import Tasks
-from podfit.vpa.model.horizontal import horizontal_resources, scaled_horizontally, without
-from podfit.vpa.model.jsonpatch import Patch
-from podfit.vpa.model.matching import by_target, controlling_vpa
-from podfit.vpa.model.policy import recommends_for
+from podfit.kit.concurrency.tasks import Tasks
+from podfit.vpa.model.changing.horizontal import horizontal_resources, scaled_horizontally, without
+from podfit.vpa.model.changing.jsonpatch import Patch
+from podfit.vpa.model.changing.waits import Wait
+from podfit.vpa.model.objects.matching import by_target, controlling_vpa
+from podfit.vpa.model.objects.policy import recommends_for
 from podfit.vpa.model.similar import own_only
-from podfit.vpa.model.waits import Wait
 from podfit.vpa.observe import trims
 from podfit.vpa.observe.asking import Freshest, asker, keeping_others
 from podfit.vpa.observe.brakes import Brakes
@@ -36,22 +36,24 @@ from podfit.vpa.serve.bucket import Bucket
 from podfit.vpa.serve.http import Health, HttpServer
 from podfit.vpa.serve.profiling import add_profiling
 from podfit.vpa.serve.requests import measured
-from podfit.vpa.updater.act import Hands
+from podfit.vpa.updater.acting.act import Hands
+from podfit.vpa.updater.acting.allowing import Allowing
+from podfit.vpa.updater.acting.gates import Gates
+from podfit.vpa.updater.acting.reflexes import Reflexes
+from podfit.vpa.updater.acting.restarts import Restarts
+from podfit.vpa.updater.acting.undo import Lowered, Undo
+from podfit.vpa.updater.acting.webhook import Webhook
 from podfit.vpa.updater.config import UpdaterConfig
 from podfit.vpa.updater.decide.groups import creator_of
 from podfit.vpa.updater.decide.one_pass import World, controlled_pods
+from podfit.vpa.updater.decide.pacing.rollout import Rollout
+from podfit.vpa.updater.decide.pacing.steady import Steady
 from podfit.vpa.updater.decide.restriction import Attempts
-from podfit.vpa.updater.decide.rollout import Rollout
-from podfit.vpa.updater.decide.steady import Steady
-from podfit.vpa.updater.gates import Gates
 from podfit.vpa.updater.hurry import NOT_NOW, Hurry
 from podfit.vpa.updater.measures import Measures
 from podfit.vpa.updater.one_vpa import update_one
 from podfit.vpa.updater.oversized import Oversized
-from podfit.vpa.updater.restarts import Restarts
 from podfit.vpa.updater.story import Story
-from podfit.vpa.updater.undo import Lowered, Undo
-from podfit.vpa.updater.webhook import Webhook
 from podfit.vpa.updater.work import Work
 
 log = logging.getLogger(__name__)
@@ -121,7 +123,8 @@ class Updater:
         """By pod UID: since when the cluster could not take its resize."""
         self._attempts: dict[VpaId, Attempts] = {}
         self.hurry = Hurry()
-        self._tasks = Tasks("vpa-updater")
+        self.allowing, self.reflexes = Allowing(self), Reflexes(self)
+        self.tasks = Tasks("vpa-updater")
         self.passes = 0
 
     # --- running
@@ -146,19 +149,22 @@ class Updater:
             log.exception("a pass of the updater failed")
 
     async def start(self) -> None:
-        self._tasks.start(self.events.run(), "events")
+        self.tasks.start(self.events.run(), "events")
         await self.http.start()
         await self.sight.start()
         self.headroom.start()
         self.pods.subscribe(self.undo.on_pod)
+        self.pods.subscribe(self.reflexes.on_pod)
+        self.pods.subscribe(self.allowing.on_pod)
+        self.sight.vpas.subscribe(self.allowing.on_vpa)
         self.gates.start((self.sight.vpas, *self.sight.workloads.values()))
-        self._tasks.start(self.gates.run(), "gates")
-        self._tasks.start(self.undo.run(), "undo")
+        self.tasks.start(self.gates.run(), "gates")
+        self.tasks.start(self.undo.run(), "undo")
         if self.config.update_starved_at_once:
             self.sight.vpas.subscribe(self.hurry.on_vpa)
 
     async def stop(self) -> None:
-        await self._tasks.stop()
+        await self.tasks.stop()
         await self.hands.stop()
         if self._asker is not None:
             await self._asker.close()
@@ -174,7 +180,7 @@ class Updater:
             with step("ListPods"):
                 pods = list(self.pods)
             with step("FilterPods"):
-                world = self._world(vpas, pods)
+                world = self.world_of(vpas, pods)
                 controlled = controlled_pods(world)
                 if self.scales.wanted.is_set():
                     await self.scales.refresh()
@@ -204,7 +210,7 @@ class Updater:
         # All autoscalers of a namespace: a pod may belong to another one.
         near = [vpa for vpa in self.sight.watched_vpas() if vpa["metadata"].get("namespace", "") in namespaces]
         pods = [pod for pod in self.pods if pod["metadata"].get("namespace", "") in namespaces]
-        world = self._world(self._decided_on(near, now), pods)
+        world = self.world_of(self._decided_on(near, now), pods)
         concerned = [(vpa, pods) for vpa, pods in controlled_pods(world) if key_of(dict(vpa)) in ids]
         await self._update_all(world, await self._freshest(concerned, now), now, NOT_NOW, hurried=True)
         await self.hands.settle()
@@ -247,7 +253,7 @@ class Updater:
 
         return list(await asyncio.gather(*(improved(vpa, pods) for vpa, pods in controlled)))
 
-    def _world(self, vpas: list[Mapping[str, Any]], pods: list[Any]) -> World:
+    def world_of(self, vpas: list[Mapping[str, Any]], pods: list[Any]) -> World:
         ranges = list(self.limit_ranges)
         targets = self.targets
         anyway = self.config.change_without_recommendation
@@ -308,6 +314,7 @@ class Updater:
         self.story.forget(alive)
         uids = {pod["metadata"].get("uid") for _, pods in controlled for pod in pods}
         self.waiting = {uid: since for uid, since in self.waiting.items() if uid in uids}
+        self.reflexes.forget(uids)
 
     async def why_not(self, request: web.Request) -> web.Response:
         id = request.match_info["namespace"], request.match_info["name"]

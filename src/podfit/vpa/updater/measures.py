@@ -58,6 +58,9 @@ class Measures:
         )
         self.left_alone = gauge("pods_left_alone", "Number of Pods left as they are, by reason.", ("reason",))
         self.undone = counter("undone_resizes", "Number of resizes taken back.", _NAMED)
+        self.reflexes = counter(
+            "memory_reflexes", "Number of memory limits raised because they were nearly used up.", _NAMED
+        )
 
     def begin(self) -> None:
         """Gauges tell of one pass each."""

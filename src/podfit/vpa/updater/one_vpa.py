@@ -6,10 +6,10 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
-from podfit.vpa.model.policy import EVICTING_MODES, IN_PLACE_MODES, update_mode
-from podfit.vpa.model.waits import Wait
+from podfit.vpa.model.changing.waits import Wait
+from podfit.vpa.model.objects.policy import EVICTING_MODES, IN_PLACE_MODES, update_mode
 from podfit.vpa.serve.measures import size_class
-from podfit.vpa.updater.changes import evict, lowers, resize
+from podfit.vpa.updater.acting.changes import evict, lowers, resize
 from podfit.vpa.updater.decide.actions import Resize
 from podfit.vpa.updater.decide.config import Config
 from podfit.vpa.updater.decide.groups import creator_of, required_replicas

@@ -3,27 +3,26 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Mapping
-from typing import Any
+from collections.abc import Iterable
 
-from podfit.api.kinds import VPA
+from podfit.api.objects import ObjectView
 from podfit.api.quantity import Quantity
+from podfit.api.registry.kinds import VPA
 from podfit.api.status import ApiError
 from podfit.client import Client
 from podfit.client.rest import JSON_PATCH
 from podfit.client.transport import Unreachable
 from podfit.kit.clock import Clock, rfc3339
-from podfit.vpa.model.pods import condition
-from podfit.vpa.model.policy import RESOURCES, container_recommendations
-from podfit.vpa.model.room import Ledger, amount, shown
+from podfit.vpa.model.changing.room import Ledger, amount, shown
+from podfit.vpa.model.objects.pods import condition
+from podfit.vpa.model.objects.policy import RESOURCES, container_recommendations
 
 log = logging.getLogger(__name__)
 
-Object = Mapping[str, Any]
 CONDITION, REASON = "TargetExceedsNodes", "LargestNodeTooSmall"
 
 
-def exceeding(vpa: Object, ledger: Ledger) -> str:
+def exceeding(vpa: ObjectView, ledger: Ledger) -> str:
     """What of the target no node can hold, for people; empty when a node can hold all of it."""
     needed = {"pods": 1}
     for resource in RESOURCES:
@@ -50,14 +49,14 @@ class Oversized:
     def __init__(self, client: Client, clock: Clock) -> None:
         self._client, self._clock = client, clock
 
-    async def report(self, vpas: Iterable[Object], ledger: Ledger) -> None:
+    async def report(self, vpas: Iterable[ObjectView], ledger: Ledger) -> None:
         """Sets the condition where it holds, and takes it back where it held; writes nothing that stands already."""
         for vpa in vpas:
             words, standing = exceeding(vpa, ledger), condition(vpa, CONDITION)
             if (words or None) != (standing or {}).get("message") and (words or standing):
                 await self._write(vpa, words, standing)
 
-    async def _write(self, vpa: Object, words: str, standing: Object | None) -> None:
+    async def _write(self, vpa: ObjectView, words: str, standing: ObjectView | None) -> None:
         meta, status = vpa["metadata"], vpa.get("status") or {}
         kept = [one for one in status.get("conditions") or () if one.get("type") != CONDITION]
         if words:

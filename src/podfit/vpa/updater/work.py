@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from podfit.vpa.model.limitranges import NamespaceBounds
-from podfit.vpa.model.waits import Wait
+from podfit.vpa.model.changing.waits import Wait
+from podfit.vpa.model.fitting.limitranges import NamespaceBounds
 from podfit.vpa.updater.decide.one_pass import World
+from podfit.vpa.updater.decide.pacing.rollout import Rollout
 from podfit.vpa.updater.decide.restriction import Attempts
-from podfit.vpa.updater.decide.rollout import Rollout
 
 if TYPE_CHECKING:
     from podfit.vpa.updater.loop import Updater

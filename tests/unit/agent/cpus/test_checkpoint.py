@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from podfit.agent.cpus.checkpoint import UnusableState, decode, encode, load, save
+from podfit.agent.cpus.decide.sets import parse
+from podfit.agent.cpus.decide.state import CpuState
 from podfit.agent.cpus.decide.validate import contradiction
-from podfit.agent.cpus.sets import parse
-from podfit.agent.cpus.state import CpuState
 
 STATE = CpuState("static", parse("0-1"), {"pod": {"a": parse("2-3"), "b": parse("5")}})
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from podfit.agent.cpus.decide.fit import fit
+from podfit.agent.cpus.decide.sets import parse, text
 from podfit.agent.cpus.decide.take import take
-from podfit.agent.cpus.sets import parse, text
-from podfit.agent.cpus.topology import Topology, flat, regular
+from podfit.agent.cpus.decide.topology import Topology, flat, regular
 
 ONE_SOCKET = regular(sockets=1, numa_nodes=1, cores=4, threads=2)
 TWO_SOCKETS = Topology({cpu: (cpu % 6, cpu % 2, cpu % 2) for cpu in range(12)})

@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from podfit.agent.cpus.sets import BadCpuList, parse, text
-from podfit.agent.cpus.topology import UnknownTopology, read, regular
+from podfit.agent.cpus.decide.sets import BadCpuList, parse, text
+from podfit.agent.cpus.decide.topology import regular
+from podfit.agent.cpus.machine import UnknownTopology, read
 
 
 def write_machine(folder: Path, online: str) -> None:

@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from podfit.agent.runtimes.base import ContainerConfig, ContainerState, Limits, PodConfig
 from podfit.agent.runtimes.process.runtime import ProcessRuntime
 from podfit.agent.runtimes.process.support import check_support
+from podfit.agent.runtimes.values import ContainerConfig, ContainerState, Limits, PodConfig
 
 
 class Machine:

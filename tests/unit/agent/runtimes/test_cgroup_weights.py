@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from podfit.agent.runtimes.base import MAX_SHARES, MIN_SHARES, Change
 from podfit.agent.runtimes.cgroups import v2
 from podfit.agent.runtimes.cgroups.v2 import CgroupsV2
 from podfit.agent.runtimes.cgroups.weights import steeper_weight_of, weight_of
+from podfit.agent.runtimes.values import MAX_SHARES, MIN_SHARES, Change
 
 
 def group_with(folder: Path, weight: int) -> CgroupsV2:

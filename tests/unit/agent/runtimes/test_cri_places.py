@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from podfit.agent.runtimes.cri.places import Places
+from podfit.agent.runtimes.cri.messages.places import Places
 
 
 @pytest.mark.parametrize(

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from podfit.agent.runtimes.base import CannotRun, Mount
-from podfit.agent.runtimes.cri.subpaths import SubPaths
+from podfit.agent.runtimes.cri.messages.subpaths import SubPaths
 from podfit.agent.runtimes.process.support import check_support
+from podfit.agent.runtimes.values import CannotRun, Mount
 
 MISSING = check_support()
 pytestmark = [pytest.mark.root, pytest.mark.skipif(bool(MISSING), reason="; ".join(MISSING) or "all there")]

@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from podfit.agent.runtimes.base import (
+from podfit.agent.runtimes.fake.runtime import FakeNodeState, FakeRuntime
+from podfit.agent.runtimes.values import (
     EXITED,
     RUNNING,
     BelowUsage,
@@ -22,7 +23,6 @@ from podfit.agent.runtimes.base import (
     PodConfig,
     RuntimeFailure,
 )
-from podfit.agent.runtimes.fake import FakeNodeState, FakeRuntime
 from podfit.kit.clock import FakeClock
 
 MIB = 1 << 20

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from podfit.agent.runtimes.base import RuntimeFailure
 from podfit.agent.runtimes.process.keeper.main import Connection, Keeper
 from podfit.agent.runtimes.process.link import KeeperFailed, Link
+from podfit.agent.runtimes.values import RuntimeFailure
 
 PATIENCE_S = 30.0
 MANY = 2000

@@ -9,14 +9,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.support.containers.images import Built, busybox, docker_archive, oci_archive
 
-from podfit.agent.runtimes.base import CannotRun, ContainerConfig, Limits, RuntimeFailure, Security
-from podfit.agent.runtimes.process.images import PAUSE, Image
-from podfit.agent.runtimes.process.launchspec import argv, capabilities
+from podfit.agent.runtimes.process.setup.images import PAUSE, Image
+from podfit.agent.runtimes.process.setup.launchspec import argv, capabilities
 from podfit.agent.runtimes.signals import stop_signal
-from podfit.images.archives import load
+from podfit.agent.runtimes.values import CannotRun, ContainerConfig, Limits, RuntimeFailure, Security
+from podfit.images.content.archives import load
 from podfit.images.store import ImageStore
-from podfit.testing.images import Built, busybox, docker_archive, oci_archive
 
 
 def put(machine: Any, name: str, image: Built) -> str:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from podfit.agent.runtimes.base import CannotRun, Limits, Mount, RuntimeFailure, Security
+from podfit.agent.runtimes.values import CannotRun, Limits, Mount, RuntimeFailure, Security
 
 MIB = 1 << 20
 

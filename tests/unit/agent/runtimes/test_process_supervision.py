@@ -14,9 +14,9 @@ from typing import Any
 
 import pytest
 
-from podfit.agent.diskuse import measure
-from podfit.agent.runtimes.base import RUNNING, CannotRun, Change, Limits, RuntimeFailure, Security
+from podfit.agent.node.disk_usage import measure
 from podfit.agent.runtimes.process import support
+from podfit.agent.runtimes.values import RUNNING, CannotRun, Change, Limits, RuntimeFailure, Security
 
 AGENT = """
 import asyncio, os, signal, sys

@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from podfit.agent.runtimes.base import CannotRun, ContainerConfig, Limits, LinuxUser, Security
 from podfit.agent.runtimes.process.records import ContainerRecord, _containers, _encoder
-from podfit.agent.runtimes.process.users import Identity, identify
+from podfit.agent.runtimes.process.setup.users import Identity, identify
+from podfit.agent.runtimes.values import CannotRun, ContainerConfig, Limits, LinuxUser, Security
 
 
 def config(tmp_path: Any, security: Security) -> ContainerConfig:

@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from podfit.agent.runtimes.base import CannotRun, Mount, Security, hidden_folder
 from podfit.agent.runtimes.cgroups import devices
 from podfit.agent.runtimes.process.keeper import beneath
+from podfit.agent.runtimes.values import CannotRun, Mount, Security, hidden_folder
 
 OPEN_FUSE = """
 import os, stat

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from podfit.agent.server.logformat import LogOptions
 from podfit.agent.server.logs import follow_log, read_log, tail_start
-from podfit.kit.folderwatch import FolderWatch
+from podfit.kit.files.folderwatch import FolderWatch
 
 PATIENCE_S = 10.0
 

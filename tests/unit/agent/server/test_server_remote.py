@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from podfit.agent.runtimes.fake_streams import FakeStream
+from podfit.agent.runtimes.fake.streams import FakeStream
 from podfit.streaming.remote import RESIZE, STDERR, STDIN, STDOUT, converse, exit_status, failure_status
 
 PATIENCE_S = 10.0

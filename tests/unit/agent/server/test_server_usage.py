@@ -5,12 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from podfit.agent.record import PodRecord
-from podfit.agent.runtimes.base import RUNNING, ContainerState, Limits, NotFound, PodConfig, PodState, Usage
-from podfit.agent.server.exposition import cadvisor_page, probes_page, resource_page
-from podfit.agent.server.summary import summary
-from podfit.agent.server.usage import UsageReader, machine_usage, resources_of
-from podfit.agent.story import Story
+from podfit.agent.pods.record import PodRecord
+from podfit.agent.pods.story import Story
+from podfit.agent.runtimes.values import RUNNING, ContainerState, Limits, NotFound, PodConfig, PodState, Usage
+from podfit.agent.server.usage.exposition import cadvisor_page, probes_page, resource_page
+from podfit.agent.server.usage.summary import summary
+from podfit.agent.server.usage.usage import UsageReader, machine_usage, resources_of
 from podfit.api.numbers import Reading
 from podfit.kit.clock import FakeClock
 from podfit.meter.readings import read_page

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from podfit.api.kinds import POD, Kind, kind_named
+from podfit.api.registry.kinds import POD, Kind, kind_named
 from podfit.api.status import MODIFIED, conflict
 from podfit.apiserver.admission.base import CREATE, Attributes
 from podfit.apiserver.request import ADMIN, User

@@ -6,12 +6,12 @@ import base64
 
 import pytest
 
-from podfit.api.kinds import kind_named
+from podfit.api.registry.kinds import kind_named
 from podfit.api.status import ApiError
 from podfit.apiserver.admission.chain import build
 from podfit.apiserver.auth.authorize import Authorization
-from podfit.apiserver.auth.certificates import new_key, new_request
-from podfit.apiserver.auth.rbac import Rbac
+from podfit.apiserver.auth.certs.certificates import new_key, new_request
+from podfit.apiserver.auth.roles.rbac import Rbac
 from podfit.apiserver.request import ADMIN, User
 
 CSR = kind_named("CertificateSigningRequest")

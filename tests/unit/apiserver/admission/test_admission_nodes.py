@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from podfit.api.kinds import NODE, kind_named
+from podfit.api.registry.kinds import NODE, kind_named
 from podfit.api.status import ApiError
 from podfit.apiserver.admission.base import UPDATE
-from podfit.apiserver.admission.node_restriction import NodeRestriction
-from podfit.apiserver.auth.certificates import new_key, new_request
+from podfit.apiserver.admission.nodes.node_restriction import NodeRestriction
+from podfit.apiserver.auth.certs.certificates import new_key, new_request
 from podfit.apiserver.request import User
 
 NODE1 = User("system:node:node1", ("system:nodes", "system:authenticated"))

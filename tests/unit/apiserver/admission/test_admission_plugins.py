@@ -7,19 +7,19 @@ from copy import deepcopy
 
 import pytest
 
-from podfit.api.kinds import NAMESPACE, NODE, kind_named
 from podfit.api.quotas import usage
+from podfit.api.registry.kinds import NAMESPACE, NODE, kind_named
 from podfit.api.status import ApiError
 from podfit.apiserver.admission.chain import build
-from podfit.apiserver.admission.limit_ranger import LimitRanger
+from podfit.apiserver.admission.limits.limit_ranger import LimitRanger
+from podfit.apiserver.admission.limits.resource_quota import RESOURCE_QUOTA, ResourceQuota
 from podfit.apiserver.admission.namespace_lifecycle import NamespaceLifecycle
-from podfit.apiserver.admission.node_labels import forbidden_labels
-from podfit.apiserver.admission.node_restriction import NodeRestriction
-from podfit.apiserver.admission.priority import PRIORITY_CLASS, Priority
-from podfit.apiserver.admission.resource_quota import RESOURCE_QUOTA, ResourceQuota
-from podfit.apiserver.admission.runtime_class import RUNTIME_CLASS, RuntimeClass
-from podfit.apiserver.admission.service_account import ServiceAccount
-from podfit.apiserver.admission.taint_nodes_by_condition import TaintNodesByCondition
+from podfit.apiserver.admission.nodes.node_labels import forbidden_labels
+from podfit.apiserver.admission.nodes.node_restriction import NodeRestriction
+from podfit.apiserver.admission.nodes.taint_nodes_by_condition import TaintNodesByCondition
+from podfit.apiserver.admission.pods.priority import PRIORITY_CLASS, Priority
+from podfit.apiserver.admission.pods.runtime_class import RUNTIME_CLASS, RuntimeClass
+from podfit.apiserver.admission.pods.service_account import ServiceAccount
 from podfit.apiserver.request import User
 from podfit.kit.clock import FakeClock
 

@@ -15,19 +15,19 @@ from typing import Any
 
 import pytest
 
-from podfit.api.kinds import POD, Kind, Registry, kind_named
 from podfit.api.quantity import Quantity
 from podfit.api.quotas import matches, relevant, usage
+from podfit.api.registry.kinds import POD, Kind, Registry, kind_named
 from podfit.api.status import ApiError
 from podfit.apiserver.admission.base import CREATE, DELETE, UPDATE, Attributes
 from podfit.apiserver.admission.chain import build
-from podfit.apiserver.admission.priority import system_priority_classes
-from podfit.apiserver.auth import bootstrap_roles
+from podfit.apiserver.admission.pods.priority import system_priority_classes
 from podfit.apiserver.auth.authorize import Action, Authorization
 from podfit.apiserver.auth.impersonate import impersonate, wanted_of
 from podfit.apiserver.auth.node import NodeAuthorizer, NodeGraph
-from podfit.apiserver.auth.rbac import Rbac
 from podfit.apiserver.auth.reviews import Reviews
+from podfit.apiserver.auth.roles import bootstrap_roles
+from podfit.apiserver.auth.roles.rbac import Rbac
 from podfit.apiserver.request import ADMIN, User
 
 VECTORS = Path(os.environ.get("PODFIT_VECTORS") or Path(__file__).parents[5] / "shared" / "vectors") / "api"

@@ -12,12 +12,12 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from podfit.api.kinds import NAMESPACE, kind_named
+from podfit.api.registry.kinds import NAMESPACE, kind_named
 from podfit.api.status import ApiError
 from podfit.apiserver.admission.base import Plugin
 from podfit.apiserver.admission.chain import Chain
 from podfit.apiserver.admission.webhooks.plugins import Webhooks
-from podfit.apiserver.auth.certificates import Authority, new_authority
+from podfit.apiserver.auth.certs.certificates import Authority, new_authority
 
 MUTATING, VALIDATING = kind_named("MutatingWebhookConfiguration"), kind_named("ValidatingWebhookConfiguration")
 PODS = [{"operations": ["*"], "apiGroups": [""], "apiVersions": ["v1"], "resources": ["pods"]}]

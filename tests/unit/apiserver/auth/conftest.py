@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from podfit.api.kinds import Kind
-from podfit.apiserver.auth import bootstrap_roles
+from podfit.api.registry.kinds import Kind
 from podfit.apiserver.auth.authorize import Authorization
 from podfit.apiserver.auth.node import NodeAuthorizer, NodeGraph
-from podfit.apiserver.auth.rbac import Rbac
+from podfit.apiserver.auth.roles import bootstrap_roles
+from podfit.apiserver.auth.roles.rbac import Rbac
 
 
 class Objects:

@@ -12,14 +12,14 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from cryptography import x509
 
-from podfit.api.kinds import NODE, POD, kind_named
+from podfit.api.registry.kinds import NODE, POD, kind_named
 from podfit.api.status import ApiError
 from podfit.apiserver.auth.authenticate import Authenticator, without_bearer
-from podfit.apiserver.auth.certificates import BadRequestPem, new_key, new_request
-from podfit.apiserver.auth.kubeconfigs import write_kubeconfig
+from podfit.apiserver.auth.certs.certificates import BadRequestPem, new_key, new_request
+from podfit.apiserver.auth.certs.kubeconfigs import write_kubeconfig
+from podfit.apiserver.auth.certs.pki import CERT_TTL, Pki
+from podfit.apiserver.auth.certs.signing import SubjectRefused
 from podfit.apiserver.auth.other_tokens import BootstrapTokens, StaticTokens
-from podfit.apiserver.auth.pki import CERT_TTL, Pki
-from podfit.apiserver.auth.signing import SubjectRefused
 from podfit.apiserver.auth.tokens import ServiceAccountTokens
 from podfit.apiserver.request import User
 from podfit.kit.clock import FakeClock, rfc3339

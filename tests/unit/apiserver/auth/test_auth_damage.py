@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from podfit.apiserver.auth.pki import DamagedKeys, Pki
+from podfit.apiserver.auth.certs.pki import DamagedKeys, Pki
 
 DAMAGE = {
     "empty": lambda data: b"",

@@ -7,9 +7,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from podfit.apiserver.auth import bootstrap_roles
 from podfit.apiserver.auth.authorize import Action
-from podfit.apiserver.auth.role_update import completed
+from podfit.apiserver.auth.roles import bootstrap_roles
+from podfit.apiserver.auth.roles.role_update import completed
 from podfit.apiserver.request import User
 from podfit.compose import CONTROLLERS, SCHEDULER, account_user
 
@@ -35,13 +35,18 @@ def bound(access: Any) -> Any:
         (SCHEDULER, Action("create", "", "pods", "eviction", "ns", "p"), Action("create", "", "pods", "", "ns")),
         (
             CONTROLLERS,
+            Action("create", "", "serviceaccounts", "token", "kube-system", "a"),
             Action("create", "apps", "replicasets", "", "ns"),
-            Action("create", "rbac.authorization.k8s.io", "clusterrolebindings"),
         ),
         (
-            CONTROLLERS,
+            account_user("deployment-controller"),
+            Action("create", "apps", "replicasets", "", "ns"),
+            Action("create", "", "pods", "", "ns"),
+        ),
+        (
+            account_user("inplace-resize-controller"),
             Action("patch", "", "pods", "resize", "ns", "p"),
-            Action("create", "apps", "deployments", "", "ns"),
+            Action("delete", "", "pods", "", "ns", "p"),
         ),
         (
             account_user("vpa-updater"),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from podfit.api.kinds import kind_named
+from podfit.api.registry.kinds import kind_named
 from podfit.api.status import ApiError
 from podfit.apiserver.admission.base import Attributes
 from podfit.apiserver.admission.rbac_escalation import RbacEscalation
@@ -201,12 +201,12 @@ def test_access_review_needs_a_subject_and_one_question(access):
     with pytest.raises(ApiError) as caught:
         reviews.subject_access({"spec": {}})
     assert caught.value.code == 422
-    with pytest.raises(ApiError, match="must match namespace: ns"):
+    with pytest.raises(ApiError, match="must match metadata.namespace"):
         reviews.local_subject_access({"spec": {"user": "x", "resourceAttributes": {"namespace": "other"}}}, "ns")
 
 
 def test_default_roles_are_complete_and_named_once(access):
-    from podfit.apiserver.auth import bootstrap_roles
+    from podfit.apiserver.auth.roles import bootstrap_roles
 
     names = [role["metadata"]["name"] for role in bootstrap_roles.cluster_roles()]
     assert len(names) == len(set(names))

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from podfit.api.kinds import VPA, kind_named
+from podfit.api.registry.kinds import VPA, kind_named
 from podfit.apiserver.strategy import Strategy, strategy_for
 
 TEMPLATE = {"metadata": {"labels": {"a": "b"}}, "spec": {"containers": [{"name": "c", "image": "x:1"}]}}
@@ -165,7 +165,7 @@ def test_generated_names_keep_their_base_and_fit(name: str) -> None:
 
 
 def test_every_built_in_kind_has_a_strategy_that_takes_an_empty_object() -> None:
-    from podfit.api.kinds import BUILT_IN
+    from podfit.api.registry.kinds import BUILT_IN
 
     for kind in BUILT_IN:
         if kind.verbs == ("create",):

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from podfit.api.kinds import kind_named
+from podfit.api.registry.kinds import kind_named
 from podfit.apiserver.strategy import strategy_for
 from podfit.apiserver.strategy.networking.addresses import canonical_cidr, canonical_ip, strict_cidr, strict_ip
 

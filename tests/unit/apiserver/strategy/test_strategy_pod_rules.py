@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from podfit.api.kinds import POD
+from podfit.api.registry.kinds import POD
 from podfit.api.status import go_quote, go_value
 from podfit.apiserver.strategy import strategy_for
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from podfit.api.kinds import POD
+from podfit.api.registry.kinds import POD
 from podfit.apiserver.strategy import strategy_for
 from podfit.apiserver.strategy.podspec.defaults import pull_policy
 
@@ -215,7 +215,7 @@ def test_pod_level_cpu_can_be_added_by_a_resize_and_huge_pages_cannot(added: dic
 def test_a_resize_that_takes_all_containers_away_is_refused(kept: list[Any] | None) -> None:
     old = pod(**container(resources={"requests": {"cpu": "500m"}}))
     new = {**old, "spec": {**old["spec"], "containers": kept}}
-    assert PODS.set_apart(dict(new), old)
+    assert PODS.own_changes(dict(new), old)
     assert changed(old, "resize", containers=kept) == [
         "spec.containers: Required value",
         'spec: Invalid value: "Burstable": Pod QOS Class may not change as a result of resizing',

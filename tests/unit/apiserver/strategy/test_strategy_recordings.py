@@ -16,10 +16,10 @@ from typing import Any
 
 import pytest
 
-from podfit.api.kinds import Kind, Registry
 from podfit.api.patches import json_patch, patch_object
+from podfit.api.registry.kinds import Kind, Registry
 from podfit.api.schema import type_of
-from podfit.api.schema.decode import decode
+from podfit.api.schema.decoding.decode import decode
 from podfit.api.status import ApiError, unprocessable
 from podfit.apiserver.strategy import strategy_for
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from podfit.api.kinds import kind_named
+from podfit.api.registry.kinds import kind_named
 from podfit.apiserver.strategy import strategy_for
 
 PORTS = [{"port": 80}]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from podfit.api.kinds import kind_named
+from podfit.api.registry.kinds import kind_named
 from podfit.apiserver.strategy import strategy_for
 
 

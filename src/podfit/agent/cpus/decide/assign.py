@@ -13,10 +13,10 @@ from typing import Any
 from msgspec import Struct
 
 from podfit.agent.cpus.decide.fit import fit, grow
-from podfit.agent.cpus.sets import NO_CPUS, Cpus
-from podfit.agent.cpus.topology import Topology
-from podfit.agent.decide.states import CPU, Allocated, Desired, amount
-from podfit.api.resources import GUARANTEED, is_sidecar
+from podfit.agent.cpus.decide.sets import NO_CPUS, Cpus
+from podfit.agent.cpus.decide.topology import Topology
+from podfit.api.pods.resources import GUARANTEED, is_sidecar
+from podfit.api.resize.states import CPU, Allocated, Desired, amount
 
 INIT, SIDECAR, MAIN = "init", "sidecar", "main"
 

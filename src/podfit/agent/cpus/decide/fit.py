@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from podfit.agent.cpus.decide.sets import Cpus
 from podfit.agent.cpus.decide.take import take
-from podfit.agent.cpus.sets import Cpus
-from podfit.agent.cpus.topology import Topology
+from podfit.agent.cpus.decide.topology import Topology
 
 
 def fit(topology: Topology, current: Cpus, count: int, free: Cpus) -> Cpus:

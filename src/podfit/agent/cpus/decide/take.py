@@ -6,8 +6,8 @@ for later requests. On machines with several NUMA nodes in a socket, sockets com
 
 from __future__ import annotations
 
-from podfit.agent.cpus.sets import NO_CPUS, Cpus
-from podfit.agent.cpus.topology import Level, Topology
+from podfit.agent.cpus.decide.sets import NO_CPUS, Cpus
+from podfit.agent.cpus.decide.topology import Level, Topology
 
 
 def take(topology: Topology, free: Cpus, count: int) -> Cpus:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from podfit.agent.cpus.sets import NO_CPUS, Cpus, text
-from podfit.agent.cpus.state import CpuState
+from podfit.agent.cpus.decide.sets import NO_CPUS, Cpus, text
+from podfit.agent.cpus.decide.state import CpuState
 
 
 def contradiction(state: CpuState, all_cpus: Cpus, reserved: Cpus) -> str:

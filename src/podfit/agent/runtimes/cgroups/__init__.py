@@ -16,7 +16,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Protocol
 
-from ..base import Change, Limits, NotFound, RuntimeFailure, Usage, WriteRefused
+from podfit.agent.runtimes.values import Change, Limits, NotFound, RuntimeFailure, Usage, WriteRefused
 
 _OPTIONAL = ("memory.memsw.limit_in_bytes", "memory.swap.max", "memory.reclaim")
 """Files that kernels may lack: their absence says nothing about the group."""
@@ -50,6 +50,13 @@ class Cgroups(Protocol):
 
     def held_memory(self, group: str) -> int:
         """Usage without what the kernel could take back by itself (page cache)."""
+
+    def memory_stall(self, group: str) -> int | None:
+        """Microseconds that members have waited for memory, ever; None where the kernel does not tell."""
+
+    def hold(self, group: str, threshold: int | None) -> None:
+        """Holds the group back instead of letting it run out of memory: above the threshold (v2), or at its limit (v1);
+        None lifts that."""
 
     def join_files(self, group: str) -> list[str]:
         """Where a process writes 0 to become a member."""
@@ -206,8 +213,8 @@ def mounted() -> tuple[dict[str, str], str]:
 
 def detect() -> Cgroups:
     """The version that has cpu and memory here; v1 first, as on a hybrid machine v2 then has neither."""
-    from .v1 import CgroupsV1
-    from .v2 import CgroupsV2
+    from podfit.agent.runtimes.cgroups.v1 import CgroupsV1
+    from podfit.agent.runtimes.cgroups.v2 import CgroupsV2
 
     controllers, unified = mounted()
     if "cpu" in controllers and "memory" in controllers:

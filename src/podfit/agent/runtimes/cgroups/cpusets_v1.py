@@ -9,8 +9,8 @@ from __future__ import annotations
 import os
 from contextlib import suppress
 
-from ..base import WriteRefused
-from . import read, remove_tree, write
+from podfit.agent.runtimes.cgroups import read, remove_tree, write
+from podfit.agent.runtimes.values import WriteRefused
 
 _FILES = ("cpuset.cpus", "cpuset.mems")
 _MOVE_TRIES = 100

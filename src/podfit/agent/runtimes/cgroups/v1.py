@@ -10,10 +10,21 @@ import errno
 import os
 from contextlib import suppress
 
-from ..base import UNLIMITED, BelowUsage, Change, Limits, Usage
-from . import guarded, kill_members, now, read, read_table, refused, remove_tree, subgroups, tree, write
-from .cpusets_v1 import CpusetsV1
-from .devices import RULES_V1
+from podfit.agent.runtimes.cgroups import (
+    guarded,
+    kill_members,
+    now,
+    read,
+    read_table,
+    refused,
+    remove_tree,
+    subgroups,
+    tree,
+    write,
+)
+from podfit.agent.runtimes.cgroups.cpusets_v1 import CpusetsV1
+from podfit.agent.runtimes.cgroups.devices import RULES_V1
+from podfit.agent.runtimes.values import UNLIMITED, BelowUsage, Change, Limits, Usage
 
 WANTED = ("cpu", "cpuacct", "memory", "pids", "freezer", "devices")
 SHOWN = ("cpu", "cpuacct", "memory", "pids")
@@ -195,6 +206,16 @@ class CgroupsV1:
 
     def oom_eventfd(self, group: str) -> int | None:
         return self._eventfd(group, "memory.oom_control", "")
+
+    def memory_stall(self, group: str) -> int | None:
+        return None
+
+    def hold(self, group: str, threshold: int | None) -> None:
+        """v1 has no brake before its limit. At the limit, its own or its pod's, members wait for memory and are not
+        killed."""
+        for path in (group, os.path.dirname(group)):
+            with suppress(OSError):
+                write(f"{self._memory}{path}/memory.oom_control", "0" if threshold is None else "1")
 
     def usage_eventfd(self, group: str, threshold: int) -> int | None:
         return self._eventfd(group, "memory.usage_in_bytes", str(threshold))

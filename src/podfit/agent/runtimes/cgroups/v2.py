@@ -11,10 +11,21 @@ import os
 from collections.abc import Callable
 from contextlib import suppress
 
-from ..base import UNLIMITED, BelowUsage, Change, Limits, Usage
-from . import guarded, kill_members, now, read, read_table, refused, remove_tree, subgroups, tree, write
-from .devices import confine_v2
-from .weights import formula, shares_of, steeper_weight_of, weight_of
+from podfit.agent.runtimes.cgroups import (
+    guarded,
+    kill_members,
+    now,
+    read,
+    read_table,
+    refused,
+    remove_tree,
+    subgroups,
+    tree,
+    write,
+)
+from podfit.agent.runtimes.cgroups.devices import confine_v2
+from podfit.agent.runtimes.cgroups.weights import formula, shares_of, steeper_weight_of, weight_of
+from podfit.agent.runtimes.values import UNLIMITED, BelowUsage, Change, Limits, Usage
 
 SHARES_ATTRIBUTE = "trusted.podfit.cpu_shares"
 CONTROLLERS = ("cpu", "memory", "pids")
@@ -214,6 +225,19 @@ class CgroupsV2:
         path = self._point + group
         stat, used = read_table(f"{path}/memory.stat"), int(read(f"{path}/memory.current"))
         return max(0, used - stat.get("inactive_file", 0) - stat.get("active_file", 0))
+
+    def memory_stall(self, group: str) -> int | None:
+        """From the line `some … total=N` of memory.pressure."""
+        try:
+            some = read(f"{self._point}{group}/memory.pressure").split("\n", 1)[0]
+        except OSError:
+            return None
+        total = some.rpartition("total=")[2]
+        return int(total) if some.startswith("some") and total.isdigit() else None
+
+    def hold(self, group: str, threshold: int | None) -> None:
+        value = "max" if threshold is None else str(threshold)
+        guarded(group, lambda: write(f"{self._point}{group}/memory.high", value))
 
     def join_files(self, group: str) -> list[str]:
         return [f"{self._point}{group}/cgroup.procs"]

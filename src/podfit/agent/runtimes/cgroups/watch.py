@@ -1,4 +1,4 @@
-"""Being told by the kernel: that a container ran out of memory, and that usage fell below a number.
+"""Notifications of the kernel: that a container ran out of memory, and that usage fell below a number.
 
 v1 has eventfds for both: a threshold on memory.usage_in_bytes fires in either direction. v2 tells of OOM kills through
 inotify on memory.events; of falling usage it cannot tell (memory.events counts limits that were hit, pressure triggers
@@ -13,11 +13,12 @@ import struct
 from collections.abc import Callable
 from contextlib import suppress
 
-from ..process.keeper import linux
-from . import Cgroups, read_table
+from podfit.agent.runtimes.cgroups import Cgroups, Vanished, read_table
+from podfit.agent.runtimes.process.keeper import linux
 
 FIRST_LOOK_S, LONGEST_LOOK_S = 0.02, 1.0
 SAFETY_LOOK_S = 2.0
+FULL_LOOK_S = 0.02
 """v1 checks thresholds once in about 128 page events: a drop smaller than that may go untold."""
 
 
@@ -120,6 +121,40 @@ async def memory_below(cgroups: Cgroups, group: str, threshold: int) -> None:
     finally:
         if event is not None:
             os.close(event)
+
+
+async def memory_above(cgroups: Cgroups, group: str, threshold: int) -> None:
+    """v1's eventfd signals the crossing; on v2 memory.events does, if the group is held back at the threshold. Page
+    cache alone is no reason: while it fills the group, two small files are read every few milliseconds."""
+    eventfd = cgroups.usage_eventfd(group, threshold)
+    inotify = -1 if eventfd is not None else linux.inotify_init()
+    try:
+        if inotify >= 0:
+            with suppress(OSError):
+                linux.inotify_add_watch(inotify, cgroups.oom_file(group), linux.IN_MODIFY)
+        while cgroups.held_memory(group) < threshold:
+            full = cgroups.usage(group).memory_bytes >= threshold
+            await _any_readable(eventfd if eventfd is not None else inotify, FULL_LOOK_S if full else SAFETY_LOOK_S)
+    except FileNotFoundError as error:
+        raise Vanished(f"cgroup {group} is gone") from error
+    finally:
+        os.close(eventfd if eventfd is not None else inotify)
+
+
+async def _any_readable(descriptor: int, timeout_s: float) -> None:
+    """An eventfd or an inotify descriptor; its value is read and discarded."""
+    loop = asyncio.get_running_loop()
+    ready = asyncio.Event()
+    loop.add_reader(descriptor, ready.set)
+    try:
+        async with asyncio.timeout(timeout_s):
+            await ready.wait()
+        with suppress(BlockingIOError):
+            os.read(descriptor, 65536)
+    except TimeoutError:
+        return
+    finally:
+        loop.remove_reader(descriptor)
 
 
 async def _readable(descriptor: int, timeout_s: float) -> None:

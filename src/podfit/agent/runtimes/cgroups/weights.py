@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
-from ..base import MAX_SHARES, MIN_SHARES
+from podfit.agent.runtimes.values import MAX_SHARES, MIN_SHARES
 
 
 def weight_of(shares: int) -> int:

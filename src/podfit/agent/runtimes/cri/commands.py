@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import math
 
+from podfit.agent.runtimes.base import ByteStream, ExecStream
+from podfit.agent.runtimes.cri import streaming
+from podfit.agent.runtimes.cri.failures import failure
+from podfit.agent.runtimes.cri.state.book import Book
+from podfit.agent.runtimes.cri.state.records import Container
+from podfit.agent.runtimes.values import RUNNING, CannotRun
 from podfit.cri import CriError
 from podfit.cri import api_pb2 as api
-
-from ..base import RUNNING, ByteStream, CannotRun, ExecStream
-from . import streaming
-from .book import Book
-from .failures import failure
-from .records import Container
 
 EXEC_S = 10.0
 """On top of a command's own time-out: how long a runtime may take to kill it."""

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
+from podfit.agent.runtimes.values import NotFound, RuntimeFailure
 from podfit.cri import CriError
 from podfit.cri import api_pb2 as api
-
-from ..base import NotFound, RuntimeFailure
 
 
 class Unreached(RuntimeFailure):

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from podfit.agent.runtimes.cri.failures import failure
+from podfit.agent.runtimes.values import ImageMissing, ImageState, RuntimeFailure
 from podfit.cri import CriClient, CriError
 from podfit.cri import api_pb2 as api
-from podfit.images.credentials import Credentials
-
-from ..base import ImageMissing, ImageState, RuntimeFailure
-from .failures import failure
+from podfit.images.registries.credentials import Credentials
 
 
 class Images:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import msgspec
 
-from podfit.kit.atomicfile import write_again
+from podfit.kit.files.atomicfile import write_again
 
 _FILE = "settings.json"
 

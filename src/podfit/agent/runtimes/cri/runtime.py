@@ -10,13 +10,23 @@ import shutil
 from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 
-from podfit.cri import CriClient, CriError
-from podfit.cri import api_pb2 as api
-from podfit.cri.configuration import configuration
-from podfit.images.credentials import Credentials
-from podfit.podnet.redirects import Redirects
-
-from ..base import (
+from podfit.agent.runtimes.cgroups import Cgroups, detect, remove_everywhere
+from podfit.agent.runtimes.confirmations import Confirmations
+from podfit.agent.runtimes.cri.commands import Commands, StreamCalls
+from podfit.agent.runtimes.cri.failures import failure, not_ready
+from podfit.agent.runtimes.cri.images import Images
+from podfit.agent.runtimes.cri.messages.places import Places, cgroup_driver
+from podfit.agent.runtimes.cri.messages.subpaths import SubPaths
+from podfit.agent.runtimes.cri.notes import Note, write_note
+from podfit.agent.runtimes.cri.pods.containers import Containers
+from podfit.agent.runtimes.cri.pods.migrations import Migrations
+from podfit.agent.runtimes.cri.pods.network import Network
+from podfit.agent.runtimes.cri.pods.rotation import Rotation
+from podfit.agent.runtimes.cri.pods.sandboxes import Sandboxes
+from podfit.agent.runtimes.cri.resize.resources import Resources
+from podfit.agent.runtimes.cri.state.book import Book
+from podfit.agent.runtimes.cri.state.readings import Readings
+from podfit.agent.runtimes.values import (
     Change,
     ContainerConfig,
     ContainerState,
@@ -29,22 +39,11 @@ from ..base import (
     RuntimeFailure,
     Usage,
 )
-from ..cgroups import Cgroups, detect, remove_everywhere
-from ..confirmations import Confirmations
-from .book import Book
-from .commands import Commands, StreamCalls
-from .containers import Containers
-from .failures import failure, not_ready
-from .images import Images
-from .migrations import Migrations
-from .network import Network
-from .notes import Note, write_note
-from .places import Places, cgroup_driver
-from .readings import Readings
-from .resources import Resources
-from .rotation import Rotation
-from .sandboxes import Sandboxes
-from .subpaths import SubPaths
+from podfit.cri import CriClient, CriError
+from podfit.cri import api_pb2 as api
+from podfit.cri.configuration import configuration
+from podfit.images.registries.credentials import Credentials
+from podfit.podnet.kernel.redirects import Redirects
 
 
 class CriRuntime(StreamCalls):
@@ -206,6 +205,15 @@ class CriRuntime(StreamCalls):
 
     async def usages(self, uid: str) -> list[tuple[ContainerState, Usage]]:
         return await self._readings.usages(uid)
+
+    async def memory_above(self, uid: str, container_id: str, bytes: int) -> None:
+        await self._readings.memory_above(container_id, bytes)
+
+    async def memory_stall(self, container_id: str) -> int | None:
+        return self._readings.memory_stall(container_id)
+
+    async def hold_memory(self, container_id: str, bytes: int | None) -> None:
+        self._readings.hold_memory(container_id, bytes)
 
     async def memory_below(self, uid: str, container_id: str, bytes: int) -> None:
         await self._readings.memory_below(uid, container_id, bytes)

@@ -14,10 +14,9 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from podfit.kit.tasks import Tasks
+from podfit.agent.runtimes.values import CannotRun, RuntimeFailure
+from podfit.kit.concurrency.tasks import Tasks
 from podfit.streaming.spdy import SpdyError, SpdySession, SpdyStream
-
-from ..base import CannotRun, RuntimeFailure
 
 REMOTE_COMMAND, PORT_FORWARD = "v4.channel.k8s.io", "portforward.k8s.io"
 CONNECT_S = 10.0

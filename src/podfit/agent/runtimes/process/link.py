@@ -19,10 +19,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from podfit.agent.runtimes.values import RuntimeFailure
 from podfit.kit.backoff import Backoff
-from podfit.kit.tasks import Tasks
-
-from ..base import RuntimeFailure
+from podfit.kit.concurrency.tasks import Tasks
 
 log = logging.getLogger(__name__)
 

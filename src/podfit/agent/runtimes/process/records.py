@@ -17,9 +17,17 @@ from typing import Any
 
 import msgspec
 
-from podfit.kit.atomicfile import write_again, write_atomic
-
-from ..base import CREATED, EXITED, RUNNING, ContainerConfig, ContainerState, LinuxUser, PodConfig, PodState
+from podfit.agent.runtimes.values import (
+    CREATED,
+    EXITED,
+    RUNNING,
+    ContainerConfig,
+    ContainerState,
+    LinuxUser,
+    PodConfig,
+    PodState,
+)
+from podfit.kit.files.atomicfile import write_again, write_atomic
 
 
 @dataclass(slots=True)

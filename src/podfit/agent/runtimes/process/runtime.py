@@ -14,14 +14,22 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from podfit.kit.clock import Clock, RealClock
-from podfit.kit.tasks import Tasks
-from podfit.podnet.network import PodNetwork
-
-from ..base import (
+from podfit.agent.runtimes.base import ByteStream
+from podfit.agent.runtimes.cgroups import Cgroups, Vanished, pod_group
+from podfit.agent.runtimes.cgroups.watch import OomWatch, memory_above, memory_below
+from podfit.agent.runtimes.confirmations import Confirmations
+from podfit.agent.runtimes.execs import exec_sync
+from podfit.agent.runtimes.process.link import KeeperFailed, Link
+from podfit.agent.runtimes.process.records import Container, ContainerRecord, Pod, PodRecord, Records
+from podfit.agent.runtimes.process.sessions import StreamCalls
+from podfit.agent.runtimes.process.setup.images import HOST, Image, ImageCalls, NodeImages, runs_on_host
+from podfit.agent.runtimes.process.setup.launchspec import confine_devices, launch_spec
+from podfit.agent.runtimes.process.setup.networks import Networks
+from podfit.agent.runtimes.process.support import require_support
+from podfit.agent.runtimes.signals import stop_signal
+from podfit.agent.runtimes.values import (
     RUNNING,
     UNLIMITED,
-    ByteStream,
     CannotRun,
     Change,
     ContainerConfig,
@@ -38,18 +46,9 @@ from ..base import (
     no_handler,
     no_machine,
 )
-from ..cgroups import Cgroups, Vanished, pod_group
-from ..cgroups.watch import OomWatch, memory_below
-from ..confirmations import Confirmations
-from ..execs import exec_sync
-from ..signals import stop_signal
-from .images import HOST, Image, ImageCalls, NodeImages, runs_on_host
-from .launchspec import confine_devices, launch_spec
-from .link import KeeperFailed, Link
-from .networks import Networks
-from .records import Container, ContainerRecord, Pod, PodRecord, Records
-from .sessions import StreamCalls
-from .support import require_support
+from podfit.kit.clock import Clock, RealClock
+from podfit.kit.concurrency.tasks import Tasks
+from podfit.podnet.network import PodNetwork
 
 REMOVE_TRIES = 200
 KILL_WAIT_S = 10.0
@@ -202,6 +201,8 @@ class ProcessRuntime(ImageCalls, StreamCalls):
     async def create_container(self, uid: str, config: ContainerConfig) -> str:
         pod = self._pod(uid)
         self._check_lasts(pod, "CreateContainerError")
+        if config.devices:
+            raise CannotRun("block volumes need a runtime of virtual machines", "CreateContainerError")
         if not self._cgroups.exists(pod.record.group):
             self._lose(pod)
             raise CannotRun(f"the cgroup of pod {uid} is gone", "CreateContainerError")
@@ -395,6 +396,15 @@ class ProcessRuntime(ImageCalls, StreamCalls):
         if container.running:
             with suppress(KeeperFailed):
                 await self._link.ask("signal", id=container.record.id, signal=int(signal.SIGKILL))
+
+    async def memory_above(self, uid: str, container_id: str, bytes: int) -> None:
+        await memory_above(self._cgroups, self._container(container_id).record.group, bytes)
+
+    async def memory_stall(self, container_id: str) -> int | None:
+        return self._cgroups.memory_stall(self._container(container_id).record.group)
+
+    async def hold_memory(self, container_id: str, bytes: int | None) -> None:
+        self._cgroups.hold(self._container(container_id).record.group, bytes)
 
     async def memory_below(self, uid: str, container_id: str, bytes: int) -> None:
         record = self._container(container_id).record if container_id else self._pod(uid).record

@@ -8,13 +8,13 @@ import socket
 import uuid
 from collections.abc import Mapping
 
-from podfit.kit.tasks import Tasks
-
-from ..base import CannotRun, ExecStream, NotFound
-from .keeper.terminal import receive_terminal
-from .link import KeeperFailed, Link
-from .records import Container
-from .streams import ProcessAttach, ProcessExec, console_pair, end_exec, pipes
+from podfit.agent.runtimes.base import ExecStream
+from podfit.agent.runtimes.process.keeper.terminal import receive_terminal
+from podfit.agent.runtimes.process.link import KeeperFailed, Link
+from podfit.agent.runtimes.process.records import Container
+from podfit.agent.runtimes.process.streams import ProcessAttach, ProcessExec, console_pair, end_exec, pipes
+from podfit.agent.runtimes.values import CannotRun, NotFound
+from podfit.kit.concurrency.tasks import Tasks
 
 
 class StreamCalls:

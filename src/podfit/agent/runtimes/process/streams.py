@@ -13,7 +13,7 @@ import termios
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 
-from .link import KeeperFailed, Link
+from podfit.agent.runtimes.process.link import KeeperFailed, Link
 
 CHUNK = 65536
 PACKET = 16384

@@ -5,10 +5,9 @@ from __future__ import annotations
 import os
 import platform
 
-from podfit.kit.privileges import CAP_SYS_ADMIN, has_capability
-
-from ..base import RuntimeFailure
-from ..cgroups import Cgroups, detect, mounted
+from podfit.agent.runtimes.cgroups import Cgroups, detect, mounted
+from podfit.agent.runtimes.values import RuntimeFailure
+from podfit.kit.process.privileges import CAP_SYS_ADMIN, has_capability
 
 _NAMESPACES = ("pid", "mnt", "uts", "ipc", "cgroup")
 

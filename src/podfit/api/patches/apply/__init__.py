@@ -10,14 +10,15 @@ import json
 from datetime import datetime
 from typing import Any
 
-from podfit.api.patches.apply import alike, fieldset, managers, typed
+from podfit.api.objects import Object
+from podfit.api.patches.apply import fieldset, managers, outlines, typed
 from podfit.api.patches.apply.check import complaints
 from podfit.api.patches.apply.fieldset import FieldSet
 from podfit.api.patches.apply.managers import APPLY, UPDATE, Identity, Owner, Owners, identity, manager_name
-from podfit.api.schema.fast import zero_of
-from podfit.api.schema.gojson import GoSyntaxError, parse
+from podfit.api.schema.decoding.fast import zero_of
+from podfit.api.schema.golang.gojson import GoSyntaxError, parse
 from podfit.api.schema.types import Struct
-from podfit.api.status import ApiError, Object, bad_request
+from podfit.api.status import ApiError, bad_request
 
 __all__ = ["ResetFields", "apply_patch", "check_applied", "manager_name", "read_applied", "track_update"]
 
@@ -90,7 +91,7 @@ def track_update(
     version = new.get("apiVersion", "")
     who = identity(manager, operation, version, subresource)
     if live is None:
-        touched = alike.once(struct, reset_fields, new, lambda: _of_created(new, struct, reset_fields))
+        touched = outlines.memoized(struct, reset_fields, new, lambda: _of_created(new, struct, reset_fields))
         _put(metadata, {who: Owner(touched, version, managers.stamp(now))})
         return
     owners: Owners = {}

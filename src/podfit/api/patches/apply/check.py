@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from podfit.api.goprint import go_print, go_type
 from podfit.api.patches.apply.fieldset import path_text
 from podfit.api.patches.apply.typed import element_of, field_type, key_default
-from podfit.api.schema.scalars import UNIONS
+from podfit.api.schema.decoding.scalars import UNIONS
 from podfit.api.schema.types import MAP, SET, ListOf, Scalar, Type
 from podfit.api.status import go_quote
+from podfit.api.text.goprint import go_print, go_type
 
 _FREE = ("Raw", *UNIONS)
 _UNTYPED = ("Quantity", "Resource", "IntOrString", "Time", "MicroTime", "Duration", "Raw", *UNIONS)

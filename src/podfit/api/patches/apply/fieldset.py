@@ -11,8 +11,8 @@ import json
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from podfit.api.remember import remembered
-from podfit.api.schema.gojson import GoSyntaxError, parse
+from podfit.api.schema.golang.gojson import GoSyntaxError, parse
+from podfit.api.text.remember import remembered
 
 FieldSet = dict[str, Any]
 SELF = "."

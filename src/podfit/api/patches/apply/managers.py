@@ -12,7 +12,7 @@ import msgspec
 
 from podfit.api.patches.apply import fieldset
 from podfit.api.patches.apply.fieldset import FieldSet, union
-from podfit.api.remember import remembered
+from podfit.api.text.remember import remembered
 
 APPLY, UPDATE = "Apply", "Update"
 BEFORE_FIRST_APPLY = "before-first-apply"

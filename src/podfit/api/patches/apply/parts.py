@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from podfit.api.objects import freeze
 from podfit.api.patches.apply.fieldset import FieldSet
 
 _PARTS = 16384
@@ -29,5 +30,5 @@ class Parts:
         if found is None:
             if len(self._parts) >= self._limit:
                 self._parts.clear()
-            found = self._parts[key] = dict(zip(fields, nodes, strict=True))
+            found = self._parts[key] = freeze(dict(zip(fields, nodes, strict=True)))
         return found

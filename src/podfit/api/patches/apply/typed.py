@@ -7,11 +7,12 @@ Values of free form are single leaves. Nothing is changed in place.
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any
 
 from podfit.api.patches.apply.fieldset import SELF, FieldSet, is_member
-from podfit.api.schema.fast import zero_of
+from podfit.api.schema.decoding.fast import zero_of
 from podfit.api.schema.types import ATOMIC, GRANULAR, MAP, RAW, SET, ListOf, MapOf, Struct, Type
 
 _MISSING: Any = object()
@@ -40,7 +41,7 @@ Row = tuple[str, Type, bool]
 """A field as sets and comparisons need it: its element, its type, and whether apply looks inside."""
 
 
-def _rows(kind: Type) -> dict[str, Row]:
+def _rows(kind: Type) -> Mapping[str, Row]:
     """The known fields by name; those of maps and of free forms are made as they come (`_row`)."""
     if not isinstance(kind, Struct):
         return _NO_ROWS
@@ -51,7 +52,7 @@ def _rows(kind: Type) -> dict[str, Row]:
     return rows
 
 
-_NO_ROWS: dict[str, Row] = {}
+_NO_ROWS: Mapping[str, Row] = {}
 
 
 def _row(kind: Type, name: str) -> Row | None:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import Any
+from typing import Any, Protocol
 
-from podfit.api.cel.budget import PER_CONDITIONS, PER_OBJECT, Budget, Pace
-from podfit.api.cel.program import Program
-from podfit.api.cel.syntax import BadExpression
-from podfit.api.cel.values import Failed, Stopped
-from podfit.api.status import Object
+from podfit.api.cel.cost.budget import PER_CONDITIONS, PER_OBJECT, Budget, Pace
+from podfit.api.cel.evaluation.program import Program
+from podfit.api.cel.evaluation.values import Failed, Stopped
+from podfit.api.cel.parsing.syntax import BadExpression
+from podfit.api.objects import Object
 from podfit.apiserver.admission.policies.expressions import Compiler, Variables
 
 _LONGEST_MESSAGE = 5 * 1024
@@ -55,11 +55,12 @@ def _optional(compiler: Compiler, text: str | None) -> Program | None:
 
 
 @lru_cache(maxsize=256)
-def compiled(uid: str, generation: int, policy: _Held) -> Compiled:
+def compiled(uid: str, generation: int, policy: Held) -> Compiled:
+    """A pure memo: a uid is never given twice, and a generation names one spec of it."""
     return Compiled(policy.spec)
 
 
-class _Held:
+class Held:
     """A policy's spec as a key that is always equal: uid and generation say which one it is."""
 
     def __init__(self, spec: Object) -> None:
@@ -69,7 +70,7 @@ class _Held:
         return 0
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Held)
+        return isinstance(other, Held)
 
 
 def evaluate(policy: Object, values: dict[str, Any], pace: Pace) -> Outcome:
@@ -77,12 +78,12 @@ def evaluate(policy: Object, values: dict[str, Any], pace: Pace) -> Outcome:
     meta, spec = policy["metadata"], policy["spec"]
     outcome, fails = Outcome(), spec.get("failurePolicy") != "Ignore"
     try:
-        programs = compiled(meta.get("uid", ""), meta.get("generation", 0), _Held(spec))
+        programs = compiled(meta.get("uid", ""), meta.get("generation", 0), Held(spec))
     except BadExpression as error:
         return _failed(outcome, str(error), fails)
     budget = Budget(PER_OBJECT, pace=pace)
-    bound = _Bound(programs, values, budget)
-    matched = _matches(programs, bound, Budget(PER_CONDITIONS, pace=pace))
+    bound = Bound(programs, values, budget)
+    matched = matches(programs, bound, Budget(PER_CONDITIONS, pace=pace))
     if isinstance(matched, str):
         return _failed(outcome, matched, fails)
     if matched:
@@ -93,10 +94,15 @@ def evaluate(policy: Object, values: dict[str, Any], pace: Pace) -> Outcome:
     return outcome
 
 
-class _Bound:
+class HasConditions(Protocol):
+    variables: dict[str, Program]
+    conditions: list[tuple[Object, Program]]
+
+
+class Bound:
     """The values of one evaluation, variables included."""
 
-    def __init__(self, programs: Compiled, values: dict[str, Any], budget: Budget) -> None:
+    def __init__(self, programs: HasConditions, values: dict[str, Any], budget: Budget) -> None:
         self.values = {**values}
         self._variables = Variables(programs.variables, self.values, budget)
 
@@ -106,8 +112,8 @@ class _Bound:
             result = program.run(self.values, budget)
         except (Failed, Stopped) as error:
             why = self._variables.failure(str(error))
-            return _Error(f"expression '{program.text.strip()}' resulted in error: {why}")
-        return _Error(_OUT_OF_BUDGET) if budget.left < 0 else result
+            return Problem(f"expression '{program.text.strip()}' resulted in error: {why}")
+        return Problem(_OUT_OF_BUDGET) if budget.left < 0 else result
 
 
 def _failed(outcome: Outcome, message: str, fails: bool) -> Outcome:
@@ -116,19 +122,19 @@ def _failed(outcome: Outcome, message: str, fails: bool) -> Outcome:
     return outcome
 
 
-def _matches(programs: Compiled, values: _Bound, budget: Budget) -> bool | str:
+def matches(programs: HasConditions, values: Bound, budget: Budget) -> bool | str:
     """Whether all conditions hold, or why that is not known. A false one decides whatever the others say."""
     problems: list[str] = []
     for _, program in programs.conditions:
         result = values.run(program, budget)
-        if isinstance(result, _Error):
+        if isinstance(result, Problem):
             problems.append(result.text)
         elif result is False:
             return False
     return "[" + ", ".join(problems) + "]" if len(problems) > 1 else problems[0] if problems else True
 
 
-class _Error:
+class Problem:
     def __init__(self, text: str) -> None:
         self.text = text
 
@@ -137,19 +143,19 @@ def _validate(
     row: Object,
     program: Program,
     message: Program | None,
-    values: _Bound,
+    values: Bound,
     budget: Budget,
     outcome: Outcome,
     fails: bool,
 ) -> None:
     result = values.run(program, budget)
-    if isinstance(result, _Error):
+    if isinstance(result, Problem):
         _failed(outcome, result.text, fails)
     elif result is not True:
         outcome.denied.append(Denied(_message(row, message, values, budget), row.get("reason") or "Invalid"))
 
 
-def _message(row: Object, program: Program | None, values: _Bound, budget: Budget) -> str:
+def _message(row: Object, program: Program | None, values: Bound, budget: Budget) -> str:
     if program is not None:
         made = values.run(program, budget)
         text = made.strip() if isinstance(made, str) else ""
@@ -158,9 +164,9 @@ def _message(row: Object, program: Program | None, values: _Bound, budget: Budge
     return (row.get("message") or "").strip() or f"failed expression: {row['expression'].strip()}"
 
 
-def _annotate(row: Object, program: Program, values: _Bound, budget: Budget, outcome: Outcome, fails: bool) -> None:
+def _annotate(row: Object, program: Program, values: Bound, budget: Budget, outcome: Outcome, fails: bool) -> None:
     result = values.run(program, budget)
-    if isinstance(result, _Error):
+    if isinstance(result, Problem):
         _failed(outcome, result.text, fails)
     elif isinstance(result, str):
         if result.strip():

@@ -6,12 +6,13 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from podfit.api.cel.budget import Budget
-from podfit.api.cel.program import Environment, Program
-from podfit.api.cel.syntax import BadExpression
-from podfit.api.cel.types import BOOL, DYN, NULL, STRING, Type
-from podfit.api.cel.values import Failed, Stopped
-from podfit.api.status import Object
+from podfit.api.cel.checking.messages import MessageTypes, no_messages, patch_messages
+from podfit.api.cel.checking.types import BOOL, DYN, NULL, STRING, Type
+from podfit.api.cel.cost.budget import Budget
+from podfit.api.cel.evaluation.program import Environment, Program
+from podfit.api.cel.evaluation.values import Failed, Stopped
+from podfit.api.cel.parsing.syntax import BadExpression
+from podfit.api.objects import Object
 from podfit.apiserver.admission.webhooks.conditions import VARIABLES
 
 _USED = re.compile(r"\bvariables\s*\.\s*(\w+)")
@@ -59,10 +60,23 @@ class Compiler:
             return f"must evaluate to {allowed[0]} but got {program.type}"
         return f"must evaluate to one of [string null_type] but got {program.type}"
 
-    def _environment(self) -> Environment:
+    def mutation(self, text: str) -> Program:
+        """An expression that makes a patch."""
+        return self._environment(patch_messages).compile(text)
+
+    def mutation_problem(self, text: str, wanted: Type) -> str:
+        try:
+            program = self.mutation(text)
+        except BadExpression as error:
+            return str(error)
+        if program.type == wanted:
+            return ""
+        return f"must evaluate to {wanted} but got {program.type}"
+
+    def _environment(self, messages: MessageTypes = no_messages) -> Environment:
         fields = dict(self._fields)
         kind = Type("object", name="kubernetes.variables", fields=fields)
-        return Environment({**self._base, "variables": kind})
+        return Environment({**self._base, "variables": kind}, messages=messages)
 
 
 class Variables:

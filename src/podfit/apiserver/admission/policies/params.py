@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from podfit.api.kinds import Kind
-from podfit.api.status import Object
+from podfit.api.objects import Object
+from podfit.api.registry.kinds import Kind
 from podfit.apiserver.admission.base import Attributes, Cluster, meta_of
 from podfit.apiserver.auth.selectors import selects
 

@@ -6,10 +6,10 @@ matches. Here `typeChecking` is always empty: expressions are checked on their o
 
 from __future__ import annotations
 
-from podfit.api.status import Object
-from podfit.apiserver import wire
+from podfit.api.objects import Object
 from podfit.apiserver.admission.policies.plugin import POLICY
-from podfit.apiserver.objects import Objects
+from podfit.apiserver.representation import wire
+from podfit.apiserver.storage.objects import Objects
 from podfit.store.backend import Mismatch
 
 

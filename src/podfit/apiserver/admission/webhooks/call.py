@@ -18,8 +18,8 @@ from urllib.parse import urlsplit, urlunsplit
 import aiohttp
 import msgspec
 
-from podfit.api.status import Object
-from podfit.apiserver.dialing import why_not
+from podfit.api.objects import Object
+from podfit.apiserver.proxying.dialing import why_not
 
 MAX_ANSWER = 3 << 20
 DEFAULT_TIMEOUT_S = 10

@@ -5,11 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from podfit.api.cel.authorization import Authorizer, Decision, ResourceCheck
-from podfit.api.cel.budget import PER_CONDITIONS, Budget, Pace
-from podfit.api.cel.program import Environment, Program
-from podfit.api.cel.syntax import BadExpression
-from podfit.api.cel.types import (
+from podfit.api.cel.checking.types import (
     AUTHORIZER,
     BOOL,
     DYN,
@@ -21,14 +17,18 @@ from podfit.api.cel.types import (
     list_of,
     map_of,
 )
-from podfit.api.cel.values import Failed, Stopped
-from podfit.api.remember import remembered
-from podfit.api.status import Object
+from podfit.api.cel.cost.budget import PER_CONDITIONS, Budget, Pace
+from podfit.api.cel.evaluation.program import Environment, Program
+from podfit.api.cel.evaluation.values import Failed, Stopped
+from podfit.api.cel.library.authorization import Authorizer, Decision, ResourceCheck
+from podfit.api.cel.parsing.syntax import BadExpression
+from podfit.api.objects import Object
+from podfit.api.text.remember import remembered
 from podfit.apiserver.admission.base import Attributes
 from podfit.apiserver.auth.authorize import Action, Authorization
-from podfit.apiserver.evaluation import evaluated
 from podfit.apiserver.request import User
-from podfit.kit.aside import Aside
+from podfit.apiserver.writing.evaluation import evaluated
+from podfit.kit.concurrency.aside import Aside
 
 _ACCOUNT = "system:serviceaccount"
 

@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from podfit.api.kinds import NAMESPACE, Kind
-from podfit.api.status import Object, not_found
+from podfit.api.objects import Object
+from podfit.api.registry.kinds import NAMESPACE, Kind
+from podfit.api.status import not_found
 from podfit.apiserver.admission.base import Attributes, Cluster, meta_of
 from podfit.apiserver.auth.selectors import selects
 

@@ -12,11 +12,12 @@ from collections.abc import Callable, Iterator, Sequence
 from copy import deepcopy
 from typing import Any, Protocol
 
-from podfit.api.kinds import Kind, kind_named
+from podfit.api.objects import Object
 from podfit.api.patches import json_patch
+from podfit.api.registry.kinds import Kind, kind_named
 from podfit.api.schema import type_of
-from podfit.api.schema.decode import DecodeError, convert
-from podfit.api.status import ApiError, Object, bad_request, internal_error
+from podfit.api.schema.decoding.decode import DecodeError, convert
+from podfit.api.status import ApiError, bad_request, internal_error
 from podfit.apiserver.admission.base import Attributes, Cluster, Plugin, meta_of
 from podfit.apiserver.admission.webhooks.call import DEFAULT_TIMEOUT_S, Caller, CallFailed, Hook, ResolveService
 from podfit.apiserver.admission.webhooks.match import rules_match, selectors_match
@@ -31,8 +32,8 @@ from podfit.apiserver.admission.webhooks.review import (
     spoken_by,
 )
 from podfit.apiserver.auth.authorize import Authorization
-from podfit.apiserver.usable import usable
-from podfit.kit.aside import Aside
+from podfit.apiserver.storage.usable import usable
+from podfit.kit.concurrency.aside import Aside
 
 MUTATING = kind_named("MutatingWebhookConfiguration")
 VALIDATING = kind_named("ValidatingWebhookConfiguration")

@@ -8,9 +8,10 @@ import uuid
 from dataclasses import dataclass, field
 from typing import Any
 
-from podfit.api.kinds import Kind
-from podfit.api.schema.gojson import parse
-from podfit.api.status import REASON_OF_CODE, ApiError, Object
+from podfit.api.objects import Object
+from podfit.api.registry.kinds import Kind
+from podfit.api.schema.golang.gojson import parse
+from podfit.api.status import REASON_OF_CODE, ApiError
 from podfit.apiserver.admission.base import CREATE, DELETE, UPDATE, Attributes
 from podfit.apiserver.auth.reviews import user_info
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from podfit.api import names
+from podfit.api.objects import Object
 from podfit.api.schema import type_named
-from podfit.api.schema.gonames import as_go
+from podfit.api.schema.golang.gonames import as_go
 from podfit.api.status import field_forbidden as forbidden
 from podfit.api.status import invalid, not_supported, required
+from podfit.api.text import names
 from podfit.apiserver.strategy import meta
 from podfit.apiserver.strategy.base import Errors, Strategy
 from podfit.apiserver.strategy.checks import IMMUTABLE, equal, labels, names_valid
@@ -27,8 +28,6 @@ from podfit.apiserver.strategy.devices.names import (
 from podfit.apiserver.strategy.kinds.plain import UncountedStrategy
 from podfit.apiserver.strategy.podspec.placement import node_selector
 from podfit.apiserver.strategy.storage.csi import driver_name
-
-Object = dict[str, Any]
 
 GROUP = "resource.k8s.io"
 _MODES = ("All", "ExactCount")

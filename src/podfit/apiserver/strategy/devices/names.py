@@ -7,17 +7,17 @@ import re
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from podfit.api import names
-from podfit.api.cel.program import Environment
-from podfit.api.cel.syntax import BadExpression
-from podfit.api.cel.types import BOOL, DYN
-from podfit.api.remember import remembered
+from podfit.api.cel.checking.types import BOOL, DYN
+from podfit.api.cel.evaluation.program import Environment
+from podfit.api.cel.parsing.syntax import BadExpression
+from podfit.api.objects import Object
 from podfit.api.status import duplicate, invalid, not_supported, required, too_long, too_many
+from podfit.api.text import names
+from podfit.api.text.remember import remembered
 from podfit.apiserver.strategy.base import Errors
 from podfit.apiserver.strategy.checks import label_name, names_valid
 from podfit.apiserver.strategy.storage.csi import driver_name
 
-Object = dict[str, Any]
 Check = Callable[[Any, str, Errors], None]
 
 MOST_REQUESTS = 32

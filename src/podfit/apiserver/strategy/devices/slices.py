@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import re
 from datetime import UTC, datetime
-from typing import Any
 
-from podfit.api import names
+from podfit.api.objects import Object
 from podfit.api.quantity import Quantity
 from podfit.api.schema import type_named
-from podfit.api.schema.gonames import as_go
+from podfit.api.schema.golang.gonames import as_go
 from podfit.api.status import field_forbidden as forbidden
 from podfit.api.status import field_not_found, invalid, not_supported, required, too_long, too_many
+from podfit.api.text import names
 from podfit.apiserver.strategy.base import Errors, Strategy
 from podfit.apiserver.strategy.checks import IMMUTABLE, label_name, names_valid
 from podfit.apiserver.strategy.devices.names import (
@@ -25,12 +25,10 @@ from podfit.apiserver.strategy.devices.names import (
     selector,
     unique,
 )
-from podfit.apiserver.strategy.kinds.workloads import set_default
+from podfit.apiserver.strategy.kinds.replicas.workloads import set_default
 from podfit.apiserver.strategy.podspec.placement import node_selector
 from podfit.apiserver.strategy.resourcelists import is_extended
 from podfit.apiserver.strategy.storage.csi import driver_name
-
-Object = dict[str, Any]
 
 _MOST, _MOST_DEVICES, _MOST_SPECIAL, _MOST_TAINTS = 32, 128, 64, 16
 _MOST_COUNTER_SETS, _MOST_CONSUMED, _MOST_COUNTERS, _MOST_VALUES = 8, 2, 32, 48

@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
+from podfit.api.objects import Object
 from podfit.api.schema import type_named
-from podfit.api.schema.gonames import as_go
+from podfit.api.schema.golang.gonames import as_go
 from podfit.api.status import field_forbidden as forbidden
 from podfit.api.status import invalid, not_supported, required
 from podfit.apiserver.strategy.base import Errors
 from podfit.apiserver.strategy.checks import equal
 from podfit.apiserver.strategy.flows.mandatory import mandatory_spec
 from podfit.apiserver.strategy.flows.schemas import GROUP, FlowStrategy
-from podfit.apiserver.strategy.kinds.workloads import set_default
-
-Object = dict[str, Any]
+from podfit.apiserver.strategy.kinds.replicas.workloads import set_default
 
 _TYPES = ("Exempt", "Limited")
 _RESPONSES = ("Queue", "Reject")

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from functools import cache
 from importlib.resources import files
-from typing import Any
 
 import msgspec
 
-Object = dict[str, Any]
+from podfit.api.objects import Object
 
 MANDATORY = ("exempt", "catch-all")
 """Names of the schemas and levels without which requests could be left without a level."""

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-from podfit.api import names
+from podfit.api.objects import Object
 from podfit.api.schema import type_named
-from podfit.api.schema.gonames import as_go
+from podfit.api.schema.golang.gonames import as_go
 from podfit.api.status import duplicate, invalid, not_supported, required
 from podfit.api.status import field_forbidden as forbidden
+from podfit.api.text import names
 from podfit.apiserver.strategy.base import Errors, Strategy
 from podfit.apiserver.strategy.checks import equal, names_valid
 from podfit.apiserver.strategy.flows.mandatory import mandatory_spec
 from podfit.apiserver.strategy.meta import keep
-
-Object = dict[str, Any]
 
 GROUP = "flowcontrol.apiserver.k8s.io"
 _DISTINGUISHERS = ("ByNamespace", "ByUser")

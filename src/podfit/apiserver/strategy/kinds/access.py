@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-from podfit.api import names
+from podfit.api.objects import Object
 from podfit.api.status import invalid, not_supported, required
+from podfit.api.text import names
 from podfit.apiserver.strategy.base import Errors, Strategy
 from podfit.apiserver.strategy.checks import label_selector, names_valid
-
-Object = dict[str, Any]
 
 _GROUP = "rbac.authorization.k8s.io"
 _SUBJECTS = ("ServiceAccount", "User", "Group")
@@ -31,8 +28,13 @@ class RoleStrategy(_AccessStrategy):
         errors: Errors = []
         for at, rule in enumerate(obj.get("rules") or ()):
             self._rule(rule, f"rules[{at}]", errors)
-        for at, selector in enumerate((obj.get("aggregationRule") or {}).get("clusterRoleSelectors") or ()):
-            label_selector(selector, f"aggregationRule.clusterRoleSelectors[{at}]", errors)
+        if (aggregation := obj.get("aggregationRule")) is not None:
+            path, selectors = "aggregationRule.clusterRoleSelectors", aggregation.get("clusterRoleSelectors") or ()
+            if not selectors:
+                detail = "at least one clusterRoleSelector required if aggregationRule is non-nil"
+                errors.append(required(path, detail))
+            for at, selector in enumerate(selectors):
+                label_selector(selector, f"{path}[{at}]", errors)
         return errors
 
     def _rule(self, rule: Object, path: str, errors: Errors) -> None:
@@ -71,7 +73,7 @@ class BindingStrategy(_AccessStrategy):
         reference = obj.get("roleRef") or {}
         if reference.get("apiGroup") != _GROUP:
             errors.append(not_supported("roleRef.apiGroup", reference.get("apiGroup", ""), (_GROUP,)))
-        allowed = ("ClusterRole", "Role") if self.kind.namespaced else ("ClusterRole",)
+        allowed = ("Role", "ClusterRole") if self.kind.namespaced else ("ClusterRole",)
         if reference.get("kind") not in allowed:
             errors.append(not_supported("roleRef.kind", reference.get("kind", ""), allowed))
         name = reference.get("name", "")

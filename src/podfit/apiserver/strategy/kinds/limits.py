@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
-from podfit.api import names
+from podfit.api.objects import Object
+from podfit.api.pods.resources import amounts
 from podfit.api.quantity import Quantity
-from podfit.api.resources import amounts
 from podfit.api.status import duplicate, invalid, required
 from podfit.api.status import field_forbidden as forbidden
+from podfit.api.text import names
 from podfit.apiserver.strategy import resourcelists
 from podfit.apiserver.strategy.base import Errors, Strategy
 from podfit.apiserver.strategy.checks import IMMUTABLE, names_valid
 from podfit.kit.uids import new_uid
-
-Object = dict[str, Any]
 
 _LISTS = ("max", "min", "default", "defaultRequest", "maxLimitRequestRatio")
 _ONE = Quantity.of_units(1)

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 from typing import Any
 
-from podfit.api import names
+from podfit.api.objects import Object
 from podfit.api.quantity import Quantity
-from podfit.api.resize_dialects import DIALECTS, LABEL
+from podfit.api.resize.dialects import DIALECTS, LABEL
 from podfit.api.status import DUPLICATE, FieldError, duplicate, go_value, invalid, not_supported, required
 from podfit.api.status import field_forbidden as forbidden
+from podfit.api.text import names
 from podfit.apiserver.strategy import meta, resourcelists
 from podfit.apiserver.strategy.base import Errors, Strategy
 from podfit.apiserver.strategy.checks import cidr, label_name, same_family_twice
 from podfit.apiserver.strategy.podspec.placement import TAINT_EFFECTS
-
-Object = dict[str, Any]
 
 _CIDR_FIXED = 'node updates may not change podCIDR except from "" to valid'
 

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from podfit.api import names
+from podfit.api.objects import Object
 from podfit.api.status import invalid, required
+from podfit.api.text import names
 from podfit.apiserver.strategy.base import Errors, Strategy
 from podfit.apiserver.strategy.checks import IMMUTABLE, equal, names_valid
-
-Object = dict[str, Any]
 
 _MISMATCH = "does not match event.namespace"
 _LONGEST = 128
@@ -87,8 +86,7 @@ class EventStrategy(Strategy):
             if not value:
                 errors.append(required(field))
             if len(value) > _LONGEST:
-                shown = "repotingIntance" if field == "reportingInstance" else field
-                errors.append(invalid(shown, "", f"can have at most {_LONGEST} characters"))
+                errors.append(invalid(field, "", f"can have at most {_LONGEST} characters"))
         if len(obj.get("note" if self.kind.group else "message") or "") > _LONGEST_NOTE:
             errors.append(invalid("message", "", f"can have at most {_LONGEST_NOTE} characters"))
 

@@ -3,23 +3,21 @@
 from __future__ import annotations
 
 import base64
-from typing import Any
 
-from podfit.api import names
-from podfit.api.kinds import Kind
+from podfit.api.objects import Object
 from podfit.api.quantity import Quantity
-from podfit.api.schema.gojson import GoSyntaxError, parse
-from podfit.api.schema.scalars import json_word
+from podfit.api.registry.kinds import Kind
+from podfit.api.schema.decoding.scalars import json_word
+from podfit.api.schema.golang.gojson import GoSyntaxError, parse
+from podfit.api.status import duplicate, go_quote, invalid, not_supported, required, too_long
 from podfit.api.status import field_forbidden as forbidden
-from podfit.api.status import go_quote, invalid, not_supported, required, too_long
+from podfit.api.text import names
 from podfit.apiserver.strategy import resourcelists
 from podfit.apiserver.strategy.base import Errors, Strategy
 from podfit.apiserver.strategy.checks import IMMUTABLE, NOT_NEGATIVE, labels, names_valid
-from podfit.apiserver.strategy.kinds.workloads import set_default
+from podfit.apiserver.strategy.kinds.replicas.workloads import set_default
 from podfit.apiserver.strategy.meta import STANDARD_FINALIZERS, carry_over, keep
 from podfit.apiserver.strategy.podspec import placement
-
-Object = dict[str, Any]
 
 _LARGEST_DATA = 1024 * 1024
 _IMMUTABLE_SET = "field is immutable when `immutable` is set"
@@ -203,7 +201,9 @@ class PriorityClassStrategy(Strategy):
             detail = f"maximum allowed value of a user defined priority is {_HIGHEST_USER_PRIORITY}"
             errors.append(forbidden("value", detail))
         policy = obj.get("preemptionPolicy")
-        if policy is not None and policy not in _PREEMPTION:
+        if policy == "":
+            errors.append(required("preemptionPolicy"))
+        elif policy is not None and policy not in _PREEMPTION:
             errors.append(not_supported("preemptionPolicy", policy, _PREEMPTION))
         return errors
 
@@ -227,14 +227,24 @@ class RuntimeClassStrategy(UncountedStrategy):
     def validate(self, obj: Object) -> Errors:
         errors: Errors = []
         handler = obj.get("handler", "")
-        names_valid(handler, "handler", names.dns_label(handler), errors)
+        if handler:
+            names_valid(handler, "handler", names.dns_label(handler), errors)
+        else:
+            errors.append(required("handler"))
         for name, text in ((obj.get("overhead") or {}).get("podFixed") or {}).items():
-            path = f"overhead.podFixed.limits[{name}]"
+            path = f"overhead.limits[{name}]"
             names_valid(name, path, resourcelists.container_resource_name(name), errors)
             resourcelists.amount(name, Quantity.parse(text), path, errors)
         scheduling = obj.get("scheduling") or {}
         labels(scheduling.get("nodeSelector"), "scheduling.nodeSelector", errors)
-        placement.tolerations(scheduling.get("tolerations") or [], "scheduling.tolerations", errors)
+        tolerations: list[Object] = scheduling.get("tolerations") or []
+        placement.tolerations(tolerations, "scheduling.tolerations", errors)
+        keys = [[row.get(name, "") for name in ("key", "operator", "value", "effect")] for row in tolerations]
+        for at, key in enumerate(keys):
+            if key in keys[:at]:
+                shown = dict(zip(("Key", "Operator", "Value", "Effect"), key, strict=True))
+                shown["TolerationSeconds"] = tolerations[at].get("tolerationSeconds")
+                errors.append(duplicate(f"scheduling.tolerations[{at}]", shown))
         return errors
 
     def validate_change(self, new: Object, old: Object) -> Errors:

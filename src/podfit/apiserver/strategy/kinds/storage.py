@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
-from typing import Any
-
+from podfit.api.objects import Object
 from podfit.api.quantity import ZERO, Quantity
 from podfit.api.status import field_forbidden as forbidden
 from podfit.api.status import not_supported, required
+from podfit.api.text import names
 from podfit.apiserver.strategy import resourcelists
 from podfit.apiserver.strategy.base import Errors, Strategy
-from podfit.apiserver.strategy.checks import equal
-from podfit.apiserver.strategy.kinds.workloads import set_default
+from podfit.apiserver.strategy.checks import equal, names_valid
+from podfit.apiserver.strategy.kinds.replicas.workloads import set_default
 from podfit.apiserver.strategy.meta import keep
 from podfit.apiserver.strategy.pod.update import difference
-from podfit.apiserver.strategy.podspec.claims import MODES, access_modes, claim_spec, positive
-from podfit.apiserver.strategy.podspec.volume_defaults import default_claim_spec
+from podfit.apiserver.strategy.podspec.placement import node_selector
+from podfit.apiserver.strategy.podspec.storage.claims import MODES, access_modes, claim_spec, positive
+from podfit.apiserver.strategy.podspec.storage.volume_defaults import default_claim_spec
 
-Object = dict[str, Any]
-
+_SOURCES = (("", "PersistentVolumeClaim"), ("snapshot.storage.k8s.io", "VolumeSnapshot"))
+"""What `dataSource` may name; everything else is for `dataSourceRef`."""
 _RECLAIM = ("Delete", "Recycle", "Retain")
 
 
@@ -31,6 +32,19 @@ class PersistentVolumeClaimStrategy(Strategy):
 
     def reset_status(self, obj: Object) -> None:
         obj["status"] = {"phase": "Pending"}
+
+    def prepare_create(self, obj: Object) -> None:
+        super().prepare_create(obj)
+        spec = obj["spec"]
+        source = spec.get("dataSource")
+        if source is not None and (source.get("apiGroup") or "", source.get("kind")) not in _SOURCES:
+            spec.pop("dataSource")
+        elif source is not None and spec.get("dataSourceRef") is None:
+            spec["dataSourceRef"] = {"apiGroup": source.get("apiGroup"), **source}
+        reference = spec.get("dataSourceRef") or {}
+        known = (reference.get("apiGroup") or "", reference.get("kind")) in _SOURCES
+        if source is None and known and not reference.get("namespace"):
+            spec["dataSource"] = {"apiGroup": reference.get("apiGroup"), **reference}
 
     def validate(self, obj: Object) -> Errors:
         errors: Errors = []
@@ -97,4 +111,11 @@ class PersistentVolumeStrategy(Strategy):
             errors.append(not_supported("spec.persistentVolumeReclaimPolicy", policy, _RECLAIM))
         if mode is not None and mode not in MODES:
             errors.append(not_supported("spec.volumeMode", mode, MODES))
+        if name := spec.get("storageClassName"):
+            names_valid(name, "spec.storageClassName", names.dns_subdomain(name), errors)
+        if (affinity := spec.get("nodeAffinity")) is not None:
+            if affinity.get("required") is None:
+                errors.append(required("spec.nodeAffinity.required", "must specify required node constraints"))
+            else:
+                node_selector(affinity["required"], "spec.nodeAffinity.required", errors)
         return errors

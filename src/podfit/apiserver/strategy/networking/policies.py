@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
-from typing import Any
 
-from podfit.api import names
+from podfit.api.objects import Object
 from podfit.api.status import field_forbidden as forbidden
 from podfit.api.status import invalid, not_supported, required
+from podfit.api.text import names
 from podfit.apiserver.strategy.base import Errors, Strategy
 from podfit.apiserver.strategy.checks import label_selector, names_valid
-from podfit.apiserver.strategy.kinds.workloads import set_default
+from podfit.apiserver.strategy.kinds.replicas.workloads import set_default
 from podfit.apiserver.strategy.networking.addresses import cidr_warnings, parse_cidr, strict_cidr
-
-Object = dict[str, Any]
 
 _PROTOCOLS = ("TCP", "UDP", "SCTP")
 _TYPES = ("Ingress", "Egress")

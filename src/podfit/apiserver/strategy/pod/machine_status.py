@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-Object = dict[str, Any]
+from podfit.api.objects import Object
 
 READY = "VirtualMachineReady"
 _FOLLOWS = "ContainersReady"

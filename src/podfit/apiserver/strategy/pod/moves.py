@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-from podfit.api.migrations import ANNOTATION, moving
-
-Object = dict[str, Any]
+from podfit.api.objects import Object
+from podfit.api.pods.migrations import ANNOTATION, moving
 
 
 def drop_migration(new: Object) -> None:

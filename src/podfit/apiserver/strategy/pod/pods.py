@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-from podfit.api.resources import qos_class
+from podfit.api.objects import Object
+from podfit.api.pods.resources import qos_class
 from podfit.api.status import field_forbidden as forbidden
 from podfit.apiserver.strategy.base import Errors, Strategy
 from podfit.apiserver.strategy.meta import carry_over, copied, keep
@@ -20,8 +19,6 @@ from podfit.apiserver.strategy.podspec.defaults import default_pod, sync_service
 from podfit.apiserver.strategy.podspec.placement import merge_label_keys
 from podfit.apiserver.strategy.podspec.spec import validate_pod
 
-Object = dict[str, Any]
-
 _GATED = {
     "type": "PodScheduled",
     "status": "False",
@@ -32,23 +29,19 @@ _GATED = {
 
 class PodStrategy(Strategy):
     graceful = True
-    narrow = frozenset(("status", "resize"))
+    shared_subresources = frozenset(("status",))
 
     def default(self, obj: Object) -> None:
         default_pod(obj)
 
-    def set_apart(self, new: Object, old: Object) -> bool:
-        new["metadata"] = dict(new["metadata"])
+    def own_changes(self, new: Object, old: Object) -> bool:
         status = new.get("status")
         if status and status is not old.get("status"):
             new["status"] = dict(status)
         if new.get("spec") is old.get("spec"):
             return False
-        spec, stored = new.get("spec") or {}, old["spec"]
-        if pod_resize.is_resize(spec, stored) and pod_resize.is_complete(spec, stored):
-            return False
-        # Defaults reach into it: a limit that comes new may add a request beside those that were there.
-        new["spec"] = copied(spec)
+        # Defaults reach into it.
+        new["spec"] = copied(new.get("spec") or {})
         return True
 
     def prepare_create(self, obj: Object) -> None:
@@ -87,14 +80,15 @@ class PodStrategy(Strategy):
         return pod_warnings(obj)
 
     def prepare_update(self, new: Object, old: Object, subresource: str = "") -> None:
+        if subresource == "resize":
+            self.prepare_resize(new, old)
+            return
         spec = new.get("spec") or {}
         is_machine = spec.get(virtual_machines.FIELD) is not None
         if is_machine and subresource != "status" and spec is not old["spec"]:
             virtual_machines.reconcile(spec, old["spec"])
         if subresource == "status":
             pod_status.prepare(new, old)
-        elif subresource == "resize":
-            pod_resize.prepare(new, old)
         elif subresource == "ephemeralcontainers":
             pod_update.prepare_ephemeral(new, old)
         else:
@@ -106,12 +100,31 @@ class PodStrategy(Strategy):
             show_machine(new, old)
         carry_over(new, old)
 
+    def prepare_resize(self, new: Object, old: Object, sizes_only: bool | None = None) -> bool:
+        """Takes back what a resize may not change. `sizes_only`: whether the specs differ in nothing else, if that is
+        known already. Returns whether they differ in nothing else now."""
+        spec, stored = new.get("spec") or {}, old["spec"]
+        if spec.get(virtual_machines.FIELD) is not None and spec is not stored:
+            virtual_machines.reconcile(spec, stored)
+            sizes_only = None
+        resized = pod_resize.is_resize(spec, stored) if sizes_only is None else sizes_only
+        resized = pod_resize.prepare(new, old, resized)
+        keep_migration(new, old)
+        self.count_generation(new, old)
+        carry_over(new, old)
+        return resized
+
+    def validate_resize(self, new: Object, old: Object, sizes_only: bool) -> Errors:
+        errors = self.validate_update_meta(new, old, "resize")
+        pod_resize.validate(new, old, errors, sizes_only)
+        return errors
+
     def validate_update(self, new: Object, old: Object, subresource: str = "") -> Errors:
+        if subresource == "resize":
+            return self.validate_resize(new, old, pod_resize.is_resize(new["spec"], old["spec"]))
         errors = self.validate_update_meta(new, old, subresource)
         if subresource == "status":
             pod_status.validate(new, old, errors)
-        elif subresource == "resize":
-            pod_resize.validate(new, old, errors)
         else:
             validate_pod(new, errors, old)
             virtual_machines.validate_change(new.get("spec") or {}, old["spec"], errors)

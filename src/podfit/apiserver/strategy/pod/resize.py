@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
-from podfit.api.resize_dialects import LABEL
-from podfit.api.resources import is_sidecar, qos_class
+from podfit.api.objects import Object
+from podfit.api.pods.resources import is_sidecar, qos_class
+from podfit.api.resize.dialects import LABEL
 from podfit.api.status import field_forbidden as forbidden
 from podfit.api.status import invalid
 from podfit.apiserver.strategy import meta
 from podfit.apiserver.strategy.checks import Errors, equal, same_fields
 from podfit.apiserver.strategy.podspec.annotations import MIRROR
 from podfit.apiserver.strategy.podspec.spec import validate_pod, validate_resized
-
-Object = dict[str, Any]
 
 _RESIZABLE = ("cpu", "memory")
 _LISTS = ("containers", "initContainers")
@@ -67,14 +65,14 @@ def _has_requests(container: Object) -> bool:
     return not limits or limits.keys() <= (resources.get("requests") or {}).keys()
 
 
-def prepare(new: Object, old: Object) -> None:
+def prepare(new: Object, old: Object, sizes_only: bool) -> bool:
     """Resets everything but resources and resize policies, unless the containers are not the same ones: then
-    nothing is touched and validation says so."""
+    nothing is touched and validation says so. `sizes_only`: `is_resize` of the two specs. Returns what it is now."""
     asked, stored = new.get("spec") or {}, old["spec"]
-    if not is_resize(asked, stored):
+    if not sizes_only:
         for key in _LISTS:
             if [each.get("name") for each in asked.get(key) or ()] != [each["name"] for each in stored.get(key) or ()]:
-                return
+                return False
         new["spec"] = _reset(asked, stored)
     meta.keep(new, old, "status")
     annotations = old["metadata"].get("annotations")
@@ -82,6 +80,7 @@ def prepare(new: Object, old: Object) -> None:
     if annotations and LABEL in annotations:
         # The node decides by the rules of the last resize, and this one is native.
         new["metadata"]["annotations"] = {key: value for key, value in annotations.items() if key != LABEL}
+    return True
 
 
 def _reset(asked: Object, stored: Object) -> Object:
@@ -101,7 +100,7 @@ def _resized(asked: Object, stored: Object) -> Object:
     return container
 
 
-def validate(new: Object, old: Object, errors: Errors) -> None:
+def validate(new: Object, old: Object, errors: Errors, sizes_only: bool) -> None:
     """Appends to the errors about metadata; a pod that can never be resized gets that one answer only."""
     stored = old["spec"]
     if MIRROR in (old["metadata"].get("annotations") or {}):
@@ -110,8 +109,7 @@ def validate(new: Object, old: Object, errors: Errors) -> None:
     if (stored.get("os") or {}).get("name") == "windows":
         errors[:] = [forbidden(_WHOLE, "windows pods cannot be resized")]
         return
-    only_resized = is_resize(new["spec"], stored)
-    if only_resized:
+    if sizes_only:
         validate_resized(new["spec"], stored, errors)
     else:
         validate_pod(new, errors, old)
@@ -125,7 +123,7 @@ def validate(new: Object, old: Object, errors: Errors) -> None:
     _pod_level(mine, before, errors)
     if old_status.get("nodeAllocatableResourceClaimStatuses"):
         errors.append(forbidden("spec", "pods with node allocatable resource claims cannot be resized"))
-    if only_resized:
+    if sizes_only:
         if not all(_only_amounts(*pair) for key in _LISTS for pair in _pairs(new["spec"], stored, key)):
             _containers(new["spec"], stored, errors)
     elif _same_containers(new["spec"], stored, errors):

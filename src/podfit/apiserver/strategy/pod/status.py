@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from podfit.api import names
-from podfit.api.resources import is_sidecar
+from podfit.api.objects import Object
+from podfit.api.pods.resources import is_sidecar
 from podfit.api.status import duplicate, invalid, not_supported
 from podfit.api.status import field_forbidden as forbidden
+from podfit.api.text import names
 from podfit.apiserver.strategy import meta
 from podfit.apiserver.strategy.checks import IMMUTABLE, Errors, ip, names_valid, same_family_twice
 from podfit.apiserver.strategy.pod.update import fixed_annotations
-
-Object = dict[str, Any]
 
 _SYSTEM_CONDITIONS = frozenset(("PodScheduled", "Ready", "Initialized"))
 _LISTS = ("containerStatuses", "initContainerStatuses", "ephemeralContainerStatuses")

@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from podfit.api.resources import qos_class
+from podfit.api.objects import Object
+from podfit.api.pods.resources import qos_class
 from podfit.api.status import field_forbidden as forbidden
 from podfit.api.status import go_quote, invalid, required
 from podfit.apiserver.strategy import meta
@@ -15,8 +16,6 @@ from podfit.apiserver.strategy.podspec.annotations import APP_ARMOR, MIRROR
 from podfit.apiserver.strategy.podspec.containers import only_in_pods
 from podfit.apiserver.strategy.podspec.placement import tolerations
 from podfit.apiserver.strategy.podspec.spec import annotations_of
-
-Object = dict[str, Any]
 
 _CHANGEABLE = (
     "`spec.containers[*].image`",

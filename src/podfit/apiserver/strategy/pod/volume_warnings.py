@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
 
+from podfit.api.objects import Object
 from podfit.api.quantity import NANO, Quantity
 from podfit.api.status import go_quote
-
-Object = dict[str, Any]
 
 _OLD_VOLUMES = {
     "photonPersistentDisk": "deprecated in v1.11, non-functional in v1.16+",

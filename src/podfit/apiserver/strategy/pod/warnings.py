@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import Any
 
-from podfit.api import names
+from podfit.api.objects import Object
 from podfit.api.quantity import NANO, Quantity
 from podfit.api.status import go_quote
+from podfit.api.text import names
 from podfit.apiserver.strategy.pod.volume_warnings import volume_warnings
-
-Object = dict[str, Any]
 
 _OLD_LABELS = {
     "beta.kubernetes.io/arch": 'deprecated since v1.14; use "kubernetes.io/arch" instead',

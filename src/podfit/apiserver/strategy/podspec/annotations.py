@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
-from podfit.api.schema.gojson import GoSyntaxError, parse
+from podfit.api.objects import Object
+from podfit.api.schema.golang.gojson import GoSyntaxError, parse
 from podfit.api.status import field_forbidden as forbidden
 from podfit.api.status import go_quote, invalid
 from podfit.apiserver.strategy.checks import Errors, local_descending_path
 from podfit.apiserver.strategy.podspec.placement import tolerations
-
-Object = dict[str, Any]
 
 MIRROR = "kubernetes.io/config.mirror"
 APP_ARMOR = "container.apparmor.security.beta.kubernetes.io/"
@@ -63,7 +61,7 @@ def _written_tolerations(text: str, path: str, errors: Errors) -> None:
     if isinstance(listed, list):
         tolerations([each for each in listed if isinstance(each, dict)], f"{path}.{_TOLERATIONS}", errors)
     elif listed is not None:
-        word = {dict: "object", str: "string", bool: "bool"}.get(type(listed), "number")
+        word = {dict: "object", str: "string", bool: "bool"}.get(listed.__class__, "number")
         detail = f"json: cannot unmarshal {word} into Go value of type []core.Toleration"
         errors.append(invalid(path, _TOLERATIONS, detail))
 

@@ -4,20 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
-from podfit.api import names
-from podfit.api.resources import is_sidecar
+from podfit.api.objects import Object
+from podfit.api.pods import machines
+from podfit.api.pods.resources import is_sidecar
 from podfit.api.status import duplicate, field_not_found, invalid, not_supported, required, too_many
 from podfit.api.status import field_forbidden as forbidden
+from podfit.api.text import names
 from podfit.apiserver.strategy import resourcelists
 from podfit.apiserver.strategy.checks import Errors, chosen, names_valid
 from podfit.apiserver.strategy.podspec.environment import env, env_from
-from podfit.apiserver.strategy.podspec.mounts import volume_devices, volume_mounts
 from podfit.apiserver.strategy.podspec.probes import probes, stop_signal
 from podfit.apiserver.strategy.podspec.security import container_security
-
-Object = dict[str, Any]
+from podfit.apiserver.strategy.podspec.storage.mounts import volume_devices, volume_mounts
 
 PULL_POLICIES = ("Always", "IfNotPresent", "Never")
 PROTOCOLS = ("SCTP", "TCP", "UDP")
@@ -46,6 +45,7 @@ class PodContext:
     restart_policy: str
     host_users: bool
     os_name: str
+    runtime_class: str = ""
 
 
 def containers(listed: list[Object], context: PodContext, path: str, errors: Errors) -> None:
@@ -141,7 +141,9 @@ def _common(container: Object, context: PodContext, path: str, errors: Errors) -
     if container.get("volumeMounts"):
         volume_mounts(container, context.volumes, f"{path}.volumeMounts", errors)
     if container.get("volumeDevices"):
-        volume_devices(container, context.volumes, f"{path}.volumeDevices", errors)
+        volume_devices(
+            container, context.volumes, f"{path}.volumeDevices", errors, machine=context.runtime_class == machines.CLASS
+        )
     if container.get("imagePullPolicy") not in PULL_POLICIES:
         chosen(container.get("imagePullPolicy"), f"{path}.imagePullPolicy", PULL_POLICIES, errors)
     resizable(container, context.claims, context.restart_policy, path, errors)

@@ -5,17 +5,14 @@ A template gets fewer than a pod: requests from limits, service links and pod-le
 
 from __future__ import annotations
 
-from typing import Any
-
+from podfit.api.objects import Object
+from podfit.api.pods.resources import is_pod_level_resource, pod_limits, pod_requests
 from podfit.api.quantity import canonical
-from podfit.api.remember import remembered
-from podfit.api.resources import is_pod_level_resource, pod_limits, pod_requests
+from podfit.api.text.remember import remembered
 from podfit.apiserver.strategy.podspec import virtual_machines
-from podfit.apiserver.strategy.podspec.volume_defaults import default_volume
+from podfit.apiserver.strategy.podspec.storage.volume_defaults import default_volume
 from podfit.apiserver.strategy.resourcelists import is_huge_pages, is_overcommit_allowed, normalise
-from podfit.images.references import InvalidReference, parse
-
-Object = dict[str, Any]
+from podfit.images.registries.references import InvalidReference, parse
 
 _PROBES = ("livenessProbe", "readinessProbe", "startupProbe")
 _LISTS = ("initContainers", "containers", "ephemeralContainers")

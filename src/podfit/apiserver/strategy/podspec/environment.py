@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
-from podfit.api import names
+from podfit.api.objects import Object
 from podfit.api.quantity import Quantity
 from podfit.api.status import field_not_found, invalid, not_supported, required
+from podfit.api.text import names
 from podfit.apiserver.strategy.checks import Errors, local_descending_path, names_valid
-
-Object = dict[str, Any]
 
 ENV_FIELDS = (
     "metadata.name",

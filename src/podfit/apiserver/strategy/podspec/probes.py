@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-from podfit.api import names
+from podfit.api.objects import Object
 from podfit.api.status import field_forbidden as forbidden
 from podfit.api.status import invalid, not_supported, required
+from podfit.api.text import names
 from podfit.apiserver.strategy.checks import Errors, names_valid, non_negative, port
-
-Object = dict[str, Any]
 
 _NUMBERS = ("initialDelaySeconds", "timeoutSeconds", "periodSeconds", "successThreshold", "failureThreshold")
 _IN_PROBES = ("exec", "httpGet", "tcpSocket", "grpc")

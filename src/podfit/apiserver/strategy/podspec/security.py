@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import re
-from typing import Any
 
-from podfit.api import names
+from podfit.api.objects import Object
 from podfit.api.status import duplicate, invalid, not_supported, required, too_long
 from podfit.api.status import field_forbidden as forbidden
+from podfit.api.text import names
 from podfit.apiserver.strategy.checks import Errors, local_descending_path, names_valid
-
-Object = dict[str, Any]
 
 _ID_RANGE = "must be between 0 and 2147483647, inclusive"
 _SYSCTL_PATTERN = r"^([a-z0-9]([-_a-z0-9]*[a-z0-9])?[\./])*[a-z0-9]([-_a-z0-9]*[a-z0-9])?$"

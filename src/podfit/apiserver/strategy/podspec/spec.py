@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-from podfit.api import names
+from podfit.api.objects import Object
+from podfit.api.pods.resources import amounts, is_sidecar, pod_limits, pod_requests
 from podfit.api.quantity import Quantity
-from podfit.api.resources import amounts, is_sidecar, pod_limits, pod_requests
 from podfit.api.status import duplicate, field_forbidden, invalid, required, too_long
+from podfit.api.text import names
 from podfit.apiserver.strategy import resourcelists
 from podfit.apiserver.strategy.checks import Errors, chosen, ip, labels, names_valid
 from podfit.apiserver.strategy.meta import validate_annotations
@@ -23,10 +22,8 @@ from podfit.apiserver.strategy.podspec.containers import (
     resizable,
 )
 from podfit.apiserver.strategy.podspec.security import host_process, operating_system, pod_security
+from podfit.apiserver.strategy.podspec.storage.volumes import volumes
 from podfit.apiserver.strategy.podspec.virtual_machines import virtual_machine
-from podfit.apiserver.strategy.podspec.volumes import volumes
-
-Object = dict[str, Any]
 
 _RESTART_POLICIES = ("Always", "OnFailure", "Never")
 _DNS_POLICIES = ("ClusterFirstWithHostNet", "ClusterFirst", "Default", "None")
@@ -140,6 +137,7 @@ def _context(spec: Object, path: str, pod_name: str, is_pod: bool, errors: Error
         spec.get("restartPolicy", ""),
         spec.get("hostUsers") is not False,
         (spec.get("os") or {}).get("name", ""),
+        spec.get("runtimeClassName") or "",
     )
 
 

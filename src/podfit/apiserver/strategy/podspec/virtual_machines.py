@@ -9,15 +9,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from podfit.api import names
+from podfit.api.objects import Object
 from podfit.api.status import field_forbidden as forbidden
-from podfit.api.status import not_supported, required, too_long
+from podfit.api.status import field_not_found, not_supported, required, too_long
+from podfit.api.text import names
 from podfit.apiserver.strategy import resourcelists
 from podfit.apiserver.strategy.checks import Errors, equal, names_valid
 from podfit.apiserver.strategy.podspec.containers import PULL_POLICIES, PodContext
-from podfit.apiserver.strategy.podspec.mounts import volume_devices, volume_mounts
-
-Object = dict[str, Any]
+from podfit.apiserver.strategy.podspec.storage.mounts import volume_devices, volume_mounts
 
 FIELD = "virtualMachine"
 NO_RESTART, RESTART = "NoRestart", "RestartContainer"
@@ -145,7 +144,10 @@ def virtual_machine(spec: Object, context: PodContext, path: str, errors: Errors
     if machine.get("volumeMounts"):
         volume_mounts(machine, context.volumes, f"{here}.volumeMounts", errors)
     if machine.get("volumeDevices"):
-        volume_devices(machine, context.volumes, f"{here}.volumeDevices", errors)
+        volume_devices(machine, context.volumes, f"{here}.volumeDevices", errors, machine=True)
+    boot = machine.get("bootVolume")
+    if boot and boot not in {each.get("name") for each in machine.get("volumeDevices") or ()}:
+        errors.append(field_not_found(f"{here}.bootVolume", boot))
     if not machine.get("keyPairName") and not machine.get("publicKey"):
         errors.append(required(f"{here}.keyPairName", "KeyPairName and PublicKey can't be both empty"))
     if len(machine.get("userData") or "") > _LONGEST_USER_DATA:

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 from typing import Any
 
-from podfit.api import names
-from podfit.api.cel.syntax import BadExpression
+from podfit.api.cel.parsing.syntax import BadExpression
+from podfit.api.objects import Object
 from podfit.api.status import duplicate, invalid, not_supported, required, too_many
 from podfit.api.status import field_forbidden as forbidden
+from podfit.api.text import names
 from podfit.apiserver.strategy.base import Errors, Strategy
 from podfit.apiserver.strategy.checks import equal, label_selector, names_valid
-from podfit.apiserver.strategy.kinds.webhooks import rule_valid
-from podfit.apiserver.strategy.kinds.workloads import set_default
+from podfit.apiserver.strategy.kinds.extending.webhooks import rule_valid
+from podfit.apiserver.strategy.kinds.replicas.workloads import set_default
 from podfit.apiserver.strategy.meta import reset_for_status
-
-Object = dict[str, Any]
 
 _POLICIES, _MATCHES = ("Fail", "Ignore"), ("Equivalent", "Exact")
 _REASONS = ("Forbidden", "Invalid", "RequestEntityTooLarge")
@@ -63,19 +62,13 @@ class ValidatingAdmissionPolicyStrategy(Strategy):
         if policy not in _POLICIES:
             errors.append(not_supported("spec.failurePolicy", policy, _POLICIES))
         if spec.get("paramKind") is not None:
-            _param_kind(spec["paramKind"], errors)
-        constraints = spec.get("matchConstraints")
-        if constraints is None:
-            errors.append(required("spec.matchConstraints"))
-        else:
-            match_resources(constraints, "spec.matchConstraints", errors)
-            if not constraints.get("resourceRules"):
-                errors.append(required("spec.matchConstraints.resourceRules"))
+            param_kind(spec["paramKind"], errors)
+        match_constraints(spec.get("matchConstraints"), errors)
         _expressions(spec, (obj.get("metadata") or {}).get("name", ""), errors)
         return errors
 
 
-def _param_kind(kind: Object, errors: Errors) -> None:
+def param_kind(kind: Object, errors: Errors) -> None:
     version, word, path = kind.get("apiVersion", ""), kind.get("kind", ""), "spec.paramKind"
     if not version:
         errors.append(required(f"{path}.apiVersion"))
@@ -96,6 +89,15 @@ def _param_kind(kind: Object, errors: Errors) -> None:
         errors.append(invalid(f"{path}.kind", word, detail))
 
 
+def match_constraints(constraints: Object | None, errors: Errors) -> None:
+    if constraints is None:
+        errors.append(required("spec.matchConstraints"))
+        return
+    match_resources(constraints, "spec.matchConstraints", errors)
+    if not constraints.get("resourceRules"):
+        errors.append(required("spec.matchConstraints.resourceRules"))
+
+
 def match_resources(resources: Object, path: str, errors: Errors) -> None:
     policy = resources.get("matchPolicy")
     if policy not in _MATCHES:
@@ -112,9 +114,10 @@ def match_resources(resources: Object, path: str, errors: Errors) -> None:
             rule_valid(rule, here, errors)
 
 
-def _expressions(spec: Object, name: str, errors: Errors) -> None:
+def compiler_of(spec: Object, errors: Errors) -> Any:
+    """A compiler that knows the variables of a policy. Conditions and variables are checked on the way."""
     # Few servers have policies, and few need all it takes to compile them.
-    from podfit.apiserver.admission.policies.expressions import TEXT, TEXT_OR_NULL, TRUTH, Compiler, is_identifier
+    from podfit.apiserver.admission.policies.expressions import TRUTH, Compiler, is_identifier
 
     compiler = Compiler(spec)
     conditions, path = spec.get("matchConditions") or [], "spec.matchConditions"
@@ -136,6 +139,13 @@ def _expressions(spec: Object, name: str, errors: Errors) -> None:
             compiler.variable(word, text)
         except BadExpression as error:
             errors.append(invalid(f"{here}.expression", text, str(error)))
+    return compiler
+
+
+def _expressions(spec: Object, name: str, errors: Errors) -> None:
+    from podfit.apiserver.admission.policies.expressions import TEXT, TEXT_OR_NULL, TRUTH
+
+    compiler = compiler_of(spec, errors)
     validations, annotations = spec.get("validations") or [], spec.get("auditAnnotations") or []
     if not validations and not annotations:
         errors += [required(f"spec.{field}", _ONE_AT_LEAST) for field in ("validations", "auditAnnotations")]
@@ -206,7 +216,7 @@ class ValidatingAdmissionPolicyBindingStrategy(Strategy):
         else:
             errors.append(required("spec.policyName"))
         if spec.get("paramRef") is not None:
-            _param_ref(spec["paramRef"], errors)
+            param_ref(spec["paramRef"], errors)
         if spec.get("matchResources") is not None:
             match_resources(spec["matchResources"], "spec.matchResources", errors)
         for at, action in enumerate(actions):
@@ -225,7 +235,7 @@ class ValidatingAdmissionPolicyBindingStrategy(Strategy):
         return errors
 
 
-def _param_ref(reference: Object, errors: Errors) -> None:
+def param_ref(reference: Object, errors: Errors) -> None:
     path, name, selector = "spec.paramRef", reference.get("name", ""), reference.get("selector")
     if name:
         names_valid(name, f"{path}.name", names.path_segment(name), errors)

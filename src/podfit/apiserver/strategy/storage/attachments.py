@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-from podfit.api import names
+from podfit.api.objects import Object
 from podfit.api.schema import type_named
-from podfit.api.schema.gonames import as_go
+from podfit.api.schema.golang.gonames import as_go
 from podfit.api.status import field_forbidden as forbidden
 from podfit.api.status import invalid, required, too_long
+from podfit.api.text import names
 from podfit.apiserver.strategy.base import Errors, Strategy
 from podfit.apiserver.strategy.checks import IMMUTABLE, equal, names_valid
 from podfit.apiserver.strategy.meta import reset_for_status
-from podfit.apiserver.strategy.podspec.claims import access_modes
+from podfit.apiserver.strategy.podspec.storage.claims import access_modes
 from podfit.apiserver.strategy.storage.csi import driver_name
-
-Object = dict[str, Any]
 
 _ONE_SOURCE = "must specify exactly one of inlineVolumeSpec and persistentVolumeName"
 _NO_SOURCES = ("capacity", "claimRef", "nodeAffinity")

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-from podfit.api import names
+from podfit.api.objects import Object
 from podfit.api.status import duplicate, invalid, not_supported, required, too_long
 from podfit.api.status import field_forbidden as forbidden
+from podfit.api.text import names
 from podfit.apiserver.strategy.base import Errors
 from podfit.apiserver.strategy.checks import IMMUTABLE, label_name, names_valid
 from podfit.apiserver.strategy.kinds.plain import UncountedStrategy
-from podfit.apiserver.strategy.kinds.workloads import set_default
+from podfit.apiserver.strategy.kinds.replicas.workloads import set_default
 from podfit.apiserver.strategy.pod.warnings import deprecated_node_label
-
-Object = dict[str, Any]
 
 _RECLAIM = ("Delete", "Retain")
 _BINDING = ("Immediate", "WaitForFirstConsumer")

@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-from podfit.api import names
+from podfit.api.objects import Object
 from podfit.api.quantity import ZERO, Quantity
 from podfit.api.schema import type_named
-from podfit.api.schema.gonames import as_go
+from podfit.api.schema.golang.gonames import as_go
 from podfit.api.status import duplicate, invalid, not_supported, required, too_long
+from podfit.api.text import names
 from podfit.apiserver.strategy.base import Errors, Strategy
 from podfit.apiserver.strategy.checks import IMMUTABLE, NOT_NEGATIVE, equal, label_selector, names_valid, non_negative
 from podfit.apiserver.strategy.kinds.plain import UncountedStrategy
-from podfit.apiserver.strategy.kinds.workloads import set_default
+from podfit.apiserver.strategy.kinds.replicas.workloads import set_default
 from podfit.apiserver.strategy.pod.warnings import deprecated_node_label
-
-Object = dict[str, Any]
 
 _GROUP = "storage.k8s.io"
 _FS_GROUP_POLICIES = ("File", "None", "ReadWriteOnceWithFSType")

@@ -3,24 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
+from podfit.api.objects import ObjectView
 from podfit.api.quantity import Quantity
 from podfit.vpa.admission.decide.patches import NO_BOOSTS, wanted_for
-from podfit.vpa.model.boost import boost_container
-from podfit.vpa.model.limitranges import NamespaceBounds
-from podfit.vpa.model.pods import containers
-from podfit.vpa.model.squeeze import sized
+from podfit.vpa.model.changing.boost import boost_container
+from podfit.vpa.model.fitting.limitranges import NamespaceBounds
+from podfit.vpa.model.fitting.squeeze import sized
+from podfit.vpa.model.objects.pods import containers
 
-Object = Mapping[str, Any]
 Boosts = Mapping[str, tuple[Quantity, Quantity]]
 """By container: its CPU without and with the boost."""
 PARTS = 1 << 10
 
 
 def boosted(
-    vpa: Object, pod: Object, bounds: NamespaceBounds, most: Quantity | None, boosts: Mapping[str, Quantity] = NO_BOOSTS
-) -> tuple[Object, Boosts]:
+    vpa: ObjectView,
+    pod: ObjectView,
+    bounds: NamespaceBounds,
+    most: Quantity | None,
+    boosts: Mapping[str, Quantity] = NO_BOOSTS,
+) -> tuple[ObjectView, Boosts]:
     """The pod with its boosts, none beyond `most`, or beyond what `boosts` has for the container."""
     wanted, _ = wanted_for(pod, vpa, bounds)
     found: dict[str, tuple[Quantity, Quantity]] = {}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from podfit.api.vpa_versions import UnknownVersion, convert
+from podfit.api.registry.vpa_versions import UnknownVersion, convert
 
 API_VERSION, KIND = "apiextensions.k8s.io/v1", "ConversionReview"
 

@@ -2,26 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
-from podfit.vpa.model.gate import GATE, REQUIRES
-from podfit.vpa.model.jsonpatch import Patch, add
-from podfit.vpa.model.pods import annotations_of
-
-Object = Mapping[str, Any]
+from podfit.api.objects import ObjectView
+from podfit.vpa.model.changing.gate import GATE, REQUIRES
+from podfit.vpa.model.changing.jsonpatch import Patch, add
+from podfit.vpa.model.objects.pods import annotations_of
 
 
-def must_wait(pod: Object, vpa: Object | None) -> bool:
+def must_wait(pod: ObjectView, vpa: ObjectView | None) -> bool:
     """It asks for an autoscaler, and none controls it. A pod that has a node cannot wait."""
     return vpa is None and requires(pod) and not (pod.get("spec") or {}).get("nodeName")
 
 
-def requires(pod: Object) -> bool:
+def requires(pod: ObjectView) -> bool:
     return annotations_of(pod).get(REQUIRES) == "true"
 
 
-def gate_patch(pod: Object) -> Patch:
+def gate_patch(pod: ObjectView) -> Patch:
     """Adds the scheduling gate, if it is not there."""
     gates = (pod.get("spec") or {}).get("schedulingGates") or []
     if any(gate.get("name") == GATE for gate in gates):

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from typing import Any
 
+from podfit.api.objects import ObjectView
 from podfit.api.quantity import Quantity
-from podfit.vpa.model.boost import annotation_key, annotation_value, boost_container
-from podfit.vpa.model.container_resources import ContainerResources, resources_for_pod
-from podfit.vpa.model.jsonpatch import Patch, add, annotate, container_patch
-from podfit.vpa.model.limitranges import NO_BOUNDS, NamespaceBounds
-from podfit.vpa.model.pods import containers, limits_of, requests_of
-from podfit.vpa.model.policy import RESOURCES, container_policy, removes_limits, scaling_off, update_mode
-from podfit.vpa.model.rolling import note_policy
-
-Object = Mapping[str, Any]
+from podfit.vpa.model.changing.boost import annotation_key, annotation_value, boost_container
+from podfit.vpa.model.changing.jsonpatch import Patch, add, annotate, container_patch
+from podfit.vpa.model.fitting.container_resources import ContainerResources, resources_for_pod
+from podfit.vpa.model.fitting.limitranges import NO_BOUNDS, NamespaceBounds
+from podfit.vpa.model.objects.pods import containers, limits_of, requests_of
+from podfit.vpa.model.objects.policy import RESOURCES, container_policy, removes_limits, scaling_off, update_mode
+from podfit.vpa.model.objects.rolling import note_policy
 
 UPDATES = "vpaUpdates"
 OBSERVED = "vpaObservedContainers"
@@ -24,8 +22,8 @@ Wanted = tuple[list[ContainerResources], dict[str, list[str]]]
 
 
 def pod_patch(
-    pod: Object,
-    vpa: Object,
+    pod: ObjectView,
+    vpa: ObjectView,
     bounds: NamespaceBounds = NO_BOUNDS,
     boost_enabled: bool = False,
     max_boost: Quantity | None = None,
@@ -63,7 +61,9 @@ def pod_patch(
     return patch + note_policy(vpa)
 
 
-def _unlimited(container: Object, vpa: Object, wanted: ContainerResources, limited: Collection[str]) -> list[str]:
+def _unlimited(
+    container: ObjectView, vpa: ObjectView, wanted: ContainerResources, limited: Collection[str]
+) -> list[str]:
     """The limits that go, where the policy has the autoscaler set none; `wanted` is left without them."""
     if not removes_limits(container_policy(vpa, container.get("name") or "")):
         return []
@@ -77,14 +77,14 @@ def _own(known: Wanted) -> Wanted:
     return [ContainerResources(dict(one.requests), dict(one.limits)) for one in known[0]], known[1]
 
 
-def wanted_for(pod: Object, vpa: Object, bounds: NamespaceBounds) -> Wanted:
+def wanted_for(pod: ObjectView, vpa: ObjectView, bounds: NamespaceBounds) -> Wanted:
     """Nothing in mode Off."""
     if update_mode(vpa) == "Off":
         return [ContainerResources() for _ in containers(pod)], {}
     return resources_for_pod(vpa, pod, bounds)
 
 
-def _boost(pod: Object, vpa: Object, name: str, wanted: ContainerResources, most: Quantity | None) -> Patch:
+def _boost(pod: ObjectView, vpa: ObjectView, name: str, wanted: ContainerResources, most: Quantity | None) -> Patch:
     """Raises what the container is to get, and keeps what it had in an annotation."""
     if boost_container(pod, vpa, name, wanted, most) is None:
         return []

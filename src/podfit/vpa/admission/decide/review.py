@@ -11,20 +11,26 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from podfit.api.objects import ObjectView
 from podfit.api.quantity import Quantity, QuantityError
+from podfit.api.registry.vpa_versions import V1ALPHA1, to_v1
 from podfit.api.status import INTERNAL, FieldError, unprocessable
-from podfit.api.vpa_versions import V1ALPHA1, to_v1
 from podfit.vpa.admission.decide.patches import NO_BOOSTS, Wanted, pod_patch
 from podfit.vpa.admission.decide.shape import POD, REVIEW, VPA, ShapeError, check_shape
 from podfit.vpa.admission.decide.validate import allowed_for, validate
-from podfit.vpa.model.boost import BoostError, has_boost
-from podfit.vpa.model.jsonpatch import Patch, add
-from podfit.vpa.model.limitranges import merged
-from podfit.vpa.model.matching import SelectorOf, Target, TopmostOf, acts_on_creation, by_target, controlling_vpa
-from podfit.vpa.model.policy import container_policies, recommends_for, removes_limits
-from podfit.vpa.model.unlimited import insisted_on
-
-Object = Mapping[str, Any]
+from podfit.vpa.model.changing.boost import BoostError, has_boost
+from podfit.vpa.model.changing.jsonpatch import Patch, add
+from podfit.vpa.model.fitting.limitranges import merged
+from podfit.vpa.model.fitting.unlimited import insisted_on
+from podfit.vpa.model.objects.matching import (
+    SelectorOf,
+    Target,
+    TopmostOf,
+    acts_on_creation,
+    by_target,
+    controlling_vpa,
+)
+from podfit.vpa.model.objects.policy import container_policies, recommends_for, removes_limits
 
 GROUP = "autoscaling.k8s.io"
 AUTO_WARNING = (
@@ -38,21 +44,21 @@ AUTO_WARNING = (
 class World:
     """What the answer depends on besides the request."""
 
-    vpas: Mapping[Target, list[Object]]
+    vpas: Mapping[Target, list[ObjectView]]
     selector_of: SelectorOf
     topmost_of: TopmostOf
-    limit_ranges: Iterable[Object] = ()
+    limit_ranges: Iterable[ObjectView] = ()
     gates: Mapping[str, bool] = field(default_factory=dict)
     max_boost: Quantity | None = None
     change_without_recommendation: bool = False
     """Annotate pods, and scale containers to a LimitRange, where nothing is recommended, as upstream does."""
-    quotas: Iterable[Object] = ()
+    quotas: Iterable[ObjectView] = ()
 
 
 class Chosen(NamedTuple):
     """What a pod's autoscaler gives it, where that was looked up before."""
 
-    vpa: Object | None
+    vpa: ObjectView | None
     """None when the pod stays as it is."""
     boosts: Mapping[str, Quantity] = NO_BOOSTS
     """By container: the CPU to start with, where there is no room for all of its boost."""
@@ -85,7 +91,7 @@ class Verdict:
         return {"kind": "AdmissionReview", "apiVersion": "admission.k8s.io/v1", "response": response}
 
 
-def index_vpas(vpas: Iterable[Object]) -> dict[Target, list[Object]]:
+def index_vpas(vpas: Iterable[ObjectView]) -> dict[Target, list[ObjectView]]:
     """The autoscalers that act on new pods, ready to be found."""
     return by_target(vpa for vpa in vpas if acts_on_creation(vpa))
 
@@ -119,7 +125,9 @@ def answer_to(review: Any, world: World, chosen: Chosen | None = None) -> Verdic
     return Verdict(uid, outcome="error", why="not a resource this webhook handles")
 
 
-def admit_pod(request: Object, uid: str, resource: Object, world: World, chosen: Chosen | None = None) -> Verdict:
+def admit_pod(
+    request: ObjectView, uid: str, resource: ObjectView, world: World, chosen: Chosen | None = None
+) -> Verdict:
     if resource.get("version") != "v1":
         return Verdict(uid, outcome="error", why="only v1 Pods are supported")
     pod = request.get("object") or {}
@@ -146,7 +154,7 @@ def admit_pod(request: Object, uid: str, resource: Object, world: World, chosen:
     return Verdict(uid, patch=patch, outcome="applied")
 
 
-def admit_vpa(request: Object, uid: str, world: World) -> Verdict:
+def admit_vpa(request: ObjectView, uid: str, world: World) -> Verdict:
     given = request.get("object") or {}
     alpha = given.get("apiVersion") == V1ALPHA1
     vpa = as_v1(given)
@@ -176,7 +184,7 @@ def _alpha_path(path: str) -> str:
     return path.replace(".updateMode", ".mode").replace(".containerName", ".name")
 
 
-def _errors_of(vpa: Object, old: Object | None, world: World) -> list[FieldError]:
+def _errors_of(vpa: ObjectView, old: ObjectView | None, world: World) -> list[FieldError]:
     try:
         check_shape(vpa, VPA, "VerticalPodAutoscaler")
     except ShapeError as error:
@@ -184,12 +192,12 @@ def _errors_of(vpa: Object, old: Object | None, world: World) -> list[FieldError
     return validate(vpa, allowed_for(world.gates, old))
 
 
-def _deprecated(vpa: Object) -> bool:
+def _deprecated(vpa: ObjectView) -> bool:
     spec = vpa.get("spec")
     policy = spec.get("updatePolicy") if isinstance(spec, dict) else None
     return isinstance(policy, dict) and policy.get("updateMode") == "Auto"
 
 
-def _name_of(vpa: Object) -> str:
+def _name_of(vpa: ObjectView) -> str:
     meta = vpa.get("metadata")
     return str(meta.get("name") or "") if isinstance(meta, dict) else ""

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from podfit.api.objects import ObjectView
 from podfit.api.quantity import Quantity
 from podfit.api.status import (
     INVALID,
@@ -16,11 +17,9 @@ from podfit.api.status import (
     not_supported,
     required,
 )
-from podfit.vpa.model.allowed import not_whole, wrong_amounts
 from podfit.vpa.model.numbers import go_float
-from podfit.vpa.model.policy import CPU, MODES, container_policies
-
-Object = Mapping[str, Any]
+from podfit.vpa.model.objects.allowed import not_whole, wrong_amounts
+from podfit.vpa.model.objects.policy import CPU, MODES, container_policies
 
 PER_VPA_FIELDS = (
     "oomBumpUpRatio",
@@ -48,7 +47,7 @@ class Allowed:
     in_place: bool = False
 
 
-def allowed_for(gates: Mapping[str, bool], old: Object | None) -> Allowed:
+def allowed_for(gates: Mapping[str, bool], old: ObjectView | None) -> Allowed:
     """A field whose gate was closed meanwhile may stay in an object that used it already."""
     old = old or {}
     policy = (old.get("spec") or {}).get("updatePolicy") or {}
@@ -59,21 +58,21 @@ def allowed_for(gates: Mapping[str, bool], old: Object | None) -> Allowed:
     )
 
 
-def _boosts(vpa: Object) -> bool:
+def _boosts(vpa: ObjectView) -> bool:
     boost = (vpa.get("spec") or {}).get("startupBoost") or {}
     if boost.get("cpu") is not None:
         return True
     return any(policy.get("startupBoost") is not None for policy in container_policies(vpa))
 
 
-def _per_vpa(vpa: Object) -> bool:
+def _per_vpa(vpa: ObjectView) -> bool:
     policy = (vpa.get("spec") or {}).get("updatePolicy") or {}
     if policy.get("evictAfterOOMSeconds") is not None:
         return True
     return any(entry.get(name) is not None for entry in container_policies(vpa) for name in PER_VPA_FIELDS)
 
 
-def validate(vpa: Object, allowed: Allowed) -> list[FieldError]:
+def validate(vpa: ObjectView, allowed: Allowed) -> list[FieldError]:
     spec = vpa.get("spec") or {}
     errors: list[FieldError] = []
     if allowed.create and spec.get("targetRef") is None and spec.get("selector") is None:
@@ -91,7 +90,7 @@ def validate(vpa: Object, allowed: Allowed) -> list[FieldError]:
     return errors
 
 
-def _update_policy(policy: Object, allowed: Allowed) -> Iterator[FieldError]:
+def _update_policy(policy: ObjectView, allowed: Allowed) -> Iterator[FieldError]:
     path = "spec.updatePolicy"
     mode = policy.get("updateMode")
     if mode is None:
@@ -106,7 +105,7 @@ def _update_policy(policy: Object, allowed: Allowed) -> Iterator[FieldError]:
     yield from _gated(path, policy, "evictAfterOOMSeconds", allowed, _at_least_one)
 
 
-def _container_policy(path: str, policy: Object, allowed: Allowed) -> Iterator[FieldError]:
+def _container_policy(path: str, policy: ObjectView, allowed: Allowed) -> Iterator[FieldError]:
     if not policy.get("containerName"):
         yield required(f"{path}.containerName")
     mode = policy.get("mode")
@@ -126,7 +125,7 @@ def _container_policy(path: str, policy: Object, allowed: Allowed) -> Iterator[F
 Check = Callable[[str, Any], Iterator[FieldError]]
 
 
-def _gated(path: str, holder: Object, name: str, allowed: Allowed, check: Check) -> Iterator[FieldError]:
+def _gated(path: str, holder: ObjectView, name: str, allowed: Allowed, check: Check) -> Iterator[FieldError]:
     value = holder.get(name)
     if value is None:
         return
@@ -153,7 +152,7 @@ def _bump(path: str, value: Any) -> Iterator[FieldError]:
         yield invalid(path, bump, "must be greater than or equal to 0")
 
 
-def _boost(path: str, boost: Object | None, allowed: Allowed) -> Iterator[FieldError]:
+def _boost(path: str, boost: ObjectView | None, allowed: Allowed) -> Iterator[FieldError]:
     if boost is None:
         return
     if not allowed.boost:

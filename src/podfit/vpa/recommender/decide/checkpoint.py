@@ -6,15 +6,14 @@ Weights are stored relative to the heaviest bucket, as whole numbers up to 10000
 from __future__ import annotations
 
 import math
-from typing import Any
 
+from podfit.api.objects import Object
 from podfit.vpa.model.numbers import go_float
 from podfit.vpa.model.times import from_rfc3339, to_rfc3339
-from podfit.vpa.recommender.decide.histogram import DecayingHistogram, Histogram
+from podfit.vpa.recommender.decide.histograms.histogram import DecayingHistogram, Histogram
 
 MAX_WEIGHT = 10000
 VERSION = "v3"
-Object = dict[str, Any]
 
 
 class CheckpointError(ValueError):

@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from podfit.api.objects import Object
 from podfit.vpa.model.times import Seconds
-from podfit.vpa.recommender.decide.cluster import ClusterState, Vpa
 from podfit.vpa.recommender.decide.fleet.saving import statuses_of
-
-Object = dict[str, Any]
+from podfit.vpa.recommender.decide.histograms.cluster import ClusterState, Vpa
 
 
 def checkpoint_name(vpa: str, container: str) -> str:

@@ -57,6 +57,8 @@ class Config:
     it uses less than that limit on average; 0 switches that off."""
     throttled_growth: float = 1.5
     """How much more than its request a container is recommended whose bursts are throttled."""
+    heed_heaps: bool = True
+    """Never recommend less memory than the heap settings of a language runtime make it take."""
     small_group_margin: float = 0.0
     """A further margin, divided by the number of pods: the fewer there are, the more each takes when one is gone."""
 

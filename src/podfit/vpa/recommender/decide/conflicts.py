@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from podfit.vpa.model.matching import Target, age, own_selector, target_of
-from podfit.vpa.model.policy import update_mode
-from podfit.vpa.recommender.decide.cluster import Vpa, VpaId
+from podfit.vpa.model.objects.matching import Target, age, own_selector, target_of
+from podfit.vpa.model.objects.policy import update_mode
+from podfit.vpa.recommender.decide.histograms.cluster import Vpa, VpaId
 
 
 class Rivals:

@@ -4,19 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from dataclasses import replace
-from typing import Any
 
+from podfit.api.objects import ObjectView
 from podfit.api.quantity import NANO, Quantity
-from podfit.vpa.model.bounds import cap_to_policy
-from podfit.vpa.model.pods import ResourceList, annotations_of, resource_list
-from podfit.vpa.model.policy import container_policy, controlled_resources
-from podfit.vpa.model.recommended import Recommended, from_object
+from podfit.vpa.model.fitting.bounds import cap_to_policy
+from podfit.vpa.model.objects.pods import ResourceList, annotations_of, resource_list
+from podfit.vpa.model.objects.policy import container_policy, controlled_resources
+from podfit.vpa.model.objects.recommended import Recommended, from_object
 from podfit.vpa.model.similar import from_similar
-from podfit.vpa.recommender.decide.amounts import quantities
 from podfit.vpa.recommender.decide.config import Config
-from podfit.vpa.recommender.decide.estimate import Estimate
+from podfit.vpa.recommender.decide.histograms.amounts import quantities
+from podfit.vpa.recommender.decide.histograms.estimate import Estimate
 
-Object = Mapping[str, Any]
 _INTEGER_PREFIX, _INTEGER_SUFFIX = "vpa-post-processor.kubernetes.io/", "_integerCPU"
 
 
@@ -36,7 +35,7 @@ def formatted(
     ]
 
 
-def post_processed(vpa: Object, recommended: list[Recommended], config: Config) -> list[Recommended]:
+def post_processed(vpa: ObjectView, recommended: list[Recommended], config: Config) -> list[Recommended]:
     """Whole cores where an annotation asks for them, then the policy's and the cluster's limits (which win)."""
     if config.cpu_integer_post_processor_enabled:
         whole = _whole_core_containers(vpa)
@@ -44,14 +43,14 @@ def post_processed(vpa: Object, recommended: list[Recommended], config: Config) 
     return [_within_policy(vpa, entry, config) for entry in recommended]
 
 
-def published(vpa: Object, config: Config, containers: Collection[str]) -> list[Recommended]:
+def published(vpa: ObjectView, config: Config, containers: Collection[str]) -> list[Recommended]:
     """The sizes that stand in the object's status for these containers, within what its policy allows now."""
     entries = ((vpa.get("status") or {}).get("recommendation") or {}).get("containerRecommendations") or ()
     found = [from_object(entry) for entry in entries if entry.get("containerName") in containers]
     return [_within_policy(vpa, _controlled(vpa, entry), config) for entry in found]
 
 
-def _controlled(vpa: Object, entry: Recommended) -> Recommended:
+def _controlled(vpa: ObjectView, entry: Recommended) -> Recommended:
     """Without resources that the policy no longer controls, and with the target as it was before any cap."""
     controlled = controlled_resources(container_policy(vpa, entry.container))
 
@@ -63,7 +62,7 @@ def _controlled(vpa: Object, entry: Recommended) -> Recommended:
     return replace(entry, target=target, lower=only(entry.lower), upper=only(entry.upper), uncapped=uncapped)
 
 
-def _whole_core_containers(vpa: Object) -> set[str]:
+def _whole_core_containers(vpa: ObjectView) -> set[str]:
     return {
         key.removeprefix(_INTEGER_PREFIX).removesuffix(_INTEGER_SUFFIX)
         for key, value in annotations_of(vpa).items()
@@ -71,7 +70,7 @@ def _whole_core_containers(vpa: Object) -> set[str]:
     } - {""}
 
 
-def whole_cores(vpa: Object, container: str, cpu: Quantity) -> Quantity:
+def whole_cores(vpa: ObjectView, container: str, cpu: Quantity) -> Quantity:
     """An amount of CPU, rounded up if the autoscaler asks for that."""
     return _rounded(cpu) if container in _whole_core_containers(vpa) else cpu
 
@@ -94,7 +93,7 @@ def _with_whole_cores(entry: Recommended) -> Recommended:
     )
 
 
-def _within_policy(vpa: Object, entry: Recommended, config: Config) -> Recommended:
+def _within_policy(vpa: ObjectView, entry: Recommended, config: Config) -> Recommended:
     policy = container_policy(vpa, entry.container)
     least = resource_list(policy.get("minAllowed"))
     most = {**config.max_allowed, **resource_list(policy.get("maxAllowed"))}

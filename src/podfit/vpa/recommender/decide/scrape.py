@@ -5,13 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from podfit.vpa.model.policy import RESOURCES, container_policies, container_policy, controlled_resources, scaling_off
+from podfit.vpa.model.objects.policy import (
+    RESOURCES,
+    container_policies,
+    container_policy,
+    controlled_resources,
+    scaling_off,
+)
 from podfit.vpa.model.times import Seconds
-from podfit.vpa.recommender.decide.cluster import ClusterState, PodId, Vpa, VpaId
-from podfit.vpa.recommender.decide.estimate import Estimate, estimate_all, restricted
 from podfit.vpa.recommender.decide.fleet.bulk import Groups, estimate_groups
 from podfit.vpa.recommender.decide.fleet.fleet import Fleet
 from podfit.vpa.recommender.decide.fleet.rows import RowAggregate, RowContainer
+from podfit.vpa.recommender.decide.histograms.cluster import ClusterState, PodId, Vpa, VpaId
+from podfit.vpa.recommender.decide.histograms.estimate import Estimate, estimate_all, restricted
 from podfit.vpa.recommender.decide.status import Condition, Outcome, outcome
 
 

@@ -6,15 +6,14 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from podfit.api.objects import ObjectView
 from podfit.api.quantity import Quantity
-from podfit.vpa.model.policy import PROVIDED
-from podfit.vpa.model.recommended import to_object
-from podfit.vpa.recommender.decide.cluster import ClusterState, Vpa
+from podfit.vpa.model.objects.policy import PROVIDED
+from podfit.vpa.model.objects.recommended import to_object
 from podfit.vpa.recommender.decide.config import Config
-from podfit.vpa.recommender.decide.estimate import Estimate, estimate_all
+from podfit.vpa.recommender.decide.histograms.cluster import ClusterState, Vpa
+from podfit.vpa.recommender.decide.histograms.estimate import Estimate, estimate_all
 from podfit.vpa.recommender.decide.postprocess import formatted, post_processed, published
-
-Object = Mapping[str, Any]
 
 NO_PODS = "NoPodsMatched"
 UNSUPPORTED = "ConfigUnsupported"
@@ -85,7 +84,7 @@ def reported(decided: Outcome, now: str) -> Outcome:
     return Outcome(decided.estimates, status, [{"op": "add", "path": "/status", "value": status}])
 
 
-def _in_words(status: Object) -> str:
+def _in_words(status: ObjectView) -> str:
     count = len((status.get("recommendation") or {}).get("containerRecommendations") or ())
     first = f"Resources are recommended for {count} container{'' if count == 1 else 's'}." if count else ""
     held = {one["type"]: one for one in status.get("conditions") or () if one["status"] == "True"}
@@ -112,7 +111,7 @@ def conditions(provided: bool, matched: bool, unsupported: str | None, missing: 
     return found
 
 
-def _stamped(observed: Iterable[Object], wanted: Iterable[Condition], now: str | None) -> list[dict[str, Any]]:
+def _stamped(observed: Iterable[ObjectView], wanted: Iterable[Condition], now: str | None) -> list[dict[str, Any]]:
     """Sorted by type; the time of the last transition stays while the status does."""
     before = {condition["type"]: condition for condition in observed}
     ours = {condition.type for condition in wanted}
@@ -135,7 +134,7 @@ def _stamped(observed: Iterable[Object], wanted: Iterable[Condition], now: str |
     return [kept[type] for type in sorted(kept)]
 
 
-def _comparable(status: Object) -> Any:
+def _comparable(status: ObjectView) -> Any:
     """Quantities by value and absent like empty, so that another spelling is no news."""
     recommendation = status.get("recommendation")
     entries = (recommendation or {}).get("containerRecommendations") or ()

@@ -5,18 +5,16 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
+from podfit.api.objects import ObjectView
 from podfit.api.quantity import Quantity
-from podfit.vpa.model.boost import annotation_key, boost_of, boosted_containers
-from podfit.vpa.model.container_resources import ContainerResources, resources_for_pod
-from podfit.vpa.model.jsonpatch import Patch, add, annotate, container_patch, remove_annotation
-from podfit.vpa.model.limitranges import NO_BOUNDS, NamespaceBounds
-from podfit.vpa.model.pods import annotations_of, condition, containers, resource_list
-from podfit.vpa.model.policy import CPU, container_recommendations, update_mode
+from podfit.vpa.model.changing.boost import annotation_key, boost_of, boosted_containers
+from podfit.vpa.model.changing.jsonpatch import Patch, add, annotate, container_patch, remove_annotation
+from podfit.vpa.model.fitting.container_resources import ContainerResources, resources_for_pod
+from podfit.vpa.model.fitting.limitranges import NO_BOUNDS, NamespaceBounds
+from podfit.vpa.model.objects.pods import annotations_of, condition, containers, resource_list
+from podfit.vpa.model.objects.policy import CPU, container_recommendations, update_mode
 from podfit.vpa.model.times import Seconds, from_rfc3339
-
-Object = Mapping[str, Any]
 
 UPDATED_IN_PLACE = "vpaInPlaceUpdated"
 NOTHING_TO_DO = "no resource patches were calculated to apply"
@@ -35,8 +33,8 @@ class Event:
 class Evict:
     """POST an Eviction; disruption budgets are the API server's to keep."""
 
-    pod: Object
-    vpa: Object
+    pod: ObjectView
+    vpa: ObjectView
 
     @property
     def events(self) -> tuple[Event, ...]:
@@ -52,7 +50,7 @@ class Evict:
 class Resize:
     """PATCH the pod's resize subresource; when that worked, PATCH its annotations."""
 
-    pod: Object
+    pod: ObjectView
     patch: Patch
     annotations: Patch
     unboosted: tuple[str, ...] = ()
@@ -74,7 +72,7 @@ class Resize:
         return (Event("Pod", name, "InPlaceResizedByVPA", "Pod was resized in place by VPA Updater."),)
 
 
-def resize(pod: Object, vpa: Object, now: Seconds, bounds: NamespaceBounds = NO_BOUNDS) -> Resize | None:
+def resize(pod: ObjectView, vpa: ObjectView, now: Seconds, bounds: NamespaceBounds = NO_BOUNDS) -> Resize | None:
     """The resize that brings a pod to its recommendation; None when there is nothing to change."""
     expired = expired_boosts(pod, vpa, now)
     originals = _originals(pod, expired)
@@ -97,7 +95,7 @@ def resize(pod: Object, vpa: Object, now: Seconds, bounds: NamespaceBounds = NO_
     return Resize(pod, patch, annotations, tuple(expired))
 
 
-def expired_boosts(pod: Object, vpa: Object, now: Seconds) -> list[str]:
+def expired_boosts(pod: ObjectView, vpa: ObjectView, now: Seconds) -> list[str]:
     """The boosted containers whose time is up: the pod has been ready for as long as the boost should last."""
     ready = condition(pod, "Ready") or {}
     if ready.get("status") != "True":
@@ -111,7 +109,7 @@ def expired_boosts(pod: Object, vpa: Object, now: Seconds) -> list[str]:
     return found
 
 
-def _without_recommendation(vpa: Object) -> bool:
+def _without_recommendation(vpa: ObjectView) -> bool:
     return update_mode(vpa) == "Off" or not container_recommendations(vpa)
 
 
@@ -123,7 +121,7 @@ def _or_original(recommended: ContainerResources, original: ContainerResources) 
     return ContainerResources(requests, limits)
 
 
-def _originals(pod: Object, names: list[str]) -> list[ContainerResources]:
+def _originals(pod: ObjectView, names: list[str]) -> list[ContainerResources]:
     """What containers had before their boost, as the annotation remembers it; unreadable notes change nothing."""
     found = []
     for container in containers(pod):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from podfit.vpa.model.policy import update_mode
+from podfit.vpa.model.objects.policy import update_mode
 
 
 @dataclass(frozen=True, slots=True)

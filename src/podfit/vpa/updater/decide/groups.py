@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-from podfit.vpa.model.boost import boosted_containers
-from podfit.vpa.model.matching import own_selector
-from podfit.vpa.model.pods import controller_of, phase_of
-from podfit.vpa.model.policy import IN_PLACE_MODES, update_mode
+from podfit.api.objects import ObjectView
+from podfit.vpa.model.changing.boost import boosted_containers
+from podfit.vpa.model.objects.matching import own_selector
+from podfit.vpa.model.objects.pods import controller_of, phase_of
+from podfit.vpa.model.objects.policy import IN_PLACE_MODES, update_mode
 from podfit.vpa.updater.decide.config import Config
 from podfit.vpa.updater.decide.resizing import is_resizing
 
-Object = Mapping[str, Any]
 PodId = tuple[str, str]
 
 
@@ -52,22 +52,22 @@ class Group:
         return self.configured == self.running and self.tolerance == 0 and disturbed == 0
 
 
-def pod_id(pod: Object) -> PodId:
+def pod_id(pod: ObjectView) -> PodId:
     meta = pod.get("metadata") or {}
     return meta.get("namespace") or "", meta.get("name") or ""
 
 
-def creator_of(pod: Object) -> Creator:
+def creator_of(pod: ObjectView) -> Creator:
     """Pods without a controller form one nameless group: an autoscaler with a selector may control them."""
     owner = controller_of(pod) or {}
     return Creator(pod_id(pod)[0], owner.get("kind") or "", owner.get("name") or "")
 
 
 def grouped(
-    pods: Iterable[Object], vpa: Object, replicas_of: ReplicasOf, config: Config
+    pods: Iterable[ObjectView], vpa: ObjectView, replicas_of: ReplicasOf, config: Config
 ) -> tuple[dict[Creator, Group], dict[PodId, Creator]]:
     """The groups that may be touched at all, and to which of them each pod belongs."""
-    members: dict[Creator, list[Object]] = {}
+    members: dict[Creator, list[ObjectView]] = {}
     for pod in pods:
         members.setdefault(creator_of(pod), []).append(pod)
     groups, creators = {}, {}
@@ -80,7 +80,7 @@ def grouped(
 
 
 def _group(
-    creator: Creator, replicas: list[Object], vpa: Object, replicas_of: ReplicasOf, config: Config
+    creator: Creator, replicas: list[ObjectView], vpa: ObjectView, replicas_of: ReplicasOf, config: Config
 ) -> Group | None:
     if not creator.kind and own_selector(vpa) is not None:
         pending = sum(phase_of(pod) == "Pending" for pod in replicas)
@@ -106,12 +106,12 @@ def _group(
     )
 
 
-def required_replicas(vpa: Object, config: Config) -> int:
+def required_replicas(vpa: ObjectView, config: Config) -> int:
     own = ((vpa.get("spec") or {}).get("updatePolicy") or {}).get("minReplicas")
     return config.min_replicas if own is None else int(own)
 
 
-def replicas_in(objects: Mapping[Creator, Object]) -> ReplicasOf:
+def replicas_in(objects: Mapping[Creator, ObjectView]) -> ReplicasOf:
     """Reads the numbers from controller objects. A controller that wants none, or is missing, cannot be judged."""
 
     def replicas_of(creator: Creator) -> int | None:

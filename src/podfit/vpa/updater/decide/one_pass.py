@@ -6,14 +6,14 @@ pass is a generator; it does no I/O itself.
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable, Mapping
+from collections.abc import Generator, Iterable
 from dataclasses import dataclass, field
-from typing import Any
 
-from podfit.vpa.model.boost import boosted_containers, has_boost
-from podfit.vpa.model.limitranges import NamespaceBounds, merged
-from podfit.vpa.model.matching import SelectorOf, TopmostOf, by_target, controlling_vpa
-from podfit.vpa.model.policy import EVICTING_MODES, IN_PLACE_MODES, update_mode
+from podfit.api.objects import ObjectView
+from podfit.vpa.model.changing.boost import boosted_containers, has_boost
+from podfit.vpa.model.fitting.limitranges import NamespaceBounds, merged
+from podfit.vpa.model.objects.matching import SelectorOf, TopmostOf, by_target, controlling_vpa
+from podfit.vpa.model.objects.policy import EVICTING_MODES, IN_PLACE_MODES, update_mode
 from podfit.vpa.model.times import Seconds
 from podfit.vpa.updater.decide.actions import NOTHING_TO_DO, Evict, Resize, expired_boosts, resize
 from podfit.vpa.updater.decide.config import Config
@@ -21,7 +21,6 @@ from podfit.vpa.updater.decide.groups import ReplicasOf
 from podfit.vpa.updater.decide.priority import candidates
 from podfit.vpa.updater.decide.restriction import Attempts, Decision, Restriction
 
-Object = Mapping[str, Any]
 Action = Evict | Resize
 Result = str | None
 """None when the action worked, else why not."""
@@ -31,12 +30,12 @@ Result = str | None
 class World:
     """What the pass sees: autoscalers, scheduled pods that live, and how to find who owns whom."""
 
-    vpas: Iterable[Object]
-    pods: Iterable[Object]
+    vpas: Iterable[ObjectView]
+    pods: Iterable[ObjectView]
     selector_of: SelectorOf
     topmost_of: TopmostOf
     replicas_of: ReplicasOf
-    limit_ranges: Iterable[Object] = ()
+    limit_ranges: Iterable[ObjectView] = ()
     change_without_recommendation: bool = False
     """Scale containers to a LimitRange where nothing is recommended, as upstream does."""
 
@@ -48,10 +47,10 @@ class World:
 class Report:
     """What happened, for metrics and explanations: pods by autoscaler, and what failed."""
 
-    controlled: list[tuple[Object, list[Object]]] = field(default_factory=list)
-    evicted: list[tuple[Object, Object]] = field(default_factory=list)
-    resized: list[tuple[Object, Object]] = field(default_factory=list)
-    failed: list[tuple[Object, Object, str, str]] = field(default_factory=list)
+    controlled: list[tuple[ObjectView, list[ObjectView]]] = field(default_factory=list)
+    evicted: list[tuple[ObjectView, ObjectView]] = field(default_factory=list)
+    resized: list[tuple[ObjectView, ObjectView]] = field(default_factory=list)
+    failed: list[tuple[ObjectView, ObjectView, str, str]] = field(default_factory=list)
     """Autoscaler, pod, reason word, message."""
     evictable: int = 0
     """Pods worth an eviction in a mode that evicts, whether or not their budget lasted for all."""
@@ -73,11 +72,11 @@ def update_pass(
     return report
 
 
-def controlled_pods(world: World) -> list[tuple[Object, list[Object]]]:
+def controlled_pods(world: World) -> list[tuple[ObjectView, list[ObjectView]]]:
     """Every pod with the one autoscaler that controls it."""
     acting = [vpa for vpa in world.vpas if update_mode(vpa) in EVICTING_MODES or has_boost(vpa)]
     index = by_target(acting)
-    found: dict[int, list[Object]] = {}
+    found: dict[int, list[ObjectView]] = {}
     for pod in world.pods if acting else ():
         if (pod.get("metadata") or {}).get("deletionTimestamp"):
             continue
@@ -91,7 +90,7 @@ def controlled_pods(world: World) -> list[tuple[Object, list[Object]]]:
 class _Pass:
     """The part of a pass that concerns one autoscaler."""
 
-    vpa: Object
+    vpa: ObjectView
     restriction: Restriction
     config: Config
     bounds: NamespaceBounds
@@ -99,7 +98,7 @@ class _Pass:
     clock: Seconds
     report: Report
 
-    def run(self, pods: list[Object]) -> Generator[Action, Result, None]:
+    def run(self, pods: list[ObjectView]) -> Generator[Action, Result, None]:
         if self.config.gate("CPUStartupBoost") and has_boost(self.vpa):
             pods = yield from self._unboost(pods)
         mode = update_mode(self.vpa)
@@ -115,26 +114,26 @@ class _Pass:
         for pod in to_evict:
             yield from self._evict(pod)
 
-    def _ordered(self, pods: Iterable[Object]) -> list[Object]:
+    def _ordered(self, pods: Iterable[ObjectView]) -> list[ObjectView]:
         known = self.restriction.attempts
         easing = known.easing if update_mode(self.vpa) in IN_PLACE_MODES else ()
         found = candidates(pods, self.vpa, self.now, self.config, self.bounds, known.infeasible, easing)
         return [entry.pod for entry in found]
 
-    def _resizable(self, pod: Object) -> bool:
+    def _resizable(self, pod: ObjectView) -> bool:
         decision = self.restriction.can_resize(pod, self.clock)
         if update_mode(self.vpa) == "InPlace":
             return decision is not Decision.INFEASIBLE_CACHED
         return decision is not Decision.DEFERRED
 
-    def _unboost(self, pods: list[Object]) -> Generator[Action, Result, list[Object]]:
+    def _unboost(self, pods: list[ObjectView]) -> Generator[Action, Result, list[ObjectView]]:
         """Takes back boosts whose time is up; boosted pods get no other update in this pass."""
         for pod in pods:
             if expired_boosts(pod, self.vpa, self.now) and self.restriction.can_unboost(pod):
                 yield from self._resize(pod, "UnboostError")
         return [pod for pod in pods if not boosted_containers(pod)]
 
-    def _resize_all(self, pods: list[Object]) -> Generator[Action, Result, list[Object]]:
+    def _resize_all(self, pods: list[ObjectView]) -> Generator[Action, Result, list[ObjectView]]:
         """Resizes what it may; answers with the pods that have to be evicted instead."""
         evict_instead = update_mode(self.vpa) != "InPlace"
         rest = []
@@ -152,7 +151,7 @@ class _Pass:
                 rest.append(pod)
         return rest
 
-    def _resize(self, pod: Object, reason: str) -> Generator[Action, Result, bool]:
+    def _resize(self, pod: ObjectView, reason: str) -> Generator[Action, Result, bool]:
         action = resize(pod, self.vpa, self.now, self.bounds)
         error: Result = NOTHING_TO_DO
         if action is not None:
@@ -164,7 +163,7 @@ class _Pass:
         self.report.resized.append((self.vpa, pod))
         return True
 
-    def _evict(self, pod: Object) -> Generator[Action, Result, None]:
+    def _evict(self, pod: ObjectView) -> Generator[Action, Result, None]:
         if not self.restriction.can_evict(pod, self.clock):
             return
         error = yield Evict(pod, self.vpa)

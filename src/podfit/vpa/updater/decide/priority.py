@@ -7,15 +7,14 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from podfit.vpa.model.capping import capped_for_pod
-from podfit.vpa.model.limitranges import NO_BOUNDS, NamespaceBounds
-from podfit.vpa.model.pods import ResourceList, annotations_of, containers, requests_of, resource_list
-from podfit.vpa.model.policy import container_policy, scaling_off, update_mode
-from podfit.vpa.model.recommended import Recommended
+from podfit.api.objects import ObjectView
+from podfit.vpa.model.fitting.capping import capped_for_pod
+from podfit.vpa.model.fitting.limitranges import NO_BOUNDS, NamespaceBounds
+from podfit.vpa.model.objects.pods import ResourceList, annotations_of, containers, requests_of, resource_list
+from podfit.vpa.model.objects.policy import container_policy, scaling_off, update_mode
+from podfit.vpa.model.objects.recommended import Recommended
 from podfit.vpa.model.times import NEVER, Seconds, from_rfc3339
 from podfit.vpa.updater.decide.config import Config
-
-Object = Mapping[str, Any]
 
 OBSERVED = "vpaObservedContainers"
 MOST = 2**63 - 1
@@ -33,12 +32,12 @@ class Priority:
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    pod: Object
+    pod: ObjectView
     priority: Priority
     recommended: list[Recommended]
 
 
-def observed_containers(pod: Object) -> frozenset[str] | None:
+def observed_containers(pod: ObjectView) -> frozenset[str] | None:
     """The containers admission saw, or None when it left no (readable) note."""
     text = annotations_of(pod).get(OBSERVED)
     if text is None:
@@ -47,7 +46,7 @@ def observed_containers(pod: Object) -> frozenset[str] | None:
     return frozenset(names) if all(_LABEL.fullmatch(name) for name in names) else None
 
 
-def priority_of(pod: Object, recommended: Iterable[Recommended]) -> Priority:
+def priority_of(pod: ObjectView, recommended: Iterable[Recommended]) -> Priority:
     entries = {entry.container: entry for entry in reversed(list(recommended))}
     observed = observed_containers(pod)
     requested: dict[str, int] = {}
@@ -75,7 +74,7 @@ def priority_of(pod: Object, recommended: Iterable[Recommended]) -> Priority:
     return Priority(outside, up, difference)
 
 
-def quick_oom(pod: Object, vpa: Object, config: Config) -> bool:
+def quick_oom(pod: ObjectView, vpa: ObjectView, config: Config) -> bool:
     """A scaled container ran out of memory soon after it started."""
     observed = observed_containers(pod)
     policy = (vpa.get("spec") or {}).get("updatePolicy") or {}
@@ -94,7 +93,7 @@ def quick_oom(pod: Object, vpa: Object, config: Config) -> bool:
     return False
 
 
-def worth_updating(pod: Object, vpa: Object, priority: Priority, now: Seconds, config: Config) -> bool:
+def worth_updating(pod: ObjectView, vpa: ObjectView, priority: Priority, now: Seconds, config: Config) -> bool:
     oomed = quick_oom(pod, vpa, config)
     if not priority.outside_range and not oomed:
         started = from_rfc3339((pod.get("status") or {}).get("startTime"))
@@ -107,12 +106,12 @@ def worth_updating(pod: Object, vpa: Object, priority: Priority, now: Seconds, c
 
 
 def candidates(
-    pods: Iterable[Object],
-    vpa: Object,
+    pods: Iterable[ObjectView],
+    vpa: ObjectView,
     now: Seconds,
     config: Config,
     bounds: NamespaceBounds = NO_BOUNDS,
-    infeasible: Mapping[str, Object] | None = None,
+    infeasible: Mapping[str, ObjectView] | None = None,
     easing: Collection[str] = (),
 ) -> list[Candidate]:
     """The pods worth an update: those that must grow first, then the ones furthest from their target.
@@ -139,7 +138,7 @@ def candidates(
     return [entry for entry in found if meets_requirements(entry, vpa)]
 
 
-def lower_than(tried: Object, wanted: Mapping[str, ResourceList]) -> bool:
+def lower_than(tried: ObjectView, wanted: Mapping[str, ResourceList]) -> bool:
     """Whether some container of `tried` is now to get less of some resource."""
     for entry in tried.get("containerRecommendations") or ():
         now = wanted.get(entry.get("containerName") or "") or {}
@@ -149,7 +148,7 @@ def lower_than(tried: Object, wanted: Mapping[str, ResourceList]) -> bool:
     return False
 
 
-def meets_requirements(candidate: Candidate, vpa: Object) -> bool:
+def meets_requirements(candidate: Candidate, vpa: ObjectView) -> bool:
     """evictionRequirements: one container that lacks a request or fulfils them all is enough."""
     requirements = ((vpa.get("spec") or {}).get("updatePolicy") or {}).get("evictionRequirements") or []
     if not requirements:
@@ -167,7 +166,7 @@ def meets_requirements(candidate: Candidate, vpa: Object) -> bool:
     return False
 
 
-def _fulfilled(requirement: Object, target: Mapping[str, Any], requests: Mapping[str, Any]) -> bool:
+def _fulfilled(requirement: ObjectView, target: Mapping[str, Any], requests: Mapping[str, Any]) -> bool:
     for resource in requirement.get("resources") or ():
         wanted = target[resource].milli if resource in target else 0
         current = requests[resource].milli if resource in requests else 0

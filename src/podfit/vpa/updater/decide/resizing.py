@@ -1,18 +1,13 @@
-"""Where a pod's resize stands, read from its conditions."""
+"""A pod's progress in the words of the Kubernetes updater, whose decisions ours are compared with."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from enum import Enum
-from typing import Any
 
-from podfit.api.resize_states import PROPOSED
-from podfit.api.resize_verdicts import DEFERRED, INFEASIBLE, PENDING, is_outdated
-from podfit.vpa.model.pods import condition
-
-Object = Mapping[str, Any]
-
-IN_PROGRESS = "PodResizeInProgress"
+from podfit.api.objects import ObjectView
+from podfit.api.resize.conditions import CONDITIONS
+from podfit.api.resize.progress import InProgress, Pending, progress
+from podfit.api.resize.verdicts import Infeasible, Unknown
 
 
 class ResizeStatus(Enum):
@@ -24,34 +19,34 @@ class ResizeStatus(Enum):
     UNKNOWN = "ResizeUnknown"
 
 
-def resize_status(pod: Object) -> ResizeStatus:
-    """A pending resize outranks one in progress. What a newer spec made outdated still waits for a verdict."""
-    if is_proposed(pod):
-        return ResizeStatus.DEFERRED
-    if not is_resizing(pod):
-        return ResizeStatus.NONE
-    pending = condition(pod, PENDING)
-    if pending is not None:
-        if is_outdated(pod, pending):
+def resize_status(pod: ObjectView) -> ResizeStatus:
+    """What no condition reports (`since` is None) does not exist for the updater. A resize that the node has not judged
+    waits like a deferred one."""
+    match progress(_as_upstream_reads(pod)):
+        case Pending(since=None) | InProgress(since=None):
+            return ResizeStatus.NONE
+        case Pending(verdict=Infeasible()):
+            return ResizeStatus.INFEASIBLE
+        case Pending(verdict=Unknown()):
+            return ResizeStatus.UNKNOWN
+        case Pending():
             return ResizeStatus.DEFERRED
-        known = {DEFERRED: ResizeStatus.DEFERRED, INFEASIBLE: ResizeStatus.INFEASIBLE}
-        return known.get(pending.get("reason") or "", ResizeStatus.UNKNOWN)
-    progress = condition(pod, IN_PROGRESS) or {}
-    if not progress.get("reason") and not progress.get("message"):
-        return ResizeStatus.IN_PROGRESS
-    return ResizeStatus.ERROR if progress.get("reason") == "Error" else ResizeStatus.UNKNOWN
+        case InProgress(reason="", error=""):
+            return ResizeStatus.IN_PROGRESS
+        case InProgress() as moving:
+            return ResizeStatus.ERROR if moving.failing else ResizeStatus.UNKNOWN
+    return ResizeStatus.NONE
 
 
-def is_proposed(pod: Object) -> bool:
-    return (pod.get("status") or {}).get("resize") == PROPOSED
+def is_resizing(pod: ObjectView) -> bool:
+    return resize_status(pod) is not ResizeStatus.NONE
 
 
-def is_resizing(pod: Object) -> bool:
-    """The first resize condition decides, whichever it is. An older server says of one that no node has looked at yet
-    that it is proposed."""
-    if is_proposed(pod):
-        return True
-    for found in (pod.get("status") or {}).get("conditions") or ():
-        if found.get("type") in (PENDING, IN_PROGRESS):
-            return bool(found.get("status") == "True")
-    return False
+def _as_upstream_reads(pod: ObjectView) -> ObjectView:
+    """Upstream takes the status of the first resize condition for that of both. Nodes write no others than True."""
+    conditions = (pod.get("status") or {}).get("conditions") or ()
+    resizing = [one for one in conditions if one.get("type") in CONDITIONS]
+    if all(one.get("status") == "True" for one in resizing):
+        return pod
+    kept = [{**one, "status": "True"} for one in resizing] if resizing[0].get("status") == "True" else []
+    return {**pod, "status": {**(pod.get("status") or {}), "conditions": kept}}

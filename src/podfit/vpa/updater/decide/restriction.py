@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Any
 
-from podfit.vpa.model.pods import containers, phase_of, resource_list
-from podfit.vpa.model.policy import container_recommendations, recommendation, update_mode
+from podfit.api.objects import ObjectView
+from podfit.vpa.model.objects.pods import containers, phase_of, resource_list
+from podfit.vpa.model.objects.policy import container_recommendations, recommendation, update_mode
 from podfit.vpa.model.times import Seconds
 from podfit.vpa.updater.decide.config import Config
 from podfit.vpa.updater.decide.groups import Group, PodId, ReplicasOf, grouped, pod_id
 from podfit.vpa.updater.decide.priority import lower_than
 from podfit.vpa.updater.decide.resizing import ResizeStatus, is_resizing, resize_status
-
-Object = Mapping[str, Any]
 
 
 class Decision(Enum):
@@ -31,12 +29,12 @@ class Attempts:
     """What the updater remembers from pass to pass."""
 
     resizing_since: dict[PodId, Seconds] = field(default_factory=dict)
-    infeasible: dict[str, Object] = field(default_factory=dict)
+    infeasible: dict[str, ObjectView] = field(default_factory=dict)
     """The recommendation that a pod (by UID) could not be given."""
     easing: set[str] = field(default_factory=set)
     """Pods (by UID) that were brought only a part of their way down."""
 
-    def forget(self, pods: Iterable[Object], config: Config) -> None:
+    def forget(self, pods: Iterable[ObjectView], config: Config) -> None:
         """Drops what concerns pods that are gone and, if so configured, resizes that are over."""
         alive = list(pods)
         uids = {(pod.get("metadata") or {}).get("uid") for pod in alive}
@@ -51,18 +49,18 @@ class Restriction:
     """The budgets of one autoscaler's pods for one pass."""
 
     def __init__(
-        self, pods: Iterable[Object], vpa: Object, replicas_of: ReplicasOf, config: Config, attempts: Attempts
+        self, pods: Iterable[ObjectView], vpa: ObjectView, replicas_of: ReplicasOf, config: Config, attempts: Attempts
     ) -> None:
         self.vpa = vpa
         self.config = config
         self.attempts = attempts
         self.groups, self.creators = grouped(pods, vpa, replicas_of, config)
 
-    def group_of(self, pod: Object) -> Group | None:
+    def group_of(self, pod: ObjectView) -> Group | None:
         creator = self.creators.get(pod_id(pod))
         return self.groups[creator] if creator is not None else None
 
-    def can_evict(self, pod: Object, clock: Seconds) -> bool:
+    def can_evict(self, pod: ObjectView, clock: Seconds) -> bool:
         group = self.group_of(pod)
         if group is None or not group.recreated:
             return False
@@ -74,7 +72,7 @@ class Restriction:
             return self._resize_timed_out(pod, group, clock)
         return group.disruptable
 
-    def why_not_evict(self, pod: Object, clock: Seconds) -> str | None:
+    def why_not_evict(self, pod: ObjectView, clock: Seconds) -> str | None:
         """The refusal as upstream words it, or None."""
         where = "/".join(pod_id(pod))
         if self.group_of(pod) is None:
@@ -83,12 +81,12 @@ class Restriction:
             return f"cannot evict pod {where}: eviction budget exceeded"
         return None
 
-    def count_eviction(self, pod: Object) -> None:
+    def count_eviction(self, pod: ObjectView) -> None:
         group = self.group_of(pod)
         if group is not None and phase_of(pod) != "Pending":
             group.evicted += 1
 
-    def can_resize(self, pod: Object, clock: Seconds) -> Decision:
+    def can_resize(self, pod: ObjectView, clock: Seconds) -> Decision:
         group = self.group_of(pod)
         if not self.config.in_place_allowed(self.vpa) or group is None or phase_of(pod) == "Pending":
             return Decision.DEFERRED
@@ -106,22 +104,22 @@ class Restriction:
             return Decision.APPROVED
         return Decision.APPROVED if group.disruptable else Decision.DEFERRED
 
-    def can_unboost(self, pod: Object) -> bool:
+    def can_unboost(self, pod: ObjectView) -> bool:
         group = self.group_of(pod)
         if group is None or phase_of(pod) == "Pending" or is_resizing(pod):
             return False
         return group.disruptable
 
-    def count_resize(self, pod: Object) -> None:
+    def count_resize(self, pod: ObjectView) -> None:
         group = self.group_of(pod)
         if group is not None:
             group.resized += 1
 
-    def remember_infeasible(self, pod: Object) -> None:
+    def remember_infeasible(self, pod: ObjectView) -> None:
         uid = (pod.get("metadata") or {}).get("uid") or ""
         self.attempts.infeasible[uid] = recommendation(self.vpa) or {}
 
-    def _known_infeasible(self, pod: Object) -> bool:
+    def _known_infeasible(self, pod: ObjectView) -> bool:
         """It was tried before, and no container is to get less than then."""
         tried = self.attempts.infeasible.get((pod.get("metadata") or {}).get("uid") or "")
         if tried is None:
@@ -130,7 +128,7 @@ class Restriction:
         targets = {entry.get("containerName") or "": resource_list(entry.get("target")) for entry in reversed(wanted)}
         return not lower_than(tried, targets)
 
-    def _resize_timed_out(self, pod: Object, group: Group, clock: Seconds) -> bool:
+    def _resize_timed_out(self, pod: ObjectView, group: Group, clock: Seconds) -> bool:
         since = self.attempts.resizing_since.setdefault(pod_id(pod), clock)
         if not group.disruptable:
             return False
@@ -142,7 +140,7 @@ class Restriction:
         return True
 
 
-def _restarts_on_resize(pod: Object) -> bool:
+def _restarts_on_resize(pod: ObjectView) -> bool:
     return any(
         policy.get("restartPolicy") == "RestartContainer"
         for container in containers(pod)

@@ -2,27 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import Any, NamedTuple
+from collections.abc import Iterable
+from typing import NamedTuple
 
+from podfit.api.objects import ObjectView
 from podfit.api.quantity import Quantity
-from podfit.vpa.model.capping import capped_for_pod
-from podfit.vpa.model.limitranges import NamespaceBounds
-from podfit.vpa.model.pods import containers, controller_of, phase_of, requests_of
-from podfit.vpa.model.policy import EVICTING_MODES, IN_PLACE_MODES, container_recommendations, update_mode
-from podfit.vpa.model.recommended import Recommended
-from podfit.vpa.model.room import amount, shown
+from podfit.vpa.model.changing.room import amount, shown
+from podfit.vpa.model.fitting.capping import capped_for_pod
+from podfit.vpa.model.fitting.limitranges import NamespaceBounds
+from podfit.vpa.model.fitting.unlimited import OTHER_VALUES, held_down
+from podfit.vpa.model.objects.pods import containers, controller_of, phase_of, requests_of
+from podfit.vpa.model.objects.policy import EVICTING_MODES, IN_PLACE_MODES, container_recommendations, update_mode
+from podfit.vpa.model.objects.recommended import Recommended
 from podfit.vpa.model.similar import from_similar
 from podfit.vpa.model.times import NEVER, Seconds, from_rfc3339
-from podfit.vpa.model.unlimited import OTHER_VALUES, held_down
 from podfit.vpa.updater.decide.config import Config
 from podfit.vpa.updater.decide.groups import required_replicas
 from podfit.vpa.updater.decide.priority import Candidate, meets_requirements, priority_of, worth_updating
 from podfit.vpa.updater.decide.resizing import ResizeStatus, resize_status
 from podfit.vpa.updater.decide.restriction import Restriction
-
-Object = Mapping[str, Any]
-
 
 TOO_FEW = "TooFewReplicas"
 
@@ -35,7 +33,7 @@ class WhyNot(NamedTuple):
 
 
 def why_not(
-    pod: Object, vpa: Object, restriction: Restriction, now: Seconds, config: Config, bounds: NamespaceBounds
+    pod: ObjectView, vpa: ObjectView, restriction: Restriction, now: Seconds, config: Config, bounds: NamespaceBounds
 ) -> WhyNot:
     mode = update_mode(vpa)
     if mode not in EVICTING_MODES:
@@ -55,7 +53,7 @@ def why_not(
     return unneeded if unneeded is not None else _restricted(pod, vpa, restriction, config)
 
 
-def _unneeded(pod: Object, vpa: Object, now: Seconds, config: Config, bounds: NamespaceBounds) -> WhyNot | None:
+def _unneeded(pod: ObjectView, vpa: ObjectView, now: Seconds, config: Config, bounds: NamespaceBounds) -> WhyNot | None:
     capped = capped_for_pod(vpa, pod, bounds)
     entries = capped[0] if capped else []
     if not entries:
@@ -92,7 +90,7 @@ def _unneeded(pod: Object, vpa: Object, now: Seconds, config: Config, bounds: Na
     return None
 
 
-def sizes_of(pod: Object, entries: Iterable[Recommended]) -> str:
+def sizes_of(pod: ObjectView, entries: Iterable[Recommended]) -> str:
     """What the containers request, and what is recommended for them, with units."""
     parts = []
     for entry in entries:
@@ -113,7 +111,7 @@ def _shown(resource: str, quantity: Quantity) -> str:
     return shown(resource, amount(resource, quantity))
 
 
-def _within_bounds(pod: Object, entries: list[Recommended], started: Seconds, least: Seconds, now: Seconds) -> str:
+def _within_bounds(pod: ObjectView, entries: list[Recommended], started: Seconds, least: Seconds, now: Seconds) -> str:
     words = f"requests are within the recommended bounds: {sizes_of(pod, entries)}"
     if started == NEVER:
         return f"{words}; it has not started"
@@ -121,7 +119,7 @@ def _within_bounds(pod: Object, entries: list[Recommended], started: Seconds, le
     return f"{words}; it is brought to its target when it has run {least / 3600:g} h, in {left / 3600:.1f} h"
 
 
-def _restricted(pod: Object, vpa: Object, restriction: Restriction, config: Config) -> WhyNot:
+def _restricted(pod: ObjectView, vpa: ObjectView, restriction: Restriction, config: Config) -> WhyNot:
     group = restriction.group_of(pod)
     if group is None:
         needed = required_replicas(vpa, config)
@@ -150,7 +148,7 @@ def _restricted(pod: Object, vpa: Object, restriction: Restriction, config: Conf
     )
 
 
-def too_few(pod: Object, running: int, configured: int | None, evicted: int, needed: int, mode: str) -> WhyNot:
+def too_few(pod: ObjectView, running: int, configured: int | None, evicted: int, needed: int, mode: str) -> WhyNot:
     """Few replicas run: because there are few, or because the updater itself evicted one that is not back."""
     owner = controller_of(pod) or {}
     name = f"{owner.get('kind')} {owner.get('name')}"

@@ -12,13 +12,13 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from podfit.vpa.recommender.decide.amounts import MAX_AMOUNT, amount_of
 from podfit.vpa.recommender.decide.config import Config
-from podfit.vpa.recommender.decide.estimate import LOWER, UPPER, minimums, with_margin
 from podfit.vpa.recommender.decide.fleet.arena import BLOCK, Floats, Ints
 from podfit.vpa.recommender.decide.fleet.fleet import Fleet
 from podfit.vpa.recommender.decide.fleet.matrix import HistogramMatrix
 from podfit.vpa.recommender.decide.fleet.merging import merged
+from podfit.vpa.recommender.decide.histograms.amounts import MAX_AMOUNT, amount_of
+from podfit.vpa.recommender.decide.histograms.estimate import LOWER, UPPER, minimums, with_margin
 
 TARGET_LOWER_UPPER = 3
 NO_BUCKET = -1

@@ -11,11 +11,11 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from podfit.vpa.model.times import NEVER
-from podfit.vpa.recommender.decide import buckets
-from podfit.vpa.recommender.decide.aggregate import CPU_SAMPLE_WEIGHT, MEMORY_PEAK_WEIGHT
 from podfit.vpa.recommender.decide.config import Config
 from podfit.vpa.recommender.decide.fleet.arena import Floats, Ints, grown, occurrence
 from podfit.vpa.recommender.decide.fleet.matrix import HistogramMatrix
+from podfit.vpa.recommender.decide.histograms import buckets
+from podfit.vpa.recommender.decide.histograms.aggregate import CPU_SAMPLE_WEIGHT, MEMORY_PEAK_WEIGHT
 
 Flags = NDArray[np.bool_]
 SLICE = 16384

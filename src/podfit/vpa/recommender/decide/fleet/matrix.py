@@ -8,10 +8,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from podfit.vpa.model.times import LONGEST, NEVER, Seconds, elapsed
-from podfit.vpa.recommender.decide.buckets import BucketScheme
 from podfit.vpa.recommender.decide.fleet.arena import FREE, Arena, Floats, Ints, grown, occurrence
-from podfit.vpa.recommender.decide.gomath import exp2_array
-from podfit.vpa.recommender.decide.histogram import MAX_DOUBLINGS
+from podfit.vpa.recommender.decide.histograms.buckets import BucketScheme
+from podfit.vpa.recommender.decide.histograms.gomath import exp2_array
+from podfit.vpa.recommender.decide.histograms.histogram import MAX_DOUBLINGS
 
 Buckets = NDArray[np.int64]
 TABLE = 4096

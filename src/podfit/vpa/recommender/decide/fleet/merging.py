@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 from podfit.vpa.model.times import LONGEST, NEVER
 from podfit.vpa.recommender.decide.fleet.arena import Floats, Ints
 from podfit.vpa.recommender.decide.fleet.matrix import HistogramMatrix, percentile_steps
-from podfit.vpa.recommender.decide.gomath import exp2_array
-from podfit.vpa.recommender.decide.histogram import MAX_DOUBLINGS
+from podfit.vpa.recommender.decide.histograms.gomath import exp2_array
+from podfit.vpa.recommender.decide.histograms.histogram import MAX_DOUBLINGS
 
 Flags = NDArray[np.bool_]
 

@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from podfit.vpa.model.times import NEVER, Seconds
-from podfit.vpa.recommender.decide.aggregate import AggregateState
-from podfit.vpa.recommender.decide.container import ContainerState
 from podfit.vpa.recommender.decide.fleet.fleet import Fleet
 from podfit.vpa.recommender.decide.fleet.matrix import HistogramMatrix
-from podfit.vpa.recommender.decide.histogram import DecayingHistogram
+from podfit.vpa.recommender.decide.histograms.aggregate import AggregateState
+from podfit.vpa.recommender.decide.histograms.container import ContainerState
+from podfit.vpa.recommender.decide.histograms.histogram import DecayingHistogram
 
 
 class RowWeights:

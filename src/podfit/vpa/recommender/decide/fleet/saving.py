@@ -11,17 +11,16 @@ from typing import Any
 
 import numpy as np
 
+from podfit.api.objects import Object
 from podfit.vpa.model.times import Seconds, to_rfc3339
-from podfit.vpa.recommender.decide.aggregate import MEMORY_PEAK_WEIGHT
 from podfit.vpa.recommender.decide.checkpoint import MAX_WEIGHT, VERSION
-from podfit.vpa.recommender.decide.cluster import ClusterState, Vpa
 from podfit.vpa.recommender.decide.fleet.arena import Ints, occurrence
 from podfit.vpa.recommender.decide.fleet.bulk import Groups
 from podfit.vpa.recommender.decide.fleet.fleet import Fleet
 from podfit.vpa.recommender.decide.fleet.merging import Sheet, merged
 from podfit.vpa.recommender.decide.fleet.rows import RowAggregate, RowContainer
-
-Object = dict[str, Any]
+from podfit.vpa.recommender.decide.histograms.aggregate import MEMORY_PEAK_WEIGHT
+from podfit.vpa.recommender.decide.histograms.cluster import ClusterState, Vpa
 
 
 def statuses_of(cluster: ClusterState, vpas: Sequence[Vpa], now: Seconds) -> list[dict[str, Object]]:

@@ -1,0 +1,57 @@
+"""How good the policies are on public traces, and how long they take for 10,000 containers over ten days.
+
+The traces are in ../shared/traces where they are there; otherwise only the time is measured.
+"""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import numpy as np
+
+from podfit.vpa.policies.base import Series, sizes_of
+from podfit.vpa.policies.quality import quality_of
+from podfit.vpa.policies.table import POLICIES
+
+TRACES = Path(__file__).resolve().parents[2] / "shared" / "traces"
+CORES, BYTES = 4.0, 16.0 * 2**30
+"""What 100 % of a trace stands for."""
+CONTAINERS, SAMPLES = 10_000, 2_880
+
+
+def traces() -> dict[str, Series]:
+    if not TRACES.is_dir():
+        return {}
+    google = np.load(TRACES / "google-2011-jobs.npz")["usage"].astype(np.float32) / 100
+    lab = np.load(TRACES / "planetlab-2011-vms.npz")["cpu"].astype(np.float32)
+    lab[lab == 255] = np.nan
+    jobs, machines = len(google), len(lab)
+    return {
+        "Google memory": Series((google[..., 1] * BYTES).reshape(jobs, -1), 300.0, "memory"),
+        "Google CPU": Series((google[..., 0] * CORES).reshape(jobs, -1), 300.0, "cpu"),
+        "PlanetLab CPU": Series(lab.reshape(machines, -1) / 100 * CORES, 300.0, "cpu"),
+    }
+
+
+def main() -> None:
+    found = traces()
+    if not found:
+        print("no public traces here: quality is not measured")
+    for name, series in found.items():
+        print(f"{name:14} {'slack':>7} {'days short':>11} {'samples short':>14} {'changes/day':>12}")
+        for policy in POLICIES.values():
+            one = quality_of(series, sizes_of(policy, series))
+            short = f"{one.days_short:11.1%} {one.short:14.2%}"
+            print(f"  {policy.name:12} {one.slack:7.1%} {short} {one.changes_a_day:12.2f}")
+    random = np.random.default_rng(0)
+    level, noise = random.uniform(0.1, 2.0, (CONTAINERS, 1)), random.lognormal(0, 0.2, (CONTAINERS, SAMPLES))
+    series = Series((level * noise).astype(np.float32), 300.0, "cpu")
+    for policy in POLICIES.values():
+        begun = time.process_time()
+        sizes_of(policy, series)
+        print(f"{policy.name:12} {CONTAINERS:,} containers, ten days of CPU: {time.process_time() - begun:.1f} s")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,1 @@
+"""Allocated → Actuated: applies allocated sizes through the runtime and records what was applied."""

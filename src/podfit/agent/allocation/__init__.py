@@ -1,0 +1,1 @@
+"""Desired → Allocated: who gets what of the node."""

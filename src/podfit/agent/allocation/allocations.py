@@ -1,0 +1,70 @@
+"""What this node has allocated to its pods, and the room that is left. The only writer of allocated sizes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from podfit.agent.allocation.freeing import Freeing
+from podfit.agent.allocation.node_facts import NodeFacts
+from podfit.agent.allocation.reservations import Reservations
+from podfit.agent.pods.ledger import Ledger
+from podfit.agent.pods.record import PodRecord
+from podfit.api.quantity import ZERO
+from podfit.api.resize.room import Room
+from podfit.api.resize.states import Allocated, Desired
+from podfit.kit.clock import Clock
+
+
+class Allocations:
+    def __init__(self, ledger: Ledger, records: Mapping[str, PodRecord], node: NodeFacts, clock: Clock) -> None:
+        self._ledger, self._records, self._node = ledger, records, node
+        self._reservations, self.freeing = Reservations(records), Freeing(records, clock)
+
+    def room(self, uid: str) -> Room:
+        """What other pods than this one leave."""
+        used, pods = self._reservations.by_others(uid)
+        return Room(self._node.allocatable, used, pods, self._node.max_pods)
+
+    def holders(self, but: str) -> list[PodRecord]:
+        """The pods that hold something, but for this one."""
+        return [record for record in self._records.values() if record.admitted and record.holds and record.uid != but]
+
+    # --- writing. What is written is in memory: it is acted on only after the ledger is flushed.
+    def grant(self, record: PodRecord, sizes: Desired | Allocated) -> bool:
+        """True if the pod holds less than before."""
+        self._ledger.allocate(record.uid, Allocated(sizes.containers, sizes.pod))
+        return self.recount(record)
+
+    def revert(self, record: PodRecord, before: Allocated) -> bool:
+        """The ledger could not be written. True if the pod holds less than it would have."""
+        self._ledger.allocate(record.uid, before)
+        return self.recount(record)
+
+    def restore(self, uid: str, allocated: Allocated) -> None:
+        """The pod runs and the ledger has lost its entry."""
+        self._ledger.allocate(uid, allocated)
+
+    # --- counting
+    def recount(self, record: PodRecord) -> bool:
+        """After the allocation or the status changed. True if the pod holds less than before."""
+        allocated = self._ledger.allocated(record.uid)
+        if allocated is None:
+            return False
+        counted = record.counted
+        if counted is not None and counted[0] is record.pod and counted[1] is allocated:
+            return False
+        record.counted = (record.pod, allocated)
+        sized = record.sized(allocated)
+        before, record.used = record.used, sized.held
+        self._reservations.changed(record.uid)
+        self.freeing.counted(record.uid, allocated, record.used, sized.requests)
+        return any(record.used.get(name, ZERO).nanos < held.nanos for name, held in before.items())
+
+    def admitted(self, record: PodRecord) -> None:
+        self._reservations.changed(record.uid)
+        self.recount(record)
+
+    def drop(self, uid: str) -> None:
+        """The pod is going or gone: what it held is free."""
+        self._reservations.changed(uid)
+        self.freeing.forget(uid)

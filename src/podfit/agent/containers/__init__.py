@@ -1,0 +1,1 @@
+"""Starts and stops containers, and records how they ended."""

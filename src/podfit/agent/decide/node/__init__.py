@@ -1,0 +1,1 @@
+"""Decisions about the node: pressure, eviction, images, and which pods may run on it."""

@@ -1,0 +1,80 @@
+"""Who has to leave a node that runs out of memory or disk, in which words, and who is not let in meanwhile. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from podfit.agent.decide.node.pressure import Met
+from podfit.agent.decide.node.thresholds import DISK, MEMORY, PID
+from podfit.agent.decide.resize.allocate import is_critical
+from podfit.agent.decide.resize.kernel import memory_text
+from podfit.api.pods.placement import tolerates
+from podfit.api.pods.resources import BEST_EFFORT, pod_requests
+from podfit.api.resize.states import MEMORY as RESOURCE
+from podfit.api.resize.states import amount
+
+EVICTED = "Evicted"
+INODES = "inodes"
+_TAINT = {"key": "node.kubernetes.io/memory-pressure", "effect": "NoSchedule"}
+
+
+@dataclass(frozen=True, slots=True)
+class Consumer:
+    """A pod that runs here and what it uses; None where nobody can say."""
+
+    uid: str
+    pod: Mapping[str, Any]
+    used: int | None
+    containers: Mapping[str, int] = field(default_factory=dict)
+    resource: str = RESOURCE
+
+    @property
+    def requested(self) -> int:
+        quantity = pod_requests(self.pod).get(self.resource)
+        return quantity.value if quantity is not None else 0
+
+    def rank(self) -> tuple[bool, bool, int, int]:
+        """First whose use is unknown, then who uses more than was asked for, by priority, by how much more."""
+        over = (self.used or 0) - self.requested
+        return self.used is not None, over <= 0, int(self.pod["spec"].get("priority") or 0), -over
+
+
+def victim(consumers: Sequence[Consumer]) -> Consumer | None:
+    """One at a time: the next reading tells whether that was enough. Critical pods stay whatever they use."""
+    return next((one for one in sorted(consumers, key=Consumer.rank) if not is_critical(one.pod)), None)
+
+
+def message(met: Met, consumer: Consumer) -> str:
+    resource = consumer.resource
+    number = str if resource == INODES else memory_text
+    text = f"The node was low on resource: {resource}. "
+    text += f"Threshold quantity: {number(met.least)}, available: {number(met.available)}. "
+    spec = consumer.pod["spec"]
+    level = amount(spec.get("resources"), RESOURCE).request if resource == RESOURCE else None
+    if level is not None and consumer.used is not None:
+        text += _over(f"Pod {consumer.pod['metadata']['name']}", consumer.used, level, resource)
+    sizes = {one["name"]: one for one in [*(spec.get("containers") or ()), *(spec.get("initContainers") or ())]}
+    for name, used in consumer.containers.items():
+        request = amount(sizes[name].get("resources"), resource).request or 0 if name in sizes else used
+        if used > request:
+            text += _over(f"Container {name}", used, request, resource)
+    return text
+
+
+def _over(who: str, used: int, request: int, resource: str) -> str:
+    amounts = f"was using {memory_text(used)}, request is {memory_text(request)}"
+    return f"{who} {amounts}, has larger consumption of {resource}. "
+
+
+def refusal(pod: Mapping[str, Any], qos: str, pressed: frozenset[str]) -> tuple[str, str] | None:
+    """Why a new pod is not let onto a node under these pressures: short of memory only, who asked for some may come."""
+    if not pressed or is_critical(pod):
+        return None
+    if pressed == {MEMORY}:
+        tolerated = any(tolerates(one, _TAINT) for one in pod["spec"].get("tolerations") or ())
+        if qos != BEST_EFFORT or tolerated:
+            return None
+    listed = " ".join(kind for kind in (MEMORY, DISK, PID) if kind in pressed)
+    return EVICTED, f"The node had condition: [{listed}]. "

@@ -1,0 +1,1 @@
+"""Decisions about one pod: which containers run next, and what its status says."""

@@ -1,0 +1,210 @@
+"""Which containers of a pod have to be started now, and when the pod is over. Pure; no clock: delays are asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from msgspec import Struct
+
+from podfit.agent.runtimes.values import CREATED, EXITED, RUNNING, ContainerState
+from podfit.api.objects import Object
+from podfit.api.pods.machines import ends_when_shut_down
+from podfit.api.pods.resources import is_sidecar
+
+
+class Seen(Struct, frozen=True):
+    """What is known of one container of the spec."""
+
+    name: str
+    last: ContainerState | None = None
+    """Its newest attempt."""
+    previous: ContainerState | None = None
+    """The attempt before that, if it is still kept."""
+    started: bool = False
+    """Running, and its startup probe (if any) has succeeded."""
+    ready: bool = False
+    conflict: str = ""
+    """Why it is not ready though it runs and its probes succeed."""
+    waiting: tuple[str, str] | None = None
+    """Reason and message why it could not be started."""
+
+    @property
+    def running(self) -> bool:
+        return self.last is not None and self.last.state == RUNNING
+
+    @property
+    def exited(self) -> bool:
+        return self.last is not None and self.last.state == EXITED
+
+    @property
+    def created_only(self) -> bool:
+        return self.last is not None and self.last.state == CREATED
+
+
+class Next(Struct, frozen=True):
+    start: tuple[str, ...] = ()
+    """To be created and started now, in this order. Those that look into the pod do not wait for its beginning."""
+    later: tuple[tuple[str, float], ...] = ()
+    """(name, seconds): crashed before, to be started after so long."""
+    stop: tuple[str, ...] = ()
+    """Sidecars of a pod whose work is done."""
+    over: bool = False
+    """Nothing will run again."""
+    initialized: bool = False
+
+
+Delay = Callable[[Seen], float]
+"""Seconds until a container that ended may be started again; 0 when it may at once."""
+
+
+def next_steps(pod: Mapping[str, Any], seen: Mapping[str, Seen], delay: Delay, wanted: frozenset[str]) -> Next:
+    """`wanted` are containers that a resize ended: they start again whatever the restart policy says."""
+    spec = pod["spec"]
+    policy = _policy(spec)
+    containers = spec.get("containers") or []
+    regular = [seen[container["name"]] for container in containers]
+    inits = spec.get("initContainers") or []
+    if not inits and not spec.get("ephemeralContainers") and _all_run(regular):
+        return _NOTHING_TO_DO
+    begun = any(one.last is not None for one in regular)
+    collected = _Collected(delay, wanted)
+    if begun:
+        initialized = True
+        for container in inits:
+            if is_sidecar(container):
+                collected.consider(seen[container["name"]], True)
+    else:
+        verdict = _initialize(inits, seen, policy, collected)
+        if verdict == "failed":
+            return Next(over=True, stop=_sidecars_running(inits, seen))
+        initialized = verdict == "done"
+    if initialized:
+        for container, one in zip(containers, regular, strict=True):
+            collected.consider(one, restartable(container, one, policy))
+    over = begun and all(
+        _ended(container, one, policy, wanted) for container, one in zip(containers, regular, strict=True)
+    )
+    if over:
+        return Next(over=True, initialized=True, stop=_sidecars_running(inits, seen))
+    looking = [seen[one["name"]] for one in spec.get("ephemeralContainers") or ()]
+    fresh = [one.name for one in looking if one.last is None or one.created_only]
+    return Next((*fresh, *collected.start), tuple(collected.later), (), False, initialized)
+
+
+def _policy(spec: Mapping[str, Any]) -> str:
+    policy = str(spec.get("restartPolicy") or "Always")
+    return "OnFailure" if policy == "Always" and ends_when_shut_down(spec) else policy
+
+
+_NOTHING_TO_DO = Next(initialized=True)
+
+
+def _all_run(containers: list[Seen]) -> bool:
+    for one in containers:
+        last = one.last
+        if last is None or last.state != RUNNING:
+            return False
+    return bool(containers)
+
+
+class _Collected:
+    def __init__(self, delay: Delay, wanted: frozenset[str]) -> None:
+        self.delay, self.wanted = delay, wanted
+        self.start: list[str] = []
+        self.later: list[tuple[str, float]] = []
+
+    def consider(self, one: Seen, restart: bool) -> None:
+        if one.running:
+            return
+        if one.last is None or one.created_only or (one.exited and one.name in self.wanted) or (one.exited and restart):
+            self._due(one)
+
+    def _due(self, one: Seen) -> None:
+        seconds = 0.0 if one.name in self.wanted else self.delay(one)
+        if seconds > 0:
+            self.later.append((one.name, seconds))
+        else:
+            self.start.append(one.name)
+
+
+def _initialize(inits: list[Object], seen: Mapping[str, Seen], policy: str, collected: _Collected) -> str:
+    """One init container after the other: "done", "waiting" or "failed"."""
+    for container in inits:
+        one = seen[container["name"]]
+        if is_sidecar(container):
+            collected.consider(one, True)
+            if not one.started:
+                return "waiting"
+        elif one.exited and one.last is not None and one.last.exit_code == 0:
+            continue
+        elif one.exited and not restartable(container, one, policy):
+            return "failed"
+        else:
+            collected.consider(one, True)
+            return "waiting"
+    return "done"
+
+
+def _sidecars_running(inits: list[Object], seen: Mapping[str, Seen]) -> tuple[str, ...]:
+    # In reverse: the first sidecar may be what the later ones depend on.
+    return tuple(c["name"] for c in reversed(inits) if seen[c["name"]].running)
+
+
+def restartable(container: Mapping[str, Any], one: Seen, policy: str) -> bool:
+    """By the container's own rules, then its own policy, then the pod's."""
+    if one.last is None:
+        return True
+    code = one.last.exit_code
+    if any(_matches(rule, code) for rule in container.get("restartPolicyRules") or ()):
+        return True
+    mine = container.get("restartPolicy") or policy
+    return bool(mine == "Always" or (mine == "OnFailure" and code != 0))
+
+
+def _matches(rule: Mapping[str, Any], code: int) -> bool:
+    codes = rule.get("exitCodes") or {}
+    listed = code in (codes.get("values") or ())
+    return rule.get("action") == "Restart" and listed == (codes.get("operator") == "In")
+
+
+def _ended(container: Mapping[str, Any], one: Seen, policy: str, wanted: frozenset[str]) -> bool:
+    return one.exited and one.name not in wanted and not restartable(container, one, policy)
+
+
+def phase(pod: Mapping[str, Any], seen: Mapping[str, Seen], ending: bool, wanted: frozenset[str] = frozenset()) -> str:
+    """`wanted` as in `next_steps`: a pod with a container between two lives is not over."""
+    spec = pod["spec"]
+    policy = _policy(spec)
+    containers = spec.get("containers") or []
+    regular = [seen[container["name"]] for container in containers]
+    if _all_run(regular):
+        return "Running"
+    inits = spec.get("initContainers") or []
+    begun = any(one.last is not None for one in regular)
+    if not begun and any(_failed_init(container, seen, policy, ending) for container in inits):
+        return "Failed"
+    if not begun:
+        return "Failed" if ending and any(one.exited for one in seen.values()) else "Pending"
+    if any(one.running for one in regular):
+        return "Running" if all(one.last is not None for one in regular) else "Pending"
+    if any(one.last is None or one.created_only for one in regular):
+        return "Pending"
+    if not ending and any(one.name in wanted for one in regular):
+        return "Running"
+    succeeded = all(one.last is not None and one.last.exit_code == 0 for one in regular)
+    sidecars = any(seen[container["name"]].running for container in inits if is_sidecar(container))
+    if sidecars and not ending:
+        return "Running"
+    if ending:
+        return "Succeeded" if succeeded else "Failed"
+    if any(restartable(container, one, policy) for container, one in zip(containers, regular, strict=True)):
+        return "Running"
+    return "Succeeded" if succeeded else "Failed"
+
+
+def _failed_init(container: Mapping[str, Any], seen: Mapping[str, Seen], policy: str, ending: bool) -> bool:
+    one = seen[container["name"]]
+    if is_sidecar(container) or not one.exited or one.last is None or one.last.exit_code == 0:
+        return False
+    return ending or not restartable(container, one, policy)

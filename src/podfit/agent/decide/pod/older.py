@@ -1,0 +1,49 @@
+"""A pod's status as API servers before 1.33 know it: one word for a resize in place of conditions. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from podfit.api.objects import Object
+from podfit.api.resize.conditions import DEFERRED, IN_PROGRESS, IN_PROGRESS_WORD, PENDING
+from podfit.api.resize.words import accepted
+
+_NEWER = ("observedGeneration", "allocatedResources", "resources")
+"""Fields of the pod's status; containers have the latter two, and had them before."""
+_RESIZE = (PENDING, IN_PROGRESS)
+
+
+def known(status: Mapping[str, Any]) -> Object:
+    """What such a server has of a status that was read from it."""
+    kept = {key: value for key, value in status.items() if key not in _NEWER}
+    if "conditions" in kept:
+        kept["conditions"] = [_plain(one) for one in kept["conditions"] if one.get("type") not in _RESIZE]
+    return kept
+
+
+def in_words(status: Mapping[str, Any], before: Mapping[str, Any], undecided: bool) -> Object:
+    """A status as it is written: `undecided` leaves the word that is there."""
+    made = known(status)
+    made["resize"] = before.get("resize") if undecided else _word(status)
+    return made
+
+
+def _word(status: Mapping[str, Any]) -> str | None:
+    found = {one["type"]: one for one in status.get("conditions") or () if one.get("status") == "True"}
+    if PENDING in found:
+        return str(found[PENDING].get("reason") or DEFERRED)
+    return IN_PROGRESS_WORD if IN_PROGRESS in found else None
+
+
+def _plain(condition: Object) -> Object:
+    return {key: value for key, value in condition.items() if key != "observedGeneration"}
+
+
+def between(pod: Object, status: Object, now: str) -> Object | None:
+    """The status in which a resize that waited is accepted, where `status` says that it is done already."""
+    before = pod.get("status") or {}
+    if before.get("resize") in (None, "", IN_PROGRESS_WORD):
+        return None
+    found = accepted({**pod, "status": status}, {**pod, "status": known(before)}, now)
+    return None if found is None else {**known(found["status"]), "resize": IN_PROGRESS_WORD}

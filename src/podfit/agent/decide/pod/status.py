@@ -1,0 +1,423 @@
+"""A pod's status as Kubernetes shows it, from what is known. Pure: the same facts give the same status."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from msgspec import Struct
+
+from podfit.agent.decide.pod.lifecycle import Seen
+from podfit.agent.decide.resize import settle
+from podfit.agent.decide.resize.conditions import ResizeConditions, merged
+from podfit.agent.decide.resize.sized import Sized
+from podfit.agent.runtimes.values import ContainerState, Limits, LinuxUser
+from podfit.api.objects import Object
+from podfit.api.pods.machines import PAUSED, RUNNING, SHUTDOWN, SUSPENDED
+from podfit.api.pods.migrations import moving
+from podfit.api.pods.resources import is_sidecar
+from podfit.api.resize.conditions import IN_PROGRESS, PENDING
+from podfit.api.resize.states import Actuated, Allocated, Desired, equal
+from podfit.kit.rfc3339 import rfc3339
+
+
+class Facts(Struct):
+    """Everything a status is made of. Never changed."""
+
+    pod: Object
+    qos: str
+    desired: Desired
+    allocated: Allocated
+    sized: Sized
+    """The pod with what is allocated."""
+    actuated: Actuated
+    seen: Mapping[str, Seen]
+    resize: ResizeConditions
+    phase: str
+    sandbox: bool
+    """The pod's namespaces and network are there."""
+    initialized: bool
+    now: float
+    start_time: str
+    host_ip: str
+    ips: tuple[str, ...] = ()
+    limits: Mapping[str, Limits] = {}
+    """What the kernel shows of running containers, by name."""
+    pod_limits: Limits | None = None
+    reason: str = ""
+    message: str = ""
+    disrupted: str = ""
+    """Reason of DisruptionTarget, where the node took the pod away."""
+    runtime: str = ""
+    """The scheme of container ids."""
+    counts: Mapping[str, int] = {}
+    """Restarts known from the API for containers the runtime has forgotten."""
+    answers: int = 0
+    """The generation the status answers: follows from the rest."""
+
+    def __post_init__(self) -> None:
+        self.answers = _answered(self)
+
+
+def _answered(facts: Facts) -> int:
+    """A resize that is not decided yet is not answered: whoever waits for the
+    generation would take the missing conditions for its end."""
+    generation = int(facts.pod["metadata"].get("generation") or 0)
+    pending = facts.resize.pending
+    decided = pending is not None and pending.generation >= generation
+    if _over(facts) or decided or equal(facts.desired, facts.allocated):
+        return generation
+    return int((facts.pod.get("status") or {}).get("observedGeneration") or 0)
+
+
+def build(facts: Facts) -> Object:
+    spec = facts.pod["spec"]
+    before = facts.pod.get("status") or {}
+    status: Object = {
+        "observedGeneration": facts.answers,
+        "phase": facts.phase,
+        "conditions": _conditions(facts, before),
+        "hostIP": facts.host_ip,
+        "hostIPs": [{"ip": facts.host_ip}],
+        "startTime": facts.start_time,
+        "qosClass": facts.qos,
+    }
+    if facts.ips:
+        status["podIP"] = facts.ips[0]
+        status["podIPs"] = [{"ip": ip} for ip in facts.ips]
+    if before.get("nominatedNodeName") and moving(facts.pod) is not None:
+        status["nominatedNodeName"] = before["nominatedNodeName"]
+    if facts.reason:
+        status["reason"] = facts.reason
+    if facts.message:
+        status["message"] = facts.message
+    if spec.get("initContainers"):
+        status["initContainerStatuses"] = [_container(facts, one, regular=False) for one in spec["initContainers"]]
+    status["containerStatuses"] = [_container(facts, one, regular=True) for one in spec.get("containers") or ()]
+    if spec.get("ephemeralContainers"):
+        status["ephemeralContainerStatuses"] = [_ephemeral(facts, one) for one in spec["ephemeralContainers"]]
+    _pod_level(facts, status)
+    if spec.get("virtualMachine"):
+        _machine(facts, before, status)
+    return status
+
+
+_POWER_STATES = {
+    RUNNING: ("active", "running"),
+    PAUSED: ("paused", "paused"),
+    SUSPENDED: ("suspended", "suspended"),
+    SHUTDOWN: ("stopped", "shutdown"),
+}
+
+
+def _machine(facts: Facts, before: Mapping[str, Any], status: Object) -> None:
+    """Only a node knows the power of a virtual machine; the API server derives the rest from its container."""
+    one = facts.seen.get(facts.pod["spec"]["virtualMachine"].get("name", ""))
+    if one is not None and one.running and one.last is not None and one.last.machine is not None:
+        state, power = _POWER_STATES.get(one.last.machine.power, ("", "nostate"))
+        known = before.get("virtualMachineStatus") or {}
+        status["virtualMachineStatus"] = {**known, "state": state, "powerState": power}
+
+
+def remembered(status: Mapping[str, Any], name: str, container_id: str) -> Object:
+    """What the API was told of this very container; empty if it was another, or nothing yet."""
+    for key in ("containerStatuses", "initContainerStatuses"):
+        for one in status.get(key) or ():
+            if one["name"] == name and str(one.get("containerID") or "").endswith(f"//{container_id}"):
+                return dict(one)
+    return {}
+
+
+def rejected(pod: Object, reason: str, message: str, now: str, qos: str) -> Object:
+    """A pod that this node did not admit: nothing of it ever ran."""
+    return {
+        "observedGeneration": pod["metadata"].get("generation") or 0,
+        "phase": "Failed",
+        "reason": reason,
+        "message": message,
+        "startTime": now,
+        "qosClass": qos,
+    }
+
+
+def _pod_level(facts: Facts, status: Object) -> None:
+    if shown := settle.pod_allocated(facts.sized):
+        status["allocatedResources"] = shown
+    actual = facts.pod_limits if facts.phase == "Running" else None
+    status["resources"] = settle.pod_resources(facts.sized, _told_pod(facts), actual)
+
+
+def _told_pod(facts: Facts) -> Sized:
+    """The pod with what is actuated: of most pods that is what is allocated."""
+    allocated, actuated = facts.allocated, facts.actuated
+    if allocated.containers == actuated.containers and allocated.pod == actuated.pod:
+        return facts.sized
+    # A container that does not run is shown with what is allocated, and counts with it.
+    running = {name: size for name, size in actuated.containers.items() if name in facts.limits}
+    return Sized(facts.pod, Actuated({**allocated.containers, **running}, actuated.pod))
+
+
+# --- containers ----------------------------------------------------------------------------------------------------
+
+
+def _container(facts: Facts, container: Object, regular: bool) -> Object:
+    name = container["name"]
+    one = facts.seen[name]
+    last = one.last
+    shown: Object = {
+        "name": name,
+        "state": _state(facts, one, regular),
+        "lastState": _last_state(facts, one),
+        "ready": _ready(one, not regular and not is_sidecar(container)),
+        "restartCount": max(last.attempt if last else 0, facts.counts.get(name, 0)),
+        "image": (last.image if last else "") or container.get("image") or "",
+        "imageID": last.image_id if last else "",
+        "started": one.started,
+    }
+    if last is not None and last.id:
+        shown["containerID"] = f"{facts.runtime}://{last.id}"
+    if last is None:
+        return shown
+    allocated = facts.sized.rendered.get(name, {})
+    if requests := allocated.get("requests"):
+        shown["allocatedResources"] = dict(requests)
+    told = facts.actuated.containers.get(name)
+    shown["resources"] = settle.container_resources(allocated, told, facts.limits.get(name) if one.running else None)
+    if mounts := container.get("volumeMounts"):
+        shown["volumeMounts"] = [_mount(mount) for mount in mounts]
+    if one.running and last.user is not None:
+        shown["user"] = {"linux": _user(last.user)}
+    return shown
+
+
+def _ephemeral(facts: Facts, container: Object) -> Object:
+    """Never ready, never started again, without a size."""
+    shown = _container(facts, container, regular=False)
+    for key in ("started", "allocatedResources", "resources"):
+        shown.pop(key, None)
+    return {**shown, "ready": False}
+
+
+def _user(user: LinuxUser) -> Object:
+    shown: Object = {"uid": user.uid, "gid": user.gid}
+    if user.groups:
+        shown["supplementalGroups"] = list(user.groups)
+    return shown
+
+
+def _mount(mount: Object) -> Object:
+    shown = {"name": mount["name"], "mountPath": mount["mountPath"]}
+    if mount.get("readOnly"):
+        shown["readOnly"] = True
+        shown["recursiveReadOnly"] = "Disabled"
+    return shown
+
+
+def _ready(one: Seen, plain_init: bool) -> bool:
+    if plain_init:
+        return one.exited and one.last is not None and one.last.exit_code == 0
+    return one.ready
+
+
+_NEVER_RAN: Object = {
+    "exitCode": 137,
+    "reason": "ContainerStatusUnknown",
+    "message": "The container could not be located when the pod was terminated",
+    "startedAt": None,
+    "finishedAt": None,
+}
+"""The end of a container that did not begin before its pod, which was past its init containers, ended."""
+
+
+def _state(facts: Facts, one: Seen, regular: bool) -> Object:
+    last = one.last
+    if regular and facts.initialized and _over(facts) and (last is None or one.created_only):
+        return {"terminated": dict(_NEVER_RAN)}
+    if _waits(facts, one) and one.waiting is not None:
+        reason, message = one.waiting
+        return {"waiting": {"reason": reason, **({"message": message} if message else {})}}
+    if last is None or one.created_only:
+        # Also when they are done: whoever has not begun waits for the pod's beginning.
+        inits = facts.pod["spec"].get("initContainers")
+        return {"waiting": {"reason": "PodInitializing" if inits else "ContainerCreating"}}
+    if one.running:
+        return {"running": {"startedAt": rfc3339(last.started_at)}}
+    return {"terminated": _terminated(facts, last)}
+
+
+def _waits(facts: Facts, one: Seen) -> bool:
+    """For its start, or for another one: in a pod that is over nobody does who has ended."""
+    return one.waiting is not None and not one.running and not (_over(facts) and one.exited)
+
+
+def _over(facts: Facts) -> bool:
+    return facts.phase in ("Succeeded", "Failed")
+
+
+def _last_state(facts: Facts, one: Seen) -> Object:
+    if _waits(facts, one) and one.exited and one.last is not None:
+        return {"terminated": _terminated(facts, one.last)}
+    if one.previous is not None:
+        return {"terminated": _terminated(facts, one.previous)}
+    return {}
+
+
+def _terminated(facts: Facts, state: ContainerState) -> Object:
+    shown: Object = {
+        "exitCode": state.exit_code,
+        "reason": state.reason or ("Completed" if state.exit_code == 0 else "Error"),
+    }
+    if state.message:
+        shown["message"] = state.message
+    shown["startedAt"] = rfc3339(state.started_at) if state.started_at else None
+    shown["finishedAt"] = rfc3339(state.finished_at) if state.finished_at else None
+    if state.id:
+        shown["containerID"] = f"{facts.runtime}://{state.id}"
+    return shown
+
+
+# --- conditions ----------------------------------------------------------------------------------------------------
+
+_OWNED = (PENDING, IN_PROGRESS)
+
+
+def _conditions(facts: Facts, before: Mapping[str, Any]) -> list[Object]:
+    ours = facts.resize.to_json()
+    if facts.disrupted:
+        ours.append(
+            _condition(facts, "DisruptionTarget", True, "TerminationByKubelet", facts.message or facts.disrupted)
+        )
+    ready, why = _containers_ready(facts)
+    ours += [
+        _condition(facts, "PodReadyToStartContainers", facts.sandbox),
+        _initialized(facts),
+        _pod_ready(facts, ready, why),
+        _condition(facts, "ContainersReady", ready, *why),
+        _condition(facts, "PodScheduled", True),
+    ]
+    return merged(ours, before.get("conditions") or (), _OWNED, rfc3339(facts.now))
+
+
+def _condition(facts: Facts, type: str, status: bool, reason: str = "", message: str = "") -> Object:
+    shown: Object = {
+        "type": type,
+        "observedGeneration": facts.answers,
+        "status": "True" if status else "False",
+        "lastProbeTime": None,
+    }
+    if reason:
+        shown["reason"] = reason
+    if message:
+        shown["message"] = message
+    return shown
+
+
+def _initialized(facts: Facts) -> Object:
+    if facts.initialized:
+        done = ("PodCompleted",) if facts.phase == "Succeeded" else ()
+        return _condition(facts, "Initialized", True, *done)
+    waiting = [
+        container["name"]
+        for container in facts.pod["spec"].get("initContainers") or ()
+        if not _init_done(facts.seen[container["name"]], is_sidecar(container))
+    ]
+    return _condition(
+        facts, "Initialized", False, "ContainersNotInitialized", _listed("containers with incomplete status", waiting)
+    )
+
+
+def _init_done(one: Seen, sidecar: bool) -> bool:
+    return one.started if sidecar else one.exited and one.last is not None and one.last.exit_code == 0
+
+
+def _listed(words: str, names: list[str]) -> str:
+    return f"{words}: [{' '.join(names)}]"
+
+
+def _containers_ready(facts: Facts) -> tuple[bool, tuple[str, ...]]:
+    if facts.phase == "Succeeded":
+        return False, ("PodCompleted",)
+    if facts.phase == "Failed":
+        return False, ("PodFailed",)
+    spec = facts.pod["spec"]
+    counted = [one for one in spec.get("initContainers") or () if is_sidecar(one)] + (spec.get("containers") or [])
+    unready = [one["name"] for one in counted if not facts.seen[one["name"]].ready]
+    if unready:
+        conflicts = "".join(f"; {name}: {facts.seen[name].conflict}" for name in unready if facts.seen[name].conflict)
+        return False, ("ContainersNotReady", _listed("containers with unready status", unready) + conflicts)
+    return True, ()
+
+
+def _pod_ready(facts: Facts, ready: bool, why: tuple[str, ...]) -> Object:
+    if ready and (required := facts.pod["spec"].get("readinessGates")):
+        before = {one["type"]: one["status"] for one in (facts.pod.get("status") or {}).get("conditions") or ()}
+        gates = [gate["conditionType"] for gate in required]
+        closed = [gate for gate in gates if before.get(gate) != "True"]
+        if closed:
+            message = ", ".join(
+                f'the status of pod readiness gate "{gate}" is not "True", but {before.get(gate, "False")}'
+                if gate in before
+                else f'corresponding condition of pod readiness gate "{gate}" does not exist.'
+                for gate in closed
+            )
+            return _condition(facts, "Ready", False, "ReadinessGatesNotReady", message)
+    return _condition(facts, "Ready", ready, *why)
+
+
+def patch(before: Mapping[str, Any], after: Mapping[str, Any], uid: str) -> Object | None:
+    """A strategic merge patch with only what changed, bound to this pod's uid; None when nothing did."""
+    changes: Object = {}
+    for key, value in after.items():
+        if before.get(key) == value:
+            continue
+        if key == "conditions":
+            changes.update(_condition_changes(before.get(key) or [], value))
+        elif key in ("podIPs", "hostIPs"):
+            gone = [{"$patch": "delete", "ip": one["ip"]} for one in before.get(key) or () if one not in value]
+            changes[key] = [*value, *gone]
+        elif key in ("allocatedResources", "resources"):
+            changes[key] = _map_changes(before.get(key) or {}, value)
+            if not before.get(key):
+                changes[key] = value
+        else:
+            changes[key] = value
+    for key in ("reason", "message", "allocatedResources", "nominatedNodeName"):
+        if before.get(key) and key not in after:
+            changes[key] = None
+    if not changes:
+        return None
+    return {"metadata": {"uid": uid}, "status": changes}
+
+
+def _condition_changes(before: list[Object], after: list[Object]) -> Object:
+    known = {one["type"]: one for one in before}
+    types = [one["type"] for one in after]
+    changed = [_told(one, known.pop(one["type"], None)) for one in after]
+    changes = [one for one in changed if one is not None] + [{"$patch": "delete", "type": kind} for kind in known]
+    if not changes and [one["type"] for one in before] == types:
+        return {}
+    return {"$setElementOrder/conditions": [{"type": kind} for kind in types], "conditions": changes}
+
+
+def _told(one: Object, old: Object | None) -> Object | None:
+    """None when nothing changed. A merge keeps what it is not told of: a reason that no longer holds has to be taken
+    away."""
+    if old is None:
+        return one
+    if old == one:
+        return None
+    if "reason" not in old and "message" not in old:
+        return one
+    return {**one, **{key: None for key in ("reason", "message") if key in old and key not in one}}
+
+
+def _map_changes(before: Mapping[str, Any], after: Mapping[str, Any]) -> Object:
+    """Maps merge key by key: what is gone has to be said."""
+    changes: Object = {}
+    for key, value in after.items():
+        old = before.get(key)
+        if old == value:
+            continue
+        changes[key] = _map_changes(old, value) if isinstance(old, dict) and isinstance(value, dict) else value
+    changes.update({key: None for key in before if key not in after})
+    return changes

@@ -1,0 +1,1 @@
+"""Decisions between the four states of a pod's size."""

@@ -1,0 +1,112 @@
+"""A pod with other sizes than its spec has, and what is made of them again and again: sums, and how they are shown."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import lru_cache
+
+from podfit.api.objects import Object
+from podfit.api.pods.resources import Amounts, pod_limits, pod_requests
+from podfit.api.quantity import canonical
+from podfit.api.resize.states import Resources, Sizes, clean, resized, shared
+
+
+class Sized:
+    """Each part is worked out once, when first asked for.
+
+    Stands for one state of the pod and one set of sizes, neither of which ever changes (ADR 5).
+    """
+
+    __slots__ = ("_asked", "_limits", "_requests", "_resized", "_shown", "_sizes", "_totals", "origin")
+
+    def __init__(self, pod: Object, sizes: Sizes, asked: bool = False) -> None:
+        """`asked`: these sizes are the ones that the pod's spec asks for, so that the pod is what it would be."""
+        self.origin, self._sizes, self._asked = pod, sizes, asked
+        self._resized: Object | None = pod if asked else None
+        self._requests: Amounts | None = None
+        self._limits: Amounts | None = None
+        self._shown: dict[str, Object] | None = None
+        self._totals: dict[str, dict[str, str]] | None = None
+
+    def stands_for(self, pod: Object, sizes: Sizes) -> bool:
+        """By identity: a promise shares what it holds with the wish it was made from."""
+        return pod is self.origin and shared(sizes, self._sizes)
+
+    def of(self, pod: Object) -> Sized:
+        """The same sizes in another state of the pod, with the same spec."""
+        other = Sized(pod, self._sizes, self._asked)
+        other._requests, other._limits = self._requests, self._limits
+        other._shown, other._totals = self._shown, self._totals
+        return other
+
+    @property
+    def pod(self) -> Object:
+        """The pod with these sizes in its spec."""
+        if self._resized is None:
+            self._resized = resized(self.origin, self._sizes)
+        return self._resized
+
+    @property
+    def requests(self) -> Amounts:
+        if self._requests is None:
+            self._requests = pod_requests(self.pod)
+        return self._requests
+
+    @property
+    def held(self) -> Amounts:
+        """What the pod takes of its node: the largest of these sizes and what its status tells."""
+        if self._tells_no_other():
+            return self.requests
+        return pod_requests(self.pod, use_status=True)
+
+    def _tells_no_other(self) -> bool:
+        """Whether the status tells of no other request than these, letter by letter."""
+        sizes, status = self._sizes, self.origin.get("status") or {}
+        if sizes.pod is not None:
+            return False
+        for kind in ("containerStatuses", "initContainerStatuses"):
+            for one in status.get(kind) or ():
+                told = one.get("resources")
+                if told is None:
+                    continue
+                if (size := sizes.containers.get(one.get("name"))) is None:
+                    return False
+                mine = size.get("requests") or {}
+                if (told.get("requests") or {}) != mine or (one.get("allocatedResources") or mine) != mine:
+                    return False
+        return True
+
+    @property
+    def limits(self) -> Amounts:
+        if self._limits is None:
+            self._limits = pod_limits(self.pod)
+        return self._limits
+
+    @property
+    def rendered(self) -> Mapping[str, Object]:
+        """The sizes of the containers as Kubernetes prints them, by name. Read only."""
+        if self._shown is None:
+            self._shown = {name: tidy(resources) for name, resources in self._sizes.containers.items()}
+        return self._shown
+
+    @property
+    def totals(self) -> Mapping[str, Mapping[str, str]]:
+        """`limits` and `requests` of the whole pod as Kubernetes prints them. Read only."""
+        if self._totals is None:
+            self._totals = {"limits": _printed(self.limits), "requests": _printed(self.requests)}
+        return self._totals
+
+
+# The same few texts are printed in every pass. Never stale: a text always means the same number.
+_canonical = lru_cache(maxsize=4096, typed=True)(canonical)
+
+
+def _printed(amounts: Amounts) -> dict[str, str]:
+    return {name: str(amounts[name]) for name in sorted(amounts)}
+
+
+def tidy(resources: Resources | None) -> Object:
+    """Quantities in their canonical form, keys sorted."""
+    return {
+        key: {name: _canonical(listed[name]) for name in sorted(listed)} for key, listed in clean(resources).items()
+    }

@@ -1,0 +1,1 @@
+"""Images of this node: pulled, recorded and deleted."""

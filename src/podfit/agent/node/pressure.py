@@ -1,0 +1,144 @@
+"""Reads the machine every few seconds and reports the node's conditions as soon as a pressure begins or ends.
+
+Only for runtimes that use the machine: a simulated node says nothing about the host, nor the host about it.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from podfit.agent.decide.node.pressure import Met, Readings, crossed, seen_after
+from podfit.agent.decide.node.thresholds import DEFAULTS, DISK, MEMORY, Threshold
+from podfit.agent.node.node import NodeKeeper
+from podfit.agent.pods.ledger import Ledger
+from podfit.api.status import ApiError
+from podfit.client.transport import Unreachable
+from podfit.kit.clock import Clock
+
+log = logging.getLogger(__name__)
+
+EVERY_S, SOON_S = 10.0, 2.0
+
+
+def machine_readings(data_dir: Path, ledger: Ledger, proc: Path = Path("/proc")) -> Readings:
+    memory = _memory(proc)
+    used, most = _pids(proc)
+    disk = _disk(data_dir)
+    return Readings(
+        memory.get("MemAvailable"), memory.get("MemTotal", 0), *disk, used, most, unwritable=bool(ledger.check())
+    )
+
+
+def _memory(proc: Path) -> dict[str, int]:
+    """Bytes by name."""
+    try:
+        rows = [line.split() for line in (proc / "meminfo").read_text().splitlines()]
+        return {row[0].rstrip(":"): int(row[1]) * 1024 for row in rows}
+    except (OSError, ValueError, IndexError):
+        return {}
+
+
+def _disk(folder: Path) -> tuple[int | None, int, int | None, int]:
+    """Free and all bytes, free and all inodes; file systems that create inodes on demand report none."""
+    try:
+        found = os.statvfs(folder)
+    except OSError:
+        return None, 0, None, 0
+    inodes = found.f_favail if found.f_files else None
+    return found.f_bavail * found.f_frsize, found.f_blocks * found.f_frsize, inodes, found.f_files
+
+
+def _pids(proc: Path) -> tuple[int | None, int]:
+    """Threads count: each of them has an id. `loadavg` knows their number without a walk through all processes."""
+    try:
+        most = int((proc / "sys/kernel/pid_max").read_text())
+        return int((proc / "loadavg").read_text().split()[3].partition("/")[2]), most
+    except (OSError, ValueError, IndexError):
+        return None, 0
+
+
+async def _nothing() -> None:
+    """There is nothing to delete."""
+
+
+async def _no_eviction() -> bool:
+    return False
+
+
+async def _no_relief(met: Met) -> bool:
+    return False
+
+
+@dataclass(frozen=True, slots=True)
+class Response:
+    """What the node does about pressure."""
+
+    relieved: Callable[[], None] = lambda: None
+    """Called when a pressure is over."""
+    relieve: Callable[[Met], Awaitable[bool]] = _no_relief
+    """Called whenever a reading shows too little memory or disk. True if a pod is being evicted."""
+    reclaim: Callable[[], Awaitable[None]] = _nothing
+    """Deletes what no pod needs, before a pod is evicted for lack of disk."""
+    enforce: Callable[[], Awaitable[bool]] = _no_eviction
+    """Evicts pods that use more of the disk than their limits. True if there was one."""
+
+
+class PressureWatch:
+    def __init__(
+        self,
+        node: NodeKeeper,
+        clock: Clock,
+        read: Callable[[], Readings],
+        thresholds: Sequence[Threshold] = DEFAULTS,
+        response: Response | None = None,
+    ) -> None:
+        self._node, self._clock, self._read, self._thresholds = node, clock, read, thresholds
+        self.response = response or Response()
+        self._seen: dict[str, float] = {}
+        self._published: frozenset[str] = frozenset()
+
+    async def run(self) -> None:
+        while True:
+            leaving = await self.look()
+            await self._clock.sleep(SOON_S if leaving else EVERY_S)
+
+    async def look(self) -> bool:
+        """True if a pod is being evicted: what it holds will be free soon."""
+        readings = self._read()
+        self._seen = seen_after(self._seen, readings, self._clock.monotonic(), self._thresholds)
+        pressed = frozenset(self._seen)
+        relieved = self._node.pressed - pressed
+        if pressed != self._node.pressed:
+            log.warning("node %s: under pressure: %s", self._node.name, ", ".join(sorted(pressed)) or "none any more")
+        self._node.pressed = pressed
+        if relieved:
+            self.response.relieved()
+        # First to the API server: reclaiming takes a while, and no new pods should be bound meanwhile.
+        await self._publish(pressed)
+        return await self.response.enforce() or await self._relieve(readings)
+
+    async def _relieve(self, readings: Readings) -> bool:
+        short = self._short(readings)
+        if short is not None and short.threshold.condition == DISK:
+            await self.response.reclaim()
+            short = self._short(self._read())
+        return short is not None and await self.response.relieve(short)
+
+    def _short(self, readings: Readings) -> Met | None:
+        """Of what there is too little; of memory first, which runs out the fastest."""
+        found = {met.threshold.condition: met for met in reversed(crossed(readings, self._thresholds))}
+        return found.get(MEMORY) or found.get(DISK)
+
+    async def _publish(self, pressed: frozenset[str]) -> None:
+        if pressed == self._published or not self._node.known:
+            return
+        try:
+            await self._node.publish()
+            self._published = pressed
+        except (ApiError, Unreachable) as error:
+            # Reported with the next reading.
+            log.info("reporting the pressures of %s: %s", self._node.name, error)

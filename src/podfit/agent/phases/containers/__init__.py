@@ -1,0 +1,1 @@
+"""Phases that start, probe, migrate and stop containers."""

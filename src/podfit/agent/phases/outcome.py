@@ -1,0 +1,22 @@
+"""How a phase ends: done, with another pass due after a while (Requeue), or with the end of the pass (Stop)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from podfit.reconcile.result import DONE, Requeue, Result
+
+
+@dataclass(frozen=True, slots=True)
+class Stop:
+    """Ends the pass with this result; what earlier phases asked for does not count."""
+
+    result: Result = DONE
+
+
+Outcome = Result | Stop
+
+
+def requeue(after_s: float | None, reason: str) -> Result:
+    """0 or None: no other pass is needed."""
+    return Requeue(after_s, reason) if after_s else DONE

@@ -1,0 +1,1 @@
+"""Phases of a resize: Allocated → Actuated (restart, actuate), Actuated → Actual (settle)."""

@@ -1,0 +1,1 @@
+"""What the agent knows of its pods: one record each, the ledger on disk, the story, Events, and the queue of passes."""

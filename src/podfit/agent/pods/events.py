@@ -1,0 +1,63 @@
+"""The Events that tell people about a resize, letter by letter as Kubernetes words them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from podfit.api.objects import Object
+from podfit.client.recording.events import EventRecorder
+
+NORMAL, WARNING = "Normal", "Warning"
+
+
+class Events:
+    """`shown` is always the sizes of the pod's containers as Kubernetes prints them, by name."""
+
+    def __init__(self, recorder: EventRecorder) -> None:
+        self._recorder = recorder
+
+    def emit(self, pod: Object, type: str, reason: str, message: str, container: str = "") -> None:
+        """`container`: the one it is about, if it is about one."""
+        about = {"kind": "Pod", "apiVersion": "v1", "metadata": pod["metadata"]}
+        self._recorder.record(about, type, reason, message, _field(pod, container) if container else "")
+
+    def started(self, pod: Object, shown: Mapping[str, Object], generation: int) -> None:
+        self.emit(pod, NORMAL, "ResizeStarted", f"Pod resize started: {details(pod, shown, generation)}")
+
+    def completed(self, pod: Object, shown: Mapping[str, Object], generation: int) -> None:
+        self.emit(pod, NORMAL, "ResizeCompleted", f"Pod resize completed: {details(pod, shown, generation)}")
+
+    def failed(self, pod: Object, shown: Mapping[str, Object], generation: int, error: str) -> None:
+        self.emit(pod, WARNING, "ResizeError", f"Pod resize error: {details(pod, shown, generation, error)}")
+
+    def refused(self, pod: Object, event: str, raw: str, shown: Mapping[str, Object], error: str) -> None:
+        generation = int(pod["metadata"].get("generation") or 0)
+        self.emit(pod, WARNING, event, f"Pod resize {raw}: {details(pod, shown, generation, error)}")
+
+
+def _field(pod: Object, container: str) -> str:
+    for key in ("containers", "initContainers", "ephemeralContainers"):
+        if any(one["name"] == container for one in pod["spec"].get(key) or ()):
+            return f"spec.{key}{{{container}}}"
+    return ""
+
+
+def details(pod: Mapping[str, Any], shown: Mapping[str, Object], generation: int, error: str = "") -> str:
+    """The JSON in those messages: initContainers, containers, generation, error, in this order."""
+    told: Object = {}
+    for key in ("initContainers", "containers"):
+        if containers := pod["spec"].get(key):
+            told[key] = [{"name": one["name"], "resources": shown.get(one["name"], {})} for one in containers]
+    told["generation"] = generation
+    if error:
+        told["error"] = error
+    return _go_json(told)
+
+
+def _go_json(value: Object) -> str:
+    """As Go's encoder writes it: no blanks, and <, >, & escaped."""
+    text = msgspec.json.encode(value).decode()
+    return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")

@@ -1,0 +1,146 @@
+"""Follows containers whose pods allow the memory reflex: from the kernel's word to the pod's status in one step.
+
+The condition is written by a patch of its own: a pass over the pod would come later, and a leak does not wait for it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from dataclasses import dataclass
+
+from podfit.agent.pods.events import WARNING, Events
+from podfit.agent.pods.record import PodRecord
+from podfit.agent.reflex import decide
+from podfit.agent.reflex.decide import Watched
+from podfit.agent.runtimes.base import Runtime
+from podfit.agent.runtimes.values import RUNNING, RuntimeFailure
+from podfit.api.objects import Object
+from podfit.api.pods.reflex import asked_for, threshold
+from podfit.api.registry.kinds import POD
+from podfit.api.status import ApiError
+from podfit.client.rest import STRATEGIC, Client
+from podfit.client.transport import Unreachable
+from podfit.kit.clock import Clock, rfc3339
+from podfit.kit.concurrency.tasks import Tasks
+
+log = logging.getLogger(__name__)
+
+PATIENCE_S = 2.0
+"""So long a raise may take before the condition says that there is none."""
+CALM_SHARE = 0.9
+"""A container is near its limit until its usage is below this part of the threshold."""
+
+
+@dataclass(slots=True)
+class _Held:
+    one: Watched
+    task: asyncio.Task[None]
+    near: bool = False
+
+
+class Reflex:
+    def __init__(self, client: Client, runtime: Runtime, events: Events, clock: Clock, tasks: Tasks) -> None:
+        self._client, self._runtime, self._events = client, runtime, events
+        self._clock, self._tasks = clock, tasks
+        self._held: dict[str, dict[str, _Held]] = {}
+
+    async def follow(self, record: PodRecord) -> None:
+        """After each pass over a pod: watches what runs now, under the limits that hold now."""
+        wanted = not record.terminal and record.termination is None and asked_for(record.pod)
+        if not wanted:
+            if record.uid in self._held:
+                await self._let_go(record.uid, lift=record.termination is None)
+            return
+        held = self._held.setdefault(record.uid, {})
+        running = {one.name: one for one in record.state.containers if one.state == RUNNING} if record.state else {}
+        for name in [name for name in held if name not in running]:
+            held.pop(name).task.cancel()
+        for name, container in running.items():
+            try:
+                limit = (await self._runtime.container_limits(container.id)).memory_bytes
+            except RuntimeFailure:
+                continue
+            before = held.get(name)
+            if before is not None and (before.one.id, before.one.limit) == (container.id, limit or 0):
+                continue
+            await self._begin(record, name, container.id, limit, before)
+
+    async def _begin(self, record: PodRecord, name: str, id: str, limit: int | None, before: _Held | None) -> None:
+        held = self._held[record.uid]
+        if before is not None:
+            before.task.cancel()
+            held.pop(name)
+        if not limit:
+            return
+        one = before.one.next(id, limit, before.near) if before is not None else Watched(name, id, limit)
+        was_near = before is not None and before.near and before.one.id == id
+        task = self._tasks.start(self._watch(record, one, was_near), f"reflex-{record.uid}-{name}")
+        held[name] = _Held(one, task, was_near)
+
+    async def _let_go(self, uid: str, lift: bool) -> None:
+        for one in self._held.pop(uid, {}).values():
+            one.task.cancel()
+            if lift:
+                try:
+                    await self._runtime.hold_memory(one.one.id, None)
+                except RuntimeFailure:
+                    continue
+
+    # --- one container
+
+    async def _watch(self, record: PodRecord, one: Watched, was_near: bool) -> None:
+        try:
+            while True:
+                await self._runtime.hold_memory(one.id, threshold(one.limit))
+                if was_near and await self._used(one) < threshold(one.limit):
+                    self._set_near(record, one, False)
+                    await self._say(record, decide.calm(one, self._now()))
+                await self._runtime.memory_above(record.uid, one.id, threshold(one.limit))
+                used = await self._used(one)
+                self._set_near(record, one, True)
+                await self._say(record, decide.near(one, used, self._now()))
+                self._tell(record, one, used)
+                await self._clock.sleep(PATIENCE_S)
+                await self._stuck(record, one)
+                await self._runtime.memory_below(record.uid, one.id, int(threshold(one.limit) * CALM_SHARE))
+                was_near = True
+        except RuntimeFailure as error:
+            # It ended: its successor is watched after the next pass.
+            log.debug("reflex of %s: %s", record.name, error)
+
+    async def _stuck(self, record: PodRecord, one: Watched) -> None:
+        used = await self._used(one)
+        if used < threshold(one.limit):
+            return
+        # Nobody helps: it is the kernel's again, as every other container is.
+        await self._runtime.hold_memory(one.id, None)
+        said = decide.stuck(one, used, self._now())
+        await self._say(record, said)
+        record.story.add("limit not raised", said["message"], container=one.name)
+        self._events.emit(record.pod, WARNING, said["reason"], said["message"], one.name)
+
+    def _tell(self, record: PodRecord, one: Watched, used: int) -> None:
+        record.story.add("near its limit", f"container {one.name}", memory_bytes=one.limit, used=used)
+        words = f"Container {one.name} uses {used} of {one.limit} bytes of memory"
+        self._events.emit(record.pod, WARNING, "MemoryNearLimit", words, one.name)
+
+    async def _used(self, one: Watched) -> int:
+        usage = await self._runtime.container_usage(one.id)
+        return max(usage.memory_bytes - usage.cache_bytes, 0)
+
+    async def _say(self, record: PodRecord, condition: Object) -> None:
+        meta = record.api_object["metadata"]
+        change = {"metadata": {"uid": meta["uid"]}, "status": {"conditions": [condition]}}
+        try:
+            await self._client.patch(POD, record.namespace, meta["name"], change, "status", STRATEGIC)
+        except (ApiError, Unreachable) as error:
+            log.warning("the reflex of pod %s/%s is not heard: %s", record.namespace, record.name, error)
+
+    def _set_near(self, record: PodRecord, one: Watched, near: bool) -> None:
+        held = self._held.get(record.uid, {}).get(one.name)
+        if held is not None and held.one is one:
+            held.near = near
+
+    def _now(self) -> str:
+        return rfc3339(self._clock.now())

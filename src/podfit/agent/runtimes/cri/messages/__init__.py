@@ -1,0 +1,1 @@
+"""From the agent's configuration to CRI's messages, and back."""

@@ -1,0 +1,1 @@
+"""Sandboxes and containers of a CRI runtime: created, stopped, moved and removed."""

@@ -1,0 +1,192 @@
+"""Containers of the runtime: created in a pod's sandbox, started, stopped and removed."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import os
+import re
+import signal
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+
+from podfit.agent.runtimes.cri.failures import failure
+from podfit.agent.runtimes.cri.images import Images
+from podfit.agent.runtimes.cri.messages import configs
+from podfit.agent.runtimes.cri.messages.subpaths import SubPaths
+from podfit.agent.runtimes.cri.pods.sandboxes import GONE
+from podfit.agent.runtimes.cri.resize.starting import without_pod_quota
+from podfit.agent.runtimes.cri.state.book import Book
+from podfit.agent.runtimes.cri.state.records import Container, Pod
+from podfit.agent.runtimes.signals import stop_signal
+from podfit.agent.runtimes.values import EXITED, RUNNING, CannotRun, ContainerConfig, RuntimeFailure, no_machine
+from podfit.api.pods.machines import POWER, POWER_GRACE
+from podfit.api.quantity import BINARY_SI, Quantity
+from podfit.cri import CriError
+from podfit.cri import api_pb2 as api
+
+_UPPER = re.compile(r"[ ,]upperdir=([^, ]+)")
+STOP_S = 120.0
+"""On top of the grace: how long a runtime may take to kill."""
+
+
+class Containers:
+    def __init__(self, book: Book, subpaths: SubPaths) -> None:
+        self._book, self._subpaths = book, subpaths
+
+    async def create(self, uid: str, config: ContainerConfig) -> str:
+        book, pod = self._book, self._book.pod(uid)
+        _check_lasts(pod, "CreateContainerError")
+        config.log_file.parent.mkdir(parents=True, exist_ok=True)
+        config = await self._with_user(config)
+        mounts = self._subpaths.resolve(uid, config.name, config.attempt, config.mounts)
+        request = api.CreateContainerRequest(
+            pod_sandbox_id=pod.sandbox_id,
+            config=configs.container(config, pod.config, book.node, mounts, _target(pod, config.target)),
+            sandbox_config=configs.sandbox(pod.config, book.node, pod.attempt, pod.group),
+        )
+        if book.cgroups is not None:
+            request.config.linux.resources.unified.update(book.cgroups.container_files(pod.group))
+        kills = self._kills(pod)
+        try:
+            answer = await book.client.ask("CreateContainer", request)
+            made = await book.refresh(answer.container_id)
+        except CriError as error:
+            # It may be there although the answer was lost: a list finds it.
+            book.relist_soon()
+            raise CannotRun(self._why(error, pod, kills), "CreateContainerError") from error
+        if made is None:
+            raise CannotRun(f"container {answer.container_id} is gone", "CreateContainerError")
+        return made.state.id
+
+    async def _with_user(self, config: ContainerConfig) -> ContainerConfig:
+        """CRI knows no group without a user: the image's, if it is a number, else root."""
+        security = config.security
+        if security.gid is None or security.uid is not None:
+            return config
+        image = await Images(self._book.client).status(config.image_id or config.image)
+        user = image.user.partition(":")[0] if image is not None else ""
+        return replace(config, security=replace(security, uid=int(user) if user.isdecimal() else 0))
+
+    async def start(self, container_id: str) -> None:
+        book, known = self._book, self._book.container(container_id)
+        if known.state.state == RUNNING:
+            return
+        if known.state.state == EXITED:
+            raise CannotRun(f"container {container_id} has ended", "RunContainerError")
+        pod = book.pods.get(known.pod_uid)
+        kills = self._kills(pod)
+        try:
+            async with without_pod_quota(book, pod, known):
+                await book.client.ask("StartContainer", api.StartContainerRequest(container_id=container_id))
+            await book.refresh(container_id)
+        except CriError as error:
+            with suppress(CriError):
+                await book.refresh(container_id)
+            raise CannotRun(self._why(error, pod, kills), "RunContainerError") from error
+        pod = book.pods.get(known.pod_uid)
+        if pod is None or pod.ending:
+            await self._stop(container_id, 0)  # it was not there yet when all others were stopped
+            raise CannotRun(f"pod {known.pod_uid} is stopped", "RunContainerError")
+
+    # --- helpers of the runtime that run inside of the pod's cgroup, as CRI-O's do
+    def _kills(self, pod: Pod | None) -> int:
+        if self._book.cgroups is None or pod is None:
+            return 0
+        try:
+            return self._book.cgroups.usage(pod.group).oom_kills
+        except (RuntimeFailure, OSError):
+            return 0
+
+    def _why(self, error: CriError, pod: Pod | None, kills: int) -> str:
+        """The runtime does not say, and may not know, that the pod's limit was too small for its own work."""
+        if pod is None or self._kills(pod) <= kills:
+            return error.details
+        size = self._book.cgroups.limits(pod.group).memory_bytes if self._book.cgroups is not None else None
+        limit = f"memory limit of {Quantity.of_units(size, BINARY_SI)}" if size is not None else "memory"
+        return (
+            f"{error.details}: the kernel killed a process of the container runtime in the pod's cgroup, because the "
+            f"pod's {limit} was used up"
+        )
+
+    async def stop(self, container_id: str, grace_s: float) -> None:
+        known = self._book.containers.get(container_id)
+        if known is not None and known.state.state == RUNNING:
+            await self._stop(container_id, grace_s)
+
+    async def _signal(self, known: Container, grace_s: float) -> None:
+        """The signal of the pod's spec: containerd before 2.2 knows only that of the image."""
+        try:
+            process = os.pidfd_open(known.state.pid)
+        except OSError:
+            return
+        try:
+            signal.pidfd_send_signal(process, stop_signal(known.kept.stop_signal))
+            async with asyncio.timeout(grace_s):
+                await self._book.until_ended(known.state.id)
+        except (OSError, TimeoutError):
+            return
+        finally:
+            os.close(process)
+
+    async def _stop(self, container_id: str, grace_s: float) -> None:
+        known = self._book.containers.get(container_id)
+        if known is not None and known.kept.stop_signal and known.state.pid and grace_s > 0:
+            await self._signal(known, grace_s)
+            grace_s = 0.0
+        seconds = math.ceil(grace_s)
+        request = api.StopContainerRequest(container_id=container_id, timeout=seconds)
+        try:
+            await self._book.client.ask("StopContainer", request, seconds + STOP_S)
+        except CriError as error:
+            if error.code != GONE:
+                raise failure(error) from error
+        await self._book.read_end(container_id)
+
+    async def set_power(self, container_id: str, power: str, grace_s: float) -> None:
+        if self._book.container(container_id).state.machine is None:
+            raise no_machine(container_id)
+        asked = {POWER: power, POWER_GRACE: str(math.ceil(grace_s))}
+        request = api.UpdateContainerResourcesRequest(container_id=container_id, annotations=asked)
+        try:
+            await self._book.client.ask("UpdateContainerResources", request, grace_s + STOP_S)
+            await self._book.refresh(container_id)
+        except CriError as error:
+            raise failure(error) from error
+
+    async def remove(self, container_id: str) -> None:
+        if container_id not in self._book.containers:
+            return
+        await self.stop(container_id, 0)
+        try:
+            await self._book.client.ask("RemoveContainer", api.RemoveContainerRequest(container_id=container_id))
+        except CriError as error:
+            if error.code != GONE:
+                raise failure(error) from error
+        self._book.drop_container(container_id)
+
+    def writable_layer(self, container_id: str) -> Path | None:
+        """Of an overlay, as the kernel shows it mounted for the container."""
+        known = self._book.containers.get(container_id)
+        if known is None or not known.state.pid:
+            return None
+        try:
+            rows = Path(f"/proc/{known.state.pid}/mountinfo").read_text().splitlines()
+        except OSError:
+            return None
+        root = next((row for row in rows if row.split()[4] == "/"), "")
+        found = _UPPER.search(root)
+        return Path(found[1]) if found is not None else None
+
+
+def _check_lasts(pod: Pod, reason: str) -> None:
+    if pod.ending or not pod.alive:
+        raise CannotRun(f"pod {pod.config.uid} is stopped", reason)
+
+
+def _target(pod: Pod, name: str) -> str:
+    for known in pod.containers.values():
+        if name and known.state.name == name and known.state.state == RUNNING:
+            return known.state.id
+    return ""

@@ -1,0 +1,70 @@
+"""Moves a running container to or from another node, where the runtime can: VMs of podfit vm-runtime.
+
+Other runtimes answer UNIMPLEMENTED; their containers stay where they are.
+"""
+
+from __future__ import annotations
+
+import base64
+from typing import Any
+
+from podfit.agent.runtimes.cri.failures import failure
+from podfit.agent.runtimes.cri.messages import configs
+from podfit.agent.runtimes.cri.messages.subpaths import SubPaths
+from podfit.agent.runtimes.cri.state.book import Book
+from podfit.agent.runtimes.values import ContainerConfig, RuntimeFailure, RuntimeSilent
+from podfit.cri import CriError
+
+MOVE_S = 900.0
+"""More than the runtime itself allows for a move."""
+_CANNOT = "the container runtime of this node cannot move containers"
+
+
+class Migrations:
+    """Raises RuntimeFailure; the message says why a container cannot move."""
+
+    def __init__(self, book: Book, subpaths: SubPaths) -> None:
+        self._book, self._subpaths = book, subpaths
+
+    async def _ask(self, method: str, timeout_s: float = 120.0, **message: Any) -> dict[str, Any]:
+        try:
+            return await self._book.client.migrate(method, timeout_s, **message)
+        except CriError as error:
+            if error.code == "UNIMPLEMENTED":
+                raise RuntimeFailure(_CANNOT) from error
+            if error.unreached:
+                raise RuntimeSilent(error.words) from error
+            raise failure(error) from error
+
+    # --- where it runs
+    async def offer(self, container_id: str) -> dict[str, Any]:
+        found: dict[str, Any] = (await self._ask("Offer", id=container_id))["offer"]
+        return found
+
+    async def move(self, container_id: str, place: dict[str, Any]) -> None:
+        """Returns when it runs at its new place."""
+        await self._ask("Move", MOVE_S, id=container_id, place=place)
+
+    async def stay(self, container_id: str) -> None:
+        await self._ask("Stay", id=container_id)
+
+    # --- where it comes to
+    async def prepare(self, uid: str, config: ContainerConfig, offer: dict[str, Any]) -> dict[str, Any]:
+        """In the pod's sandbox, which runs already. The container keeps its id."""
+        book, pod = self._book, self._book.pod(uid)
+        config.log_file.parent.mkdir(parents=True, exist_ok=True)
+        mounts = self._subpaths.resolve(uid, config.name, config.attempt, config.mounts)
+        message = configs.container(config, pod.config, book.node, mounts, "")
+        encoded = base64.b64encode(message.SerializeToString()).decode()
+        answer = await self._ask("Prepare", sandbox=pod.sandbox_id, config=encoded, offer=offer)
+        place: dict[str, Any] = answer["place"]
+        # It may have been here before, and left.
+        book.removed.pop(str(offer["id"]), None)
+        try:
+            await book.refresh(str(offer["id"]))
+        except CriError as error:
+            raise failure(error) from error
+        return place
+
+    async def adopt(self, container_id: str) -> None:
+        await self._ask("Adopt", id=container_id)

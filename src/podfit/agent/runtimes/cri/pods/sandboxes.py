@@ -1,0 +1,123 @@
+"""Pods as sandboxes of the runtime: made, stopped and removed, each with the pod's cgroup around it."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+
+from msgspec import structs
+
+from podfit.agent.runtimes.cgroups import remove_everywhere
+from podfit.agent.runtimes.cri.failures import failure
+from podfit.agent.runtimes.cri.messages import configs
+from podfit.agent.runtimes.cri.messages.subpaths import SubPaths
+from podfit.agent.runtimes.cri.state.book import Book
+from podfit.agent.runtimes.cri.state.records import Pod
+from podfit.agent.runtimes.values import RUNNING, PodConfig, RuntimeFailure
+from podfit.cri import CriError
+from podfit.cri import api_pb2 as api
+
+log = logging.getLogger(__name__)
+
+REMOVE_TRIES = 200
+_BUSY_PAUSES_S = (0.1, 0.5, 2.0)
+REMOVED_AT_ONCE = 8
+GONE = "NOT_FOUND"
+
+
+class Sandboxes:
+    def __init__(self, book: Book, subpaths: SubPaths) -> None:
+        self._book, self._subpaths = book, subpaths
+
+    async def run(self, config: PodConfig) -> None:
+        book, known = self._book, self._book.pods.get(config.uid)
+        if known is not None and known.alive:
+            return
+        group = book.places.pod(config.qos, config.uid)
+        attempt = known.attempt + 1 if known is not None else 0
+        config.log_folder.mkdir(parents=True, exist_ok=True)
+        if book.cgroups is not None:
+            # Without its CPU quota, which would slow down the sandbox's own start.
+            book.cgroups.create(group, structs.replace(config.limits, cpu_quota_us=None))
+        request = api.RunPodSandboxRequest(
+            config=configs.sandbox(config, book.node, attempt, group), runtime_handler=config.handler
+        )
+        try:
+            answer = await book.client.ask("RunPodSandbox", request)
+            pod = Pod(config, answer.pod_sandbox_id, attempt, time.time(), group)
+            if known is not None:
+                pod.sandboxes, pod.containers = known.sandboxes, known.containers
+            pod.sandboxes.append(pod.sandbox_id)
+            book.add_pod(pod)
+            if book.cgroups is not None:
+                # Also what systemd, with its driver, has replaced by its defaults: the slice is a unit of its own now.
+                book.cgroups.create(group, config.limits)
+            await book.follow_sandbox(pod)
+        except CriError as error:
+            # It may be there although the answer was lost: a list finds it.
+            book.relist_soon()
+            if book.cgroups is not None and config.uid not in book.pods:
+                remove_everywhere(group)
+            raise failure(error) from error
+
+    async def stop(self, uid: str) -> None:
+        pod = self._book.pods.get(uid)
+        if pod is None or (pod.ending and not pod.alive):
+            return
+        pod.ending = True
+        await self._ask("StopPodSandbox", api.StopPodSandboxRequest(pod_sandbox_id=pod.sandbox_id))
+        pod.alive = False
+        for cid in [cid for cid, known in pod.containers.items() if known.state.state == RUNNING]:
+            await self._book.read_end(cid)
+
+    async def remove(self, uid: str) -> None:
+        pod = self._book.pods.get(uid)
+        if pod is None:
+            return
+        await self.stop(uid)
+        for sandbox_id in pod.sandboxes:
+            await self._ask("RemovePodSandbox", api.RemovePodSandboxRequest(pod_sandbox_id=sandbox_id))
+        if self._book.cgroups is not None:
+            await self.remove_group(pod.group)
+        self._subpaths.remove(uid)
+        self._book.drop_pod(uid)
+
+    async def remove_all(self) -> None:
+        """Also those that nobody here knows yet."""
+        try:
+            await self._book.relist()
+        except CriError as error:
+            raise failure(error) from error
+        turns = asyncio.Semaphore(REMOVED_AT_ONCE)
+
+        async def remove(uid: str) -> None:
+            async with turns:
+                # A call that the agent gave up when it stopped may still be at work in the runtime, which then refuses.
+                for pause in _BUSY_PAUSES_S:
+                    try:
+                        await self.remove(uid)
+                    except RuntimeFailure as error:
+                        log.info("pod %s cannot be removed yet: %s", uid, error)
+                        await asyncio.sleep(pause)
+                    else:
+                        return
+                await self.remove(uid)
+
+        await asyncio.gather(*(remove(uid) for uid in list(self._book.pods)))
+
+    async def _ask(self, method: str, request: api.StopPodSandboxRequest | api.RemovePodSandboxRequest) -> None:
+        """What is gone is stopped and removed."""
+        try:
+            await self._book.client.ask(method, request)
+        except CriError as error:
+            if error.code != GONE:
+                raise failure(error) from error
+
+    async def remove_group(self, group: str) -> None:
+        """A helper of the runtime may take a moment to leave: the group is busy until then."""
+        for attempt in range(REMOVE_TRIES):
+            if remove_everywhere(group):
+                return
+            await asyncio.sleep(min(0.001 * 2**attempt, 0.05))
+        raise RuntimeFailure(f"cgroup {group} cannot be removed: a process in it does not end")

@@ -1,0 +1,79 @@
+"""A runtime that is behind: the kernel has a container's new limits, and the runtime has not answered in time.
+
+Nobody knows whether it did what was asked. The kernel's values stand, and the runtime is asked again until it answers;
+if it refuses then, the former values are put back.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+
+from podfit.agent.runtimes.confirmations import Confirmations
+from podfit.agent.runtimes.cri.messages.amounts import merged
+from podfit.agent.runtimes.cri.state.book import Book
+from podfit.agent.runtimes.cri.state.records import Container
+from podfit.agent.runtimes.values import RUNNING, Change, RuntimeFailure
+from podfit.cri import CriError
+from podfit.kit.backoff import Backoff
+
+log = logging.getLogger(__name__)
+
+Ask = Callable[[Container, Change], Awaitable[None]]
+
+
+class CatchUp:
+    def __init__(self, book: Book, ask: Ask, confirmations: Confirmations) -> None:
+        self._book, self._ask, self._confirmations = book, ask, confirmations
+        self._behind: dict[str, tuple[Change, Change]] = {}
+        """By container: what the runtime has still to be asked for, and what puts the former values back."""
+
+    def with_earlier(self, container_id: str, change: Change) -> Change:
+        """The change together with what the runtime has not answered yet."""
+        earlier = self._behind.get(container_id)
+        return merged(earlier[0], change) if earlier is not None else change
+
+    def done(self, container_id: str) -> None:
+        self._behind.pop(container_id, None)
+
+    def later(self, known: Container, change: Change, undo: Change) -> None:
+        container_id = known.state.id
+        earlier = self._behind.get(container_id)
+        if earlier is not None:
+            change, undo = merged(earlier[0], change), merged(undo, earlier[1])
+        self._behind[container_id] = change, undo
+        if earlier is None:
+            self._book.tasks.start(self._run(known), f"cri-update-{container_id}")
+
+    async def _run(self, known: Container) -> None:
+        backoff, container_id = Backoff(0.5, 30.0), known.state.id
+        while container_id in self._behind and known.state.state == RUNNING:
+            await asyncio.sleep(backoff.next())
+            async with known.lock:
+                if container_id not in self._behind:
+                    return
+                change, undo = self._behind[container_id]
+                try:
+                    await self._ask(known, change)
+                except CriError as error:
+                    if error.unreached:
+                        continue
+                    if known.running:
+                        self._put_back(known, undo, error)
+                self.done(container_id)
+        self.done(container_id)
+
+    def _put_back(self, known: Container, undo: Change, error: CriError) -> None:
+        log.warning("container %s: the runtime refuses its resources: %s", known.state.id, error.words)
+        put_back(self._book, known.group, undo)
+        self._confirmations.refuse(known.pod_uid)
+        self._book.emit("refused", known.pod_uid, known.state.id)
+
+
+def put_back(book: Book, group: str, undo: Change) -> None:
+    assert book.cgroups is not None
+    try:
+        book.cgroups.write(group, undo)
+    except RuntimeFailure as error:
+        log.warning("cgroup %s cannot be put back: %s", group, error)

@@ -1,0 +1,103 @@
+"""Changes of limits of pods and containers: the cgroup first, then the runtime.
+
+The pod's cgroup is the agent's own. A container's is the runtime's, but the agent writes it too, before it asks the
+runtime: the kernel has the new limit within a millisecond and says at once what it refuses, and the runtime (which
+starts a program for every update) catches up. If the runtime refuses what the kernel accepted, the cgroup is put back.
+If it does not answer, the kernel's values stand, and it is asked again until it has caught up: nobody knows whether it
+did what was asked, and both orders end the same.
+
+Containers whose cgroup cannot be read, such as virtual machines, are the runtime's alone.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+
+from podfit.agent.runtimes.cgroups import Vanished
+from podfit.agent.runtimes.confirmations import Confirmations
+from podfit.agent.runtimes.cri.failures import failure
+from podfit.agent.runtimes.cri.messages import amounts
+from podfit.agent.runtimes.cri.resize.catchup import CatchUp, put_back
+from podfit.agent.runtimes.cri.resize.quotas import write_pod
+from podfit.agent.runtimes.cri.resize.together import Together
+from podfit.agent.runtimes.cri.state.book import Book
+from podfit.agent.runtimes.cri.state.records import Container, Pod
+from podfit.agent.runtimes.values import Change, NotFound
+from podfit.cri import CriError
+from podfit.cri import api_pb2 as api
+
+log = logging.getLogger(__name__)
+
+UPDATE_S = 10.0
+"""How long a resize waits for the runtime. The kernel has the values by then."""
+
+
+class Resources:
+    def __init__(self, book: Book, confirmations: Confirmations) -> None:
+        self._book, self._confirmations = book, confirmations
+        self._behind = CatchUp(book, self._ask, confirmations)
+        self._together = Together(book, self._ask, self._notify_pod, self._behind, confirmations)
+        self._pod_updates = True
+        """Whether the runtime serves UpdatePodSandboxResources."""
+
+    async def update_all(self, uid: str, changes: Sequence[tuple[str, Change]]) -> bool:
+        return await self._together.apply(uid, changes)
+
+    async def update_pod(self, uid: str, change: Change) -> None:
+        pod, cgroups = self._book.pod(uid), self._book.cgroups
+        if cgroups is not None:
+            try:
+                await write_pod(cgroups, pod.group, change)
+            except Vanished:
+                self._book.lose(pod)
+                raise
+        await self._notify_pod(pod, change)
+
+    async def update_container(self, container_id: str, change: Change) -> None:
+        known = self._book.container(container_id)
+        async with known.lock:
+            undo = self._write(known, change)
+            try:
+                await self._ask(known, self._behind.with_earlier(container_id, change))
+                self._behind.done(container_id)
+            except CriError as error:
+                if undo is None or not error.unreached:
+                    if undo is not None:
+                        put_back(self._book, known.group, undo)
+                    if not known.running:
+                        raise NotFound(f"container {container_id} has ended") from error
+                    raise failure(error) from error
+                self._behind.later(known, change, undo)
+            known.pinned = known.pinned or bool(change.cpuset_cpus)
+
+    def _write(self, known: Container, change: Change) -> Change | None:
+        """Returns what puts the former values back, None if its cgroup is not ours to write."""
+        cgroups = self._book.cgroups
+        if cgroups is None or not known.writable:
+            return None
+        undo = amounts.undo(change, cgroups.limits(known.group))
+        cgroups.write(known.group, change)
+        return undo
+
+    # --- the runtime
+    async def _ask(self, known: Container, change: Change) -> None:
+        request = api.UpdateContainerResourcesRequest(
+            container_id=known.state.id, linux=amounts.update(change, known.kept.limits.cpu_period_us)
+        )
+        await self._book.client.ask("UpdateContainerResources", request, UPDATE_S)
+
+    async def _notify_pod(self, pod: Pod, change: Change) -> None:
+        """For runtimes and their plugins that want to know; the cgroup is written already."""
+        if not self._pod_updates or not pod.alive:
+            return
+        request = api.UpdatePodSandboxResourcesRequest(
+            pod_sandbox_id=pod.sandbox_id, resources=amounts.update(change, pod.config.limits.cpu_period_us)
+        )
+        try:
+            await self._book.client.ask("UpdatePodSandboxResources", request, UPDATE_S)
+        except CriError as error:
+            if error.code == "UNIMPLEMENTED":
+                self._pod_updates = False
+            elif not error.unreached:
+                log.warning("pod %s: the runtime did not take its new resources: %s", pod.config.uid, error.words)

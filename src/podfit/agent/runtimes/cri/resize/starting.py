@@ -1,0 +1,53 @@
+"""A container's start does not use up its pod's CPU quota.
+
+The runtime starts a container by a program of its own inside of the pod's cgroup. Where the quota is small, the kernel
+would stop that program for most of its life, and a start that takes 150 ms would take half a second. The pod's
+containers are not slowed down by it: the runtime sets their own quotas before their first instruction.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from podfit.agent.runtimes.cri.resize.quotas import write_pod
+from podfit.agent.runtimes.cri.state.book import Book
+from podfit.agent.runtimes.cri.state.records import Container, Pod
+from podfit.agent.runtimes.values import RUNNING, UNLIMITED, Change, RuntimeFailure
+
+log = logging.getLogger(__name__)
+
+
+@asynccontextmanager
+async def without_pod_quota(book: Book, pod: Pod | None, starting: Container) -> AsyncIterator[None]:
+    """Lifts the quota for as long as the containers' own quotas keep them within it."""
+    quota_us = _liftable(book, pod, starting) if pod is not None else None
+    if pod is None or quota_us is None or book.cgroups is None:
+        yield
+        return
+    book.cgroups.write(pod.group, Change(cpu_quota_us=UNLIMITED))
+    try:
+        yield
+    finally:
+        try:
+            await write_pod(book.cgroups, pod.group, Change(cpu_quota_us=quota_us))
+        except RuntimeFailure as error:
+            log.warning("pod %s: its CPU quota cannot be set again: %s", pod.config.uid, error)
+
+
+def _liftable(book: Book, pod: Pod, starting: Container) -> int | None:
+    """The pod's quota; None if it has none, or if its containers could use more than that without it."""
+    if book.cgroups is None:
+        return None
+    running = [one for one in pod.containers.values() if one.state.state == RUNNING]
+    if any(not one.group for one in running):
+        return None
+    try:
+        quota_us = book.cgroups.limits(pod.group).cpu_quota_us
+        own = [starting.kept.limits.cpu_quota_us, *(book.cgroups.limits(one.group).cpu_quota_us for one in running)]
+    except RuntimeFailure:
+        return None
+    if quota_us is None or None in own or sum(one or 0 for one in own) > quota_us:
+        return None
+    return quota_us

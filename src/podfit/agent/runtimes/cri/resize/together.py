@@ -1,0 +1,132 @@
+"""All changes of a resize at once: the kernel first, in the order given, then one update of each container.
+
+The runtime starts a program for every update, which takes longer than everything else of a resize. So the containers of
+a pod are updated side by side, each once for CPU and memory, and nobody waits: the kernel has the values, and the
+answers are kept in `confirmations`. If the runtime refuses one of them, all are put back in reverse order, each step of
+which is as legal as it was forwards; the caller then makes the changes one by one, and learns what was refused.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import AsyncExitStack
+from dataclasses import dataclass, field
+
+from podfit.agent.runtimes.confirmations import Confirmations
+from podfit.agent.runtimes.cri.messages.amounts import merged, undo
+from podfit.agent.runtimes.cri.resize.catchup import Ask, CatchUp, put_back
+from podfit.agent.runtimes.cri.resize.quotas import write_pod
+from podfit.agent.runtimes.cri.state.book import Book
+from podfit.agent.runtimes.cri.state.records import Container, Pod
+from podfit.agent.runtimes.values import Change, RuntimeFailure
+from podfit.cri import CriError
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(slots=True)
+class _Resize:
+    pod: Pod
+    containers: Mapping[str, Container]
+    written: list[tuple[str, Change]] = field(default_factory=list)
+    """Cgroups in the order in which they were written, each with what puts it back."""
+    asked: dict[str, Change] = field(default_factory=dict)
+    """By container; "" is the pod."""
+    undone: dict[str, Change] = field(default_factory=dict)
+    """What asks the runtime for the values before."""
+
+
+class Together:
+    def __init__(
+        self,
+        book: Book,
+        ask: Ask,
+        notify_pod: Callable[[Pod, Change], Awaitable[None]],
+        behind: CatchUp,
+        confirmations: Confirmations,
+    ) -> None:
+        self._book, self._ask, self._notify_pod, self._behind = book, ask, notify_pod, behind
+        self._confirmations = confirmations
+
+    async def apply(self, uid: str, changes: Sequence[tuple[str, Change]]) -> bool:
+        """False if nothing changed: the kernel refused one of them, or a cgroup is not ours to write."""
+        containers = {cid: self._book.container(cid) for cid, _ in changes if cid}
+        resize = _Resize(self._book.pod(uid), containers)
+        async with AsyncExitStack() as locks:
+            for known in containers.values():
+                await locks.enter_async_context(known.lock)
+            if self._book.cgroups is None or not all(known.writable for known in containers.values()):
+                return False
+            if self._confirmations.outstanding(uid) or not await self._write(resize, changes):
+                return False
+            answer = self._book.tasks.start(self._confirm(resize, locks.pop_all()), f"cri-resize-{uid}")
+            self._confirmations.begin(uid, answer, lambda: self._announce(uid))
+        return True
+
+    async def _write(self, resize: _Resize, changes: Sequence[tuple[str, Change]]) -> bool:
+        cgroups = self._book.cgroups
+        assert cgroups is not None
+        try:
+            for target, change in changes:
+                group = resize.containers[target].group if target else resize.pod.group
+                back = undo(change, cgroups.limits(group))
+                if target:
+                    cgroups.write(group, change)
+                else:
+                    await write_pod(cgroups, group, change)
+                resize.written.append((group, back))
+                resize.asked[target] = merged(resize.asked.get(target, Change()), change)
+                resize.undone[target] = merged(back, resize.undone.get(target, Change()))
+        except RuntimeFailure:
+            self._put_back(resize)
+            return False
+        return True
+
+    def _put_back(self, resize: _Resize) -> None:
+        for group, back in reversed(resize.written):
+            put_back(self._book, group, back)
+
+    # --- the runtime's answers
+    async def _confirm(self, resize: _Resize, locks: AsyncExitStack) -> None:
+        uid = resize.pod.config.uid
+        async with locks:
+            if change := resize.asked.pop("", None):
+                await self._notify_pod(resize.pod, change)
+            answers = await asyncio.gather(*(self._accepts(resize, cid) for cid in resize.asked))
+            accepted = dict(zip(resize.asked, answers, strict=True))
+            if not all(accepted.values()):
+                await self._take_back(resize, [cid for cid, yes in accepted.items() if yes])
+                self._confirmations.refuse(uid)
+
+    def _announce(self, uid: str) -> None:
+        self._book.emit("refused" if self._confirmations.refused(uid) else "confirmed", uid)
+
+    async def _accepts(self, resize: _Resize, container_id: str) -> bool:
+        known, change = resize.containers[container_id], resize.asked[container_id]
+        try:
+            await self._ask(known, self._behind.with_earlier(container_id, change))
+        except CriError as error:
+            if error.unreached:
+                self._behind.later(known, change, resize.undone[container_id])
+                return True
+            if known.running:
+                log.warning("container %s: the runtime refuses its resources: %s", container_id, error.words)
+            return not known.running
+        self._behind.done(container_id)
+        return True
+
+    async def _take_back(self, resize: _Resize, accepted: list[str]) -> None:
+        """The runtime gets back what it accepted, the kernel everything."""
+        self._put_back(resize)
+        for container_id in accepted:
+            known, change = resize.containers[container_id], resize.undone[container_id]
+            try:
+                await self._ask(known, self._behind.with_earlier(container_id, change))
+                self._behind.done(container_id)
+            except CriError as error:
+                if error.unreached:
+                    self._behind.later(known, change, Change())
+                elif known.running:
+                    log.warning("container %s: the runtime keeps its new resources: %s", container_id, error.words)

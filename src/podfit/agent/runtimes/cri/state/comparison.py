@@ -1,0 +1,86 @@
+"""Compares the records with everything that the runtime lists of this node: what is new, what has ended, what is gone.
+
+A list is a picture of the past by the time it arrives: what was made, changed or removed since it was asked for is left
+as it is.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+from podfit.agent.runtimes.cri.messages.configs import NODE, kept_pod
+from podfit.agent.runtimes.cri.state.records import Pod
+from podfit.agent.runtimes.values import EXITED, RUNNING
+from podfit.cri import api_pb2 as api
+
+if TYPE_CHECKING:
+    from podfit.agent.runtimes.cri.state.book import Book
+
+_NANOS = 1_000_000_000
+_REMEMBERED_S = 300.0
+
+
+class Comparison:
+    def __init__(self, book: Book) -> None:
+        self._book, self._began = book, time.monotonic()
+
+    async def run(self) -> None:
+        book, began, ours = self._book, self._began, {NODE: self._book.node}
+        boxes = await book.client.ask(
+            "ListPodSandbox", api.ListPodSandboxRequest(filter=api.PodSandboxFilter(label_selector=ours))
+        )
+        listed = await book.client.ask(
+            "ListContainers", api.ListContainersRequest(filter=api.ContainerFilter(label_selector=ours))
+        )
+        by_uid: dict[str, list[api.PodSandbox]] = {}
+        for box in sorted(boxes.items, key=lambda box: (box.metadata.attempt, box.created_at)):
+            if box.id in book.removed:
+                continue
+            by_uid.setdefault(box.metadata.uid, []).append(box)
+        for uid, group in by_uid.items():
+            await self._compare_pod(uid, group)
+        for container in listed.containers:
+            known = book.containers.get(container.id)
+            state = known.state.state if known is not None else ""
+            if state != EXITED and (known is None or _differs(state, container.state)):
+                await book.refresh(container.id)
+        alive = {container.id for container in listed.containers}
+        for cid in [cid for cid, one in book.containers.items() if cid not in alive and one.touched < began]:
+            book.drop_container(cid)
+        for uid in [uid for uid, pod in book.pods.items() if uid not in by_uid and pod.touched < began]:
+            book.drop_pod(uid)
+            book.emit("pod-gone", uid)
+        book.removed = {name: at for name, at in book.removed.items() if at > began - _REMEMBERED_S}
+
+    async def _compare_pod(self, uid: str, boxes: list[api.PodSandbox]) -> None:
+        book, newest = self._book, boxes[-1]
+        pod = book.pods.get(uid)
+        if pod is not None and pod.touched >= self._began:
+            return
+        ready = newest.state == api.SANDBOX_READY
+        if pod is None or pod.sandbox_id != newest.id:
+            config = kept_pod(newest.annotations)
+            if config is None:
+                return
+            if pod is None:
+                book.emit("found", uid)
+            known = pod.containers if pod is not None else {}
+            pod = Pod(
+                config, newest.id, newest.metadata.attempt, newest.created_at / _NANOS, book.places.pod(config.qos, uid)
+            )
+            pod.containers, pod.alive = known, ready
+            book.add_pod(pod)
+            if ready:
+                await book.follow_sandbox(pod)
+        elif pod.alive and ready and not pod.ips and not pod.config.host_network:
+            # Made, but what it is like could not be read then.
+            await book.follow_sandbox(pod)
+        pod.sandboxes = [box.id for box in boxes]
+        if pod.alive and not ready:
+            pod.alive = False
+            book.emit("pod-gone", uid)
+
+
+def _differs(state: str, listed: api.ContainerState) -> bool:
+    return state != RUNNING if listed == api.CONTAINER_RUNNING else state == RUNNING or listed == api.CONTAINER_EXITED

@@ -1,0 +1,71 @@
+"""Follows the runtime: its stream of events where it has one, and a list of everything now and then.
+
+The kernel reports the end of most containers (see `exits`); lists find what was missed while the runtime was away, and
+the ends of processes that this machine's kernel does not know.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Coroutine
+from typing import TYPE_CHECKING, Any
+
+from podfit.agent.runtimes.cri.messages.configs import NODE
+from podfit.agent.runtimes.values import RUNNING
+from podfit.cri import CriError
+from podfit.cri import api_pb2 as api
+
+if TYPE_CHECKING:
+    from podfit.agent.runtimes.cri.state.book import Book
+
+log = logging.getLogger(__name__)
+
+RELIST_S = 10.0
+UNFOLLOWED_S = 1.0
+"""The pause between two lists while the kernel cannot report some container's end, or the runtime is away."""
+
+
+class Following:
+    def __init__(self, book: Book) -> None:
+        self._book = book
+
+    def loops(self) -> dict[str, Coroutine[Any, Any, None]]:
+        return {"cri-relist": self._relist_often(), "cri-events": self._follow()}
+
+    async def _follow(self) -> None:
+        book = self._book
+        while True:
+            try:
+                async for event in book.client.follow("GetContainerEvents", api.GetEventsRequest()):
+                    if event.container_id in book.containers:
+                        await book.refresh(event.container_id)
+                    elif event.pod_sandbox_status.labels.get(NODE) == book.node:
+                        book.relist_soon()
+            except CriError as error:
+                if error.code == "UNIMPLEMENTED":
+                    return
+                log.info("the runtime's events broke off: %s", error)
+            await asyncio.sleep(UNFOLLOWED_S)
+            book.relist_soon()
+
+    async def _relist_often(self) -> None:
+        book, away = self._book, False
+        while True:
+            try:
+                async with asyncio.timeout(UNFOLLOWED_S if away or self._unfollowed() else RELIST_S):
+                    await book.relist_now.wait()
+            except TimeoutError:
+                pass
+            book.relist_now.clear()
+            try:
+                await book.relist()
+                away = False
+            except CriError as error:
+                if not away:
+                    log.warning("container runtime at %s: %s", book.client.endpoint, error.words)
+                away = True
+
+    def _unfollowed(self) -> bool:
+        containers, exits = self._book.containers, self._book.exits
+        return any(known.state.state == RUNNING and not exits.followed(cid) for cid, known in containers.items())

@@ -1,0 +1,146 @@
+"""What the kernel says of limits and usage of pods and containers, and the runtime where no cgroup can be read.
+
+Containers whose cgroup cannot be read, such as virtual machines, are the runtime's alone.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+
+from msgspec.structs import replace
+
+from podfit.agent.runtimes.cgroups import Vanished
+from podfit.agent.runtimes.cgroups.watch import memory_above, memory_below
+from podfit.agent.runtimes.cri.failures import failure
+from podfit.agent.runtimes.cri.messages import amounts
+from podfit.agent.runtimes.cri.state.book import Book
+from podfit.agent.runtimes.values import RUNNING, ContainerState, Limits, NotFound, RuntimeFailure, Usage
+from podfit.cri import CriError
+from podfit.cri import api_pb2 as api
+
+_POLL_S = 1.0
+
+
+class Readings:
+    def __init__(self, book: Book) -> None:
+        self._book = book
+
+    # --- limits
+    async def pod_limits(self, uid: str) -> Limits:
+        pod, cgroups = self._book.pod(uid), self._book.cgroups
+        if cgroups is None:
+            return pod.config.limits
+        try:
+            # Every group that a runtime makes lists CPUs; no pod is restricted as a whole.
+            return replace(cgroups.limits(pod.group), cpuset_cpus="")
+        except Vanished:
+            self._book.lose(pod)
+            raise
+
+    async def container_limits(self, container_id: str) -> Limits:
+        known, cgroups = self._book.container(container_id), self._book.cgroups
+        if cgroups is not None and known.group and known.state.state == RUNNING:
+            actual = cgroups.limits(known.group)
+            return actual if known.pinned else replace(actual, cpuset_cpus="")
+        request = api.ContainerStatusRequest(container_id=container_id)
+        try:
+            answer = await self._book.client.ask("ContainerStatus", request)
+        except CriError as error:
+            raise failure(error) from error
+        if not answer.status.HasField("resources") or not answer.status.resources.HasField("linux"):
+            return known.kept.limits
+        return amounts.limits_of(answer.status.resources.linux)
+
+    # --- usage
+    async def pod_usage(self, uid: str) -> Usage:
+        pod, cgroups = self._book.pod(uid), self._book.cgroups
+        if cgroups is not None:
+            return cgroups.usage(pod.group)
+        found = [usage for _, usage in await self.usages(uid)]
+        return Usage(
+            time.time(),
+            sum(one.cpu_nanos for one in found),
+            sum(one.memory_bytes for one in found),
+            sum(one.working_set_bytes for one in found),
+            sum(one.rss_bytes for one in found),
+        )
+
+    async def container_usage(self, container_id: str) -> Usage:
+        known, cgroups = self._book.container(container_id), self._book.cgroups
+        state = known.state
+        if state.state != RUNNING:
+            # Its cgroup is gone with it; that it ran out of memory is what is left to know.
+            return Usage(state.finished_at or time.time(), oom_kills=int(state.reason == "OOMKilled"))
+        if cgroups is not None and known.group:
+            return cgroups.usage(known.group)
+        try:
+            answer = await self._book.client.ask("ContainerStats", api.ContainerStatsRequest(container_id=container_id))
+        except CriError as error:
+            raise failure(error) from error
+        return usage_of(answer.stats)
+
+    async def usages(self, uid: str) -> list[tuple[ContainerState, Usage]]:
+        pod = self._book.pods.get(uid)
+        if pod is None or not pod.alive:
+            return []
+        found = []
+        for known in list(pod.containers.values()):
+            if known.state.state == RUNNING:
+                try:
+                    found.append((known.state, await self.container_usage(known.state.id)))
+                except RuntimeFailure:
+                    # It ended this moment, or the runtime has no numbers: others are not held up by that.
+                    continue
+        return found
+
+    async def memory_above(self, container_id: str, threshold: int) -> None:
+        group = self._book.container(container_id).group
+        if self._book.cgroups is not None and group:
+            await memory_above(self._book.cgroups, group, threshold)
+            return
+        while True:
+            usage = await self.container_usage(container_id)
+            if usage.memory_bytes - usage.cache_bytes >= threshold:
+                return
+            await asyncio.sleep(_POLL_S)
+
+    def memory_stall(self, container_id: str) -> int | None:
+        group = self._book.container(container_id).group
+        return self._book.cgroups.memory_stall(group) if self._book.cgroups is not None and group else None
+
+    def hold_memory(self, container_id: str, threshold: int | None) -> None:
+        group = self._book.container(container_id).group
+        if self._book.cgroups is not None and group:
+            self._book.cgroups.hold(group, threshold)
+
+    async def memory_below(self, uid: str, container_id: str, threshold: int) -> None:
+        group = self._book.container(container_id).group if container_id else self._book.pod(uid).group
+        if self._book.cgroups is not None and group:
+            try:
+                await memory_below(self._book.cgroups, group, threshold)
+            except OSError:
+                return  # A group that is gone uses nothing.
+            return
+        while True:
+            try:
+                usage = await (self.container_usage(container_id) if container_id else self.pod_usage(uid))
+            except NotFound:
+                return
+            if usage.memory_bytes - usage.cache_bytes < threshold:
+                return
+            await asyncio.sleep(_POLL_S)
+
+
+def usage_of(stats: api.ContainerStats) -> Usage:
+    """What is missing is 0: a runtime need not fill in everything."""
+    memory = stats.memory
+    return Usage(
+        (stats.cpu.timestamp or memory.timestamp) / 1e9 or time.time(),
+        stats.cpu.usage_core_nano_seconds.value,
+        memory.usage_bytes.value or memory.working_set_bytes.value,
+        memory.working_set_bytes.value,
+        memory.rss_bytes.value,
+        page_faults=memory.page_faults.value,
+        major_page_faults=memory.major_page_faults.value,
+    )

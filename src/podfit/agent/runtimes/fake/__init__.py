@@ -1,0 +1,1 @@
+"""A runtime in memory, for tests and for simulated nodes."""

@@ -1,0 +1,1 @@
+"""What pods and containers use, in the forms that clients ask for."""

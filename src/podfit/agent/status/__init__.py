@@ -1,0 +1,1 @@
+"""Writes pod status to the API."""

@@ -1,0 +1,107 @@
+"""Writes a status in the parts that the server accepts.
+
+One field that is rejected must not hold up the others. The whole change is sent first. If it is rejected, its fields
+are sent one by one, and of a field that is rejected again its elements. What is left over is returned with the reasons.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from typing import Any
+
+from msgspec import Struct
+
+from podfit.api.objects import Object
+from podfit.api.status import ApiError
+
+Send = Callable[[Object], Awaitable[Object]]
+"""Patches the status with these fields and returns the object."""
+
+REJECTED = frozenset({400, 403, 413, 422})
+"""Answers that will not change by sending the same again soon."""
+_WHOLE_LISTS = ("initContainerStatuses", "containerStatuses", "ephemeralContainerStatuses")
+"""Replaced as a whole by a patch, unlike lists with a merge key."""
+_TOGETHER = (("podIP", "podIPs"), ("hostIP", "hostIPs"))
+_ORDER = "$setElementOrder/"
+
+
+class Outcome(Struct):
+    answer: Object | None = None
+    """The object after the last write that was accepted."""
+    rejections: dict[str, ApiError] = {}
+    """By field; an element of a list or map is named after a dot."""
+
+
+async def write_status(send: Send, before: Mapping[str, Any], change: Object) -> Outcome:
+    """`before` is the status that the server has. Conflicts, missing objects and outages are raised."""
+    outcome = Outcome()
+    if await _try(send, change, "status", outcome):
+        return outcome
+    whole = outcome.rejections.pop("status")
+    for name, part in _fields(change):
+        if part == change:
+            outcome.rejections[name] = whole
+        elif await _try(send, part, name, outcome):
+            continue
+        elements = list(_elements(name, part, before))
+        if len(elements) > 1:
+            del outcome.rejections[name]
+            await _write_elements(send, name, elements, before, outcome)
+    return outcome
+
+
+async def _try(send: Send, part: Object, name: str, outcome: Outcome) -> bool:
+    try:
+        outcome.answer = await send(part)
+    except ApiError as error:
+        if error.code not in REJECTED:
+            raise
+        outcome.rejections[name] = error
+        return False
+    return True
+
+
+async def _write_elements(
+    send: Send, name: str, elements: list[tuple[str, Any]], before: Mapping[str, Any], outcome: Outcome
+) -> None:
+    accepted = list(before.get(name) or ())
+    for key, element in elements:
+        if name not in _WHOLE_LISTS:
+            await _try(send, {name: element}, f"{name}.{key}", outcome)
+            continue
+        tried = _replaced(accepted, element)
+        if await _try(send, {name: tried}, f"{name}.{key}", outcome):
+            accepted = tried
+
+
+def _fields(change: Object) -> Iterator[tuple[str, Object]]:
+    """The details before the phase, which sums them up."""
+    partners = {name: group for group in _TOGETHER for name in group}
+    done: set[str] = set()
+    for name in sorted(change, key=lambda one: (one not in _WHOLE_LISTS, one == "phase")):
+        if name in done or name.startswith(_ORDER):
+            continue
+        group = [one for one in (*partners.get(name, (name,)), _ORDER + name) if one in change]
+        done.update(group)
+        yield name, {one: change[one] for one in group}
+
+
+def _elements(name: str, part: Object, before: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    """What a field consists of, as (key, value to send); nothing where it cannot be divided."""
+    value = part.get(name)
+    if name in (one for group in _TOGETHER for one in group):
+        return
+    if name in _WHOLE_LISTS and isinstance(value, list):
+        known = {one["name"]: one for one in before.get(name) or ()}
+        yield from ((one["name"], one) for one in value if known.get(one["name"]) != one)
+    elif isinstance(value, list):
+        yield from ((str(one.get("type", at)), [one]) for at, one in enumerate(value) if isinstance(one, dict))
+    elif isinstance(value, dict):
+        yield from ((key, {key: element}) for key, element in value.items())
+
+
+def _replaced(statuses: list[Object], status: Object) -> list[Object]:
+    """The list with this container's status instead of the one it has, or behind the others."""
+    if all(one["name"] != status["name"] for one in statuses):
+        return [*statuses, status]
+    return [status if one["name"] == status["name"] else one for one in statuses]

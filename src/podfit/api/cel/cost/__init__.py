@@ -1,0 +1,1 @@
+"""What expressions may cost, estimated before they run and counted while they do."""

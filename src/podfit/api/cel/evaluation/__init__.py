@@ -1,0 +1,1 @@
+"""Checked expressions as programs, and the values that they compute."""

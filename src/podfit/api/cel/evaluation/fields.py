@@ -1,0 +1,41 @@
+"""Selecting a field of a value: `a.b`, `has(a.b)`, `a.?b`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from podfit.api.cel.evaluation.folds import Run
+from podfit.api.cel.evaluation.messages import Built
+from podfit.api.cel.evaluation.values import LISTS, NONE, Failed, Maybe, NoOverload
+
+
+def fields_of(value: Any) -> dict[str, Any]:
+    """The fields of a value that is no plain object."""
+    if isinstance(value, Built):
+        return value.fields
+    raise Failed("unsupported index type 'string' in list") if isinstance(value, LISTS) else NoOverload()
+
+
+def presence(operand: Run, key: str) -> Run:
+    def run(frame: list[Any]) -> bool:
+        value = operand(frame)
+        if type(value) is Maybe:
+            value = value.value
+        if isinstance(value, Built):
+            value = value.fields
+        if value.__class__ is not dict and value is not None:
+            raise NoOverload
+        return value is not None and key in value
+
+    return run
+
+
+def optional_field(operand: Run, key: str) -> Run:
+    def run(frame: list[Any]) -> Maybe:
+        value = operand(frame)
+        frame[0] += 1
+        if type(value) is Maybe:
+            value = value.value if value.present else {}
+        return Maybe(value[key]) if value.__class__ is dict and key in value else NONE
+
+    return run

@@ -1,0 +1,94 @@
+"""A node's verdict on a resize, as a value, and how it is read back from the condition PodResizePending. Pure.
+
+The agent decides `Granted`, `Unchanged`, `Deferred` or `Infeasible`. Other parts see only what it has reported: a
+resize that was granted is no longer pending, one that nobody has judged yet is `Unjudged`.
+
+A verdict is about the spec that the node judged. A resize that arrives later makes it outdated until the node has
+judged again, so a verdict counts only for the generation it names.
+"""
+
+from __future__ import annotations
+
+from msgspec import Struct
+
+from podfit.api.objects import ObjectView
+from podfit.api.resize.conditions import DEFERRED, INFEASIBLE, PENDING, is_outdated, listed
+
+
+class Shortage(Struct, frozen=True):
+    """A resource that a node has too little of: milli CPUs, bytes, or a count."""
+
+    resource: str
+    requested: int
+    used: int
+    capacity: int
+
+    @property
+    def reason(self) -> str:
+        return f"OutOf{self.resource}"
+
+    @property
+    def message(self) -> str:
+        return (
+            f"Node didn't have enough resource: {self.resource}, requested: {self.requested}, "
+            f"used: {self.used}, capacity: {self.capacity}"
+        )
+
+
+class Granted(Struct, frozen=True):
+    """The node allocates what is desired."""
+
+
+class Unchanged(Struct, frozen=True):
+    """Nothing to decide: what is desired is allocated already."""
+
+
+class Unjudged(Struct, frozen=True):
+    """The node has not judged this spec yet."""
+
+
+class Deferred(Struct, frozen=True):
+    """No room now. The node retries when pods shrink or end."""
+
+    reason: str = ""
+    """The word in the Event (OutOfcpu); the condition says Deferred. "" where it was read from the condition."""
+    message: str = ""
+    missing: tuple[Shortage, ...] = ()
+
+
+class Infeasible(Struct, frozen=True):
+    """Impossible on this node, whatever is freed. Not retried."""
+
+    detail: str = ""
+    """The label of the metric; "" where it was read from the condition."""
+    message: str = ""
+
+
+class Unknown(Struct, frozen=True):
+    """Pending for a reason that Kubernetes does not define."""
+
+    reason: str = ""
+    message: str = ""
+
+
+Verdict = Granted | Unchanged | Deferred | Infeasible
+"""What a node decides."""
+Waiting = Unjudged | Deferred | Infeasible | Unknown
+"""Why a resize is pending, as far as others can read."""
+
+
+def verdict_in(condition: ObjectView) -> Deferred | Infeasible | Unknown:
+    """The verdict that a condition PodResizePending reports."""
+    reason, message = condition.get("reason") or "", condition.get("message") or ""
+    if reason == DEFERRED:
+        return Deferred(message=message)
+    if reason == INFEASIBLE:
+        return Infeasible(message=message)
+    return Unknown(reason, message)
+
+
+def is_resize_infeasible(pod: ObjectView) -> bool:
+    """Whether the node can never grant what the spec asks for: then nobody needs to reserve it. As in Kubernetes, the
+    reason alone counts, not the condition's status."""
+    condition = listed(pod, PENDING)
+    return condition is not None and condition.get("reason") == INFEASIBLE and not is_outdated(pod, condition)

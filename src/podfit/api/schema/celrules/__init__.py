@@ -1,0 +1,1 @@
+"""Validation rules in CEL inside schemas of custom resources."""

@@ -1,0 +1,1 @@
+"""From JSON, YAML and protobuf bodies to typed objects."""

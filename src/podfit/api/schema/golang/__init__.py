@@ -1,0 +1,1 @@
+"""Names, values and errors as Kubernetes' Go code prints them."""

@@ -1,0 +1,1 @@
+"""The OpenAPI documents of a server."""

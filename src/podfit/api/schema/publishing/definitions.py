@@ -1,0 +1,196 @@
+"""The schemas part of OpenAPI documents: types of the tables, and custom resources, as JSON schema."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from podfit.api.objects import Object
+from podfit.api.registry.kinds import Kind
+from podfit.api.schema import TABLES, type_named
+from podfit.api.schema.decoding.fast import zero_of
+from podfit.api.schema.decoding.scalars import UNIONS
+from podfit.api.schema.publishing.descriptions import describe
+from podfit.api.schema.types import ATOMIC, Field, ListOf, MapOf, Scalar, Struct, Type
+
+_META = "io.k8s.apimachinery.pkg.apis.meta.v1"
+_PACKAGES = {
+    "meta": _META,
+    "apiextensions": "io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1",
+    "apiregistration": "io.k8s.kube-aggregator.pkg.apis.apiregistration.v1",
+}
+STATUS, DELETE_OPTIONS, PATCH = f"{_META}.Status", f"{_META}.DeleteOptions", f"{_META}.Patch"
+_NAMED = {
+    "Quantity": "io.k8s.apimachinery.pkg.api.resource.Quantity",
+    "Resource": "io.k8s.apimachinery.pkg.api.resource.Quantity",
+    "IntOrString": "io.k8s.apimachinery.pkg.util.intstr.IntOrString",
+    "Time": f"{_META}.Time",
+    "MicroTime": f"{_META}.MicroTime",
+    "Duration": f"{_META}.Duration",
+}
+_PLAIN: dict[str, Object] = {
+    "string": {"type": "string"},
+    "bool": {"type": "boolean"},
+    "int32": {"type": "integer", "format": "int32"},
+    "int64": {"type": "integer", "format": "int64"},
+    "float64": {"type": "number", "format": "double"},
+    "bytes": {"type": "string", "format": "byte"},
+    "Raw": {"type": "object"},
+    **{form: {"type": "object"} for form in UNIONS},
+}
+_SHAPES: dict[str, Object] = {
+    "Quantity": {"oneOf": [{"type": "string"}, {"type": "number"}]},
+    "Resource": {"oneOf": [{"type": "string"}, {"type": "number"}]},
+    "IntOrString": {"format": "int-or-string", "oneOf": [{"type": "integer"}, {"type": "string"}]},
+    "Time": {"type": "string", "format": "date-time"},
+    "MicroTime": {"type": "string", "format": "date-time"},
+    "Duration": {"type": "string"},
+}
+_OLD_SHAPES: dict[str, Object] = {
+    **_SHAPES,
+    "Quantity": {"type": "string"},
+    "Resource": {"type": "string"},
+    "IntOrString": {"type": "string", "format": "int-or-string"},
+}
+
+
+def package_of(table: str) -> str:
+    """The package a table's types are published under."""
+    if table in _PACKAGES:
+        return _PACKAGES[table]
+    group, _, version = table.partition("_")
+    return f"io.k8s.api.{group}.{version or 'v1'}"
+
+
+def name_of(kind: Kind) -> str:
+    """The schema's name of a kind."""
+    if kind.custom:
+        return ".".join([*reversed(kind.group.split(".")), kind.version, kind.kind])
+    return f"{package_of(TABLES[kind.group, kind.version])}.{kind.kind}"
+
+
+class Definitions:
+    """Collects the schemas of structs and of all they refer to."""
+
+    def __init__(self, v3: bool) -> None:
+        self.v3 = v3
+        self.schemas: Object = {PATCH: {"type": "object"}}
+
+    def reference(self, name: str) -> Object:
+        return {"$ref": f"#/components/schemas/{name}" if self.v3 else f"#/definitions/{name}"}
+
+    def add(self, struct: Struct, kind: Kind | None) -> str:
+        name = f"{package_of(struct.table)}.{struct.name}"
+        if name not in self.schemas:
+            made: Object = {"type": "object"}
+            self.schemas[name] = made
+            self._fill(made, struct)
+        if kind is not None:
+            self.schemas[name]["x-kubernetes-group-version-kind"] = [_gvk(kind, kind.kind)]
+        return name
+
+    def _fill(self, made: Object, struct: Struct) -> None:
+        words = describe(struct.name)
+        if words:
+            made["description"] = words
+        if struct.fields:
+            made["properties"] = {row.name: self._field(struct, row) for row in struct}
+        required = sorted(row.name for row in struct if row.required)
+        if required:
+            made["required"] = required
+        if struct.atomic:
+            made["x-kubernetes-map-type"] = "atomic"
+
+    def _field(self, struct: Struct, row: Field) -> Object:
+        made = self.type(row.type, row.pointer)
+        words = describe(struct.name, row.name)
+        if "$ref" in made and (words or self._default_of(row) is not None):
+            made = {"allOf": [made]} if self.v3 else made
+        if words:
+            made["description"] = words
+        default = self._default_of(row)
+        if default is not None and self.v3:
+            made["default"] = default
+        if row.merge:
+            made["x-kubernetes-patch-strategy"] = "merge,retainKeys" if row.retain_keys else "merge"
+            if row.merge_key:
+                made["x-kubernetes-patch-merge-key"] = row.merge_key
+        elif row.retain_keys or row.replace:
+            made["x-kubernetes-patch-strategy"] = "retainKeys" if row.retain_keys else "replace"
+        return made
+
+    def _default_of(self, row: Field) -> Any:
+        if row.default is not None:
+            return row.default
+        if row.pointer or isinstance(row.type, (ListOf, MapOf)):
+            return None
+        if isinstance(row.type, Struct):
+            return {}
+        return zero_of(row.type) if row.required and row.type.form == "string" else None
+
+    def type(self, kind: Type, pointer: bool = True) -> Object:
+        if isinstance(kind, Struct):
+            return self.reference(self.add(kind, None))
+        if isinstance(kind, ListOf):
+            made: Object = {"type": "array", "items": self.type(kind.item), "x-kubernetes-list-type": kind.relation}
+            if kind.keys:
+                made["x-kubernetes-list-map-keys"] = list(kind.keys)
+            return made
+        if isinstance(kind, MapOf):
+            found: Object = {"type": "object", "additionalProperties": self.type(kind.value)}
+            return {**found, "x-kubernetes-map-type": ATOMIC} if kind.relation == ATOMIC else found
+        return self._scalar(kind)
+
+    def _scalar(self, kind: Scalar) -> Object:
+        if kind.form in _PLAIN:
+            return dict(_PLAIN[kind.form])
+        name = _NAMED[kind.form]
+        self.schemas.setdefault(name, (_SHAPES if self.v3 else _OLD_SHAPES)[kind.form])
+        return self.reference(name)
+
+    def add_list(self, kind: Kind, name: str) -> None:
+        meta = self.add(type_named("ListMeta"), None)
+        self.schemas[f"{name}List"] = {
+            "description": f"A list of {kind.kind} objects.",
+            "type": "object",
+            "required": ["items"],
+            "properties": {
+                "apiVersion": {"type": "string"},
+                "kind": {"type": "string"},
+                "metadata": self.reference(meta),
+                "items": {"type": "array", "items": self.reference(name)},
+            },
+            "x-kubernetes-group-version-kind": [_gvk(kind, kind.list_kind)],
+        }
+
+
+def _gvk(kind: Kind, name: str) -> Object:
+    return {"group": kind.group, "kind": name, "version": kind.version}
+
+
+def custom_definition(struct: Struct, kind: Kind, made: Definitions) -> Object:
+    """A custom resource's own schema, with the parts every object has."""
+    schema: Object = _described(struct.cache["custom"].schema, kind.kind)
+    properties = dict(schema.get("properties") or {})
+    for name in ("apiVersion", "kind"):
+        properties[name] = {"type": "string", "description": describe("TypeMeta", name)}
+    properties["metadata"] = made.reference(made.add(type_named("ObjectMeta"), None))
+    schema["properties"] = properties
+    schema["x-kubernetes-group-version-kind"] = [_gvk(kind, kind.kind)]
+    return schema
+
+
+def _described(schema: Any, path: str, silent: bool = False) -> Any:
+    """The schema with descriptions where it has none and there is something to say."""
+    if not isinstance(schema, dict):
+        return schema
+    out = dict(schema)
+    type_name, _, field = path.partition(".")
+    words = "" if silent or "description" in schema else describe(type_name, field)
+    if words:
+        out["description"] = words
+    for word in ("items", "additionalProperties"):
+        if word in out:
+            out[word] = _described(out[word], path, silent=True)
+    if out.get("properties"):
+        out["properties"] = {name: _described(item, f"{path}.{name}") for name, item in out["properties"].items()}
+    return out

@@ -1,0 +1,1 @@
+"""Admission plugins for limit ranges and quotas."""

@@ -1,0 +1,1 @@
+"""Admission plugins for nodes and for what nodes write."""

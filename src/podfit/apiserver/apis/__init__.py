@@ -1,0 +1,1 @@
+"""The API groups of a server: built-in, custom and aggregated, and their versions."""

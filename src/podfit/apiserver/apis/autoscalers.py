@@ -1,0 +1,177 @@
+"""HorizontalPodAutoscalers as autoscaling/v1 and as autoscaling/v2.
+
+v1 knows one metric, the utilisation of CPU. Everything else of a v2 object travels through v1 in annotations, so that
+a client that reads v1 and writes it back takes nothing away.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from podfit.api.objects import Object
+from podfit.api.schema.golang.gojson import GoSyntaxError, parse
+
+_PREFIX = "autoscaling.alpha.kubernetes.io/"
+METRICS, CURRENT, CONDITIONS, BEHAVIOR = (
+    _PREFIX + word for word in ("metrics", "current-metrics", "conditions", "behavior")
+)
+_SOURCES = {
+    "Resource": "resource",
+    "ContainerResource": "containerResource",
+    "Pods": "pods",
+    "Object": "object",
+    "External": "external",
+}
+_TARGETS = {
+    "resource": {"averageUtilization": "targetAverageUtilization", "averageValue": "targetAverageValue"},
+    "pods": {"averageValue": "targetAverageValue"},
+    "object": {"value": "targetValue", "averageValue": "averageValue"},
+    "external": {"value": "targetValue", "averageValue": "targetAverageValue"},
+}
+_CURRENTS = {
+    "resource": {"averageUtilization": "currentAverageUtilization", "averageValue": "currentAverageValue"},
+    "pods": {"averageValue": "currentAverageValue"},
+    "object": {"value": "currentValue", "averageValue": "averageValue"},
+    "external": {"value": "currentValue", "averageValue": "currentAverageValue"},
+}
+_TARGETS["containerResource"], _CURRENTS["containerResource"] = _TARGETS["resource"], _CURRENTS["resource"]
+_TYPE_OF = {"averageUtilization": "Utilization", "averageValue": "AverageValue", "value": "Value"}
+_REQUIRED = {
+    ("object", "target"): "targetValue",
+    ("object", "current"): "currentValue",
+    ("resource", "current"): "currentAverageValue",
+    ("containerResource", "current"): "currentAverageValue",
+}
+"""Fields that v1 always writes."""
+
+
+def to_v1(obj: Object) -> Object:
+    spec, status = dict(obj.get("spec") or {}), dict(obj.get("status") or {})
+    meta = dict(obj.get("metadata") or {})
+    metrics, current = spec.pop("metrics", None) or [], status.pop("currentMetrics", None) or []
+    conditions, behavior = status.pop("conditions", None) or [], spec.pop("behavior", None)
+    cpu = next((metric for metric in metrics if _is_cpu(metric)), None)
+    if cpu is not None and _utilisation(cpu, "target") is not None:
+        spec["targetCPUUtilizationPercentage"] = _utilisation(cpu, "target")
+    for metric in current:
+        if _is_cpu(metric) and _utilisation(metric, "current") is not None:
+            status["currentCPUUtilizationPercentage"] = _utilisation(metric, "current")
+    status.setdefault("currentReplicas", 0)
+    status.setdefault("desiredReplicas", 0)
+    others = [metric for metric in metrics if not (_is_cpu(metric) and _utilisation(metric, "target") is not None)]
+    more = {
+        METRICS: [_flat(metric, "target", _TARGETS) for metric in others],
+        CURRENT: [_flat(metric, "current", _CURRENTS) for metric in current],
+        CONDITIONS: conditions,
+        BEHAVIOR: _titled(behavior) if behavior else None,
+    }
+    noted = {name: json.dumps(value, separators=(",", ":")) for name, value in more.items() if value}
+    if noted:
+        meta["annotations"] = {**(meta.get("annotations") or {}), **noted}
+    return {**obj, "apiVersion": "autoscaling/v1", "metadata": meta, "spec": spec, "status": status}
+
+
+def to_v2(obj: Object) -> Object:
+    spec, status = dict(obj.get("spec") or {}), dict(obj.get("status") or {})
+    meta = dict(obj.get("metadata") or {})
+    notes: dict[str, Any] = dict(meta.get("annotations") or {})
+    metrics, current, conditions, behavior = (
+        _read(notes.pop(name, None)) for name in (METRICS, CURRENT, CONDITIONS, BEHAVIOR)
+    )
+    made = [_deep(metric, "target", _TARGETS) for metric in metrics or []]
+    target = spec.pop("targetCPUUtilizationPercentage", None)
+    if target is None and not made:
+        target = 80
+    if target is not None:
+        made.append(_cpu_metric("target", {"type": "Utilization", "averageUtilization": target}))
+    spec["metrics"] = made
+    if behavior:
+        spec["behavior"] = _untitled(behavior)
+    now = status.pop("currentCPUUtilizationPercentage", None)
+    if current:
+        status["currentMetrics"] = [_deep(metric, "current", _CURRENTS) for metric in current]
+    elif now is not None:
+        status["currentMetrics"] = [_cpu_metric("current", {"averageUtilization": now})]
+    if conditions:
+        status["conditions"] = conditions
+    if "annotations" in meta:
+        meta["annotations"] = notes
+        if not notes:
+            del meta["annotations"]
+    return {**obj, "apiVersion": "autoscaling/v2", "metadata": meta, "spec": spec, "status": status}
+
+
+def _is_cpu(metric: Object) -> bool:
+    return metric.get("type") == "Resource" and (metric.get("resource") or {}).get("name") == "cpu"
+
+
+def _utilisation(metric: Object, word: str) -> Any:
+    return ((metric.get("resource") or {}).get(word) or {}).get("averageUtilization")
+
+
+def _cpu_metric(word: str, value: Object) -> Object:
+    return {"type": "Resource", "resource": {"name": "cpu", word: value}}
+
+
+def _flat(metric: Object, word: str, names: dict[str, dict[str, str]]) -> Object:
+    """A metric of v2 in the words of v1."""
+    field = _SOURCES.get(metric.get("type", ""), "")
+    source = metric.get(field) or {}
+    made = {key: source[key] for key in ("name", "container") if key in source}
+    if "describedObject" in source:
+        made["target"] = source["describedObject"]
+    if "metric" in source:
+        made["metricName"] = source["metric"].get("name", "")
+        if source["metric"].get("selector"):
+            made["metricSelector" if field == "external" else "selector"] = source["metric"]["selector"]
+    for key, value in (source.get(word) or {}).items():
+        if key in names.get(field, {}):
+            made[names[field][key]] = value
+    if (always := _REQUIRED.get((field, word))) is not None:
+        made.setdefault(always, "0")
+    return {"type": metric.get("type", ""), field: made} if field else {"type": metric.get("type", "")}
+
+
+def _deep(metric: Object, word: str, names: dict[str, dict[str, str]]) -> Object:
+    """The way back."""
+    field = _SOURCES.get(metric.get("type", ""), "")
+    source = metric.get(field) or {}
+    made: Object = {key: source[key] for key in ("name", "container") if key in source}
+    if "target" in source:
+        made["describedObject"] = source["target"]
+    if "metricName" in source:
+        made["metric"] = {"name": source["metricName"]}
+        if selector := source.get("metricSelector") or source.get("selector"):
+            made["metric"]["selector"] = selector
+    always, value = _REQUIRED.get((field, word)), {}
+    for theirs, mine in names.get(field, {}).items():
+        if mine in source and not (mine == always and source[mine] == "0"):
+            value[theirs] = source[mine]
+    if word == "target":
+        kind = next((_TYPE_OF[key] for key in ("averageUtilization", "averageValue", "value") if key in value), "Value")
+        made[word] = {"type": kind, **value}
+    else:
+        made[word] = value
+    return {"type": metric.get("type", ""), field: made} if field else {"type": metric.get("type", "")}
+
+
+def _titled(value: Any) -> Any:
+    """As Go prints a struct without field names for JSON."""
+    if isinstance(value, dict):
+        return {key[:1].upper() + key[1:]: _titled(item) for key, item in value.items()}
+    return [_titled(item) for item in value] if isinstance(value, list) else value
+
+
+def _untitled(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key[:1].lower() + key[1:]: _untitled(item) for key, item in value.items() if item is not None}
+    return [_untitled(item) for item in value] if isinstance(value, list) else value
+
+
+def _read(text: Any) -> Any:
+    """What an annotation holds; nonsense that somebody wrote there is nothing."""
+    try:
+        return parse(text.encode()) if isinstance(text, str) and text else None
+    except GoSyntaxError:
+        return None

@@ -1,0 +1,1 @@
+"""Certificates: authorities, serving and client certificates, kubeconfigs."""

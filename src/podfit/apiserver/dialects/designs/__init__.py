@@ -1,0 +1,1 @@
+"""The older forms of in-place resize, one module each."""

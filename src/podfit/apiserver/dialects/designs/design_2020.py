@@ -1,0 +1,124 @@
+"""The design of 2020: the spec of a container has `resourcesAllocated`, which only the node of the pod may change.
+
+There is no word for how a resize stands. Until the node accepts it, `resourcesAllocated` differs from the requests;
+it is complete when the resources in the status are those of the spec.
+"""
+
+from __future__ import annotations
+
+from podfit.api.objects import Object
+from podfit.api.registry.kinds import POD, Kind
+from podfit.api.resize import words as resize_words
+from podfit.api.resize.conditions import IN_PROGRESS
+from podfit.api.resize.dialects import DESIGN_2020
+from podfit.api.resize.words import by_name
+from podfit.api.schema.types import Field
+from podfit.apiserver.dialects import policies
+from podfit.apiserver.dialects.base import Dialect
+from podfit.apiserver.dialects.types import AMOUNTS, edit
+
+_NATIVE, FIELD = "allocatedResources", "resourcesAllocated"
+
+
+class Design2020(Dialect):
+    name = DESIGN_2020
+    words = policies.renamed("NoRestart", "RestartContainer")
+    edits = {"Container": edit((), Field(FIELD, AMOUNTS)), "ContainerStatus": edit((_NATIVE,))}
+    keeps_policies = True
+    allocated_in_spec = True
+    only_nodes_allocate = True
+    binds_nodes = True
+
+    def show_container(self, container: Object, pod: Object, regular: bool) -> Object:
+        shown = super().show_container(container, pod, regular)
+        allocated = allocation(container, pod) if regular else {}
+        return {**shown, FIELD: allocated} if allocated else shown
+
+    def show_statuses(self, status: Object, pod: Object) -> None:
+        for field in ("containerStatuses", "initContainerStatuses"):
+            if field in status:
+                status[field] = [_hidden(one) for one in status[field]]
+
+    def read_container(self, asked: Object, old: Object | None, regular: bool) -> Object:
+        made = super().read_container(asked, old, regular)
+        return {key: value for key, value in made.items() if key != FIELD} if FIELD in made else made
+
+    def put_back(self, kind: Kind, asked: Object, old: Object, now: str) -> Object:
+        new = super().put_back(kind, asked, old, now)
+        given, before = allocations(asked), allocations_of(old) if kind == POD else {}
+        changed = {name: one for name, one in given.items() if not same_amounts(one, before.get(name))}
+        if changed:
+            new["status"] = _allocated(new.get("status") or {}, changed, old, now)
+        elif kind == POD and _reports(new, old) and not _unapplied(new):
+            reported = new["status"].get("conditions") or ()
+            conditions = [condition for condition in reported if condition.get("type") != IN_PROGRESS]
+            new["status"] = {**new["status"], "conditions": conditions}
+        return new
+
+    def read_statuses(self, status: Object, shown: Object, asked: Object, old: Object) -> None:
+        before, allocated = old.get("status") or {}, allocations_of(old)
+        for field in ("containerStatuses", "initContainerStatuses"):
+            stored = by_name(before.get(field))
+            if status.get(field):
+                mine = allocated if field == "containerStatuses" else {}
+                status[field] = [
+                    _kept(one, stored.get(name := one.get("name", "")), mine.get(name)) for one in status[field]
+                ]
+
+
+def allocation(container: Object, pod: Object) -> Object:
+    """What a native pod's container has: as its node reported, else what it requests."""
+    status = by_name((pod.get("status") or {}).get("containerStatuses")).get(container.get("name", "")) or {}
+    return status.get(_NATIVE) or (container.get("resources") or {}).get("requests") or {}
+
+
+def allocations_of(pod: Object) -> dict[str, Object]:
+    return {one.get("name", ""): allocation(one, pod) for one in pod["spec"].get("containers") or ()}
+
+
+def allocations(asked: Object) -> dict[str, Object]:
+    """What a client wrote to `resourcesAllocated`, by container; those that it left out or set to null are missing."""
+    listed = (asked.get("spec") or {}).get("containers") or ()
+    return {one.get("name", ""): one[FIELD] for one in listed if one.get(FIELD)}
+
+
+def same_amounts(one: Object, other: Object | None) -> bool:
+    return one.keys() == (other or {}).keys() and all(resize_words.same(one[name], (other or {})[name]) for name in one)
+
+
+def _allocated(status: Object, changed: dict[str, Object], old: Object, now: str) -> Object:
+    """The status with what the node has allocated; where that is all that is requested, the resize is in progress."""
+    listed = [
+        {**one, _NATIVE: changed[one["name"]]} if one.get("name") in changed else one
+        for one in status.get("containerStatuses") or ()
+    ]
+    made = {**status, "containerStatuses": listed}
+    after = {**old, "status": made}
+    generation = old["metadata"].get("generation") or 0
+    if not resize_words.gap_of(after).requests:
+        made["observedGeneration"] = generation
+        before = status.get("conditions") or ()
+        made["conditions"] = resize_words.decided(before, "", _unapplied(after), generation, now)
+    return made
+
+
+def _reports(new: Object, old: Object) -> bool:
+    """Whether a node reported something else about containers than before."""
+    after, before = new.get("status") or {}, old.get("status") or {}
+    return bool(after.get("containerStatuses")) and after["containerStatuses"] != before.get("containerStatuses")
+
+
+def _unapplied(pod: Object) -> bool:
+    gap = resize_words.gap_of(pod)
+    return bool(gap.unapplied | gap.limits)
+
+
+def _kept(status: Object, stored: Object | None, allocated: Object | None) -> Object:
+    """A container that a node reports on for the first time has what was shown as allocated then."""
+    if stored is not None and (_NATIVE in stored or status == _hidden(stored)):
+        return {**status, _NATIVE: stored[_NATIVE]} if _NATIVE in stored else status
+    return {**status, _NATIVE: allocated} if allocated else status
+
+
+def _hidden(status: Object) -> Object:
+    return {key: value for key, value in status.items() if key != _NATIVE}

@@ -1,0 +1,118 @@
+"""The design of 2021: `status.resize` is a map by resource, and the status of a container has `resourcesAllocated`.
+
+The API server sets `resourcesAllocated` from the requests of a new pod, and every resource whose resize the node has
+not decided on is Proposed. A value that nobody knows means Deferred: it is kept as the reason of PodResizePending,
+which is pending for everybody who does not know it.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from podfit.api.objects import Object
+from podfit.api.registry.kinds import POD, Kind
+from podfit.api.resize import words as resize_words
+from podfit.api.resize.conditions import IN_PROGRESS_WORD, PROPOSED
+from podfit.api.resize.dialects import DESIGN_2021
+from podfit.api.resize.words import by_name
+from podfit.api.schema.types import Field
+from podfit.apiserver.dialects import policies
+from podfit.apiserver.dialects.base import Dialect
+from podfit.apiserver.dialects.types import AMOUNTS, WORDS, edit
+
+_NATIVE, _SHOWN = "allocatedResources", "resourcesAllocated"
+
+
+class Design2021(Dialect):
+    name = DESIGN_2021
+    words = policies.renamed("RestartNotRequired", "Restart")
+    edits = {
+        "PodStatus": edit((), Field("resize", WORDS)),
+        "ContainerStatus": edit((_NATIVE,), Field(_SHOWN, AMOUNTS)),
+    }
+    on_resize = True
+    keeps_policies = True
+    only_nodes_allocate = True
+    binds_nodes = True
+
+    def show_newer(self, kind: Kind, obj: Object) -> Object:
+        """Later types have one word for `status.resize`: they cannot decode a pod with a map there."""
+        shown = self.show(kind, obj)
+        if kind != POD or "resize" not in (shown.get("status") or {}):
+            return shown
+        return {**shown, "status": {key: value for key, value in shown["status"].items() if key != "resize"}}
+
+    def resize(self, pod: Object) -> dict[str, str]:
+        return resize_words.words_by_resource(pod)
+
+    def show_statuses(self, status: Object, pod: Object) -> None:
+        reported = by_name(status.get("containerStatuses"))
+        requests = {one["name"]: _requests(one) for one in pod["spec"].get("containers") or ()}
+        if reported:
+            status["containerStatuses"] = [
+                _shown(one, requests.get(one.get("name", ""))) for one in status["containerStatuses"]
+            ]
+        elif any(requests.values()):
+            status["containerStatuses"] = [_fresh(one) for one in pod["spec"]["containers"]]
+        if "initContainerStatuses" in status:
+            status["initContainerStatuses"] = [_shown(one, None) for one in status["initContainerStatuses"]]
+
+    def read_statuses(self, status: Object, shown: Object, asked: Object, old: Object) -> None:
+        before = old.get("status") or {}
+        fresh = by_name(shown.get("containerStatuses"))
+        for field in ("containerStatuses", "initContainerStatuses"):
+            stored = by_name(before.get(field))
+            listed = [
+                _read(one, stored.get(one.get("name", "")), fresh.get(one.get("name", "")))
+                for one in status.get(field) or ()
+                if one.get("name") in stored or one != fresh.get(one.get("name", ""))
+            ]
+            if listed or field in before:
+                status[field] = listed
+            else:
+                status.pop(field, None)
+
+    def is_proposed(self, written: Any) -> bool:
+        return isinstance(written, dict) and PROPOSED in written.values()
+
+    def read_resize(
+        self, status: Object, conditions: list[Object], written: Any, asked: Object, old: Object, now: str
+    ) -> list[Object]:
+        values = set(written.values()) if isinstance(written, dict) else set()
+        if PROPOSED in values:
+            return super().read_resize(status, conditions, PROPOSED, asked, old, now)
+        generation = old["metadata"].get("generation") or 0
+        if generation:
+            status["observedGeneration"] = generation
+        waiting = sorted(values - {IN_PROGRESS_WORD})
+        in_progress = IN_PROGRESS_WORD in values
+        return resize_words.decided(conditions, waiting[0] if waiting else "", in_progress, generation, now)
+
+
+def _requests(container: Object) -> Object:
+    return (container.get("resources") or {}).get("requests") or {}
+
+
+def _fresh(container: Object) -> Object:
+    """What the API server says about a container that no node has reported on."""
+    made = {"name": container["name"], "state": {}, "lastState": {}, "ready": False, "restartCount": 0}
+    made |= {"image": container.get("image") or "", "imageID": ""}
+    requests = _requests(container)
+    return {**made, _SHOWN: requests} if requests else made
+
+
+def _shown(status: Object, requests: Object | None) -> Object:
+    rest = {key: value for key, value in status.items() if key != _NATIVE}
+    allocated = status.get(_NATIVE) or requests
+    return {**rest, _SHOWN: allocated} if allocated else rest
+
+
+def _read(status: Object, stored: Object | None, shown: Object | None) -> Object:
+    made = {key: value for key, value in status.items() if key != _SHOWN}
+    given = status.get(_SHOWN)
+    if not given:
+        # Left out by a client that does not know the field.
+        given = (shown or {}).get(_SHOWN)
+    if given and (stored is None or stored.get(_NATIVE) or status != shown):
+        made[_NATIVE] = given
+    return made

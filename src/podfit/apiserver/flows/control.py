@@ -1,0 +1,236 @@
+"""Flow control: every request of a client has a place in a priority level before it is answered.
+
+The flow schemas and priority levels of the cluster say which; both are read again whenever one of them changes. Parts
+of this process are not limited. Requests are classified by the user who authenticated.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+
+from podfit.api.objects import Object
+from podfit.api.registry.kinds import kind_named
+from podfit.apiserver.flows import borrowing, estimate
+from podfit.apiserver.flows.classify import Asked, Schema, first_match, schemas
+from podfit.apiserver.flows.level import CANCELLED, TIME_OUT, Level, Rejected, Ticket
+from podfit.apiserver.flows.measures import FlowMeasures, ServedMeasures
+from podfit.apiserver.flows.sharding import flow_hash
+from podfit.apiserver.request import Request
+from podfit.apiserver.routes import Route
+from podfit.apiserver.storage.events import WatchEvent
+from podfit.apiserver.storage.objects import Objects
+from podfit.apiserver.storage.usable import usable
+
+SCHEMA, LEVEL = kind_named("FlowSchema"), kind_named("PriorityLevelConfiguration")
+PERIOD_S = 10.0
+"""How often levels borrow of each other by what was asked for."""
+WAIT_S = 15.0
+"""How long a request may wait for its seats: a quarter of the time that it may take."""
+_KEPT = 10_000
+_DIGITS = 19
+_WRITES = frozenset(("create", "update", "patch", "delete"))
+
+
+@dataclass(slots=True, eq=False)
+class Place:
+    """Where requests of one kind and client belong."""
+
+    schema: Schema
+    level: Level
+    flow: int
+    headers: list[tuple[str, str]]
+    measures: ServedMeasures
+
+
+@dataclass(slots=True, eq=False)
+class Admitted:
+    place: Place
+    ticket: Ticket
+    is_watch: bool
+
+
+class TooMany(Exception):
+    """The request is rejected; `headers` name its flow schema and priority level."""
+
+    def __init__(self, headers: list[tuple[str, str]]) -> None:
+        super().__init__()
+        self.headers = headers
+
+
+class FlowControl:
+    def __init__(self, objects: Objects, total: int, measures: FlowMeasures) -> None:
+        """`total` is the number of seats of the server: what all levels share."""
+        self._objects, self._total, self._measures = objects, total, measures
+        self._clock = objects.clock
+        self._levels: dict[str, Level] = {}
+        self._schemas: list[Schema] = []
+        self._places: dict[tuple[str, tuple[str, ...], str, str, str, str, str], Place] = {}
+        self._timer: asyncio.TimerHandle | None = None
+        self._stale = False
+        self.wait_s = WAIT_S
+
+    @property
+    def levels(self) -> dict[str, Level]:
+        return self._levels
+
+    def stop(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def changed(self, event: WatchEvent) -> None:
+        """A listener of the hub: changes come in groups, which are read once."""
+        if not self._stale:
+            self._stale = True
+            asyncio.get_running_loop().call_soon(self.configure)
+
+    async def resync(self) -> None:
+        self.configure()
+
+    def configure(self) -> None:
+        """Reads the flow schemas and priority levels that there are. Levels that are gone serve who is in them."""
+        self._stale = False
+        rows = {row["metadata"]["name"]: row for row in usable(LEVEL, self._objects.list(LEVEL))}
+        bounds = borrowing.bounds({name: row.get("spec") or {} for name, row in rows.items()}, self._total)
+        self._levels = {name: self._levels.get(name) or Level(name) for name in rows}
+        for name, level in self._levels.items():
+            meta: Object = rows[name]["metadata"]
+            level.configure(meta.get("uid") or "", rows[name].get("spec") or {}, bounds[name])
+        self._schemas = [row for row in schemas(usable(SCHEMA, self._objects.list(SCHEMA))) if row.level in rows]
+        self._places.clear()
+        self._share()
+
+    # --- requests -----------------------------------------------------------------------------------------------
+
+    async def admit(self, request: Request, route: Route | None) -> Admitted | None:
+        """Waits until the request may be executed; None where nothing limits it. Raises TooMany."""
+        place = self._place(request, route)
+        if place is None:
+            return None
+        is_watch = route is not None and route.verb == "watch"
+        level, schema = place.level, place.schema.name
+        arrived = self._clock.monotonic()
+        try:
+            ticket = level.arrive(self._work(request, route, level), place.flow, arrived)
+            if ticket.turn is not None:
+                await self._wait(place, ticket)
+        except Rejected as rejected:
+            self._measures.rejected(level.name, schema, rejected.reason, self._clock.monotonic() - arrived)
+            raise TooMany(place.headers) from None
+        place.measures.started(ticket)
+        if self._timer is None:
+            self._timer = asyncio.get_running_loop().call_later(PERIOD_S, self._end_period)
+        return Admitted(place, ticket, is_watch)
+
+    def finish(self, admitted: Admitted | None) -> None:
+        if admitted is None:
+            return
+        place, ticket, now = admitted.place, admitted.ticket, self._clock.monotonic()
+        place.level.finish(ticket, now)
+        place.measures.ended(ticket, now, admitted.is_watch)
+        if Level.final(ticket):
+            asyncio.get_running_loop().call_later(ticket.work.extra_s, self._free, place.level, ticket)
+
+    def _free(self, level: Level, ticket: Ticket) -> None:
+        level.free(ticket, self._clock.monotonic())
+
+    async def _wait(self, place: Place, ticket: Ticket) -> None:
+        level, turn = place.level, ticket.turn
+        assert turn is not None
+        self._measures.queued(level.name, place.schema.name, 1)
+        try:
+            await asyncio.wait_for(asyncio.shield(turn), self.wait_s)
+        except (TimeoutError, asyncio.CancelledError) as error:
+            now = self._clock.monotonic()
+            if not turn.done():
+                turn.cancel()
+                level.abandon(ticket, now)
+            elif isinstance(error, TimeoutError):
+                return  # its turn came this moment
+            else:
+                level.finish(ticket, now)
+                level.free(ticket, now)
+            if isinstance(error, TimeoutError):
+                raise Rejected(TIME_OUT) from None
+            self._measures.rejected(level.name, place.schema.name, CANCELLED, now - ticket.arrived)
+            raise
+        finally:
+            self._measures.queued(level.name, place.schema.name, -1)
+
+    def _place(self, request: Request, route: Route | None) -> Place | None:
+        user = request.user
+        if route is None or not route.resource:
+            return self._find(Asked(user.name, user.groups, request.method.lower(), path=request.path))
+        key = (user.name, user.groups, route.verb, route.group, route.resource, route.subresource, route.namespace)
+        place = self._places.get(key)
+        if place is None:
+            place = self._find(Asked(*key))
+            if place is None:
+                return None
+            if len(self._places) >= _KEPT:
+                self._places.clear()
+            self._places[key] = place
+        return place
+
+    def _find(self, asked: Asked) -> Place | None:
+        schema = first_match(self._schemas, asked)
+        if schema is None:
+            return None  # before the mandatory objects are stored
+        level = self._levels[schema.level]
+        headers = [
+            ("X-Kubernetes-Pf-Flowschema-Uid", schema.uid),
+            ("X-Kubernetes-Pf-Prioritylevel-Uid", level.uid),
+        ]
+        measures = self._measures.served(level.name, schema.name)
+        return Place(schema, level, flow_hash(schema.name, schema.flow(asked)), headers, measures)
+
+    def _work(self, request: Request, route: Route | None, level: Level) -> estimate.Work:
+        if route is None or not route.resource:
+            return estimate.ONE_SEAT
+        if route.verb in _WRITES:
+            kind = self._objects.registry.resource(route.group, route.version, route.resource)
+            watches = 0 if kind is None else self._objects.hub.followers(kind.storage_prefix)
+            return estimate.write_work(watches, estimate.most_seats(level.bounds.nominal))
+        if route.verb == "list" or (route.verb == "watch" and _sends_state(request)):
+            return self._list_work(request, route, level)
+        return estimate.ONE_SEAT
+
+    def _list_work(self, request: Request, route: Route, level: Level) -> estimate.Work:
+        kind = self._objects.registry.resource(route.group, route.version, route.resource)
+        if kind is None or route.name:
+            return estimate.ONE_SEAT
+        store = self._objects.store
+        prefix = kind.storage_prefix
+        some = store.scan(prefix, limit=3)
+        average = sum(len(record.value) for record in some) // len(some) if some else 0
+        limit = (request.query.get("limit") or ["0"])[0]
+        most = estimate.most_seats(level.bounds.nominal)
+        return estimate.list_work(
+            store.count(prefix), average, int(limit) if limit.isdigit() and len(limit) < _DIGITS else 0, most
+        )
+
+    # --- borrowing ----------------------------------------------------------------------------------------------
+
+    def _end_period(self) -> None:
+        self._timer = None
+        now = self._clock.monotonic()
+        for level in self._levels.values():
+            level.end_period(now)
+        self._share()
+        if any(level.executing or level.waiting or level.demand.high for level in self._levels.values()):
+            self._timer = asyncio.get_running_loop().call_later(PERIOD_S, self._end_period)
+
+    def _share(self) -> None:
+        now = self._clock.monotonic()
+        bounds = {name: level.bounds for name, level in self._levels.items()}
+        found = borrowing.limits(bounds, {name: level.demand for name, level in self._levels.items()})
+        for name, level in self._levels.items():
+            level.set_limit(found[name], now)
+            self._measures.level(level)
+
+
+def _sends_state(request: Request) -> bool:
+    """Whether a watch begins with what there is."""
+    wanted = (request.query.get("sendInitialEvents") or [""])[0]
+    return wanted.lower() in ("true", "1") or (request.query.get("resourceVersion") or [""])[0] in ("", "0")

@@ -1,0 +1,226 @@
+"""The requests of one priority level: those that are executed, and the fair queues of those that wait.
+
+Seats are given out by start-time fair queuing: each queue has a virtual time, which grows by the work of what it
+dispatches, and the queue that is least ahead is next. A queue that was idle starts at the level's virtual time, so that
+idling earns no credit.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from dataclasses import dataclass, field
+
+from podfit.api.objects import Object
+from podfit.apiserver.flows.borrowing import Bounds, Demand
+from podfit.apiserver.flows.estimate import Work
+from podfit.apiserver.flows.sharding import deal
+
+QUEUE_FULL, TIME_OUT, CONCURRENCY_LIMIT, CANCELLED = "queue-full", "time-out", "concurrency-limit", "cancelled"
+_HANDS = 10_000
+_GUESS_S = 0.003
+"""How long a request is taken to last until it has ended."""
+
+
+class Rejected(Exception):
+    """There is no place for a request, now or in time."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(reason)
+        self.reason = reason
+
+
+@dataclass(slots=True, eq=False)
+class Queue:
+    waiting: deque[Ticket] = field(default_factory=deque)
+    executing: int = 0
+    load: int = 0
+    """Seats of all its requests, those that wait included."""
+    virtual: float = 0.0
+
+
+@dataclass(slots=True, eq=False)
+class Ticket:
+    """One request on its way through a level."""
+
+    work: Work
+    arrived: float
+    seats: int
+    """The most that its work takes at a time."""
+    queue: Queue | None = None
+    turn: asyncio.Future[None] | None = None
+    """Set while it waits for seats."""
+    started: float = 0.0
+
+
+class Level:
+    def __init__(self, name: str) -> None:
+        self.name, self.uid = name, ""
+        self.bounds = Bounds(0, 0, 0)
+        self.limit = 0
+        """Seats in force: what is its own, less what it lends, and what it borrows."""
+        self.demand = Demand()
+        self.exempt = False
+        self.executing = 0
+        """Seats taken."""
+        self.waiting = 0
+        """Seats asked for by requests that wait."""
+        self._queues: list[Queue] = []
+        self._hand_size = self._length = 0
+        self._virtual = 0.0
+        self._since = self._area = self._squares = 0.0
+        self._begun = 0.0
+        self._high = 0
+        self._hands: dict[int, list[Queue]] = {}
+        """The queues that a flow was dealt."""
+
+    def configure(self, uid: str, spec: Object, level_bounds: Bounds) -> None:
+        self.uid, self.bounds = uid, level_bounds
+        self.exempt = level_bounds.exempt
+        response = (spec.get("limited") or {}).get("limitResponse") or {}
+        queuing = (response.get("queuing") or {}) if response.get("type") == "Queue" else {}
+        count = queuing.get("queues") or (64 if response.get("type") == "Queue" else 0)
+        self._hand_size = queuing.get("handSize") or 8
+        self._length = queuing.get("queueLengthLimit") or 50
+        if count > len(self._queues):
+            self._queues += [Queue() for _ in range(count - len(self._queues))]
+        # Queues beyond a smaller number get no more requests; those that wait there are still served.
+        self._dealt = count
+        self._hands.clear()
+
+    @property
+    def queues(self) -> list[Queue]:
+        return self._queues
+
+    # --- coming and going ---------------------------------------------------------------------------------------
+
+    def arrive(self, work: Work, flow: int, now: float) -> Ticket:
+        """A ticket whose `turn` is None may be executed at once; any other waits for it. Raises Rejected."""
+        ticket = Ticket(work, now, work.most)
+        if self.exempt or (not self.waiting and self._has_room(work)):
+            if self._dealt and not self.exempt:
+                ticket.queue = self._choose(flow)
+            self._start(ticket, now)
+            return ticket
+        if not self._dealt:
+            raise Rejected(CONCURRENCY_LIMIT)
+        queue = self._choose(flow)
+        if len(queue.waiting) >= self._length:
+            raise Rejected(QUEUE_FULL)
+        ticket.queue = queue
+        ticket.turn = asyncio.get_running_loop().create_future()
+        self._observe(now)
+        if not queue.waiting and not queue.executing:
+            queue.virtual = max(queue.virtual, self._virtual)
+        queue.waiting.append(ticket)
+        queue.load += ticket.seats
+        self.waiting += ticket.seats
+        self._dispatch(now)
+        return ticket
+
+    def abandon(self, ticket: Ticket, now: float) -> None:
+        """Of a ticket that still waits."""
+        assert ticket.queue is not None
+        self._observe(now)
+        ticket.queue.waiting.remove(ticket)
+        ticket.queue.load -= ticket.seats
+        self.waiting -= ticket.seats
+        self._dispatch(now)
+
+    def finish(self, ticket: Ticket, now: float) -> None:
+        """The answer is there. Final seats stay taken until `free`."""
+        self._account(ticket, now)
+        self._release(ticket, ticket.seats - self.final(ticket), now)
+
+    def free(self, ticket: Ticket, now: float) -> None:
+        self._release(ticket, self.final(ticket), now)
+
+    @staticmethod
+    def final(ticket: Ticket) -> int:
+        return ticket.work.final_seats if ticket.work.extra_s > 0 else 0
+
+    def set_limit(self, limit: int, now: float) -> None:
+        self.limit = limit
+        self._dispatch(now)
+
+    # --- demand -------------------------------------------------------------------------------------------------
+
+    def end_period(self, now: float) -> None:
+        """Takes down what was asked for since the last call."""
+        self._observe(now)
+        length = now - self._begun
+        if length > 0:
+            average = self._area / length
+            self.demand.observe(self._high, average, max(0.0, self._squares / length - average * average) ** 0.5)
+        self._begun, self._area, self._squares = now, 0.0, 0.0
+        self._high = self.executing + self.waiting
+
+    def _observe(self, now: float) -> None:
+        """Counts the demand up to now; called before each change of it."""
+        asked, length = self.executing + self.waiting, now - self._since
+        self._area += asked * length
+        self._squares += asked * asked * length
+        self._since = now
+
+    # --- seats --------------------------------------------------------------------------------------------------
+
+    def _has_room(self, work: Work) -> bool:
+        """A request wider than the level is served when nothing else is."""
+        return not self.executing or self.executing + work.most <= self.limit
+
+    def _choose(self, flow: int) -> Queue:
+        hand = self._hands.get(flow)
+        if hand is None:
+            if len(self._hands) >= _HANDS:
+                self._hands.clear()
+            hand = self._hands[flow] = [self._queues[at] for at in deal(flow, self._dealt, self._hand_size)]
+        chosen = hand[0]
+        if chosen.load:
+            for queue in hand:
+                if queue.load < chosen.load:
+                    chosen = queue
+        return chosen
+
+    def _start(self, ticket: Ticket, now: float) -> None:
+        self._observe(now)
+        ticket.started = now
+        self.executing += ticket.seats
+        self._high = max(self._high, self.executing + self.waiting)
+        queue = ticket.queue
+        if queue is not None:
+            if not queue.executing and not queue.waiting:
+                queue.virtual = max(queue.virtual, self._virtual)
+            self._virtual = max(self._virtual, queue.virtual)
+            queue.executing += ticket.seats
+            if ticket.turn is None:
+                queue.load += ticket.seats
+            queue.virtual += ticket.seats * _GUESS_S
+
+    def _account(self, ticket: Ticket, now: float) -> None:
+        """Replaces the guess by what the request really took."""
+        if ticket.queue is not None:
+            took = now - ticket.started + ticket.work.extra_s
+            ticket.queue.virtual += ticket.seats * (took - _GUESS_S)
+
+    def _release(self, ticket: Ticket, seats: int, now: float) -> None:
+        self._observe(now)
+        self.executing -= seats
+        if ticket.queue is not None:
+            ticket.queue.executing -= seats
+            ticket.queue.load -= seats
+        if self.waiting:
+            self._dispatch(now)
+
+    def _dispatch(self, now: float) -> None:
+        while self.waiting:
+            queue = min((queue for queue in self._queues if queue.waiting), key=lambda queue: queue.virtual)
+            ticket = queue.waiting[0]
+            if not self._has_room(ticket.work):
+                return
+            queue.waiting.popleft()
+            self._observe(now)
+            self.waiting -= ticket.seats
+            self._start(ticket, now)
+            assert ticket.turn is not None
+            if not ticket.turn.done():
+                ticket.turn.set_result(None)

@@ -1,0 +1,120 @@
+"""Metrics of flow control, under the names that kube-apiserver has."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from prometheus_client import CollectorRegistry
+
+from podfit.apiserver.flows.level import CANCELLED, CONCURRENCY_LIMIT, QUEUE_FULL, TIME_OUT, Level, Ticket
+from podfit.kit.series import Counter, Gauge, Histogram
+
+_PREFIX = "apiserver_flowcontrol_"
+_LEVEL = ("priority_level",)
+_FLOW = ("priority_level", "flow_schema")
+_WAITS = (0.0, 0.005, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 15, 30)
+_RUNS = (0.0, 0.005, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 15, 30)
+_SEATS = (1, 2, 4, 10, 20, 50, 100)
+
+
+@dataclass(frozen=True, slots=True)
+class ServedMeasures:
+    """Series of one schema, found once: they are counted for every request."""
+
+    dispatched: Counter
+    executing: Gauge
+    seats: Gauge
+    waited: Histogram
+    estimated: Histogram
+    ran: Histogram
+    ran_watches: Histogram
+
+    def started(self, ticket: Ticket) -> None:
+        self.dispatched.inc()
+        self.executing.inc()
+        self.seats.inc(ticket.seats)
+        self.waited.observe(ticket.started - ticket.arrived)
+        self.estimated.observe(ticket.seats)
+
+    def ended(self, ticket: Ticket, now: float, is_watch: bool) -> None:
+        self.executing.dec()
+        self.seats.dec(ticket.seats)
+        (self.ran_watches if is_watch else self.ran).observe(now - ticket.started)
+
+
+class FlowMeasures:
+    def __init__(self, registry: CollectorRegistry) -> None:
+        def gauge(name: str, text: str, labels: tuple[str, ...] = _LEVEL) -> Gauge:
+            return Gauge(_PREFIX + name, text, labels, registry=registry)
+
+        reasons = (QUEUE_FULL, TIME_OUT, CONCURRENCY_LIMIT, CANCELLED)
+        self._rejected = Counter(
+            _PREFIX + "rejected_requests", "Requests rejected.", (*_FLOW, "reason"), registry=registry
+        ).may_have(reason=reasons)
+        self._dispatched = Counter(
+            _PREFIX + "dispatched_requests", "Requests that began to be executed.", _FLOW, registry=registry
+        )
+        self._waiting = gauge("current_inqueue_requests", "Requests that wait in a queue.", _FLOW)
+        self._executing = gauge("current_executing_requests", "Requests that are executed.", _FLOW)
+        self._seats = gauge("current_executing_seats", "Seats that requests take.", _FLOW)
+        self._waited = Histogram(
+            _PREFIX + "request_wait_duration_seconds",
+            "Time that requests waited in a queue.",
+            (*_FLOW, "execute"),
+            buckets=_WAITS,
+            registry=registry,
+        ).may_have(execute=("true", "false"))
+        self._ran = Histogram(
+            _PREFIX + "request_execution_seconds",
+            "Time that requests were executed.",
+            (*_FLOW, "type"),
+            buckets=_RUNS,
+            registry=registry,
+        ).may_have(type=("regular", "watch"))
+        self._estimated = Histogram(
+            _PREFIX + "work_estimated_seats",
+            "Seats that requests were estimated to take.",
+            _FLOW,
+            buckets=_SEATS,
+            registry=registry,
+        )
+        self._nominal = gauge("nominal_limit_seats", "Seats of a level by its shares.")
+        self._lower = gauge("lower_limit_seats", "Seats of a level when it lends all it can.")
+        self._upper = gauge("upper_limit_seats", "Seats of a level when it borrows all it can.")
+        self._current = gauge("current_limit_seats", "Seats of a level in force.")
+        self._high = gauge("demand_seats_high_watermark", "The most seats asked for in the last period.")
+        self._average = gauge("demand_seats_average", "Seats asked for in the last period, on average.")
+        self._deviation = gauge("demand_seats_stdev", "Standard deviation of the seats asked for in the last period.")
+        self._smoothed = gauge("demand_seats_smoothed", "Seats asked for, smoothed over periods.")
+
+    def rejected(self, level: str, schema: str, reason: str, waited_s: float) -> None:
+        self._rejected.labels(level, schema, reason).inc()
+        if waited_s:
+            self._waited.labels(level, schema, "false").observe(waited_s)
+
+    def queued(self, level: str, schema: str, change: int) -> None:
+        self._waiting.labels(level, schema).inc(change)
+
+    def served(self, level: str, schema: str) -> ServedMeasures:
+        """What is counted of every request of a schema."""
+        return ServedMeasures(
+            self._dispatched.labels(level, schema),
+            self._executing.labels(level, schema),
+            self._seats.labels(level, schema),
+            self._waited.labels(level, schema, "true"),
+            self._estimated.labels(level, schema),
+            self._ran.labels(level, schema, "regular"),
+            self._ran.labels(level, schema, "watch"),
+        )
+
+    def level(self, level: Level) -> None:
+        """The limits and the demand of a level, after either changed."""
+        name, bounds, demand = level.name, level.bounds, level.demand
+        self._nominal.labels(name).set(bounds.nominal)
+        self._lower.labels(name).set(bounds.least)
+        self._upper.labels(name).set(bounds.most)
+        self._current.labels(name).set(level.limit)
+        self._high.labels(name).set(demand.high)
+        self._average.labels(name).set(demand.average)
+        self._deviation.labels(name).set(demand.deviation)
+        self._smoothed.labels(name).set(demand.smoothed)

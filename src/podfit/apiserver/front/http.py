@@ -1,0 +1,318 @@
+"""The HTTP front: sockets, TLS, bodies, compression, streams. It knows nothing of kinds.
+
+One catch-all handler; routing is the server's. Request bodies are bounded (413), answers above a size are compressed
+when the client can read it, streams are written piece by piece as they come.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import re
+import ssl
+from collections.abc import AsyncIterator, Awaitable, Callable
+from functools import partial
+from typing import Any
+from urllib.parse import parse_qs, unquote, urlsplit
+
+from aiohttp import WSMsgType, web
+from aiohttp.http_exceptions import BadHttpMessage, BadHttpMethod
+from aiohttp.web_protocol import RequestHandler
+from multidict import CIMultiDict
+
+from podfit.api.status import ApiError
+from podfit.apiserver.auth.authenticate import Authenticator
+from podfit.apiserver.config import BODY_LIMIT
+from podfit.apiserver.front.sending import put_headers, send_long
+from podfit.apiserver.protobufs.form import STREAM_TYPE, frames_of
+from podfit.apiserver.proxying.relay import Upgraded, first_of
+from podfit.apiserver.request import ANONYMOUS, Request, Response
+from podfit.apiserver.server import error_response, method_not_allowed
+from podfit.kit.web.door import Door, Visitor
+
+log = logging.getLogger(__name__)
+Handle = Callable[[Request], Awaitable[Response]]
+_IDENTITY = ("impersonate-", "x-remote-")
+_LONG = 128 * 1024
+_PATIENCE_S = 60.0
+_SLICE = 256 * 1024
+_UNREADABLE = (
+    *(ValueError, asyncio.IncompleteReadError, web.HTTPException, web.RequestPayloadError, BadHttpMessage),
+    ConnectionError,
+)
+_REQUEST_LINE = re.compile(r"""\n  b['"][!#$%&'*+.^_`|~0-9A-Za-z-]+ \S+ HTTP/""")
+"""In the parser's message: a request line that is well-formed but for a method it does not know."""
+
+
+class HttpFront:
+    def __init__(self, handle: Handle, authenticator: Authenticator, context: ssl.SSLContext | None) -> None:
+        self._handle, self._authenticator, self._context = handle, authenticator, context
+        self._door: Door | None = None
+        self.patience_s = _PATIENCE_S
+        """How long a client may leave a stream unread while there is something for it."""
+
+    @property
+    def port(self) -> int:
+        return 0 if self._door is None else self._door.port
+
+    async def start(self, host: str, port: int) -> None:
+        self._door = Door(
+            self._serve,
+            self._context,
+            visitor=_Visitor,
+            request_factory=_request,
+            handler_cancellation=True,
+            auto_decompress=False,
+            max_line_size=65536,
+            max_field_size=65536,
+        )
+        await self._door.open(host, port)
+
+    async def stop(self) -> None:
+        if self._door is not None:
+            await self._door.close()
+
+    async def _serve(self, http: web.BaseRequest) -> web.StreamResponse:
+        try:
+            request = self._read(http)
+        except ApiError as error:
+            return _closing(http, _short(http, error_response(error)))
+        if request.reads:
+            response = await self._handle(request)
+        else:
+            # A client that hangs up ends its watch at once, but never a write half-way.
+            response = await asyncio.shield(asyncio.ensure_future(self._handle(request)))
+        if response.stream is not None:
+            return await self._stream(http, request, response)
+        if isinstance(response, Upgraded):
+            return response.made
+        if response.pieces is None and len(response.body) < _LONG:
+            return _closing(http, _short(http, response))
+        try:
+            return await send_long(http, response, self.patience_s)
+        finally:
+            if response.on_sent is not None:
+                response.on_sent()
+
+    def _read(self, http: web.BaseRequest) -> Request:
+        """Everything but the body, which is read once it is known that this client may send it."""
+        raw_path, _, raw_query = http.raw_path.partition("?")
+        if raw_path[:1] != "/":
+            raw_path = urlsplit(raw_path).path
+        path = unquote(raw_path)
+        headers = _headers(http)
+        user = self._authenticator.authenticate(headers, _peer(http))
+        named = user is not None and user is not ANONYMOUS
+        if named and isinstance(http.protocol, Visitor):
+            http.protocol.trusted = True
+        return Request(
+            http.method,
+            path if path.startswith("/") else f"/{path}",
+            parse_qs(raw_query, keep_blank_values=True) if raw_query else {},
+            headers,
+            user=user or ANONYMOUS,
+            upgrade=http,
+            arriving=partial(_body, http, self.patience_s) if http.body_exists else None,
+            client=user.name if named else f"{ANONYMOUS.name} {http.remote}",
+        )
+
+    async def _stream(self, http: web.BaseRequest, request: Request, response: Response) -> web.StreamResponse:
+        assert response.stream is not None
+        try:
+            if headers_say(request, "upgrade", "websocket"):
+                return await _websocket_stream(http, response.stream, response.content_type == STREAM_TYPE)
+            return await self._chunked_stream(http, response, response.stream)
+        except ConnectionError:
+            # The client was gone before its answer began: nobody reads this one.
+            return web.Response()
+        finally:
+            await _end(response.stream)
+
+    async def _chunked_stream(
+        self, http: web.BaseRequest, response: Response, stream: AsyncIterator[bytes]
+    ) -> web.StreamResponse:
+        answer = web.StreamResponse(status=response.status, headers=CIMultiDict(response.headers))
+        answer.content_type = response.content_type
+        answer.enable_chunked_encoding()
+        await answer.prepare(http)
+        outlet = _Outlet(http, answer, self.patience_s)
+        if (write_to := getattr(stream, "write_to", None)) is not None:
+            write_to(outlet.take)
+        try:
+            async for piece in stream:
+                await outlet.send(piece)
+            outlet.let_go()
+            await answer.write_eof()
+        except TimeoutError:
+            # It takes nothing and holds on to what waits for it; only the connection's end tells it so.
+            if http.transport is not None:
+                http.transport.abort()
+        except (ConnectionError, asyncio.CancelledError):
+            pass
+        return answer
+
+
+class _Outlet:
+    """Where a chunked answer leaves: pieces go straight into a connection that has room, the others wait for it."""
+
+    def __init__(self, http: web.BaseRequest, answer: web.StreamResponse, patience_s: float) -> None:
+        self._http, self._answer, self._patience_s = http, answer, patience_s
+        self._taken: list[bytes] = []
+        self._size = 0
+
+    def take(self, piece: bytes) -> bool:
+        """Nearly every event of a watch: there is nothing to wait for.
+
+        What is taken in one turn of the loop leaves together at its end: changes come in groups, and each write of
+        its own would be a TLS record of its own.
+        """
+        transport = self._http.transport
+        if transport is None or transport.is_closing() or not 0 < len(piece) <= _SLICE - self._size:
+            return False
+        if transport.get_write_buffer_size():
+            return False
+        if not self._taken:
+            asyncio.get_running_loop().call_soon(self.let_go)
+        self._taken.append(piece)
+        self._size += len(piece)
+        return True
+
+    def let_go(self) -> None:
+        taken, self._taken, size, self._size = self._taken, [], self._size, 0
+        transport = self._http.transport
+        if not taken or transport is None:
+            return
+        try:
+            transport.write(b"%x\r\n%b\r\n" % (size, b"".join(taken)))
+        except (RuntimeError, OSError):
+            # It was lost this moment; whoever reads the stream finds out by the next piece.
+            log.debug("a watcher is gone", exc_info=True)
+
+    async def send(self, piece: bytes) -> None:
+        if self.take(piece):
+            return
+        self.let_go()
+        # In slices, because a TLS connection takes whatever is given at once, and says it is full afterwards.
+        for start in range(0, len(piece), _SLICE):
+            async with asyncio.timeout(self._patience_s):
+                await self._answer.write(piece[start : start + _SLICE])
+
+
+class _Visitor(Visitor):
+    """Methods HTTP parsers do not know get Kubernetes' answer, too."""
+
+    def handle_error(
+        self,
+        request: web.BaseRequest,
+        status: int = 500,
+        exc: BaseException | None = None,
+        message: str | None = None,
+    ) -> web.StreamResponse:
+        if isinstance(exc, BadHttpMethod) and _REQUEST_LINE.search(exc.message):
+            return _short(request, error_response(method_not_allowed()))
+        return super().handle_error(request, status, exc, message)
+
+
+async def _end(stream: Any) -> None:
+    close = getattr(stream, "aclose", None)
+    if close is not None:
+        await close()
+
+
+async def _websocket_stream(http: web.BaseRequest, stream: AsyncIterator[bytes], framed: bool) -> web.StreamResponse:
+    """A watch over WebSocket: an event a message, of text or of protobuf."""
+    socket = web.WebSocketResponse(heartbeat=30)
+    await socket.prepare(http)
+    try:
+        await first_of(_until_closed(socket), (_send_frames if framed else _send_events)(socket, stream))
+    finally:
+        await socket.close()
+    return socket
+
+
+async def _send_events(socket: web.WebSocketResponse, stream: AsyncIterator[bytes]) -> None:
+    async for piece in stream:
+        for line in piece.splitlines():
+            await socket.send_str(line.decode())
+
+
+async def _send_frames(socket: web.WebSocketResponse, stream: AsyncIterator[bytes]) -> None:
+    async for piece in stream:
+        for frame in frames_of(piece):
+            await socket.send_bytes(frame)
+
+
+async def _until_closed(socket: web.WebSocketResponse) -> None:
+    async for message in socket:
+        if message.type in (WSMsgType.ERROR, WSMsgType.CLOSE):
+            return
+
+
+def _request(
+    message: Any, payload: Any, protocol: RequestHandler, writer: Any, task: asyncio.Task[None]
+) -> web.BaseRequest:
+    loop = asyncio.get_running_loop()
+    return web.BaseRequest(message, payload, protocol, writer, task, loop, client_max_size=BODY_LIMIT + 1)
+
+
+def _headers(http: web.BaseRequest) -> dict[str, str]:
+    headers: dict[str, str] = {}
+    for key, value in http.headers.items():
+        name = key.lower()
+        if not value.isascii():
+            # Bytes that are no UTF-8 come as halves of surrogate pairs, which nothing could be encoded with.
+            value = value.encode(errors="surrogateescape").decode(errors="replace")
+        if name not in headers:
+            headers[name] = value
+        else:
+            # Names of groups may hold commas, no header can hold a line's end.
+            headers[name] += ("\n" if name.startswith(_IDENTITY) else ",") + value
+    return headers
+
+
+def _peer(http: web.BaseRequest) -> Any:
+    transport = http.transport
+    return None if transport is None else transport.get_extra_info("peercert")
+
+
+def headers_say(request: Request, name: str, word: str) -> bool:
+    return word in request.headers.get(name, "").lower()
+
+
+def too_large() -> ApiError:
+    return ApiError(
+        413,
+        "RequestEntityTooLarge",
+        f"Request entity too large: limit is {BODY_LIMIT}",
+        {},
+    )
+
+
+async def _body(http: web.BaseRequest, patience_s: float) -> bytes:
+    try:
+        async with asyncio.timeout(patience_s):
+            return await http.read()
+    except web.HTTPRequestEntityTooLarge:
+        raise too_large() from None
+    except TimeoutError:
+        why = "Timeout: request did not complete within the allotted timeout"
+        raise ApiError(504, "Timeout", why) from None
+    except _UNREADABLE as error:
+        # aiohttp's stream keeps its error, whose traceback keeps the frame that holds what was read, and the stream.
+        error.__traceback__ = None
+        raise ApiError(400, "BadRequest", f"the body could not be read: {error}") from None
+
+
+def _closing(http: web.BaseRequest, answer: web.Response) -> web.Response:
+    """What is left of a body that nobody reads ends with the connection, and so does whatever a client sends after
+    an upgrade that it did not get: none of it is a request."""
+    if (http.body_exists and not http.content.at_eof()) or "Upgrade" in http.headers:
+        answer.force_close()
+    return answer
+
+
+def _short(http: web.BaseRequest, response: Response) -> web.Response:
+    answer = web.Response(status=response.status)
+    put_headers(answer, response)
+    answer.body = response.body
+    return answer

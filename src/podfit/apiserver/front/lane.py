@@ -1,0 +1,92 @@
+"""Long answers on the event loop: lists of thousands of objects, tables, YAML.
+
+They are put together in slices of a few milliseconds, one slice at a time, clients in turn, and a slice waits while
+short requests are being answered, up to a limit. So a client that lists everything as often as it can does not hold up
+another one's PATCH, and itself always gets on.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+
+from podfit.apiserver.request import Request
+from podfit.kit.clock import Clock
+from podfit.kit.concurrency.fairly import FairLock
+
+SLICE_S = 0.001
+_PATIENCE_S = 0.008
+_TURNS_BETWEEN = 4
+Turn = asyncio.Future[None]
+
+
+class Lane:
+    def __init__(self, clock: Clock, slice_s: float = SLICE_S, patience_s: float = _PATIENCE_S) -> None:
+        self._monotonic, self._slice_s, self._patience_s = clock.monotonic, slice_s, patience_s
+        self._short = 0
+        self._quiet: Turn | None = None
+        self._lock = FairLock()
+
+    def enter(self) -> None:
+        """A request is being answered; short until it proves to be long."""
+        self._short += 1
+
+    def leave(self, request: Request) -> None:
+        """It is answered, or has proved to be long."""
+        if request.patient:
+            return
+        request.patient = True
+        self._short -= 1
+        if not self._short and self._quiet is not None and not self._quiet.done():
+            self._quiet.set_result(None)
+
+    async def wait(self, request: Request) -> None:
+        """For a turn, before work that is long for sure: none of it is done ahead of short requests."""
+        self.leave(request)
+        await self._turn(request.user.name)
+        self._lock.give_back()
+
+    async def run(self, request: Request, steps: Iterator[object]) -> None:
+        """Takes all of the steps. What is done within one slice is done at once."""
+        if not request.patient and self._advance(steps):
+            return
+        self.leave(request)
+        while True:
+            await self._turn(request.user.name)
+            try:
+                if self._advance(steps):
+                    return
+            finally:
+                self._lock.give_back()
+
+    def _advance(self, steps: Iterator[object]) -> bool:
+        until = self._monotonic() + self._slice_s
+        return not any(self._monotonic() >= until for _ in steps)
+
+    async def _turn(self, client: str) -> None:
+        await self._lock.take(client)
+        try:
+            await self._until_quiet()
+        except BaseException:
+            self._lock.give_back()
+            raise
+
+    async def _until_quiet(self) -> None:
+        # A request that arrived during the last slice takes a few turns of the loop to be read and to be counted.
+        for _ in range(_TURNS_BETWEEN):
+            await asyncio.sleep(0)
+        if not self._short:
+            return
+        loop = asyncio.get_running_loop()
+        quiet = self._quiet = loop.create_future()
+        timer = loop.call_later(self._patience_s, _wake, quiet)
+        try:
+            await quiet
+        finally:
+            timer.cancel()
+            self._quiet = None
+
+
+def _wake(turn: Turn) -> None:
+    if not turn.done():
+        turn.set_result(None)

@@ -1,0 +1,30 @@
+"""Clients of a server that runs in the same process: no sockets, no TLS, a user that is taken as it is."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Mapping
+from typing import TYPE_CHECKING
+
+from podfit.api.objects import Object, freeze
+from podfit.apiserver.request import Request, Response, User
+from podfit.client import Client, LocalTransport
+from podfit.client.transport import SharedLines
+
+if TYPE_CHECKING:
+    from podfit.apiserver.app import ApiServer
+
+
+def local_client(server: ApiServer, user: User, name: str, lines: SharedLines | None = None) -> Client:
+    """A client of a server in this process, acting as `user`.
+
+    Those with the same `lines` share what they watch, and what their writes are answered with: they only read it.
+    """
+    shares = lines is not None
+
+    def call(
+        method: str, path: str, query: dict[str, list[str]], headers: Mapping[str, str], body: bytes | Object
+    ) -> Awaitable[Response]:
+        content = body if isinstance(body, bytes) else freeze(body)
+        return server.handle(Request(method, path, query, headers, content, user, shares=shares))
+
+    return Client(LocalTransport(call, f"podfit-{name}", lines))

@@ -1,0 +1,102 @@
+"""How many requests of each client are worked on at once.
+
+Flow control (`podfit.apiserver.flows`) decides which requests are admitted. Those of one client then share a few seats
+for reads and a few for writes: all work happens on one event loop, and a flood of one client costs others the wait for
+a few seats, not for everything that it was admitted with. Watches and other streams take no seat.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+
+from podfit.apiserver.request import Request, Response
+from podfit.apiserver.routes import Route
+
+_ENDLESS = frozenset(("watch", "proxy"))
+_ENDLESS_PARTS = frozenset(("attach", "exec", "proxy", "log", "portforward"))
+
+
+class Limits:
+    """Of one class of requests: those of one client that are worked on, and all that are in flight."""
+
+    def __init__(self, seats: int) -> None:
+        self.seats = seats
+        self.in_flight = 0
+
+
+class _Line:
+    """The requests of one client and class."""
+
+    __slots__ = ("limits", "seated", "waiting")
+
+    def __init__(self, limits: Limits) -> None:
+        self.limits = limits
+        self.seated = 0
+        self.waiting: deque[asyncio.Future[None]] = deque()
+
+
+class Seats:
+    def __init__(self) -> None:
+        self.reads = Limits(4)
+        self.writes = Limits(16)
+        self._lines: dict[tuple[str, bool], _Line] = {}
+
+    async def take(self, request: Request) -> None:
+        key = _key(request)
+        line = self._lines.get(key)
+        if line is None:
+            line = self._lines[key] = _Line(self.reads if request.reads else self.writes)
+        line.limits.in_flight += 1
+        if line.seated < line.limits.seats:
+            line.seated += 1
+            return
+        turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        line.waiting.append(turn)
+        try:
+            await turn
+        except asyncio.CancelledError:
+            if turn.cancelled():
+                line.waiting.remove(turn)
+                self._left(key, line)
+            else:
+                self.give_back(request)
+            raise
+
+    def give_back(self, request: Request) -> None:
+        key = _key(request)
+        line = self._lines[key]
+        while line.waiting:
+            turn = line.waiting.popleft()
+            if not turn.done():
+                # The seat goes from hand to hand.
+                turn.set_result(None)
+                line.limits.in_flight -= 1
+                return
+        line.seated -= 1
+        self._left(key, line)
+
+    def _left(self, key: tuple[str, bool], line: _Line) -> None:
+        line.limits.in_flight -= 1
+        if not line.seated and not line.waiting:
+            self._lines.pop(key, None)
+
+
+def _key(request: Request) -> tuple[str, bool]:
+    return request.client, request.reads
+
+
+def is_endless(route: Route | None) -> bool:
+    """Streams: they stay as long as they like, and cost nothing while nothing happens."""
+    return route is not None and (route.verb in _ENDLESS or route.subresource in _ENDLESS_PARTS)
+
+
+def is_watch(route: Route | None) -> bool:
+    return route is not None and route.verb == "watch"
+
+
+def too_many(headers: list[tuple[str, str]]) -> Response:
+    """429 as kube-apiserver has it: a line of text."""
+    text = b"Too many requests, please try again later.\n"
+    fixed = [("Retry-After", "1"), ("X-Content-Type-Options", "nosniff")]
+    return Response(429, text, "text/plain; charset=utf-8", [*fixed, *headers])

@@ -1,0 +1,1 @@
+"""Connections that the API server passes on to nodes, pods and services."""

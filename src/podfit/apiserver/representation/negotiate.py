@@ -1,0 +1,140 @@
+"""Which representation a client accepts: JSON, YAML or protobuf, the object itself, a Table or its metadata only."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from podfit.api import protobuf
+from podfit.api.status import ApiError
+from podfit.api.text.remember import remembered
+from podfit.apiserver.request import Request
+from podfit.apiserver.routes import truthy
+
+JSON, YAML, PROTOBUF = "application/json", "application/yaml", protobuf.MEDIA_TYPE
+TABLE, PARTIAL, PARTIAL_LIST = "Table", "PartialObjectMetadata", "PartialObjectMetadataList"
+_AVAILABLE = "application/json, application/yaml, application/vnd.kubernetes.protobuf"
+_OBJECT_FORMS = frozenset((TABLE, PARTIAL, PARTIAL_LIST))
+_LOOKED_THROUGH = ("curl", "Wget", "Mozilla/5.0")
+_META_VERSIONS = frozenset(("v1", "v1beta1"))
+
+
+class Accepted(NamedTuple):
+    media: str = JSON
+    shape: str = ""
+    """Table, PartialObjectMetadata(List), a discovery kind, or empty for the object itself."""
+    version: str = ""
+
+
+PLAIN = Accepted()
+
+
+def is_for_eyes(request: Request) -> bool:
+    """Whether JSON is indented: asked for, or by a tool that people look through."""
+    asked = request.query.get("pretty")
+    return truthy(asked) if asked else request.headers.get("user-agent", "").startswith(_LOOKED_THROUGH)
+
+
+class Clause(NamedTuple):
+    media: str
+    quality: float
+    params: dict[str, str]
+
+
+def clauses(accept: str) -> list[Clause]:
+    """Best first; equally good ones in the order given."""
+    found = []
+    for part in accept.split(","):
+        media, *words = (word.strip() for word in part.split(";"))
+        params = dict(word.split("=", 1) for word in words if "=" in word)
+        try:
+            quality = float(params.get("q", "1"))
+        except ValueError:
+            quality = 0.0
+        if media:
+            found.append(Clause(media.lower(), quality, params))
+    found.sort(key=lambda clause: -clause.quality)
+    return found
+
+
+@remembered(512)
+def negotiate(accept: str) -> Accepted:
+    """Raises 406 when nothing of what is accepted can be made."""
+    return _negotiated(accept, False)
+
+
+@remembered(512)
+def negotiate_built_in(accept: str) -> Accepted:
+    """The same for kinds that protobuf has."""
+    return _negotiated(accept, True)
+
+
+def _negotiated(accept: str, in_protobuf: bool) -> Accepted:
+    if not accept or accept == JSON:
+        return PLAIN
+    known = False
+    for clause in clauses(accept):
+        media = _media(clause.media)
+        if media is None or clause.params.get("stream") not in (None, "watch"):
+            continue
+        known = True
+        if media == PROTOBUF and not in_protobuf and "as" not in clause.params:
+            continue
+        shape = clause.params.get("as", "")
+        if not shape:
+            return Accepted(media)
+        group, version = clause.params.get("g", ""), clause.params.get("v", "")
+        if shape == TABLE and media == PROTOBUF:
+            continue
+        if shape in _OBJECT_FORMS and group == "meta.k8s.io" and version in _META_VERSIONS:
+            return Accepted(media, shape, version)
+    if known:
+        raise ApiError(406, "NotAcceptable", f"only the following media types are accepted: {_AVAILABLE}")
+    raise not_acceptable()
+
+
+@remembered(512)
+def plain_media(accept: str) -> str:
+    """In which form an answer comes that has one shape only, such as an error: JSON where nothing else fits."""
+    for clause in clauses(accept or JSON):
+        media = _media(clause.media)
+        if media is not None and "as" not in clause.params:
+            return media
+    return JSON
+
+
+@remembered(64)
+def negotiate_discovery(accept: str) -> Accepted:
+    """Discovery documents: aggregated when asked for, else the plain ones."""
+    for clause in clauses(accept or JSON):
+        media = _media(clause.media)
+        if media is None:
+            continue
+        shape = clause.params.get("as", "")
+        if not shape:
+            return Accepted(media)
+        version = clause.params.get("v", "")
+        if shape == "APIGroupDiscoveryList" and version in ("v2", "v2beta1"):
+            return Accepted(media, shape, version)
+    raise not_acceptable()
+
+
+def _media(media: str) -> str | None:
+    if media in (JSON, "*/*", "application/*"):
+        return JSON
+    if media == PROTOBUF:
+        return PROTOBUF
+    return YAML if media in (YAML, "application/x-yaml", "text/yaml") else None
+
+
+def not_streamable() -> ApiError:
+    streams = f"{JSON};stream=watch, {PROTOBUF};stream=watch"
+    return ApiError(406, "NotAcceptable", f"only the following media types are accepted: {streams}")
+
+
+def not_acceptable() -> ApiError:
+    return ApiError(
+        406,
+        "NotAcceptable",
+        f"406: Not Acceptable\n\nAvailable representations: {_AVAILABLE}",
+        {},
+    )

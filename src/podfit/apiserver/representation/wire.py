@@ -1,0 +1,115 @@
+"""Objects as bytes: how they are stored, and how answers are spliced from what is stored.
+
+A stored value is compact JSON that opens with kind, apiVersion and metadata and carries no resourceVersion. Whoever
+shows it puts the revision in right behind `"metadata":{`, so lists and watch events are joined bytes, never decoded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import msgspec
+
+from podfit.api.objects import Object
+from podfit.api.registry.kinds import Kind
+from podfit.store.backend import Record
+
+_METADATA = b'"metadata":{'
+_encode = msgspec.json.Encoder().encode
+_decode = msgspec.json.Decoder().decode
+
+
+def encode(value: Any) -> bytes:
+    return _encode(value)
+
+
+def decode(data: bytes) -> Any:
+    return _decode(data)
+
+
+def stored_value(obj: Object) -> bytes:
+    """The bytes to store. `obj` itself stays as it is."""
+    meta = dict(obj["metadata"])
+    meta.pop("resourceVersion", None)
+    ordered: Object = {"kind": obj["kind"], "apiVersion": obj["apiVersion"], "metadata": meta}
+    for key, value in obj.items():
+        if key not in ordered:
+            ordered[key] = value
+    return _encode(ordered)
+
+
+def head_of(kind: str, api_version: str) -> bytes:
+    """How the stored bytes of every object of a kind and version begin."""
+    return b'{"kind":%b,"apiVersion":%b,' % (_encode(kind), _encode(api_version))
+
+
+def object_of(record: Record) -> Object:
+    """A fresh, mutable object. Decoding beats copying a decoded one."""
+    obj: Object = _decode(record.value)
+    obj["metadata"]["resourceVersion"] = str(record.modified)
+    return obj
+
+
+class _OnlyMetadata(msgspec.Struct):
+    metadata: msgspec.Raw
+
+
+_only_metadata = msgspec.json.Decoder(_OnlyMetadata).decode
+
+
+def metadata_bounds(value: bytes) -> tuple[int, int]:
+    """Where the metadata stands in a stored value, from behind its opening brace to behind its closing one."""
+    start = value.index(_METADATA) + 12
+    return start, start - 1 + len(memoryview(_only_metadata(value).metadata))
+
+
+def metadata_of(record: Record, revision: int) -> msgspec.Raw:
+    """An object's metadata as it is encoded, with the revision put in. Nothing else of the object is read."""
+    stored = bytes(memoryview(_only_metadata(record.value).metadata)[1:])
+    return msgspec.Raw(b'{"resourceVersion":"%d",%b' % (revision, stored))
+
+
+def body_of(value: bytes) -> bytes:
+    """What follows `"metadata":{`."""
+    return value[value.index(_METADATA) + 12 :]
+
+
+class Splicer:
+    """The bytes around stored values, for one kind as served (group, version)."""
+
+    __slots__ = ("_head", "_item", "api_version", "custom", "kind", "list_kind")
+
+    def __init__(self, kind: Kind) -> None:
+        self.kind, self.api_version, self.list_kind = kind.kind, kind.api_version, kind.list_kind
+        self._head = b'{"kind":%b,"apiVersion":%b,"metadata":{"resourceVersion":"' % (
+            _encode(kind.kind),
+            _encode(kind.api_version),
+        )
+        self.custom = kind.custom
+        # Items of built-in lists carry no kind; those of custom resources do.
+        self._item = self._head if kind.custom else b'{"metadata":{"resourceVersion":"'
+
+    def object(self, value: bytes, revision: int) -> bytes:
+        return b'%b%d",%b' % (self._head, revision, body_of(value))
+
+    def event(self, word: str, value: bytes, revision: int) -> bytes:
+        return b'{"type":"%b","object":%b%d",%b}\n' % (word.encode(), self._head, revision, body_of(value))
+
+    def items(self, records: Iterable[Record]) -> list[bytes]:
+        head = self._item
+        return [b'%b%d",%b' % (head, record.modified, body_of(record.value)) for record in records]
+
+    def frame(self, revision: int, more: Object | None = None) -> tuple[bytes, bytes]:
+        """What a list has before and behind its items."""
+        meta: Object = {"resourceVersion": str(revision)} if revision else {}
+        if self.custom:
+            meta["continue"] = ""
+        if more:
+            meta.update(more)
+        head = b'{"kind":%b,"apiVersion":%b,"metadata":%b,"items":[' % (
+            _encode(self.list_kind),
+            _encode(self.api_version),
+            _encode(meta),
+        )
+        return head, b"]}"

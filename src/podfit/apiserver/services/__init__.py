@@ -1,0 +1,1 @@
+"""Addresses and ports that the API server allocates to Services."""

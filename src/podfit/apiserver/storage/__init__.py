@@ -1,0 +1,1 @@
+"""Objects in the store: decoded, cached and watched."""

@@ -1,0 +1,83 @@
+"""What the server keeps in memory beside the store: roles, who relates to which node, addresses in use.
+
+Read from the store at start, kept up to date by its changes. Cluster roles that collect the rules of others are written
+back, so that what people read in them is what counts.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+
+from podfit.api.registry.kinds import POD, kind_named
+from podfit.apiserver.auth.node import NodeGraph
+from podfit.apiserver.auth.roles.rbac import Rbac
+from podfit.apiserver.representation import wire
+from podfit.apiserver.services.addresses import ServiceAddresses
+from podfit.apiserver.storage.events import WatchEvent
+from podfit.apiserver.storage.objects import Objects
+from podfit.apiserver.storage.usable import each, usable
+from podfit.kit.concurrency.tasks import Tasks
+from podfit.store.backend import Mismatch
+
+_SERVICE, _CLAIM = kind_named("Service"), kind_named("PersistentVolumeClaim")
+_CLUSTER_ROLE = kind_named("ClusterRole")
+_RBAC = {
+    kind.storage_prefix: kind
+    for kind in (_CLUSTER_ROLE, *(kind_named(name) for name in ("Role", "RoleBinding", "ClusterRoleBinding")))
+}
+FOLLOWED = (POD.storage_prefix, _CLAIM.storage_prefix, _SERVICE.storage_prefix, *_RBAC)
+"""The resources whose changes count."""
+
+
+class DerivedState:
+    def __init__(self, objects: Objects, rbac: Rbac, graph: NodeGraph, addresses: ServiceAddresses) -> None:
+        self._objects, self._rbac, self._graph, self._addresses = objects, rbac, graph, addresses
+        self._tasks = Tasks("derived state")
+        self._collecting = False
+
+    def load(self) -> None:
+        """Reads the store. What cannot be used is skipped with a warning."""
+        for kind in _RBAC.values():
+            stored = usable(kind, self._objects.list(kind))
+            each(kind, stored, partial(self._rbac.changed, kind.kind, None))
+        each(POD, self._objects.list(POD), partial(self._graph.pod_changed, None))
+        each(_CLAIM, self._objects.list(_CLAIM), partial(self._graph.claim_changed, None))
+        each(_SERVICE, self._objects.list(_SERVICE), self._addresses.learn)
+
+    async def resync(self) -> None:
+        """Begins again with what is stored; nothing else runs in between."""
+        for part in (self._rbac, self._graph, self._addresses):
+            part.clear()
+        self.load()
+
+    async def stop(self) -> None:
+        await self._tasks.stop()
+
+    def changed(self, event: WatchEvent) -> None:
+        """A listener of the hub, for what is followed."""
+        resource = event.resource
+        if resource == POD.storage_prefix:
+            self._graph.pod_changed(event.old, event.new)
+        elif (kind := _RBAC.get(resource)) is not None:
+            self._rbac.changed(kind.kind, event.old, event.new)
+            if kind is _CLUSTER_ROLE and not self._collecting:
+                self._collecting = True
+                self._tasks.start(self.collect_rules(), "collect rules")
+        elif resource == _CLAIM.storage_prefix:
+            self._graph.claim_changed(event.old, event.new)
+        else:
+            self._addresses.changed(event)
+
+    async def collect_rules(self) -> None:
+        """Writes the rules of collecting roles where they differ from what is stored."""
+        self._collecting = False
+        for name, rules in self._rbac.stale_aggregates():
+            record = self._objects.record(_CLUSTER_ROLE, "", name)
+            if record is None:
+                continue
+            role = wire.object_of(record)
+            role["rules"] = rules
+            try:
+                await self._objects.put(_CLUSTER_ROLE, record.key, role, record.modified)
+            except Mismatch:
+                continue  # whoever wrote it causes the next look

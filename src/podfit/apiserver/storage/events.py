@@ -1,0 +1,383 @@
+"""Changes on their way to watchers: what they share of a change, and an index that finds who cares.
+
+The `hub` reads the store's log and hands changes out.
+
+A change is encoded once for each representation and shared by all its watchers; those in this process get the object
+that is at hand instead, and nothing is encoded for them. Finding watchers costs a few dictionary lookups, whatever
+their number: they are filed by resource, namespace and, where their field selector says so, by object name or by the
+node a pod is bound to. A watcher that does not keep up is cut off (`lagging`), never waited for.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Callable, Iterator
+from typing import Protocol
+
+from podfit.api.objects import Object, freeze
+from podfit.apiserver.representation import wire
+from podfit.apiserver.storage.memory import Stripped
+from podfit.store.backend import Change, Record
+
+log = logging.getLogger(__name__)
+PREFIX = "/registry/"
+BUFFER = 4096
+"""Events a watcher may fall behind before it is cut off."""
+AT_ONCE = 256
+"""Watchers that get a change in one go, before anything else is done; the others take their turns."""
+
+Strip = Callable[[Record, Object], Object]
+"""What a record holds, for those in this process, from the whole object."""
+
+
+class Representation(Protocol):
+    """How a watcher wants objects: JSON of one version, a Table, metadata only."""
+
+    def event(self, word: str, record: Record, revision: int) -> bytes: ...
+
+
+class Selection(Protocol):
+    @property
+    def key(self) -> str:
+        """Equal for selections that take the same objects."""
+
+    def between(self, event: WatchEvent) -> tuple[bool, bool]:
+        """Whether it takes the object as it was, and as it is now."""
+
+
+Reader = Callable[[Object], str]
+"""Reads a field that is selected by from a stored object."""
+
+
+class WatchEvent:
+    """One change, with what watchers share of it."""
+
+    __slots__ = (
+        "_as_it_is",
+        "_as_it_was",
+        "_decode",
+        "_encoded",
+        "_new",
+        "_old",
+        "_shown",
+        "_strip",
+        "_texts",
+        "_word",
+        "_words",
+        "at_once",
+        "change",
+        "name",
+        "namespace",
+        "resource",
+        "revision",
+    )
+
+    def __init__(
+        self, change: Change, decode: Callable[[Record], Object] = wire.object_of, strip: Strip | None = None
+    ) -> None:
+        self.change, self.revision, self._decode, self._strip = change, change.revision, decode, strip
+        _, _, group, plural, *rest = change.key.split("/", 5)
+        self.resource = f"{PREFIX}{group}/{plural}/"
+        self.namespace, self.name = (rest[0], rest[1]) if len(rest) > 1 else ("", rest[0] if rest else "")
+        self._word = _word(change.previous is not None, change.record is not None)
+        self._encoded: dict[tuple[int, str], bytes] = {}
+        self._shown: dict[tuple[int, str], Object] = {}
+        self._words: dict[str, str | None] = {}
+        self._texts: dict[Reader, tuple[str, str]] = {}
+        self._as_it_is: Object | None = None
+        self._as_it_was: Object | None = None
+        self.at_once = AT_ONCE
+        self._new: Object | None = None
+        self._old: Object | None = None
+
+    @property
+    def new(self) -> Object | None:
+        """Shared: read only."""
+        if self._new is None and self.change.record is not None:
+            self._new = self._decode(self.change.record)
+        return self._new
+
+    @property
+    def old(self) -> Object | None:
+        if self._old is None and self.change.previous is not None:
+            self._old = self._decode(self.change.previous)
+        return self._old
+
+    def word(self, selection: Selection | None) -> str | None:
+        """ADDED, MODIFIED or DELETED as those see it who select so; None when it does not concern them."""
+        if selection is None:
+            return self._word
+        key = selection.key
+        if key in self._words:
+            return self._words[key]
+        word = self._words[key] = _word(*selection.between(self))
+        return word
+
+    def texts(self, read: Reader) -> tuple[str, str]:
+        """A field as it was and as it is now, each "" where there is no object; read once for all who select by it."""
+        known = self._texts.get(read)
+        if known is None:
+            old, new = self.old, self.new
+            known = read(old) if old is not None else "", read(new) if new is not None else ""
+            self._texts[read] = known
+        return known
+
+    def nodes(self) -> tuple[str, ...]:
+        """The names of the nodes that a pod is bound to, or was."""
+        was, now = _node_of(self.old), _node_of(self.new)
+        if now is None or was == now:
+            return () if was is None else (was,)
+        return (now,) if was is None else (was, now)
+
+    def encoded(self, word: str, form: Representation) -> bytes:
+        key = (id(form), word)
+        data = self._encoded.get(key)
+        if data is None:
+            record = self.change.previous if word == "DELETED" else self.change.record
+            assert record is not None
+            data = self._encoded[key] = form.event(word, record, self.change.revision)
+        return data
+
+    def shown(self, word: str, form: Representation) -> Object:
+        """The object that `encoded` tells of, for those in this process: without managedFields, shared, read only."""
+        if not getattr(form, "as_stored", False):
+            return self._formed(word, form)
+        if word == "DELETED":
+            if self._as_it_was is None:
+                assert self.old is not None
+                self._as_it_was = Stripped(self.old, self.revision)
+            return self._as_it_was
+        if self._as_it_is is None:
+            assert self.new is not None and self.change.record is not None
+            record, strip = self.change.record, self._strip
+            self._as_it_is = strip(record, self.new) if strip is not None else Stripped(self.new, self.revision)
+        return self._as_it_is
+
+    def _formed(self, word: str, form: Representation) -> Object:
+        key = (id(form), word)
+        obj = self._shown.get(key)
+        if obj is None:
+            obj = wire.decode(self.encoded(word, form))["object"]
+            obj.get("metadata", {}).pop("managedFields", None)
+            obj = self._shown[key] = freeze(obj)
+        return obj
+
+
+def _node_of(pod: Object | None) -> str | None:
+    return None if pod is None else (pod.get("spec") or {}).get("nodeName", "")
+
+
+def _word(was: bool, stays: bool) -> str | None:
+    if stays:
+        return "MODIFIED" if was else "ADDED"
+    return "DELETED" if was else None
+
+
+Sink = Callable[[bytes], bool]
+"""Takes an event right away; False when it has to wait its turn."""
+Subscriber = Callable[[str, Object], None]
+"""The same for a watcher in this process, who gets the type and the object, which is shared. What it fails to take has
+to wait, too: whoever hands it over is not to blame, it comes again and fails where it belongs."""
+
+
+class Watcher:
+    """One open watch: what it selects, how it wants it, and what waits to be sent."""
+
+    __slots__ = (
+        "_timer",
+        "_wake",
+        "after",
+        "closed",
+        "count",
+        "form",
+        "index",
+        "lagging",
+        "namespace",
+        "queue",
+        "resource",
+        "selection",
+        "sink",
+        "subscriber",
+    )
+
+    def __init__(
+        self,
+        resource: str,
+        namespace: str,
+        form: Representation,
+        selection: Selection | None,
+        index: tuple[str, str] | None,
+        after: int,
+        count: Callable[[], None] = lambda: None,
+    ) -> None:
+        """`count` is called for each event that is sent."""
+        self.count = count
+        self.resource, self.namespace, self.form, self.selection, self.index = (
+            resource,
+            namespace,
+            form,
+            selection,
+            index,
+        )
+        self.after = after
+        self.queue: deque[bytes] = deque()
+        self.lagging = self.closed = False
+        self._wake: asyncio.Future[None] | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self.sink: Sink | None = None
+        self.subscriber: Subscriber | None = None
+
+    def offer(self, event: WatchEvent) -> None:
+        if event.revision <= self.after or self.lagging:
+            return
+        self.after = event.revision
+        word = event.word(self.selection)
+        if word is None:
+            return
+        self.count()
+        if self._wake is not None and not self.queue and event.at_once:
+            # Whoever reads is waiting and has nothing left to read: it need not be woken for this.
+            if self.subscriber is not None:
+                event.at_once -= 1
+                try:
+                    self.subscriber(word, event.shown(word, self.form))
+                    return
+                except Exception:
+                    log.debug("a watcher of %s failed to take an event", self.resource, exc_info=True)
+            elif self.sink is not None:
+                event.at_once -= 1
+                if self.sink(event.encoded(word, self.form)):
+                    return
+        self._keep(event, word)
+
+    def _keep(self, event: WatchEvent, word: str) -> None:
+        """For when the reader comes."""
+        if len(self.queue) >= BUFFER:
+            self.lagging = True
+            self.queue.clear()
+        else:
+            self.queue.append(event.encoded(word, self.form))
+        self._notify()
+
+    def _notify(self) -> None:
+        if self._wake is not None and not self._wake.done():
+            self._wake.set_result(None)
+
+    def close(self) -> None:
+        self.closed = True
+        self._notify()
+
+    async def wait(self, timeout_s: float) -> None:
+        """Until something is queued, the watcher is cut off or closed, or the time is over (or sooner: look again)."""
+        if self.queue or self.lagging or self.closed or timeout_s <= 0:
+            return
+        loop = asyncio.get_running_loop()
+        due = loop.time() + timeout_s
+        if self._timer is None or self._timer.when() > due:
+            # One timer for many waits: events are frequent, and what they wait for besides is far away.
+            self._disarm()
+            self._timer = loop.call_at(due, self._time_is_over)
+        self._wake = loop.create_future()
+        try:
+            await self._wake
+        finally:
+            self._wake = None
+
+    def _time_is_over(self) -> None:
+        self._timer = None
+        self._notify()
+
+    def _disarm(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def fail(self) -> None:
+        """An event could not be made for this watcher: it has to list again."""
+        self.lagging = True
+        self.queue.clear()
+        self._notify()
+
+    def end(self) -> None:
+        """Nobody waits any more."""
+        self._disarm()
+
+
+Places = dict[tuple[str, str], dict[int, Watcher]]
+"""By namespace and value; there by their identity."""
+
+
+class Shelf:
+    """The watchers of one resource, by the field they are filed under ("": none), and there by namespace and value."""
+
+    def __init__(self) -> None:
+        self._filed: dict[str, Places] = {}
+
+    def __iter__(self) -> Iterator[Watcher]:
+        for places in self._filed.values():
+            for there in places.values():
+                yield from there.values()
+
+    def followers(self) -> int:
+        """How many watch the whole resource or a namespace of it, not just a node or an object."""
+        return sum(map(len, self._filed.get("", {}).values()))
+
+    def add(self, watcher: Watcher) -> None:
+        field, value = watcher.index or ("", "")
+        there = self._filed.setdefault(field, {}).setdefault((watcher.namespace, value), {})
+        there[id(watcher)] = watcher
+
+    def remove(self, watcher: Watcher) -> None:
+        field, value = watcher.index or ("", "")
+        places = self._filed.get(field, {})
+        there = places.get((watcher.namespace, value), {})
+        there.pop(id(watcher), None)
+        if not there:
+            places.pop((watcher.namespace, value), None)
+        if not places:
+            self._filed.pop(field, None)
+
+    def offer_to_filed(self, events: list[WatchEvent]) -> None:
+        """To those who follow just a node or an object, before all others: they are the ones who act on it."""
+        by_node, by_name = self._filed.get("spec.nodeName"), self._filed.get("metadata.name")
+        if by_node is not None:
+            for event in events:
+                for node in event.nodes():
+                    self._offer_at(by_node, node, event)
+        if by_name is not None:
+            for event in events:
+                self._offer_at(by_name, event.name, event)
+
+    def offer_to_all(self, events: list[WatchEvent]) -> None:
+        """To those who follow everything. Each gets all changes before the next watcher does: what one of them does
+        with a change is quick the second time, and slow again after all the others did theirs."""
+        everywhere = self._filed.get("")
+        if everywhere is not None:
+            for namespace in dict.fromkeys([event.namespace for event in events if event.namespace]):
+                inside = [event for event in events if event.namespace == namespace]
+                self._offer_all(everywhere.get((namespace, "")), inside)
+            self._offer_all(everywhere.get(("", "")), events)
+
+    @staticmethod
+    def _offer_at(places: Places, value: str, event: WatchEvent) -> None:
+        for namespace in (event.namespace, "") if event.namespace else ("",):
+            there = places.get((namespace, value))
+            if there is not None:
+                for watcher in list(there.values()):
+                    _offer(watcher, event)
+
+    @staticmethod
+    def _offer_all(there: dict[int, Watcher] | None, events: list[WatchEvent]) -> None:
+        for watcher in list(there.values()) if there is not None else ():
+            for event in events:
+                _offer(watcher, event)
+
+
+def _offer(watcher: Watcher, event: WatchEvent) -> None:
+    try:
+        watcher.offer(event)
+    except Exception:
+        log.exception("a change of %s cannot be shown to a watcher, which is cut off", event.change.key)
+        watcher.fail()

@@ -1,0 +1,197 @@
+"""The one reader of the store's log: hands every change to listeners of this server and to watchers.
+
+Whoever fails to take a change is on its own: a listener is resynchronised with the store, a watcher has to list again,
+and the others get the change. The hub itself ends only with the server; `problem` is part of the server's health.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Iterator
+from dataclasses import dataclass
+
+from podfit.api.objects import Object
+from podfit.apiserver.representation import wire
+from podfit.apiserver.storage.events import PREFIX, Shelf, Strip, Watcher, WatchEvent
+from podfit.kit.concurrency.tasks import Tasks
+from podfit.store.backend import Change, Compacted, Lagging, Record, Store, Watch
+
+log = logging.getLogger(__name__)
+IN_A_ROW = 32
+"""Changes handed out before whoever else waits gets a turn."""
+TURNS_OF_AN_ANSWER = 3
+"""Turns of the event loop from the end of a write to its answer leaving: its task ends, the front's task is woken, the
+front writes to the connection."""
+RESTART_S = 0.1
+LONGEST_RESTART_S = 60.0
+"""Pauses before a part that failed begins again."""
+
+Listener = Callable[[WatchEvent], None]
+Resync = Callable[[], Awaitable[None]]
+"""Brings a listener to the state of the store, whatever it has heard of."""
+
+
+@dataclass(slots=True, eq=False)
+class _Listening:
+    name: str
+    listener: Listener
+    resources: frozenset[str]
+    resync: Resync | None
+    behind: bool = False
+    """It failed to take a change, and has not been resynchronised since."""
+
+
+class Hub:
+    """Files watchers and hands them what happens."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._shelves: dict[str, Shelf] = {}
+        """By resource."""
+        self._tasks = Tasks("watch hub")
+        self._listeners: list[_Listening] = []
+        self._listening: dict[str, tuple[_Listening, ...]] = {}
+        """By resource."""
+        self._running: asyncio.Task[None] | None = None
+        self.seen = 0
+        self.decode: Callable[[Record], Object] = wire.object_of
+        self.strip: Strip | None = None
+        """How changes get their objects, whole and stripped; the owner of a memory of them puts itself here."""
+
+    def start(self) -> None:
+        self.seen = self._store.revision
+        self._running = self._tasks.start(self._run(), "hub")
+
+    async def stop(self) -> None:
+        await self._tasks.stop()
+        for watcher in list(self.watchers()):
+            watcher.close()
+
+    def watchers(self) -> Iterator[Watcher]:
+        for shelf in self._shelves.values():
+            yield from shelf
+
+    def followers(self, resource: str) -> int:
+        """How many watches get every change of the resource, or of a namespace of it."""
+        shelf = self._shelves.get(resource)
+        return 0 if shelf is None else shelf.followers()
+
+    def problem(self) -> str:
+        """Why watchers get no events; "" while they do."""
+        if self._running is None or self._running.done():
+            return "the watch hub is not running"
+        return ""
+
+    def listen(self, name: str, listener: Listener, *resources: str, resync: Resync | None = None) -> None:
+        """`listener(event)` is called for every change of these resources (of all, where none is named), in order;
+        it must be quick. When it raises, it misses that change, and `resync` is called soon after."""
+        self._listeners.append(_Listening(name, listener, frozenset(resources), resync))
+        self._listening.clear()
+
+    def add(self, watcher: Watcher) -> None:
+        self._shelves.setdefault(watcher.resource, Shelf()).add(watcher)
+
+    def remove(self, watcher: Watcher) -> None:
+        watcher.end()
+        shelf = self._shelves.get(watcher.resource)
+        if shelf is not None:
+            shelf.remove(watcher)
+
+    async def _run(self) -> None:
+        while True:
+            try:
+                watch = self._store.watch(PREFIX, self.seen, buffer=65536)
+            except Compacted:
+                self._cut_off_all()
+                continue
+            try:
+                await self._follow(watch)
+            except (Lagging, StopAsyncIteration):
+                self._cut_off_all()
+            except Exception:
+                log.exception("the watch hub failed and begins again")
+                self._cut_off_all()
+                await asyncio.sleep(RESTART_S)
+            finally:
+                watch.close()
+
+    async def _follow(self, watch: Watch) -> None:
+        """Changes come in groups of hundreds, and parts of this process act on them as they are handed over.
+
+        The server's own listeners come first: the writer of a role or a definition finds it in force when the answer
+        arrives. Then the answer leaves, before the parts of this process begin to act on the change.
+        """
+        while True:
+            first = watch.next_nowait()
+            is_behind = first is not None
+            changes = [first or await watch.next()]
+            while len(changes) < IN_A_ROW and (change := watch.next_nowait()) is not None:
+                changes.append(change)
+            events = self._inform_listeners(changes)
+            if not is_behind:
+                for _ in range(TURNS_OF_AN_ANSWER):
+                    await asyncio.sleep(0)
+            self._offer(events, Shelf.offer_to_filed)
+            await asyncio.sleep(0)
+            self._offer(events, Shelf.offer_to_all)
+            self.seen = changes[-1].revision
+
+    def _cut_off_all(self) -> None:
+        """The log was lost sight of: every watcher has to list again."""
+        log.warning("the watch on the store was interrupted; cutting off all watchers")
+        for watcher in self.watchers():
+            watcher.lagging = True
+            watcher.close()
+        self.seen = self._store.revision
+
+    def _inform_listeners(self, changes: list[Change]) -> dict[str, list[WatchEvent]]:
+        """Calls the listeners. Returns the changes by resource, in the order they came about."""
+        events: dict[str, list[WatchEvent]] = {}
+        for change in changes:
+            try:
+                event = WatchEvent(change, self.decode, self.strip)
+            except ValueError:
+                log.warning("the store has a key that names no object: %s", change.key)
+                continue
+            resource = event.resource
+            listening = self._listening.get(resource)
+            if listening is None:
+                listening = self._listening[resource] = self._listening_to(resource)
+            for one in listening:
+                try:
+                    one.listener(event)
+                except Exception:
+                    self._fell_behind(one, change)
+            events.setdefault(resource, []).append(event)
+        return events
+
+    def _offer(self, events: dict[str, list[WatchEvent]], offer: Callable[[Shelf, list[WatchEvent]], None]) -> None:
+        """Each watcher gets changes in the order they came about; of different resources, as ever, in any."""
+        for resource, of_it in events.items():
+            shelf = self._shelves.get(resource)
+            if shelf is not None:
+                offer(shelf, of_it)
+
+    def _listening_to(self, resource: str) -> tuple[_Listening, ...]:
+        return tuple(one for one in self._listeners if not one.resources or resource in one.resources)
+
+    def _fell_behind(self, one: _Listening, change: Change) -> None:
+        log.exception("%s failed to take a change of %s", one.name, change.key)
+        if one.resync is not None and not one.behind:
+            one.behind = True
+            self._tasks.start(self._resync(one, one.resync), f"resync {one.name}")
+
+    async def _resync(self, one: _Listening, resync: Resync) -> None:
+        delay_s = RESTART_S
+        while True:
+            await asyncio.sleep(delay_s)
+            one.behind = False
+            try:
+                await resync()
+            except Exception:
+                log.exception("%s cannot be resynchronised yet", one.name)
+                one.behind, delay_s = True, min(delay_s * 2, LONGEST_RESTART_S)
+            else:
+                log.info("%s is resynchronised", one.name)
+                return

@@ -1,0 +1,175 @@
+"""Objects in the store: read them decoded, file them, find them. The newest state, as plugins and verbs see it.
+
+What `get` and `list` return is shared and must never be changed; whoever changes an object takes a fresh one from
+`wire.object_of`. The memory of decoded objects holds a bounded number and those that parts of this
+process keep anyway, so it is a shortcut and never a second copy of the store.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from podfit.api.objects import Object
+from podfit.api.registry.kinds import EVENT, Kind, Registry
+from podfit.api.status import MODIFIED, ApiError, conflict, not_found
+from podfit.apiserver.apis import conversion
+from podfit.apiserver.representation import wire
+from podfit.apiserver.representation.views import Views
+from podfit.apiserver.storage.hub import Hub
+from podfit.apiserver.storage.memory import Memory
+from podfit.apiserver.versions import Versions
+from podfit.kit.clock import Clock
+from podfit.store.backend import Mismatch, Record, Store
+
+_REMEMBERED, _REMEMBERED_EVENTS = 1024, 128
+_SHORT, _SMALL, _LISTS = 16, 64 * 1024, 1024
+"""Objects and bytes of a list that is kept, and how many lists are."""
+EVENT_TTL_S = 3600.0
+_EVENTS = EVENT.storage_prefix
+
+
+class Objects:
+    def __init__(self, store: Store, registry: Registry, hub: Hub, clock: Clock) -> None:
+        self.store, self.registry, self.hub, self.clock = store, registry, hub, clock
+        self._memory = Memory(_REMEMBERED)
+        self._events = Memory(_REMEMBERED_EVENTS)
+        """Events pass by in great numbers and are hardly read again: they must not drive out all else."""
+        hub.decode, hub.strip = self.decoded, self._memory.strip
+        self._written: dict[str, tuple[bytes, Object]] = {}
+        """Objects on their way into the store, by key, with the bytes they are stored as."""
+        self._lists: dict[str, tuple[int, tuple[Object, ...]]] = {}
+        self._splicers: dict[Kind, wire.Splicer] = {}
+        self._views: dict[tuple[str, str, str], Views] = {}
+        self.versions = Versions()
+        self.selectable: dict[tuple[str, str, str], frozenset[str]] = {}
+        """By (group, version, plural) of custom resources: fields to select by that their definitions name."""
+
+    # --- reading --------------------------------------------------------------------------------------------------
+
+    def record(self, kind: Kind, namespace: str, name: str) -> Record | None:
+        return self.store.get(kind.key(namespace, name))
+
+    def required(self, kind: Kind, namespace: str, name: str) -> Record:
+        record = self.record(kind, namespace, name)
+        if record is None:
+            raise not_found(kind.plural, name, kind.group)
+        return record
+
+    def decoded(self, record: Record) -> Object:
+        """Shared: read only."""
+        memory = self._events if record.key.startswith(_EVENTS) else self._memory
+        known = memory.get(record)
+        if known is not None:
+            return known
+        written = self._written.get(record.key)
+        if written is not None and written[0] is record.value:
+            obj = _at(record, written[1])
+        else:
+            obj = wire.object_of(record)
+        return memory.put(record, obj)
+
+    def get(self, kind: Kind, namespace: str, name: str) -> Object | None:
+        record = self.record(kind, namespace, name)
+        return None if record is None else self.decoded(record)
+
+    def list(self, kind: Kind, namespace: str = "") -> Sequence[Object]:
+        if kind.namespaced and not namespace:
+            return [self.decoded(record) for record in self.store.scan(kind.storage_prefix)]
+        folder = kind.key(namespace, "")
+        known, state = self._lists.get(folder), self.store.touched(folder)
+        if known is not None and known[0] == state:
+            return known[1]
+        records = self.store.scan(folder)
+        found = tuple(self.decoded(record) for record in records)
+        if len(found) <= _SHORT and sum(len(record.value) for record in records) <= _SMALL:
+            # What admission asks about in every write: limit ranges, quotas, webhooks, mostly none of them.
+            if len(self._lists) >= _LISTS:
+                self._lists.clear()
+            self._lists[folder] = (state, found)
+        return found
+
+    def served(self, kind: Kind, record: Record) -> Object:
+        """A fresh object in the version the client speaks."""
+        obj = wire.object_of(record)
+        return conversion.to_served(kind, obj)
+
+    async def shown(self, kind: Kind, records: Sequence[Record]) -> Sequence[Record]:
+        """Records in the version the client speaks, where that takes more than another apiVersion."""
+        return await self.versions.served(kind, records) if kind.custom else records
+
+    # --- writing --------------------------------------------------------------------------------------------------
+
+    async def put(self, kind: Kind, key: str, obj: Object, expect: int) -> Record:
+        """Stores; the object gets the new resourceVersion, and what is below it is shared. Raises Mismatch."""
+        stored = await self.versions.stored(kind, obj) if kind.custom else conversion.to_stored(kind, obj)
+        if kind.custom and self.registry.of(kind.api_version, kind.kind) is None:
+            # Its definition was deleted while the request was served: nobody would find the object or delete it.
+            raise ApiError(404, "NotFound", "the server could not find the requested resource", {})
+        value = wire.stored_value(stored)
+        ttl_s = EVENT_TTL_S if kind.storage_prefix == _EVENTS else 0
+        as_is = not kind.custom and not conversion.needed(kind)
+        if as_is:
+            # Watchers hear of it before this call goes on: they need not decode what is here already.
+            self._written[key] = (value, obj)
+        try:
+            record = await self.store.put(key, value, expect, ttl_s)
+            if as_is:
+                self.decoded(record)
+        finally:
+            if as_is and (written := self._written.get(key)) is not None and written[0] is value:
+                del self._written[key]
+        obj["metadata"] = {**obj["metadata"], "resourceVersion": str(record.modified)}
+        return (await self.shown(kind, (record,)))[0] if kind.custom else record
+
+    def alike(self, kind: Kind) -> Sequence[Kind]:
+        """The other kinds under which the objects of this one are served."""
+        return self.registry.alike(kind)
+
+    async def convert(self, obj: Object, kind: Kind, other: Kind) -> Object:
+        """An object as it looks to clients of another kind that is alike; `obj` itself stays as it is."""
+        if kind.custom:
+            return await self.versions.convert(obj, kind, other)
+        return conversion.to_served(other, conversion.to_stored(kind, dict(obj)))
+
+    async def update_status(self, kind: Kind, obj: Object) -> Object:
+        """Writes the status of `obj` if it still stands at its resourceVersion; 409 when it does not."""
+        meta = obj["metadata"]
+        record = self.required(kind, meta.get("namespace", ""), meta["name"])
+        if str(record.modified) != meta.get("resourceVersion"):
+            raise self.modified(kind, meta["name"])
+        new = wire.object_of(record)
+        new["status"] = obj.get("status", {})
+        try:
+            await self.put(kind, record.key, new, record.modified)
+        except Mismatch:
+            raise self.modified(kind, meta["name"]) from None
+        return new
+
+    @staticmethod
+    def modified(kind: Kind, name: str) -> ApiError:
+        return conflict(kind.plural, name, MODIFIED, kind.group)
+
+    def views(self, kind: Kind) -> Views:
+        key = (kind.group, kind.version, kind.plural)
+        found = self._views.get(key)
+        if found is None:
+            found = self._views[key] = Views(kind, self.selectable.get(key, frozenset()))
+        return found
+
+    def forget(self, kind: Kind) -> None:
+        """The kind changed or is gone (custom resources)."""
+        self._views.pop((kind.group, kind.version, kind.plural), None)
+        self._splicers.pop(kind, None)
+
+    # --- bytes ----------------------------------------------------------------------------------------------------
+
+    def splicer(self, kind: Kind) -> wire.Splicer:
+        found = self._splicers.get(kind)
+        if found is None:
+            found = self._splicers[kind] = wire.Splicer(kind)
+        return found
+
+
+def _at(record: Record, obj: Object) -> Object:
+    """The object with the revision of the record. Its metadata may be another object's, too, so they are copied."""
+    return {**obj, "metadata": {**obj["metadata"], "resourceVersion": str(record.modified)}}

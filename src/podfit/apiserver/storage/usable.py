@@ -1,0 +1,72 @@
+"""Stored objects that cannot be used: written by another version, or past the API. They are skipped with a warning.
+
+The server keeps running without them, and starts again; they can be read, corrected and deleted like any other.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+from collections.abc import Callable, Iterable
+
+from podfit.api.objects import Object
+from podfit.api.registry.kinds import Kind
+from podfit.api.schema import type_of
+from podfit.api.schema.decoding.scalars import Unreadable
+from podfit.api.schema.decoding.walk import Walker
+
+log = logging.getLogger(__name__)
+
+
+def problem_of(kind: Kind, obj: Object) -> str:
+    """Where an object of a built-in kind has values of other types than its kind has there; "" if nowhere.
+
+    A text that cannot be read, such as a certificate, is for those who use it.
+    """
+    struct = type_of(kind)
+    if struct is None:
+        return ""
+    walker = Walker()
+    with contextlib.suppress(Unreadable):
+        walker.read(obj, struct)
+    return walker.wrong or ""
+
+
+def usable(kind: Kind, objects: Iterable[Object]) -> list[Object]:
+    """The objects without those that are not what their type says."""
+    found = []
+    for obj in objects:
+        problem = problem_of(kind, obj)
+        if problem:
+            warn(kind, obj, problem)
+        else:
+            found.append(obj)
+    return found
+
+
+def each(kind: Kind, objects: Iterable[Object], use: Callable[[Object], None]) -> None:
+    """Uses the objects one by one. One that cannot be used does not keep the others from being used."""
+    for obj in objects:
+        try:
+            use(obj)
+        except Exception as error:
+            warn(kind, obj, f"{type(error).__name__}: {error}")
+
+
+def converted(kind: Kind, obj: Object, convert: Callable[[Object], Object]) -> Object:
+    """The object in another form, or as it is stored if it cannot be converted: one such object does not keep a list
+    from being read."""
+    try:
+        return convert(obj)
+    except Exception as error:
+        log.warning("%s is stored but cannot be converted: %s: %s", _name(kind, obj), type(error).__name__, error)
+        return obj
+
+
+def warn(kind: Kind, obj: Object, problem: str) -> None:
+    log.warning("%s is stored but cannot be used, and is skipped: %s", _name(kind, obj), problem)
+
+
+def _name(kind: Kind, obj: Object) -> str:
+    meta = obj.get("metadata") or {}
+    return f"{kind.kind} {'/'.join(str(part) for part in (meta.get('namespace'), meta.get('name')) if part)}"

@@ -1,0 +1,190 @@
+"""The strategy of Jobs: pods that run to an end."""
+
+from __future__ import annotations
+
+from podfit.api.objects import Object
+from podfit.api.status import invalid, required
+from podfit.api.text.names import dns_label
+from podfit.apiserver.strategy import meta, resourcelists
+from podfit.apiserver.strategy.base import Errors, Strategy
+from podfit.apiserver.strategy.checks import IMMUTABLE, equal, label_selector, selector_matches, selector_usable
+from podfit.apiserver.strategy.kinds.batch import jobstatus
+from podfit.apiserver.strategy.kinds.batch.jobrules import failure_as_go, job_spec, success_as_go
+from podfit.apiserver.strategy.kinds.replicas.workloads import name_warnings, set_default
+from podfit.apiserver.strategy.pod.warnings import template_warnings
+from podfit.apiserver.strategy.podspec.defaults import default_template
+
+_UID = "batch.kubernetes.io/controller-uid"
+_NAME = "batch.kubernetes.io/job-name"
+_AS_GO = {"podFailurePolicy": failure_as_go, "successPolicy": success_as_go}
+_FIXED = ("completionMode", "podFailurePolicy", "backoffLimitPerIndex", "managedBy", "successPolicy")
+_STEERING = ("nodeSelector", "tolerations", "schedulingGates")
+
+
+class JobStrategy(Strategy):
+    update_checks = "wc"
+
+    def default(self, obj: Object) -> None:
+        spec = obj.setdefault("spec", {})
+        default_template(spec.setdefault("template", {}))
+        if spec.get("completions") is None and spec.get("parallelism") is None:
+            spec["completions"] = spec["parallelism"] = 1
+        set_default(spec, "parallelism", 1)
+        set_default(spec, "backoffLimit", 6 if spec.get("backoffLimitPerIndex") is None else 2**31 - 1)
+        set_default(spec, "manualSelector", False)
+        set_default(spec, "completionMode", "NonIndexed")
+        set_default(spec, "suspend", False)
+        set_default(spec, "podReplacementPolicy", "Failed" if spec.get("podFailurePolicy") else "TerminatingOrFailed")
+        for rule in (spec.get("podFailurePolicy") or {}).get("rules") or ():
+            for pattern in rule.get("onPodConditions") or ():
+                # The field is always there, empty where nobody gave it.
+                pattern["status"] = pattern.get("status") or "True"
+        _copy_labels(obj)
+
+    def prepare_create(self, obj: Object) -> None:
+        super().prepare_create(obj)
+        spec = obj.setdefault("spec", {})
+        if not spec.get("manualSelector"):
+            self._generate_selector(obj, spec)
+        _copy_labels(obj)
+        _part_labels(obj)
+
+    def prepare_update(self, new: Object, old: Object, subresource: str = "") -> None:
+        super().prepare_update(new, old, subresource)
+        _part_labels(new)
+
+    def _generate_selector(self, obj: Object, spec: Object) -> None:
+        metadata = obj["metadata"]
+        labels = spec.setdefault("template", {}).setdefault("metadata", {}).setdefault("labels", {})
+        for key, value in ((_UID, metadata.get("uid", "")), (_NAME, metadata.get("name", ""))):
+            # The short names are what older clients look for.
+            for name in (key, key.partition("/")[2]):
+                labels.setdefault(name, value)
+        selector = spec.setdefault("selector", {}).setdefault("matchLabels", {})
+        selector.setdefault(_UID, metadata.get("uid", ""))
+
+    def validate_create(self, obj: Object) -> Errors:
+        spec, metadata = obj.get("spec") or {}, obj.get("metadata") or {}
+        errors = meta.validate_object(metadata, True, self.validate_name, self.strict_finalizers)
+        if not spec.get("manualSelector") and spec.get("selector") is not None:
+            self._generated(spec, metadata, errors)
+        errors.extend(self.validate(obj))
+        completions = spec.get("completions") or 0
+        if spec.get("completionMode") == "Indexed" and completions > 0:
+            # The last index makes the longest host name.
+            host = f"{metadata.get('name', '')}-{completions - 1}"
+            if dns_label(host):
+                detail = f"will not able to create pod with invalid DNS label: {host}"
+                errors.append(invalid("metadata.name", metadata.get("name", ""), detail))
+        return errors
+
+    def _generated(self, spec: Object, metadata: Object, errors: Errors) -> None:
+        """Labels and selector must be those that the server makes up; the user may have set others."""
+        labels = ((spec.get("template") or {}).get("metadata") or {}).get("labels") or {}
+        uid, name = metadata.get("uid", ""), metadata.get("name", "")
+        expected = {_UID.partition("/")[2]: uid, _NAME.partition("/")[2]: name, _UID: uid, _NAME: name}
+        for key, value in expected.items():
+            path = f"spec.template.metadata.labels[{key}]"
+            if key not in labels:
+                errors.append(required(path, f"must be '{value}'"))
+            elif labels[key] != value:
+                errors.append(invalid(path, dict(sorted(labels.items())), f"must be '{value}'"))
+        if selector_usable(spec["selector"]) and not selector_matches(spec["selector"], expected):
+            errors.append(invalid("spec.selector", _shown(spec["selector"]), "`selector` not auto-generated"))
+
+    def validate(self, obj: Object) -> Errors:
+        errors: Errors = []
+        spec = obj.get("spec") or {}
+        job_spec(spec, "spec", errors)
+        labels = ((spec.get("template") or {}).get("metadata") or {}).get("labels") or {}
+        if spec.get("selector") is None:
+            errors.append(required("spec.selector"))
+        else:
+            label_selector(spec["selector"], "spec.selector", errors)
+        if not selector_matches(spec.get("selector"), labels) and selector_usable(spec.get("selector")):
+            detail = "`selector` does not match template `labels`"
+            errors.append(invalid("spec.template.metadata.labels", dict(sorted(labels.items())), detail))
+        return errors
+
+    def validate_change(self, new: Object, old: Object) -> Errors:
+        errors: Errors = []
+        spec, stored = new.get("spec") or {}, old.get("spec") or {}
+        self._completions(spec, stored, errors)
+        if not equal(spec.get("selector"), stored.get("selector")):
+            errors.append(invalid("spec.selector", _shown(spec.get("selector")), IMMUTABLE))
+        self._template(spec.get("template") or {}, stored.get("template") or {}, old, errors)
+        for field in _FIXED:
+            if not equal(spec.get(field), stored.get(field)):
+                shown = _AS_GO[field](spec.get(field)) if field in _AS_GO else spec.get(field)
+                errors.append(invalid(f"spec.{field}", shown, IMMUTABLE))
+        return errors
+
+    def _completions(self, spec: Object, stored: Object, errors: Errors) -> None:
+        wanted = spec.get("completions")
+        if wanted == stored.get("completions"):
+            return
+        if spec.get("completionMode") != "Indexed":
+            errors.append(invalid("spec.completions", wanted, IMMUTABLE))
+        elif wanted is not None and wanted != spec.get("parallelism"):
+            detail = "can only be modified in tandem with spec.parallelism"
+            errors.append(invalid("spec.completions", wanted, detail))
+
+    def _template(self, new: Object, old: Object, job: Object, errors: Errors) -> None:
+        if equal(new, old):
+            return
+        if not _may_steer(job):
+            errors.append(invalid("spec.template", new, IMMUTABLE))
+            return
+        # Sizes that may change are looked at once more, so that a bad one is reported twice.
+        for key in ("initContainers", "containers"):
+            for at, container in enumerate((new.get("spec") or {}).get(key) or ()):
+                path = f"spec.template.spec.{key}[{at}].resources"
+                resourcelists.requirements(container.get("resources"), path, frozenset(), errors)
+        mine, stored = _steered(new), _steered(old)
+        if not equal(mine, stored):
+            errors.append(invalid("spec.template.spec", new.get("spec"), IMMUTABLE))
+
+    def validate_status(self, new: Object, old: Object) -> Errors:
+        return jobstatus.validate_status(new, old)
+
+    def warnings_create(self, obj: Object) -> list[str]:
+        return name_warnings(obj) + template_warnings((obj.get("spec") or {}).get("template") or {}, "spec.template")
+
+
+def _copy_labels(obj: Object) -> None:
+    """A job without labels of its own takes those of its pods, and shares them until `_part_labels`: so it also gets
+    the ones that are generated for the pods."""
+    labels = ((obj["spec"].get("template") or {}).get("metadata") or {}).get("labels")
+    metadata = obj.setdefault("metadata", {})
+    if labels and not metadata.get("labels"):
+        metadata["labels"] = labels
+
+
+def _part_labels(obj: Object) -> None:
+    if (labels := obj["metadata"].get("labels")) is not None:
+        obj["metadata"]["labels"] = dict(labels)
+
+
+def _shown(selector: Object | None) -> Object | None:
+    if not selector or not selector.get("matchLabels"):
+        return selector
+    return {**selector, "matchLabels": dict(sorted(selector["matchLabels"].items()))}
+
+
+def _may_steer(job: Object) -> bool:
+    """While a job is suspended and nothing of it runs, its pods may still be made to fit: place and size."""
+    status = job.get("status") or {}
+    return bool((job.get("spec") or {}).get("suspend")) and not status.get("startTime") and not status.get("active")
+
+
+def _steered(template: Object) -> Object:
+    """The template without what a suspended job may change."""
+    spec = {key: value for key, value in (template.get("spec") or {}).items() if key not in _STEERING}
+    affinity = {key: value for key, value in (spec.pop("affinity", None) or {}).items() if key != "nodeAffinity"}
+    if affinity:
+        spec["affinity"] = affinity
+    for key in ("containers", "initContainers"):
+        if spec.get(key):
+            spec[key] = [{name: value for name, value in each.items() if name != "resources"} for each in spec[key]]
+    metadata = {k: v for k, v in (template.get("metadata") or {}).items() if k not in ("labels", "annotations")}
+    return {**template, "metadata": metadata, "spec": spec}

@@ -1,0 +1,1 @@
+"""The strategies of kinds that extend the API server."""

@@ -1,0 +1,1 @@
+"""The strategies of workloads that keep replicas, of their autoscalers and budgets."""

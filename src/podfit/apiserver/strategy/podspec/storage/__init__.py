@@ -1,0 +1,1 @@
+"""Volumes, claims and mounts of a pod: defaults and validation."""

@@ -1,0 +1,104 @@
+"""pods/resize: the story of a resize request, from its body to the answer.
+
+A client asks for another size of a running pod. The API server decides only whether the request is valid; whether the
+node can grant it is decided by the node's agent, which sees the stored pod through its watch. The steps are those of
+every update (`writing/attempt`), written out because this is the verb that podfit is about:
+
+1. parse: the patch is merged into the stored pod (`api/patches`)
+2. mutating admission: webhooks and plugins may change what is asked for
+3. what may change: everything but resources and resize policies is taken back (`strategy/pod/resize`)
+4. validation: the QoS class stays, nothing is removed, the amounts are valid
+5. validating admission: limit ranges, quotas, policies and webhooks may refuse
+6. store: one durable write, which every watcher sees; without a change nothing is written
+
+A PUT, a server-side apply and a request in an older dialect bring a whole pod, or another form of one. They arrive by
+their verbs and meet the same rules through `PodStrategy`.
+"""
+
+from __future__ import annotations
+
+from podfit.api.objects import Object
+from podfit.api.patches import APPLY
+from podfit.api.registry.kinds import POD
+from podfit.api.schema import type_of
+from podfit.apiserver.calls import Call
+from podfit.apiserver.request import Response
+from podfit.apiserver.strategy.meta import copied
+from podfit.apiserver.strategy.pod import resize as rules
+from podfit.apiserver.strategy.pod.pods import PodStrategy
+from podfit.apiserver.verbs.get import get
+from podfit.apiserver.verbs.patch import patch, patch_type, patched
+from podfit.apiserver.verbs.update import update
+from podfit.apiserver.writing import managed
+from podfit.apiserver.writing.attempt import Attempt
+from podfit.apiserver.writing.options import WriteOptions, write_options
+from podfit.apiserver.writing.write import Written
+
+RESIZE = "resize"
+_STRATEGY = PodStrategy(POD)
+
+
+async def resize(call: Call) -> Response:
+    verb = call.route.verb
+    if verb == "get":
+        return await get(call)
+    if verb == "update":
+        return await update(call)
+    media = patch_type(call)
+    if media == APPLY or call.dialect is not None:
+        return await patch(call)
+    accepted = call.accepted()
+    form = call.form(accepted)
+    options = write_options(call.request.query, "PatchOptions", media)
+    request = ResizeRequest(call, media, options)
+    written = await call.parts.writer.attempts(call.write(options, RESIZE), request.attempt)
+    return call.written(accepted, form, written)
+
+
+class ResizeRequest:
+    """One PATCH of pods/resize."""
+
+    def __init__(self, call: Call, media: str, options: WriteOptions) -> None:
+        self._call, self._media, self._options = call, media, options
+        self._manager = managed.field_manager(call, options)
+
+    async def attempt(self, attempt: Attempt) -> Written:
+        """The steps in order. They start over where somebody else wrote the pod meanwhile."""
+        stored = attempt.old
+        asked, sizes_only = await attempt.run(lambda: self._parse(stored))
+        spec = asked.get("spec")
+        new = await attempt.admit(asked)
+        known = sizes_only if new.get("spec") is spec else None
+        resized = await attempt.run(lambda: self._prepare(new, stored, known))
+        attempt.check(new, await attempt.run(lambda: _STRATEGY.validate_resize(new, stored, resized)))
+        await attempt.approve(new)
+        return await attempt.store(new)
+
+    def _parse(self, stored: Object) -> tuple[Object, bool | None]:
+        """The pod that the client asks for, and whether it differs from the stored one in sizes only, if known."""
+        struct = type_of(POD)
+        assert struct is not None
+        pod = patched(self._call, stored, self._media, struct, self._options)
+        return pod, fill_in(pod, stored)
+
+    def _prepare(self, new: Object, stored: Object, sizes_only: bool | None) -> bool:
+        """Takes back what a resize may not change, and records who set the sizes. Returns whether only sizes differ."""
+        resized = _STRATEGY.prepare_resize(new, stored, sizes_only)
+        if self._manager is not None:
+            self._manager.track(new, stored)
+        return resized
+
+
+def fill_in(pod: Object, stored: Object) -> bool | None:
+    """Fills in defaults. Returns True if the pod differs from the stored one in sizes only, None if that is not known.
+
+    The merge shares with the stored pod what the patch does not name, and what is changed on the way is copied. If
+    nothing is to be filled in, as after most resizes, the spec is not copied at all.
+    """
+    pod["metadata"] = dict(pod["metadata"])
+    spec, kept = pod.get("spec") or {}, stored["spec"]
+    if spec is kept or (rules.is_resize(spec, kept) and rules.is_complete(spec, kept)):
+        return True
+    pod["spec"] = copied(spec)
+    _STRATEGY.default(pod)
+    return None

@@ -1,0 +1,1 @@
+"""Columns and cells of the built-in kinds."""

@@ -1,0 +1,1 @@
+"""The path of a write: body, defaults, managed fields, validation, store."""

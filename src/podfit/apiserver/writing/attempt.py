@@ -1,0 +1,253 @@
+"""One attempt to change a stored object: admission, what may change, validation, store.
+
+Verbs and subresources differ in how the new object comes about; from there on all of them take these steps, in the
+order of the methods here. An attempt that finds another revision in the store than it started from is dropped, and the
+writer begins the next one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, TypeVar
+
+from podfit.api.cel.cost.budget import Pace
+from podfit.api.objects import Object
+from podfit.api.registry.kinds import Kind
+from podfit.api.schema import type_of
+from podfit.api.schema.decoding.nulls import empty_to_null
+from podfit.api.status import ApiError, FieldError, conflict, invalid, unprocessable
+from podfit.apiserver.admission.base import UPDATE, Attributes
+from podfit.apiserver.apis import conversion
+from podfit.apiserver.dialects.strategy import resizes
+from podfit.apiserver.strategy import strategy_for
+from podfit.apiserver.writing import custom_schema, deletes
+from podfit.apiserver.writing.evaluation import evaluated
+from podfit.apiserver.writing.write import Change, Write, Written
+from podfit.kit.clock import rfc3339
+from podfit.kit.concurrency.aside import LARGE
+from podfit.store.backend import Record
+
+if TYPE_CHECKING:
+    from podfit.apiserver.writing.writes import Writer
+
+Result = TypeVar("Result")
+_PLACES = {
+    "nodes": "minions",
+    "replicationcontrollers": "controllers",
+    "services": "services/specs",
+    "endpoints": "services/endpoints",
+}
+"""Kinds that Kubernetes stores under another name."""
+_OWN_PLACES = ("apiextensions.k8s.io", "apiregistration.k8s.io")
+"""Groups that Kubernetes stores under their own name, as it does custom resources."""
+_FILLED = ("uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", "namespace", "name")
+
+
+class Attempt:
+    """`old` is the stored object, which is shared: nobody changes it."""
+
+    __slots__ = ("_attrs", "_key", "_objects", "_writer", "old", "record", "size", "strategy", "write")
+
+    def __init__(self, writer: Writer, write: Write, key: str, record: Record) -> None:
+        self._writer, self._objects, self._key = writer, writer.objects, key
+        self.write, self.record = write, record
+        self.strategy = write.strategy or strategy_for(write.kind)
+        self.size = max(write.size, len(record.value))
+        as_served = conversion.needed(write.kind) or write.kind.custom
+        self.old = self._objects.served(write.kind, record) if as_served else self._objects.decoded(record)
+        self._attrs: Attributes | None = None
+
+    async def run(self, work: Callable[[], Result]) -> Result:
+        """Does it right here, or beside the event loop where the object is large."""
+        return await self._writer.aside.run(self.size, work)
+
+    async def changed(self, change: Change) -> Object:
+        """The object as the client wants it."""
+        shared, kind = self.write.shares, self.write.kind
+        made = await self.run(
+            lambda: change(self.old if shared else self._objects.served(kind, self.record), self.record)
+        )
+        new = made if isinstance(made, dict) else await made
+        stored: Object = self.old["metadata"]
+        if new.get("metadata") is stored:
+            # The server fills it in: what the stored object has stays as it is.
+            new = {**new, "metadata": dict(stored)}
+        return new
+
+    async def admit(self, new: Object) -> Object:
+        """Mutating admission, which may answer with another object; then what a client may leave out is filled in."""
+        write = self.write
+        attrs = self._attrs = attributes(UPDATE, write, new, self.old)
+        await self._writer.chain.admit(attrs)
+        if attrs.object is not None:
+            new = attrs.object if write.lens is None else write.lens.put_back(new, attrs.object)
+        self._match_revision(new)
+        if not write.kind.namespaced:
+            new["metadata"].pop("namespace", None)
+        _fill_from(new["metadata"], self.old["metadata"])
+        return new
+
+    async def prepare(self, new: Object) -> None:
+        """Takes back what this endpoint may not change, and records who set what."""
+        await self.run(lambda: self._prepare(new))
+        kind = self.write.kind
+        if not self.write.subresource and (reallot := self._writer.before_update.get((kind.group, kind.plural))):
+            reallot(new, self.old)
+
+    def _prepare(self, new: Object) -> None:
+        self.strategy.prepare_update(new, self.old, self.write.subresource)
+        if self.write.track is not None:
+            self.write.track(new, self.old)
+
+    async def validate(self, new: Object) -> None:
+        """Field validation: 422 with all errors."""
+        size = LARGE if self.strategy.heavy(new) else self.size
+        self.check(new, await evaluated(self._writer.aside, size, lambda pace: self._errors(new, pace)))
+        self.write.warnings += self.strategy.warnings_update(new, self.old, self.write.subresource)
+
+    def _errors(self, new: Object, pace: Pace) -> list[FieldError]:
+        write = self.write
+        errors = self.strategy.validate_update(new, self.old, write.subresource)
+        return errors + custom_schema.errors(write.kind, new, self.old, write.subresource, pace)
+
+    def check(self, new: Object, errors: list[FieldError]) -> None:
+        check_write(self.write, new, errors)
+
+    async def approve(self, new: Object) -> None:
+        """Validating admission: 403 by the first plugin, webhook, policy or quota that objects."""
+        assert self._attrs is not None
+        if self.write.lens is not None:
+            self._attrs.object = self.write.lens.show(new)
+        await self._writer.chain.validate(self._attrs)
+        self.write.warnings += self._attrs.warnings
+
+    async def store(self, new: Object) -> Written:
+        """Writes the object, unless nothing changed. Mismatch: somebody else wrote meanwhile."""
+        write, key, record, old = self.write, self._key, self.record, self.old
+        kind = write.kind
+        if deletes.ends_with(kind, new, old):
+            if not write.options.dry_run:
+                deleted = await self._objects.store.delete(key, record.modified)
+                new["metadata"]["resourceVersion"] = str(deleted.revision)
+            return Written(new, None)
+        if not write.options.dry_run and write.subresource in ("", "status"):
+            as_stored(kind, new)
+        if unchanged(new, old):
+            return Written(new, record)
+        if write.options.dry_run:
+            return Written(new, None)
+        if write.stages is not None and write.subresource == "status":
+            between = write.stages(new, old, rfc3339(self._objects.clock.now()))
+            if between is not None:
+                record = await self._objects.put(kind, key, between, record.modified)
+        record = await self._objects.put(kind, key, new, record.modified)
+        await self._writer.announce(kind, new)
+        return Written(new, record)
+
+    def _match_revision(self, new: Object) -> None:
+        write, old, record = self.write, self.old, self.record
+        kind, meta = write.kind, new.setdefault("metadata", {})
+        uid = meta.get("uid")
+        if write.replaces and uid and uid != old["metadata"].get("uid"):
+            raise precondition_failed(kind, old, uid, dry_run=write.options.dry_run)
+        revision = meta.get("resourceVersion")
+        if not revision or revision == "0":
+            if not self.strategy.unconditional_update:
+                error = invalid("metadata.resourceVersion", 0, "must be specified for an update")
+                raise unprocessable(kind.plural, meta.get("name", ""), [error], kind.group)
+            meta["resourceVersion"] = str(record.modified)
+        elif revision != str(record.modified):
+            raise self._objects.modified(kind, old["metadata"]["name"])
+
+
+def attributes(operation: str, write: Write, obj: Object, old: Object | None) -> Attributes:
+    """What admission is asked about."""
+    name = write.name or (obj.get("metadata") or {}).get("name", "")
+    lens, subresource = write.lens, write.subresource
+    if lens is not None:
+        subresource, obj, old = lens.subresource, lens.show(obj), lens.show(old) if old is not None else None
+    attrs = Attributes(
+        operation,
+        write.kind,
+        subresource,
+        write.namespace,
+        name,
+        obj,
+        old,
+        write.user,
+        write.options.dry_run,
+        write.options.to_json(),
+    )
+    attrs.in_quota = write.in_quota
+    if (dialect := write.dialect) is not None:
+        attrs.dialect, attrs.asked = dialect, write.asked
+        attrs.resizes = dialect.on_pod and not subresource and old is not None and resizes(obj, old)
+    return attrs
+
+
+def as_stored(kind: Kind, obj: Object) -> None:
+    """What the store of Kubernetes makes of an object. Custom resources and their definitions are JSON there, too."""
+    if not kind.custom and kind.group not in _OWN_PLACES and (struct := type_of(kind)) is not None:
+        empty_to_null(obj, struct)
+
+
+def precondition_failed(kind: Kind, stored: Object, wanted: str, field: str = "UID", dry_run: bool = False) -> ApiError:
+    """409: the object has another uid (or resourceVersion) than the writer thinks."""
+    mine = stored["metadata"].get("uid" if field == "UID" else "resourceVersion")
+    why = (
+        f"StorageError: invalid object, Code: 4, Key: {_upstream_key(kind, stored, dry_run)}, ResourceVersion: 0, "
+        f"AdditionalErrorMsg: Precondition failed: {field} in precondition: {wanted}, "
+        f"{field} in object meta: {mine}"
+    )
+    return conflict(kind.plural, stored["metadata"]["name"], why, kind.group)
+
+
+def _upstream_key(kind: Kind, obj: Object, dry_run: bool) -> str:
+    """The storage key as Kubernetes prints it; a dry run never gets as far as the prefix of its store."""
+    namespace = obj["metadata"].get("namespace")
+    place = f"{kind.group}/{kind.plural}" if kind.custom or kind.group in _OWN_PLACES else kind.plural
+    parts = ["" if dry_run else "registry", _PLACES.get(place, place), namespace]
+    return "".join(f"/{part}" for part in (*parts, obj["metadata"]["name"]) if part)
+
+
+def check(kind: Kind, obj: Object, errors: list) -> None:  # type: ignore[type-arg]
+    if errors:
+        # Events are named as core has them, whatever the group they are written in.
+        group = "" if kind.group == "events.k8s.io" else kind.group
+        raise unprocessable(kind.kind, obj["metadata"].get("name", ""), errors, group)
+
+
+def check_write(write: Write, obj: Object, errors: list[FieldError]) -> None:
+    check(write.kind, obj, errors if write.worded is None else write.worded(write.kind, errors, obj))
+
+
+def _fill_from(meta: Object, stored: Object) -> None:
+    """What a client may leave out of an update, because the server knows it."""
+    for name in _FILLED:
+        if not meta.get(name) and name in stored:
+            meta[name] = stored[name]
+    if "generation" in stored:
+        meta["generation"] = stored["generation"]
+    else:
+        meta.pop("generation", None)
+
+
+def unchanged(new: Object, old: Object) -> bool:
+    """Whether an update would write what is there. A managed-fields entry that only got a new time is no change."""
+    if new.keys() != old.keys():
+        return False
+    for key, value in new.items():
+        if value is not old[key] and key != "metadata" and value != old[key]:
+            return False
+    if new["metadata"] == old["metadata"]:
+        return True
+    ours, theirs = dict(new["metadata"]), dict(old["metadata"])
+    mine, stored = ours.pop("managedFields", None), theirs.pop("managedFields", None)
+    if mine == stored or _timeless(mine) != _timeless(stored) or ours != theirs:
+        return False
+    new["metadata"]["managedFields"] = stored
+    return True
+
+
+def _timeless(entries: list[Object] | None) -> list[Object]:
+    return [{key: value for key, value in entry.items() if key != "time"} for entry in entries or []]

@@ -1,0 +1,32 @@
+"""What a kind's type adds to its strategy: defaults and validation from the schema of a custom resource."""
+
+from __future__ import annotations
+
+from podfit.api.cel.cost.budget import UNPACED, Pace
+from podfit.api.objects import Object
+from podfit.api.registry.kinds import Kind
+from podfit.api.schema import type_of
+from podfit.api.schema.custom.structural import CustomSchema
+from podfit.api.status import FieldError
+from podfit.apiserver.strategy import strategy_for
+
+
+def _schema(kind: Kind) -> CustomSchema | None:
+    struct = type_of(kind) if kind.custom else None
+    found = struct.cache.get("custom") if struct is not None else None
+    return found if isinstance(found, CustomSchema) else None
+
+
+def default(kind: Kind, obj: Object) -> None:
+    """Fills in defaults, in place."""
+    strategy_for(kind).default(obj)
+    if kind.custom and (schema := _schema(kind)) is not None:
+        schema.default(obj)
+
+
+def errors(
+    kind: Kind, obj: Object, old: Object | None = None, subresource: str = "", pace: Pace = UNPACED
+) -> list[FieldError]:
+    """What the schema has against a custom resource; nothing for built-in kinds."""
+    schema = _schema(kind) if kind.custom else None
+    return [] if schema is None else schema.validate(obj, old, subresource, pace)

@@ -1,0 +1,172 @@
+"""What a delete does to an object: grace, finalizers, propagation, preconditions. Decisions only, no store.
+
+The order is Kubernetes': preconditions, then grace (the strategy's), then the finalizers that the propagation policy
+adds; an object with neither grace nor finalizers goes at once.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from podfit.api.objects import Object
+from podfit.api.registry.kinds import Kind
+from podfit.api.status import ApiError, conflict
+from podfit.apiserver.strategy import strategy_for
+from podfit.kit.clock import rfc3339
+
+ORPHAN, FOREGROUND = "orphan", "foregroundDeletion"
+CLEANUP = "customresourcecleanup.apiextensions.k8s.io"
+
+RETURNS_OBJECT = frozenset(
+    (
+        ("", "pods"),
+        ("", "persistentvolumes"),
+        ("", "persistentvolumeclaims"),
+        ("", "podtemplates"),
+        ("", "resourcequotas"),
+        ("", "services"),
+        ("", "serviceaccounts"),
+        ("storage.k8s.io", "csidrivers"),
+        ("storage.k8s.io", "csinodes"),
+        ("storage.k8s.io", "storageclasses"),
+        ("storage.k8s.io", "volumeattachments"),
+        ("storage.k8s.io", "volumeattributesclasses"),
+        ("resource.k8s.io", "deviceclasses"),
+        ("resource.k8s.io", "resourceclaims"),
+        ("resource.k8s.io", "resourceclaimtemplates"),
+        ("resource.k8s.io", "resourceslices"),
+    )
+)
+"""Kinds whose deletion answers with the object instead of a Status."""
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """`write`: the changed object has to be stored; `remove`: it has to go, after that. Neither: under way already."""
+
+    write: bool = False
+    remove: bool = False
+
+
+def check_preconditions(kind: Kind, obj: Object, options: Object) -> None:
+    wanted, meta = options.get("preconditions") or {}, obj["metadata"]
+    for field, word, hint in (
+        ("uid", "UID", "The object might have been deleted and then recreated"),
+        ("resourceVersion", "ResourceVersion", "The object might have been modified"),
+    ):
+        value = wanted.get(field)
+        if value is not None and value != meta.get(field):
+            why = (
+                f"the {word} in the precondition ({value}) does not match the {word} in record ({meta.get(field)}). "
+                f"{hint}"
+            )
+            raise _kind_conflict(kind, meta["name"], why)
+
+
+def _kind_conflict(kind: Kind, name: str, why: str) -> ApiError:
+    return conflict(kind.kind, name, why, kind.group)
+
+
+def decide(kind: Kind, obj: Object, options: Object, now_s: float) -> Verdict:
+    """Changes `obj` in place where the verdict is to write it."""
+    meta = obj["metadata"]
+    if (kind.group, kind.plural) == ("", "namespaces"):
+        return _decide_namespace(obj, options, now_s)
+    if kind.plural == "customresourcedefinitions" and not meta.get("deletionTimestamp"):
+        return _decide_definition(obj, now_s)
+    step = strategy_for(kind).graceful_delete(obj, options, datetime.fromtimestamp(now_s, UTC))
+    if step.pending:
+        return Verdict()
+    before = list(meta.get("finalizers") or ())
+    finalizers = _finalizers(kind, before, options)
+    if finalizers:
+        meta["finalizers"] = finalizers
+    elif before:
+        meta.pop("finalizers")
+    if step.graceful:
+        return Verdict(write=True, remove=not finalizers and step.grace_s <= 0)
+    if not finalizers:
+        return Verdict(remove=True)
+    changed = finalizers != before or not meta.get("deletionTimestamp")
+    mark(meta, now_s)
+    return Verdict(write=changed)
+
+
+def mark(meta: Object, now_s: float) -> None:
+    """Being deleted, held by finalizers."""
+    if meta.get("deletionGracePeriodSeconds") is None and meta.get("generation"):
+        meta["generation"] += 1
+    meta.setdefault("deletionTimestamp", rfc3339(now_s))
+    meta["deletionGracePeriodSeconds"] = 0
+
+
+def _decide_namespace(obj: Object, options: Object, now_s: float) -> Verdict:
+    meta = obj["metadata"]
+    if not meta.get("deletionTimestamp"):
+        meta["deletionTimestamp"] = rfc3339(now_s)
+        obj.setdefault("status", {})["phase"] = "Terminating"
+        if options.get("orphanDependents") or options.get("propagationPolicy") == "Orphan":
+            meta["finalizers"] = [*(meta.get("finalizers") or ()), ORPHAN]
+        return Verdict(write=True)
+    if (obj.get("spec") or {}).get("finalizers") or meta.get("finalizers"):
+        return Verdict()
+    return Verdict(remove=True)
+
+
+def _decide_definition(obj: Object, now_s: float) -> Verdict:
+    """It stays until its objects are gone, whatever the options say."""
+    meta, status, now = obj["metadata"], obj.setdefault("status", {}), rfc3339(now_s)
+    meta["deletionTimestamp"] = now
+    if CLEANUP not in (meta.get("finalizers") or ()):
+        meta["finalizers"] = [*(meta.get("finalizers") or ()), CLEANUP]
+    why = "CustomResourceDefinition marked for deletion; CustomResource deletion will begin soon"
+    told = {
+        "type": "Terminating",
+        "status": "True",
+        "lastTransitionTime": now,
+        "reason": "InstanceDeletionPending",
+        "message": why,
+    }
+    status["conditions"] = [*(row for row in status.get("conditions") or () if row["type"] != told["type"]), told]
+    return Verdict(write=True)
+
+
+def _finalizers(kind: Kind, existing: list[str], options: Object) -> list[str]:
+    if kind.plural == "events":
+        return existing
+    orphan, policy = options.get("orphanDependents"), options.get("propagationPolicy")
+    if orphan is not None:
+        wanted = ORPHAN if orphan else ""
+    elif policy is not None:
+        wanted = {"Orphan": ORPHAN, "Foreground": FOREGROUND}.get(policy, "")
+    elif ORPHAN in existing or FOREGROUND in existing:
+        wanted = ORPHAN if ORPHAN in existing else FOREGROUND
+    else:
+        wanted = ORPHAN if orphans(kind) else ""
+    kept = [word for word in existing if word not in (ORPHAN, FOREGROUND)]
+    return [*kept, wanted] if wanted else kept
+
+
+def orphans(kind: Kind) -> bool:
+    """Whether dependents stay behind unless a delete says otherwise."""
+    return (kind.group, kind.plural) == ("batch", "jobs")
+
+
+def warnings(kind: Kind, options: Object) -> list[str]:
+    if not orphans(kind) or options.get("propagationPolicy") is not None or options.get("orphanDependents") is not None:
+        return []
+    return [
+        "child pods are preserved by default when jobs are deleted; set propagationPolicy=Background to remove them or "
+        "set propagationPolicy=Orphan to suppress this warning"
+    ]
+
+
+def ends_with(kind: Kind, new: Object, old: Object) -> bool:
+    """Whether an update takes away the last thing that held a deleted object."""
+    stored = old["metadata"]
+    if not stored.get("deletionTimestamp") or new["metadata"].get("finalizers"):
+        return False
+    if (kind.group, kind.plural) == ("", "namespaces"):
+        return not (new.get("spec") or {}).get("finalizers")
+    return not stored.get("deletionGracePeriodSeconds")

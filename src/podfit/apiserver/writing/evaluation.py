@@ -1,0 +1,56 @@
+"""Evaluating expressions that clients supply, without holding the event loop.
+
+An evaluation begins on the loop, where nearly all of them end within a millisecond. One that takes longer is begun
+again beside it, and lets the loop go first. Costs bound what it may do, and a deadline bounds how long that takes.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import TypeVar
+
+from podfit.api.cel.cost.budget import Interrupted, Pace
+from podfit.kit.concurrency.aside import LARGE, Aside
+
+Result = TypeVar("Result")
+ON_LOOP_S = 0.005
+LONGEST_S = 10.0
+_REST_S = 0.0001
+
+
+class _TooLong(Exception):
+    """It does not end soon enough for the loop."""
+
+
+class _OnLoop(Pace):
+    def __init__(self) -> None:
+        self._until = time.monotonic() + ON_LOOP_S
+
+    def step(self) -> None:
+        if time.monotonic() > self._until:
+            raise _TooLong
+
+    def heavy(self) -> None:
+        raise _TooLong
+
+
+class _OnThread(Pace):
+    def __init__(self) -> None:
+        self._until = time.monotonic() + LONGEST_S
+
+    def step(self) -> None:
+        if time.monotonic() > self._until:
+            raise Interrupted
+        # Whoever sleeps does not hold the interpreter.
+        time.sleep(_REST_S)
+
+
+async def evaluated(aside: Aside, size: int, work: Callable[[Pace], Result]) -> Result:
+    """The result of `work`, which changes nothing and may be called twice; `size` as for `Aside.run`."""
+    if size < LARGE:
+        try:
+            return work(_OnLoop())
+        except _TooLong:
+            pass
+    return await aside.run(LARGE, lambda: work(_OnThread()))

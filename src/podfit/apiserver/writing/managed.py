@@ -1,0 +1,77 @@
+"""Who set which field: metadata.managedFields, kept by every write."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import NamedTuple
+
+from podfit.api.objects import Object
+from podfit.api.patches.apply import ResetFields, manager_name, track_update
+from podfit.api.registry.kinds import Kind
+from podfit.api.schema import type_of
+from podfit.api.schema.types import Struct
+from podfit.apiserver.calls import Call
+from podfit.apiserver.strategy import strategy_for
+from podfit.apiserver.writing.options import WriteOptions
+from podfit.apiserver.writing.write import Track
+from podfit.kit.clock import Clock, rfc3339
+
+_RESIZABLE = tuple(
+    ("spec", *group, field)
+    for group in (("containers", "*"), ("initContainers", "*"), ("virtualMachine",))
+    for field in ("resources", "resizePolicy")
+)
+
+_STATUS_KEEPS: dict[tuple[str, str], tuple[tuple[str, ...], ...]] = {
+    ("", "pods"): (("metadata", "deletionTimestamp"), ("metadata", "ownerReferences")),
+    ("apps", "deployments"): (("metadata", "labels"),),
+    ("apiextensions.k8s.io", "customresourcedefinitions"): (("metadata",),),
+}
+"""What a write to the status leaves alone besides the spec."""
+
+
+@lru_cache(maxsize=1024)
+def reset_fields(kind: Kind, subresource: str) -> ResetFields:
+    """What an endpoint does not write, so that nobody comes to own it there."""
+    if subresource == "resize":
+        return ResetFields(_RESIZABLE, keep_only=True)
+    if subresource == "status":
+        kept = (("metadata",),) if kind.custom else _STATUS_KEEPS.get((kind.group, kind.plural), ())
+        return ResetFields((("spec",), *kept))
+    if not subresource and strategy_for(kind).has_status:
+        return ResetFields((("status",),))
+    return ResetFields()
+
+
+def manager_of(call: Call, options: WriteOptions) -> str:
+    return manager_name(options.manager, call.request.headers.get("user-agent", ""))
+
+
+class FieldManager(NamedTuple):
+    """The client of an update, to whom the fields belong that it sets."""
+
+    name: str
+    struct: Struct
+    subresource: str
+    reset: ResetFields
+    clock: Clock
+
+    def track(self, new: Object, old: Object | None) -> None:
+        now = rfc3339(self.clock.now())
+        track_update(old, new, self.struct, self.name, "Update", now, self.subresource, self.reset)
+
+
+def field_manager(call: Call, options: WriteOptions) -> FieldManager | None:
+    """None for kinds whose fields are not known."""
+    struct = type_of(call.kind)
+    if struct is None:
+        return None
+    subresource = call.route.subresource
+    return FieldManager(
+        manager_of(call, options), struct, subresource, reset_fields(call.kind, subresource), call.objects.clock
+    )
+
+
+def updates(call: Call, options: WriteOptions) -> Track | None:
+    manager = field_manager(call, options)
+    return None if manager is None else manager.track

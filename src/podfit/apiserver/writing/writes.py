@@ -1,0 +1,181 @@
+"""The way of a write: defaults, mutating admission, strategy, validation, validating admission, store.
+
+Creates are made here. Updates are attempts (`attempt`), which start over when somebody else was faster. Nothing is
+written when nothing changed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+
+from podfit.api.objects import Object
+from podfit.api.registry.kinds import Kind
+from podfit.api.status import ApiError, already_exists, bad_request, not_found
+from podfit.apiserver.admission.base import CREATE
+from podfit.apiserver.admission.chain import Chain
+from podfit.apiserver.storage.objects import Objects
+from podfit.apiserver.strategy import Strategy, strategy_for
+from podfit.apiserver.writing import custom_schema
+from podfit.apiserver.writing.attempt import Attempt, as_stored, attributes, check_write
+from podfit.apiserver.writing.evaluation import evaluated
+from podfit.apiserver.writing.write import Change, Write, Written
+from podfit.kit.clock import rfc3339
+from podfit.kit.concurrency.aside import LARGE, Aside
+from podfit.kit.uids import new_uid
+from podfit.store.backend import Mismatch, Record
+
+RETRIES = 256
+"""How often a write that states no revision starts over when others were faster. Kubernetes never gives up before the
+request times out; a bound keeps a bug from spinning."""
+_NAME_TRIES = 8
+
+
+class Writer:
+    def __init__(self, objects: Objects, chain: Chain) -> None:
+        self.objects, self.chain = objects, chain
+        self.aside = Aside()
+        self.before_create: dict[tuple[str, str], Callable[[Object], None]] = {}
+        """By (group, plural): what must be allotted before validation (cluster addresses)."""
+        self.before_update: dict[tuple[str, str], Callable[[Object, Object], None]] = {}
+        """The same for an update, from the new object and the stored one."""
+        self.after_write: dict[str, Callable[[Object], Awaitable[None] | None]] = {}
+        """By the prefix they are stored under: who must know of objects before the writes of them are answered."""
+
+    # --- create ---------------------------------------------------------------------------------------------------
+
+    async def create(self, write: Write, obj: Object) -> Written:
+        kind, strategy = write.kind, write.strategy or strategy_for(write.kind)
+        meta = obj.setdefault("metadata", {})
+        match_namespace(meta, write.namespace)
+        if meta.get("resourceVersion"):
+            raise ApiError(500, "", "resourceVersion should not be set on objects to be created")
+        if (track := write.track) is not None:
+            # Before admission: what plugins add belongs to nobody, so that no applier takes it away again.
+            await self.aside.run(write.size, lambda: track(obj, None))
+        attrs = attributes(CREATE, write, obj, None)
+        await self.chain.admit(attrs)
+        made = attrs.object or obj
+        tries = 1 if made["metadata"].get("name") else _NAME_TRIES
+        self._fill_system_fields(made["metadata"], strategy)
+        attrs.name = made["metadata"].get("name", "")
+        await self.aside.run(write.size, lambda: self._prepare(kind, strategy, made))
+        size = LARGE if strategy.heavy(made) else write.size
+        errors = await evaluated(
+            self.aside, size, lambda pace: strategy.validate_create(made) + custom_schema.errors(kind, made, pace=pace)
+        )
+        check_write(write, made, errors)
+        write.warnings += strategy.warnings_create(made)
+        await self.chain.validate(attrs)
+        write.warnings += attrs.warnings
+        return await self._insert(write, strategy, made, tries)
+
+    def _prepare(self, kind: Kind, strategy: Strategy, obj: Object) -> None:
+        strategy.prepare_create(obj)
+        if (allot := self.before_create.get((kind.group, kind.plural))) is not None:
+            allot(obj)
+
+    async def install(self, kind: Kind, namespace: str, obj: Object) -> None:
+        """Stores an object of our own making, if it is not there: no admission, no validation."""
+        strategy = strategy_for(kind)
+        custom_schema.default(kind, obj)
+        self._fill_system_fields(obj["metadata"], strategy)
+        known = {"status": obj["status"]} if "status" in obj else {}
+        strategy.prepare_create(obj)
+        obj.update(known)
+        if (allot := self.before_create.get((kind.group, kind.plural))) is not None:
+            allot(obj)
+        try:
+            await self.objects.put(kind, kind.key(namespace, obj["metadata"]["name"]), obj, 0)
+        except Mismatch:
+            pass
+
+    async def _insert(self, write: Write, strategy: Strategy, obj: Object, tries: int) -> Written:
+        """More than one try is for names that were generated: another one is generated for each."""
+        kind, meta = write.kind, obj["metadata"]
+        while True:
+            key = kind.key(meta.get("namespace", ""), meta["name"])
+            if write.options.dry_run:
+                present = self.objects.store.get(key)
+                if present is None:
+                    return Written(obj, None)
+            else:
+                as_stored(kind, obj)
+                try:
+                    record = await self.objects.put(kind, key, obj, 0)
+                    await self.announce(kind, obj)
+                    return Written(obj, record)
+                except Mismatch as lost:
+                    present = lost.current
+            tries -= 1
+            if not tries:
+                raise self._in_the_way(kind, meta, present)
+            meta["name"] = strategy.generate_name(meta["generateName"])
+
+    def _in_the_way(self, kind: Kind, meta: Object, present: Record | None) -> ApiError:
+        """409: an object of that name exists."""
+        stored = {} if present is None else self.objects.decoded(present)["metadata"]
+        terminating = bool(stored.get("deletionTimestamp"))
+        return already_exists(kind.plural, meta["name"], kind.group, bool(meta.get("generateName")), terminating)
+
+    def _fill_system_fields(self, meta: Object, strategy: Strategy) -> None:
+        for gone in ("deletionTimestamp", "deletionGracePeriodSeconds", "selfLink"):
+            if gone in meta:
+                del meta[gone]
+        meta["creationTimestamp"] = rfc3339(self.objects.clock.now())
+        meta["uid"] = new_uid()
+        if not meta.get("name") and meta.get("generateName"):
+            meta["name"] = strategy.generate_name(meta["generateName"])
+
+    # --- update ---------------------------------------------------------------------------------------------------
+
+    async def update(self, write: Write, change: Change, retry: bool = True) -> Written:
+        """`change` makes the new object from the stored one."""
+        return await self.attempts(write, lambda attempt: _updated(attempt, change), retry)
+
+    async def attempts(
+        self, write: Write, once: Callable[[Attempt], Awaitable[Written]], retry: bool = True
+    ) -> Written:
+        """Calls `once` again when somebody else wrote meanwhile; without `retry` that is a conflict at once."""
+        kind = write.kind
+        key = kind.key(write.namespace, write.name)
+        for number in range(RETRIES):
+            record = self.objects.store.get(key)
+            if record is None:
+                raise not_found(kind.plural, write.name, kind.group)
+            if kind.custom:
+                record = (await self.objects.shown(kind, (record,)))[0]
+            warned = len(write.warnings)
+            try:
+                return await once(Attempt(self, write, key, record))
+            except Mismatch as lost:
+                if not retry or number == RETRIES - 1:
+                    if lost.current is None:
+                        raise not_found(kind.plural, write.name, kind.group) from None
+                    break
+                del write.warnings[warned:]
+        raise self.objects.modified(kind, write.name)
+
+    async def announce(self, kind: Kind, obj: Object) -> None:
+        if (learn := self.after_write.get(kind.storage_prefix)) is not None and (more := learn(obj)) is not None:
+            await more
+
+
+async def _updated(attempt: Attempt, change: Change) -> Written:
+    new = await attempt.changed(change)
+    new = await attempt.admit(new)
+    await attempt.prepare(new)
+    await attempt.validate(new)
+    await attempt.approve(new)
+    return await attempt.store(new)
+
+
+def match_namespace(meta: Object, namespace: str) -> None:
+    given = meta.get("namespace") or ""
+    if given == namespace:
+        return
+    if not given:
+        meta["namespace"] = namespace
+    elif not namespace:
+        meta.pop("namespace")
+    else:
+        raise bad_request("the namespace of the provided object does not match the namespace sent on the request")

@@ -1,0 +1,1 @@
+"""`podfit backtest`: reading histories, and showing how policies would have done."""

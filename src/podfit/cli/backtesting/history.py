@@ -1,0 +1,209 @@
+"""Histories as arrays, from npz and CSV files. What cannot be read is refused with one line that names the cause."""
+
+from __future__ import annotations
+
+import csv
+import sqlite3
+import tempfile
+import zipfile
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import dataclass, field
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from podfit.vpa.policies.base import RESOURCES, Floats, Series
+
+COLUMNS = ("time", "container", "cpu", "memory")
+"""Of a CSV file; either of the last two may be missing, and `time` is Unix seconds or RFC 3339."""
+DEFAULT_STEP_S = 300.0
+ALL_DAYS = 3650.0
+MOST_CELLS = 400_000_000
+"""Containers times samples that are read at most."""
+
+
+class BadHistory(ValueError):
+    """The history cannot be used; the message says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class History:
+    names: tuple[str, ...]
+    series: dict[str, Series]
+    """By resource; the same containers in each."""
+    missing: tuple[str, ...] = field(default=())
+    """What is not in it, so that results are partial."""
+
+
+def read_npz(path: Path) -> History:
+    try:
+        with np.load(path, allow_pickle=False) as file:
+            found: dict[str, Any] = {name: file[name] for name in file.files}
+    except (ValueError, zipfile.BadZipFile, EOFError, KeyError, TypeError, AttributeError) as error:
+        raise BadHistory(f"{path} is no npz file with plain arrays: {error}") from error
+    step_s = _step(path, found)
+    series = {name: Series(_checked(path, name, found[name]), step_s, name) for name in RESOURCES if name in found}
+    if not series:
+        raise BadHistory(f"{path} has neither `cpu` nor `memory`: it has {', '.join(found) or 'nothing'}")
+    shapes = {one.usage.shape for one in series.values()}
+    if len(shapes) > 1:
+        raise BadHistory(
+            f"{path}: `cpu` has shape {series['cpu'].usage.shape}, `memory` {series['memory'].usage.shape}"
+        )
+    count = next(iter(shapes))[0]
+    names = [str(name) for name in found["names"]] if "names" in found else [f"container-{at}" for at in range(count)]
+    if len(names) != count:
+        raise BadHistory(f"{path}: {len(names)} names for {count} containers")
+    return History(tuple(names), series, gaps(series))
+
+
+def _step(path: Path, found: dict[str, Any]) -> float:
+    if "step_s" not in found:
+        raise BadHistory(f"{path} lacks `step_s`, the seconds between two samples")
+    try:
+        step_s = float(found["step_s"])
+    except (TypeError, ValueError) as error:
+        raise BadHistory(f"{path}: step_s is no number") from error
+    if not 0 < step_s <= 86400:
+        raise BadHistory(f"{path}: step_s is {step_s:g}; it must be above 0 and at most a day")
+    return step_s
+
+
+def _checked(path: Path, name: str, values: Any) -> Floats:
+    if values.ndim != 2:
+        raise BadHistory(f"{path}: `{name}` has {values.ndim} dimensions, not two (container, sample)")
+    if not (np.issubdtype(values.dtype, np.floating) or np.issubdtype(values.dtype, np.integer)):
+        raise BadHistory(f"{path}: `{name}` has type {values.dtype}, not numbers")
+    values = np.asarray(values, np.float32)
+    for wrong, words in ((values < 0, "negative"), (np.isinf(values), "infinite")):
+        if wrong.any():
+            row, sample = (int(at) for at in np.argwhere(wrong)[0])
+            raise BadHistory(f"{path}: `{name}` of container {row} at sample {sample} is {words}")
+    return np.asarray(values, np.float32)
+
+
+def read_csv(path: Path, step_s: float = DEFAULT_STEP_S) -> History:
+    """Samples of the same step are put together: the mean of CPU, the maximum of memory."""
+    try:
+        with path.open(newline="", encoding="utf-8") as file:
+            reader = csv.DictReader(file)
+            given = reader.fieldnames or []
+            resources = [name for name in RESOURCES if name in given]
+            if not resources or "time" not in given or "container" not in given:
+                raise BadHistory(
+                    f"{path}: wrong columns {', '.join(given) or '(none)'}: "
+                    "`time`, `container`, and `cpu` (cores) or `memory` (bytes) are needed"
+                )
+            rows = list(_rows(path, reader, resources))
+    except (UnicodeDecodeError, csv.Error) as error:
+        raise BadHistory(f"{path} is no CSV file: {error}") from error
+    if not rows:
+        raise BadHistory(f"{path} has no samples")
+    return from_rows(rows, resources, step_s, str(path))
+
+
+def _rows(path: Path, reader: Any, resources: list[str]) -> Iterator[tuple[float, str, tuple[float, ...]]]:
+    for line, row in enumerate(reader, 2):
+        try:
+            values = tuple(float(row[name]) if row[name] else float("nan") for name in resources)
+            at = _instant(row["time"])
+        except (TypeError, ValueError) as error:
+            raise BadHistory(f"{path}, line {line}: {error}") from error
+        for name, value in zip(resources, values, strict=True):
+            if value < 0 or value == float("inf"):
+                raise BadHistory(f"{path}, line {line}: {name} is {value:g}")
+        yield at, row["container"] or "", values
+
+
+def _instant(text: str) -> float:
+    try:
+        at = float(text)
+    except ValueError:
+        at = datetime.fromisoformat(text.replace("Z", "+00:00")).timestamp()
+    if not abs(at) < 1e12:
+        raise ValueError(f"time is {text}")
+    return at
+
+
+def from_rows(
+    rows: list[tuple[float, str, tuple[float, ...]]], resources: list[str], step_s: float, source: str
+) -> History:
+    """Rows are time, container and a value for each resource (NaN: none)."""
+    instants = np.array([row[0] for row in rows])
+    names = sorted({row[1] for row in rows})
+    number = {name: at for at, name in enumerate(names)}
+    row_of = np.array([number[row[1]] for row in rows])
+    begin = np.floor(instants.min() / step_s) * step_s
+    sample = ((instants - begin) // step_s).astype(np.int64)
+    samples = int(sample.max()) + 1
+    if samples * len(names) > MOST_CELLS:
+        raise BadHistory(
+            f"{source}: {len(names)} containers over {samples} steps of {step_s:g} s are too many; take a longer --step"
+        )
+    series = {}
+    for at, resource in enumerate(resources):
+        values = np.array([row[2][at] for row in rows])
+        known = ~np.isnan(values)
+        place, values = (row_of[known], sample[known]), values[known]
+        if resource == "memory":
+            out = np.full((len(names), samples), -np.inf)
+            np.maximum.at(out, place, values)
+            out[np.isinf(out)] = np.nan
+        else:
+            total, count = np.zeros((len(names), samples)), np.zeros((len(names), samples))
+            np.add.at(total, place, values)
+            np.add.at(count, place, 1)
+            out = np.where(count > 0, total / np.maximum(count, 1), np.nan)
+        series[resource] = Series(out.astype(np.float32), step_s, resource)
+    return History(tuple(names), series, gaps(series))
+
+
+def gaps(series: dict[str, Series]) -> tuple[str, ...]:
+    """What is missing, in words."""
+    found = []
+    for resource, one in series.items():
+        absent = np.isnan(one.usage)
+        none = int(absent.all(1).sum()) if absent.size else 0
+        if none:
+            found.append(f"{none} of {len(absent)} containers have no {resource} sample")
+        part = float(absent[~absent.all(1)].mean()) if none < len(absent) and absent.size else 0.0
+        if part > 0.01:
+            found.append(f"{part:.0%} of the {resource} samples are missing")
+    return tuple(found)
+
+
+async def read_local(path: Path, step_s: float = DEFAULT_STEP_S) -> History:
+    """The file that the recommender of `podfit up` keeps its samples in."""
+    from podfit.vpa.history.base import NONE, Batch, HistoryAway
+    from podfit.vpa.history.local import LocalHistory
+
+    rows: list[tuple[float, str, tuple[float, ...]]] = []
+
+    class Sink:
+        def take(self, batch: Batch) -> None:
+            names = [f"{one.namespace}/{one.pod}/{one.container}" for one in batch.series]
+            for at, time, cpu, memory in zip(batch.index, batch.times, batch.cpu, batch.memory, strict=True):
+                cores = float("nan") if cpu == NONE else float(cpu) / 1000.0
+                rows.append((float(time), names[at], (cores, float("nan") if memory == NONE else float(memory))))
+
+    if not path.is_file():
+        raise BadHistory(f"{path} is no file")
+    with tempfile.TemporaryDirectory() as folder:
+        # A copy: a recommender may be writing to the file, and a store cleans up what is too old for it.
+        copy = Path(folder) / "history"
+        store = LocalHistory(copy, days=ALL_DAYS)
+        try:
+            with closing(sqlite3.connect(f"file:{path.resolve()}?mode=ro", uri=True)) as given:
+                with closing(sqlite3.connect(copy)) as taken:
+                    given.backup(taken)
+            await store.load(Sink(), float("inf"))
+        except (HistoryAway, sqlite3.Error) as error:
+            raise BadHistory(f"{path}: {error}") from error
+        finally:
+            await store.close()
+    if not rows:
+        raise BadHistory(f"{path} has no samples")
+    return from_rows(rows, list(RESOURCES), step_s, str(path))

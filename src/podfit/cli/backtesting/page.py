@@ -1,0 +1,108 @@
+"""The backtest as one HTML file with charts of usage against sizes. Opens offline: no address outside of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from html import escape
+
+import numpy as np
+
+from podfit.cli.backtesting.history import History
+from podfit.cli.backtesting.results import Result
+from podfit.cli.backtesting.texts import HEADS, cells
+from podfit.vpa.policies.base import CPU, GIB, Floats
+
+CHARTS = 60
+"""Containers with charts: those whose sizes cost most. A page with thousands would not open."""
+POINTS = 720
+WIDTH, HEIGHT = 960, 200
+COLOURS = ("#b45309", "#15803d", "#7c3aed", "#dc2626", "#0891b2")
+_STYLE = """
+:root{--ink:#1b2430;--soft:#5c6875;--line:#dde3ea;--paper:#fff;--used:#2563eb}
+@media (prefers-color-scheme:dark){:root{--ink:#e6e9ee;--soft:#98a3b0;--line:#2c3440;--paper:#12161c;--used:#7aa7ff}}
+body{margin:0;background:var(--paper);color:var(--ink);font:14px/1.5 system-ui,sans-serif}
+main{max-width:1100px;margin:0 auto;padding:28px 22px 60px}.soft{color:var(--soft)}
+table{border-collapse:collapse;width:100%;margin:14px 0 30px}th,td{text-align:right;padding:6px 10px;
+border-bottom:1px solid var(--line)}th:nth-child(-n+2),td:nth-child(-n+2){text-align:left}
+svg{width:100%;height:auto;display:block}path{fill:none;stroke-width:1.4}.used{stroke:var(--used)}
+.warn{border-left:4px solid #dc2626;padding:6px 14px}text{fill:var(--soft);font-size:11px}
+"""
+_POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
+
+
+def as_page(history: History, results: list[Result]) -> str:
+    return "".join(_parts(history, results))
+
+
+def _parts(history: History, results: list[Result]) -> Iterator[str]:
+    yield (
+        '<!doctype html><html lang="en"><head><meta charset="utf-8">'
+        f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}"><link rel="icon" href="data:,">'
+        f"<title>Backtest</title><style>{_STYLE}</style></head><body><main><h1>Backtest</h1>"
+        f'<p class="soft">{len(history.names)} containers</p>'
+    )
+    if history.missing:
+        items = "".join(f"<li>{escape(one)}</li>" for one in history.missing)
+        yield f'<div class="warn" id="partial"><b>These results are partial.</b><ul>{items}</ul></div>'
+    heads = "".join(f"<th>{escape(head)}</th>" for head in HEADS)
+    rows = "".join(
+        f"<tr>{''.join(f'<td>{escape(cell)}</td>' for cell in cells(one, one.total))}</tr>" for one in results
+    )
+    yield f"<table><thead><tr>{heads}</tr></thead><tbody>{rows}</tbody></table>"
+    yield _legend(results)
+    for at in _worst(history, results):
+        yield f"<h2>{escape(history.names[at])}</h2>"
+        for resource in history.series:
+            yield _chart(history, [one for one in results if one.resource == resource], resource, at)
+    yield "</main></body></html>\n"
+
+
+def _worst(history: History, results: list[Result]) -> list[int]:
+    cost = np.zeros(len(history.names))
+    for one in results:
+        cost += np.array([quality.cost(one.costs) for quality in one.each])
+    return [int(at) for at in np.argsort(-cost, kind="stable")[:CHARTS]]
+
+
+def _colours(results: list[Result]) -> dict[str, str]:
+    names = list(dict.fromkeys(one.policy for one in results))
+    return {name: COLOURS[at % len(COLOURS)] for at, name in enumerate(names)}
+
+
+def _legend(results: list[Result]) -> str:
+    words = "".join(f' · <b style="color:{colour}">{escape(name)}</b>' for name, colour in _colours(results).items())
+    return f'<p><b style="color:var(--used)">usage</b>{words}</p>'
+
+
+def _chart(history: History, results: list[Result], resource: str, at: int) -> str:
+    used = history.series[resource].usage[at]
+    lines = [used, *(one.sizes[at] for one in results)]
+    known = [float(np.nanmax(line)) for line in lines if not np.isnan(line).all()]
+    if not known:
+        return f'<p class="soft">no {resource} sample</p>'
+    top = max(known) or 1.0
+    colours = _colours(results)
+    drawn = f'<path class="used" d="{_path(used, top)}"/>'
+    for one in results:
+        drawn += f'<path stroke="{colours[one.policy]}" d="{_path(one.sizes[at], top)}"/>'
+    unit = f"{top:.3g} cores" if resource == CPU else f"{top / GIB:.3g} GiB"
+    return (
+        f'<svg viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="{resource} used and sized">'
+        f'<text x="2" y="11">{resource}, up to {unit}</text>{drawn}</svg>'
+    )
+
+
+def _path(values: Floats, top: float) -> str:
+    """At most so many points: of each stretch the maximum. Gaps stay gaps."""
+    step = max(1, -(-len(values) // POINTS))
+    padded = np.full(-(-len(values) // step) * step, np.nan)
+    padded[: len(values)] = values
+    parts = np.where(np.isnan(padded), -np.inf, padded).reshape(-1, step).max(1)
+    out, pen = [], "M"
+    for number, value in enumerate(parts):
+        if np.isinf(value):
+            pen = "M"
+            continue
+        out.append(f"{pen}{number * WIDTH / max(1, len(parts)):.1f} {HEIGHT - value / top * (HEIGHT - 16):.1f}")
+        pen = "L"
+    return "".join(out)

@@ -1,0 +1,163 @@
+"""What policies would have given, judged: for each container and in total."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from podfit.cli.backtesting.history import BadHistory, History
+from podfit.vpa.policies.base import CPU, GIB, Costs, Floats, Policy, Series, sizes_of
+from podfit.vpa.policies.default import Default
+from podfit.vpa.policies.krr import Krr
+from podfit.vpa.policies.quality import Quality, quality_of
+
+RECREATE, IN_PLACE = "recreate", "in-place"
+MODES = (IN_PLACE, RECREATE)
+
+
+def _given(value: float, otherwise: float) -> float:
+    return otherwise if np.isnan(value) else value
+
+
+@dataclass(frozen=True, slots=True)
+class WhatIf:
+    """Other settings than the policies' own; NaN: as they are."""
+
+    costs: Costs
+    bounds: Mapping[str, tuple[float, float]]
+    """Least and most, by resource, in cores and bytes."""
+    percentile: float = float("nan")
+    margin: float = float("nan")
+    mode: str = IN_PLACE
+
+    def applied(self, policy: Policy) -> Policy:
+        """`percentile` and `margin` are settings of `default` and `krr`; the others find their own."""
+        margin, both = self.margin, self.percentile
+        if isinstance(policy, Krr):
+            return Krr(percentile=_given(both, policy.percentile), margin=_given(margin, policy.margin))
+        if isinstance(policy, Default):
+            config = policy.config
+            return Default(
+                config=replace(
+                    config,
+                    target_cpu_percentile=_given(both, config.target_cpu_percentile),
+                    target_memory_percentile=_given(both, config.target_memory_percentile),
+                    recommendation_margin_fraction=_given(margin, config.recommendation_margin_fraction),
+                )
+            )
+        return policy
+
+    def within(self, series: Series, sizes: Floats) -> Floats:
+        least, most = self.bounds.get(series.resource, (0.0, float("inf")))
+        return np.asarray(np.clip(sizes, np.float32(least), np.float32(most)))
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """One policy and one resource; `each` has the containers in the order of the history."""
+
+    policy: str
+    resource: str
+    total: Quality
+    each: tuple[Quality, ...]
+    sizes: Floats
+    costs: Costs
+    mode: str
+
+    def row(self, quality: Quality) -> dict[str, Any]:
+        """Numbers for tables and JSON; None where there is nothing to judge."""
+        recreated = quality.changes_a_day if self.mode == RECREATE else 0.0
+        kills = quality.days_short if self.resource != CPU else 0.0
+        found = {
+            "slack": quality.slack,
+            "samplesShort": quality.short,
+            "daysShort": quality.days_short,
+            "cutOff": quality.cut,
+            "resizesADay": quality.changes_a_day,
+            "restartsADay": recreated + kills,
+            "idleHours": quality.idle_hours,
+            "cost": quality.cost(self.costs),
+        }
+        known: dict[str, Any] = {name: None if np.isnan(value) else round(value, 6) for name, value in found.items()}
+        return {**known, "partial": quality.partial}
+
+
+def judged(history: History, policies: list[Policy], what_if: WhatIf) -> list[Result]:
+    results = []
+    for policy in (what_if.applied(one) for one in policies):
+        for resource, series in history.series.items():
+            sizes = what_if.within(series, sizes_of(policy, series, what_if.costs))
+            each = tuple(quality_of(series.rows(at, at + 1), sizes[at : at + 1]) for at in range(len(sizes)))
+            total = quality_of(series, sizes)
+            results.append(Result(policy.name, resource, total, each, sizes, what_if.costs, what_if.mode))
+    return results
+
+
+def what_if_of(words: list[str]) -> WhatIf:
+    """From `NAME=VALUE`: bounds, prices, percentile, margin, mode. Raises BadHistory for what it does not know."""
+    found = WhatIf(Costs(), {})
+    bounds: dict[str, list[float]] = {"cpu": [0.0, float("inf")], "memory": [0.0, float("inf")]}
+    prices = {"oom-day": "oom_day", "short": "short", "burst": "burst", "drop": "drop"}
+    for word in words:
+        name, _, text = word.partition("=")
+        if name == "mode":
+            if text not in MODES:
+                raise BadHistory(f"--what-if mode={text}: it is one of {', '.join(MODES)}")
+            found = replace(found, mode=text)
+            continue
+        value = _number(word, name, text)
+        side, _, resource = name.partition("-")
+        if side in ("min", "max") and resource in bounds:
+            bounds[resource][side == "max"] = value
+        elif name in prices:
+            found = replace(found, costs=replace(found.costs, **{prices[name]: value}))
+        elif name == "percentile":
+            found = replace(found, percentile=value)
+        elif name == "margin":
+            found = replace(found, margin=value)
+        else:
+            raise BadHistory(
+                f"--what-if {word}: unknown setting {name!r}: it is one of min-cpu, max-cpu, min-memory, max-memory, "
+                f"{', '.join(prices)}, percentile, margin, mode"
+            )
+    for resource, (least, most) in bounds.items():
+        if least > most:
+            raise BadHistory(f"--what-if: min-{resource} is above max-{resource}")
+    return replace(found, bounds={resource: (least, most) for resource, (least, most) in bounds.items()})
+
+
+def _number(word: str, name: str, text: str) -> float:
+    from podfit.api.quantity import Quantity
+
+    try:
+        value = Quantity.parse(text).milli / 1000.0
+    except ValueError as error:
+        raise BadHistory(f"--what-if {word}: {text!r} is no quantity") from error
+    if value < 0 or (name == "percentile" and not 0 < value <= 1):
+        raise BadHistory(f"--what-if {word}: {name} cannot be {text}")
+    return value
+
+
+def as_object(history: History, results: list[Result]) -> dict[str, Any]:
+    """What `-o json` prints."""
+    return {
+        "kind": "BacktestReport",
+        "partial": bool(history.missing),
+        "missing": list(history.missing),
+        "units": {"idleHours": {"cpu": "core-hours", "memory": f"GiB-hours ({GIB:.0f} bytes)"}},
+        "policies": [
+            {
+                "policy": one.policy,
+                "resource": one.resource,
+                "mode": one.mode,
+                "total": one.row(one.total),
+                "containers": [
+                    {"name": name, **one.row(quality)} for name, quality in zip(history.names, one.each, strict=True)
+                ],
+            }
+            for one in results
+        ],
+    }

@@ -1,0 +1,1 @@
+"""The commands about a cluster and its access, images and machine."""

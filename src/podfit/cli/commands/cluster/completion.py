@@ -1,0 +1,20 @@
+"""`podfit completion`: the script that completes podfit's words in a shell."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from podfit.cli.completing.scripts import SCRIPTS
+from podfit.cli.printing.output import say, wrong
+
+
+def add_to(app: typer.Typer) -> None:
+    app.command("completion", help="Print a completion script for a shell.")(completion)
+
+
+def completion(shell: Annotated[str, typer.Argument(metavar="bash|zsh|fish", help="For which shell.")]) -> None:
+    if shell not in SCRIPTS:
+        wrong(f"completion {shell!r}: it is bash, zsh or fish")
+    say(SCRIPTS[shell])

@@ -1,0 +1,1 @@
+"""The commands that start and stop podfit's components."""

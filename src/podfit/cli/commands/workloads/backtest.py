@@ -1,0 +1,142 @@
+"""`podfit backtest`: how policies would have sized containers, walked forward through their history."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from podfit.cli.printing.output import check_format, note, say, table, wrong
+
+if TYPE_CHECKING:
+    from podfit.cli.backtesting.history import History
+    from podfit.cli.backtesting.results import Result
+    from podfit.vpa.policies.base import Policy
+
+FORMATS = ("", "wide", "json", "html")
+
+
+def add_to(app: typer.Typer) -> None:
+    tests = typer.Typer(
+        help="Try recommenders on the past, side by side.",
+        invoke_without_command=True,
+        rich_markup_mode=None,
+    )
+    tests.callback()(report)
+    tests.command("run", help="Write the sizes that a policy would have given, sample by sample.")(run)
+    app.add_typer(tests, name="backtest")
+
+
+def report(
+    context: typer.Context,
+    series: Annotated[Path | None, typer.Option("--series", metavar="FILE", help="Usage in an npz file.")] = None,
+    csv: Annotated[
+        Path | None, typer.Option("--csv", metavar="FILE", help="Usage as CSV: time, container, cpu, memory.")
+    ] = None,
+    local: Annotated[
+        Path | None, typer.Option("--local", metavar="FILE", help="The recommender's own history (SQLite).")
+    ] = None,
+    policy: Annotated[
+        list[str] | None, typer.Option("--policy", metavar="NAME", help="May be repeated; default all of them.")
+    ] = None,
+    what_if: Annotated[
+        list[str] | None,
+        typer.Option("--what-if", metavar="NAME=VALUE", help="Another bound, price, percentile, margin or mode."),
+    ] = None,
+    step_s: Annotated[
+        float, typer.Option("--step", min=1, max=86400, help="Seconds that samples of --csv and --local are put into.")
+    ] = 300.0,
+    output: Annotated[str, typer.Option("--output", "-o", metavar="FORMAT", help="wide, json or html.")] = "",
+) -> None:
+    if context.invoked_subcommand is not None:
+        return
+    check_format(output, FORMATS)
+    if sum(one is not None for one in (series, csv, local)) != 1:
+        wrong("backtest reads one history: --series, --csv or --local")
+    from podfit.cli.backtesting import results
+    from podfit.vpa.policies.table import POLICIES
+
+    policies = [policy_named(name) for name in dict.fromkeys(policy or POLICIES)]
+    asked = results.what_if_of(what_if or [])
+    past = _read(series, csv, local, step_s)
+    found = results.judged(past, policies, asked)
+    for words in past.missing:
+        note(f"partial: {words}")
+    _print(past, found, output)
+
+
+def _read(series: Path | None, csv: Path | None, local: Path | None, step_s: float) -> History:
+    import asyncio
+
+    from podfit.cli.backtesting import history
+
+    if series is not None:
+        return history.read_npz(series)
+    if csv is not None:
+        return history.read_csv(csv, step_s)
+    assert local is not None
+    return asyncio.run(history.read_local(local, step_s))
+
+
+def _print(past: History, found: list[Result], output: str) -> None:
+    import json
+
+    from podfit.cli.backtesting import page, results, texts
+
+    if output == "json":
+        say(json.dumps(results.as_object(past, found), indent=2))
+        return
+    if output == "html":
+        print(page.as_page(past, found), end="")
+        return
+    say(table([texts.cells(one, one.total) for one in found], texts.HEADS))
+    if output == "wide":
+        each = [
+            [name, *texts.cells(one, quality)]
+            for one in found
+            for name, quality in zip(past.names, one.each, strict=True)
+        ]
+        say()
+        say(table(each, ("CONTAINER", *texts.HEADS)))
+
+
+def run(
+    series: Annotated[Path, typer.Option("--series", metavar="IN.npz", help="Usage: `cpu`, `memory`, `step_s`.")],
+    out: Annotated[Path, typer.Option("--out", metavar="OUT.npz", help="Where `cpu_size` and `memory_size` go.")],
+    policy: Annotated[str, typer.Option("--policy", metavar="NAME", help="The policy.")] = "auto",
+) -> None:
+    import numpy as np
+
+    from podfit.cli.backtesting.history import read_npz
+    from podfit.vpa.policies.base import sizes_of
+
+    chosen = policy_named(policy)
+    history = read_npz(series)
+    sizes = {f"{resource}_size": sizes_of(chosen, one) for resource, one in history.series.items()}
+    # Written beside the place and moved there: a file that is there is whole.
+    with tempfile.NamedTemporaryFile(dir=out.parent, prefix=f".{out.name}.", suffix=".npz", delete=False) as file:
+        try:
+            np.savez_compressed(file, **sizes)  # type: ignore[arg-type]
+            file.flush()
+            os.chmod(file.name, 0o666 & ~_umask())
+            os.replace(file.name, out)
+        except BaseException:
+            os.unlink(file.name)
+            raise
+
+
+def _umask() -> int:
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask
+
+
+def policy_named(name: str) -> Policy:
+    from podfit.vpa.policies.table import POLICIES
+
+    if name not in POLICIES:
+        wrong(f"unknown policy {name!r}: it is one of {', '.join(POLICIES)}")
+    return POLICIES[name]

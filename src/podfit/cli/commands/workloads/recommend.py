@@ -1,0 +1,252 @@
+"""`podfit recommend`: what the workloads of a cluster should request, from what they used. Installs nothing."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from podfit.cli.options.connect import (
+    FAILED,
+    REFUSED,
+    AllNamespaces,
+    Context,
+    Kubeconfig,
+    Namespace,
+    Selector,
+    connected,
+)
+from podfit.cli.printing.helping import Command
+from podfit.cli.printing.output import check_format, note, nothing_in, print_object, say, wrong
+from podfit.cli.run import finish
+
+if TYPE_CHECKING:
+    from podfit.cli.options.connect import Session
+    from podfit.cli.recommending.collecting import Asked, Collector
+    from podfit.vpa.report.decide.findings import Report
+
+FORMATS = ("", "wide", "json", "yaml", "csv", "html")
+DRY_RUNS = ("none", "client", "server")
+CONFIDENCES = ("low", "medium", "high")
+
+
+class Recommend(Command):
+    """Takes `--dry-run` as kubectl does: alone, or with `=`."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        from podfit.cli.commands.workloads.resize import as_kubectl_reads
+
+        return super().parse_args(ctx, as_kubectl_reads(args))
+
+
+def add_to(app: typer.Typer) -> None:
+    app.command("recommend", help="Report what workloads should request, from what they used.", cls=Recommend)(
+        recommend
+    )
+
+
+def recommend(
+    names: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="NAME", help="Only these workloads: `web`, `api-*`, `deployment/web`."),
+    ] = None,
+    prometheus: Annotated[
+        str, typer.Option("--prometheus", metavar="URL", envvar="PROMETHEUS_URL", help="Where usage is read from.")
+    ] = "",
+    source: Annotated[
+        str,
+        typer.Option("--source", help="auto (the first that has usage), prometheus, checkpoints or metrics."),
+    ] = "auto",
+    history: Annotated[str, typer.Option("--history", metavar="TIME", help="How far back to read, such as 8d.")] = "8d",
+    sample: Annotated[
+        str,
+        typer.Option("--sample", metavar="TIME", help="How long metrics.k8s.io is sampled where it is used."),
+    ] = "2m",
+    policy: Annotated[
+        str, typer.Option("--policy", help="Whose sizes: default, krr, window, rhythm or auto (see docs/backtest.md).")
+    ] = "default",
+    kind: Annotated[str, typer.Option("--kind", metavar="KIND,…", help="Only workloads of these kinds.")] = "",
+    sort: Annotated[str, typer.Option("--sort", help="waste, cpu, memory, risk or name.")] = "waste",
+    price_cpu: Annotated[float, typer.Option("--price-cpu", min=0, help="What a core costs an hour.")] = 0.0,
+    price_memory: Annotated[float, typer.Option("--price-memory", min=0, help="What a GiB costs an hour.")] = 0.0,
+    min_cpu: Annotated[str, typer.Option("--min-cpu", help="No container gets less.")] = "",
+    min_memory: Annotated[str, typer.Option("--min-memory", help="No container gets less.")] = "",
+    max_cpu: Annotated[str, typer.Option("--max-cpu", help="No container gets more.")] = "",
+    max_memory: Annotated[str, typer.Option("--max-memory", help="No container gets more.")] = "",
+    keep_limits: Annotated[bool, typer.Option("--keep-limits", help="Leave limits as they are.")] = False,
+    runtimes: Annotated[
+        bool, typer.Option("--runtimes/--no-runtimes", help="Heed heap settings of JVM, Go, Node.js and .NET.")
+    ] = True,
+    least_change: Annotated[
+        float, typer.Option("--least-change", metavar="PERCENT", min=0, help="Sizes off by less are not changed.")
+    ] = 10.0,
+    patch_dir: Annotated[
+        Path | None,
+        typer.Option("--patch-dir", metavar="DIR", help="Write a patch for each workload there."),
+    ] = None,
+    diff: Annotated[bool, typer.Option("--diff", help="Print what would change, and nothing else.")] = False,
+    apply: Annotated[bool, typer.Option("--apply", help="Resize running pods in place, after a question.")] = False,
+    template: Annotated[
+        bool, typer.Option("--template", help="With --apply: also templates whose change recreates the pods.")
+    ] = False,
+    confidence: Annotated[
+        str, typer.Option("--confidence", help="With --apply, --diff and --patch-dir: at least low, medium or high.")
+    ] = "medium",
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    dry_run: Annotated[
+        str, typer.Option("--dry-run", metavar="[=MODE]", help="With --apply: none, client or server; alone: client.")
+    ] = "none",
+    cluster_label: Annotated[
+        str, typer.Option("--cluster-label", metavar="NAME=VALUE", help="Only series with this label.")
+    ] = "",
+    bearer_token_file: Annotated[
+        str, typer.Option("--bearer-token-file", metavar="FILE", help="A token for Prometheus.")
+    ] = "",
+    insecure: Annotated[bool, typer.Option("--insecure", help="Do not verify Prometheus' certificate.")] = False,
+    load: Annotated[
+        float,
+        typer.Option("--load", metavar="PERCENT", min=1, max=100, help="The time queries may take, of all time."),
+    ] = 50.0,
+    timeout_s: Annotated[float, typer.Option("--timeout", min=1, help="Seconds that one query may take.")] = 120.0,
+    rules: Annotated[bool, typer.Option("--rules/--no-rules", help="Use recording rules where there are some.")] = True,
+    resume: Annotated[
+        bool, typer.Option("--resume/--fresh", help="Go on with a reading that was interrupted, or begin again.")
+    ] = True,
+    selector: Selector = "",
+    output: Annotated[
+        str, typer.Option("--output", "-o", metavar="FORMAT", help="wide, json, yaml, csv or html.")
+    ] = "",
+    namespace: Namespace = "",
+    all_namespaces: AllNamespaces = False,
+    context: Context = "",
+    kubeconfig: Kubeconfig = "",
+) -> None:
+    check_format(output, FORMATS)
+    choices = (
+        (sort, ORDERS, "--sort"),
+        (source, SOURCES, "--source"),
+        (confidence, CONFIDENCES, "--confidence"),
+        (policy, POLICY_NAMES, "--policy"),
+    )
+    for value, allowed, what in choices:
+        if value not in allowed:
+            wrong(f"{what} {value!r}: it is {', '.join(allowed[:-1])} or {allowed[-1]}")
+    if dry_run not in DRY_RUNS:
+        wrong(f'Invalid dry-run value ({dry_run}). Must be "none", "server", or "client".')
+    options = dict(locals())
+
+    async def main() -> int:
+        from podfit.cli.recommending.asked import asked
+
+        async with connected(kubeconfig, context, namespace, all_namespaces) as session:
+            return await _recommend(session, asked(options, session.namespace), options)
+
+    finish(main())
+
+
+ORDERS = ("waste", "cpu", "memory", "risk", "name")
+POLICY_NAMES = ("default", "krr", "window", "rhythm", "auto")
+SOURCES = ("auto", "prometheus", "checkpoints", "metrics")
+
+
+async def _recommend(session: Session, asked: Asked, options: dict[str, Any]) -> int:
+    from podfit.cli.recommending.collecting import Collector, NothingKnown
+    from podfit.cli.recommending.progress import Progress
+    from podfit.kit.clock import RealClock
+    from podfit.vpa.policies.base import Nonsense
+
+    collector = Collector(session.client, asked, RealClock(), Progress(), session.access.server.rpartition("://")[2])
+    try:
+        report = await collector.report()
+    except NothingKnown as error:
+        note(f"podfit: no usage: {error}")
+        return FAILED
+    except Nonsense as error:
+        note(f"podfit: {error}")
+        return FAILED
+    if not collector.workloads:
+        note(nothing_in(session.namespace))
+        return 0
+    for words in report.missing:
+        note(f"partial: {words}")
+    for words in report.notes:
+        note(f"note: {words}")
+    if options["diff"] or options["apply"] or options["patch_dir"] is not None:
+        return await _change(session, report, collector, options)
+    _show(report, options["output"], not session.namespace)
+    return 0
+
+
+def _show(report: Report, output: str, everywhere: bool) -> None:
+    from podfit.cli.recommending.page import as_page
+    from podfit.cli.recommending.texts import as_csv, as_data, as_table, summary
+
+    if output in ("json", "yaml"):
+        print_object(output, as_data(report))
+    elif output == "csv":
+        say(as_csv(report).rstrip("\n"))
+    elif output == "html":
+        say(as_page(report).rstrip("\n"))
+    else:
+        say(as_table(report, output == "wide", everywhere))
+        note(summary(report) + (" (partial)" if report.missing else ""))
+
+
+async def _change(session: Session, report: Report, collector: Collector, options: dict[str, Any]) -> int:
+    from podfit.cli.recommending.patches import changes, diff
+
+    changed = changes(report.findings, collector.workloads, options["least_change"] / 100.0, options["confidence"])
+    if not changed:
+        note("nothing to change: every size fits, or is not known well enough (--confidence)")
+        return 0
+    if options["diff"]:
+        for one in changed:
+            say(diff(one))
+    if options["patch_dir"] is not None:
+        _write(options["patch_dir"], changed)
+    return await _apply(session, changed, options) if options["apply"] else 0
+
+
+def _write(folder: Path, changed: list[Any]) -> None:
+    import yaml
+
+    from podfit.cli.recommending.patches import files
+
+    made, left = files(changed)
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, content in made.items():
+        (folder / name).write_text(yaml.safe_dump(content, sort_keys=False))
+    for words in left:
+        note(f"no patch for {words}")
+    note(f"{max(0, len(made) - 1)} patches and a kustomization in {folder}")
+
+
+async def _apply(session: Session, changed: list[Any], options: dict[str, Any]) -> int:
+    from podfit.cli.recommending.applying import apply, steps
+
+    made, left = steps(changed, options["template"])
+    for words in left:
+        note(f"left: {words}")
+    if options["dry_run"] == "client":
+        for step in made:
+            say(f"{step.what} would be {'resized' if step.subresource else 'changed'}: {step.patch['spec']}")
+        return 0
+    if options["dry_run"] == "none" and not options["yes"] and not _agreed(made):
+        note("nothing was changed")
+        return FAILED
+    outcome = await apply(session.client, made, options["dry_run"] == "server", say)
+    for words in outcome.refused:
+        note(words)
+    return REFUSED if outcome.refused else 0
+
+
+def _agreed(made: list[Any]) -> bool:
+    pods = sum(bool(step.subresource) for step in made)
+    if not made:
+        return False
+    words = f"Resize {pods} pods in place and change {len(made) - pods} templates?"
+    try:
+        return typer.confirm(words, err=True)
+    except typer.Abort:
+        return False

@@ -1,0 +1,44 @@
+"""The manifests that come with podfit, in the order in which they are applied."""
+
+from __future__ import annotations
+
+from importlib.resources import files
+
+import yaml
+
+from podfit.api.objects import Object
+
+_OWN_IMAGE = "podfit:latest"
+
+
+def manifests(what: str, image: str = "") -> list[Object]:
+    """Those of `deploy/WHAT`; containers run `image` where it is given."""
+    folder = files("podfit").joinpath("manifests", what)
+    listed = yaml.safe_load(folder.joinpath("kustomization.yaml").read_text())["resources"]
+    found: list[Object] = []
+    for name in listed:
+        found += [one for one in yaml.safe_load_all(folder.joinpath(*name.split("/")).read_text()) if one]
+    return [with_image(one, image) for one in found] if image else found
+
+
+def with_image(body: Object, image: str) -> Object:
+    """The same object, with podfit's own image replaced."""
+    template = (body.get("spec") or {}).get("template")
+    if not isinstance(template, dict) or "spec" not in template:
+        return body
+    containers = [
+        {**one, "image": image} if one.get("image") == _OWN_IMAGE else one for one in template["spec"]["containers"]
+    ]
+    changed = {**template, "spec": {**template["spec"], "containers": containers}}
+    return {**body, "spec": {**body["spec"], "template": changed}}
+
+
+def images(bodies: list[Object]) -> list[str]:
+    """What the containers run, each once."""
+    found = [
+        one["image"]
+        for body in bodies
+        if body["kind"] == "Deployment"
+        for one in body["spec"]["template"]["spec"]["containers"]
+    ]
+    return list(dict.fromkeys(found))

@@ -1,0 +1,68 @@
+"""Options of `podfit up` and `podfit agent` about images: where from, how many at a time, when they are deleted."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from podfit.agent.decide.node.images import ImagePolicy
+
+ImageFallback = Annotated[
+    str,
+    typer.Option(
+        "--image-fallback",
+        metavar="host",
+        help="Run absent images on the node's own files; nothing is pulled.",
+    ),
+]
+InsecureRegistry = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--insecure-registry",
+        metavar="HOST[:PORT]",
+        help="A registry to ask over plain http, or https with any certificate. Loopback is always asked so.",
+    ),
+]
+SerializePulls = Annotated[bool, typer.Option("--serialize-image-pulls", help="Pull one image at a time.")]
+MaxPulls = Annotated[
+    int,
+    typer.Option("--max-parallel-image-pulls", min=0, help="Images pulled at a time; 0 for four from each registry."),
+]
+ImageGcHigh = Annotated[
+    int,
+    typer.Option(
+        "--image-gc-high-threshold", min=0, max=100, help="Percent of the image disk from which images are deleted."
+    ),
+]
+ImageGcLow = Annotated[
+    int,
+    typer.Option("--image-gc-low-threshold", min=0, max=100, help="Percent down to which images are deleted."),
+]
+
+
+def fallback(text: str) -> str:
+    from podfit.compose import BadSetting
+
+    if text not in ("", "host"):
+        raise BadSetting(f"--image-fallback {text!r}: must be host")
+    return text
+
+
+def image_policy(high: int, low: int) -> ImagePolicy:
+    from podfit.agent.decide.node.images import ImagePolicy
+    from podfit.compose import BadSetting
+
+    if low > high:
+        raise BadSetting(f"--image-gc-low-threshold {low}: must not be higher than --image-gc-high-threshold {high}")
+    return ImagePolicy(high, low)
+
+
+def most_pulls(serialize: bool, most: int) -> int:
+    """For the node as a whole; 0 without such a limit."""
+    from podfit.compose import BadSetting
+
+    if serialize and most > 1:
+        raise BadSetting(f"--max-parallel-image-pulls {most}: more than one at a time, and --serialize-image-pulls")
+    return 1 if serialize else most

@@ -1,0 +1,64 @@
+"""The files with which `podfit controllers` signs certificates, as kube-controller-manager names them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from podfit.apiserver.auth.certs.signing import Signer
+
+SigningCert = Annotated[
+    Path | None,
+    typer.Option("--cluster-signing-cert-file", help="The CA that signs certificate signing requests, as PEM."),
+]
+SigningKey = Annotated[Path | None, typer.Option("--cluster-signing-key-file", help="That CA's private key, as PEM.")]
+RootCa = Annotated[
+    Path | None,
+    typer.Option("--root-ca-file", help="The CA published as kube-root-ca.crt; default the kubeconfig's."),
+]
+RotateCertificates = Annotated[
+    bool,
+    typer.Option(
+        "--rotate-certificates/--no-rotate-certificates",
+        help="Renew the certificate that the node joined with before it expires.",
+    ),
+]
+RotateServing = Annotated[
+    bool,
+    typer.Option(
+        "--rotate-server-certificates", help="Ask the cluster's signer for the certificate of the node's own server."
+    ),
+]
+
+
+def signer_of(cert: Path | None, key: Path | None) -> Signer | None:
+    """None without both files: then requests are approved, and somebody else has to sign them."""
+    from podfit.compose import BadSetting
+
+    if cert is None and key is None:
+        return None
+    if cert is None or key is None:
+        raise BadSetting("--cluster-signing-cert-file and --cluster-signing-key-file go together")
+    from podfit.apiserver.auth.certs.signing import Signer
+
+    try:
+        return Signer.from_files(cert, key)
+    except (OSError, ValueError) as error:
+        raise BadSetting(f"--cluster-signing-cert-file {cert}, --cluster-signing-key-file {key}: {error}") from error
+
+
+def certificate_in(path: Path | None, flag: str) -> bytes | None:
+    from podfit.compose import BadSetting
+
+    if path is None:
+        return None
+    try:
+        ca = path.read_bytes()
+    except OSError as error:
+        raise BadSetting(f"{flag} {path}: {error.strerror}") from error
+    if b"-----BEGIN CERTIFICATE-----" not in ca:
+        raise BadSetting(f"{flag} {path}: there is no certificate in it")
+    return ca

@@ -1,0 +1,1 @@
+"""How the command line prints: tables, amounts, help, pages that refresh."""

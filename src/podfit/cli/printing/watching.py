@@ -1,0 +1,36 @@
+"""Shows a page again and again: in place in a terminal, one page after the other elsewhere."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import Awaitable, Callable
+
+from podfit.cli.printing.output import say, visible
+
+Page = Callable[[], Awaitable[str]]
+
+
+async def show(page: Page, watch: bool, every_s: float = 2.0, times: int = 0) -> None:
+    """`times` limits how often (0: until Ctrl-C)."""
+    if not watch:
+        say(await page())
+        return
+    shown = 0
+    if not sys.stdout.isatty():
+        while True:
+            say(await page())
+            shown += 1
+            if shown == times:
+                return
+            await asyncio.sleep(every_s)
+    from rich.live import Live
+    from rich.text import Text
+
+    with Live(Text(visible(await page())), auto_refresh=False, screen=False, vertical_overflow="crop") as live:
+        while True:
+            shown += 1
+            if shown == times:
+                return
+            await asyncio.sleep(every_s)
+            live.update(Text(visible(await page())), refresh=True)

@@ -1,0 +1,1 @@
+"""`podfit recommend`: asks, decides, shows, and changes what is agreed to."""

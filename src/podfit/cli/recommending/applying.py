@@ -1,0 +1,116 @@
+"""Gives running pods and templates their recommended sizes: in place where pods run, and only after a yes."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from podfit.api.objects import Object
+from podfit.api.registry.kinds import POD
+from podfit.api.status import ApiError
+from podfit.cli.recommending.patches import Change
+from podfit.client import Client
+from podfit.client.rest import STRATEGIC
+from podfit.vpa.observe.sight import WELL_KNOWN
+from podfit.vpa.report.decide.sizing import Sizes
+from podfit.vpa.runtimes.heaps import heap_of
+
+Say = Callable[[str], None]
+
+
+@dataclass(slots=True)
+class Outcome:
+    resized: int = 0
+    templates: int = 0
+    refused: list[str] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One write: to a pod's `/resize`, or to a workload."""
+
+    what: str
+    kind: Any
+    namespace: str
+    name: str
+    subresource: str
+    patch: Object
+
+
+def steps(changed: Sequence[Change], templates: bool) -> tuple[list[Step], list[str]]:
+    """What is sent, and what is not, with the reason. Templates whose change recreates pods only with `templates`."""
+    made: list[Step] = []
+    left: list[str] = []
+    for one in changed:
+        patch = one.template
+        by_template = patch is not None and one.resizes_by_itself
+        if not by_template:
+            for pod in one.workload.pods:
+                step, why = _of_pod(one, pod)
+                made += [step] if step is not None else []
+                left += why
+        if patch is None:
+            continue
+        if one.rolls_out and not templates:
+            left.append(f"{one.key}: the template stays, because its change would recreate the pods (--template)")
+            continue
+        kind = WELL_KNOWN[one.key.kind]
+        made.append(Step(f"{one.key} template", kind, one.key.namespace, one.key.name, "", patch))
+    return made, left
+
+
+def _of_pod(one: Change, pod: Mapping[str, Any]) -> tuple[Step | None, list[str]]:
+    name = pod["metadata"]["name"]
+    containers: dict[str, list[dict[str, Any]]] = {}
+    left: list[str] = []
+    for field_name, listed in one.containers.items():
+        for patch in listed:
+            container = _named(pod, field_name, patch["name"])
+            if container is None:
+                continue
+            held = _holds(container, one.sizes[field_name, patch["name"]])
+            if held:
+                left.append(f"pod/{name}: {patch['name']}: {held}")
+                continue
+            containers.setdefault(field_name, []).append(patch)
+    if not containers:
+        return None, left
+    return Step(f"pod/{name}", POD, one.key.namespace, name, "resize", {"spec": containers}), left
+
+
+def _named(pod: Mapping[str, Any], field_name: str, name: str) -> Mapping[str, Any] | None:
+    listed = (pod.get("spec") or {}).get(field_name) or ()
+    return next((one for one in listed if one.get("name") == name), None)
+
+
+def _holds(container: Mapping[str, Any], sizes: Sizes) -> str:
+    """Why a running container must not shrink: its heap was sized when it started."""
+    heap, limit = heap_of(container), sizes.limits.get("memory")
+    if heap is None or limit is None:
+        return ""
+    from podfit.cli.printing.amounts import number
+
+    before = number("memory", ((container.get("resources") or {}).get("limits") or {}).get("memory"))
+    most = heap.may_grow_to(before)
+    if not before or limit >= before or limit >= most:
+        return ""
+    return f"not shrunk in place: {heap.words}, which is up to {math.ceil(most / (1 << 20))}Mi until it restarts"
+
+
+async def apply(client: Client, made: Sequence[Step], dry: bool, say: Say) -> Outcome:
+    outcome = Outcome()
+    query = {"dryRun": "All"} if dry else {}
+    for step in made:
+        try:
+            await client.patch(step.kind, step.namespace, step.name, step.patch, step.subresource, STRATEGIC, **query)
+        except ApiError as error:
+            outcome.refused.append(f"{step.what}: refused: {error}")
+            continue
+        if step.subresource:
+            outcome.resized += 1
+        else:
+            outcome.templates += 1
+        say(f"{step.what} {'resized' if step.subresource else 'changed'}{' (server dry run)' if dry else ''}")
+    return outcome

@@ -1,0 +1,108 @@
+"""From the options of the command line to what is asked. Wrong ones end the command."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from typing import Any
+
+from podfit.cli.printing.amounts import BadAmount, number, read_amount
+from podfit.cli.printing.output import wrong
+from podfit.cli.recommending.collecting import Asked, Filters
+from podfit.vpa.history.queries import PrometheusConfig
+from podfit.vpa.recommender.decide.config import Config
+from podfit.vpa.report.decide.findings import Prices, Rules
+from podfit.vpa.report.decide.sizing import RESOURCES, Bounds
+from podfit.vpa.report.usage.saved import cache_folder
+
+_TIME = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h|d|w)")
+_UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0, "w": 7 * 86400.0}
+_MOST_HISTORY_S = 90 * 86400.0
+
+
+def seconds(text: str, what: str) -> float:
+    """`8d`, `1h30m`, `90s`."""
+    found = _TIME.findall(text)
+    if not found or "".join(f"{amount}{unit}" for amount, unit in found) != text:
+        wrong(f"{what} {text!r}: it is a time such as 8d, 12h or 2m")
+    return sum(float(amount) * _UNITS[unit] for amount, unit in found)
+
+
+def asked(options: dict[str, Any], namespace: str) -> Asked:
+    bounds = Bounds(_amounts(options, "min"), _amounts(options, "max"), options["keep_limits"])
+    for resource in RESOURCES:
+        if bounds.least.get(resource, 0) > bounds.most.get(resource, 1 << 62):
+            wrong(f"--min-{resource} is above --max-{resource}")
+    return Asked(
+        namespace,
+        Filters(options["selector"], _kinds(options["kind"]), tuple(options["names"] or ())),
+        options["source"],
+        _prometheus(options),
+        seconds(options["sample"], "--sample"),
+        options["load"] / 100.0,
+        options["rules"],
+        _model(bounds),
+        Rules(bounds, options["runtimes"]),
+        Prices(options["price_cpu"], options["price_memory"]),
+        options["sort"],
+        options["policy"],
+        cache=cache_folder() if options["resume"] else None,
+    )
+
+
+def _amounts(options: dict[str, Any], which: str) -> dict[str, int]:
+    try:
+        return {
+            name: number(name, read_amount(text, f"--{which}-{name}"))
+            for name in RESOURCES
+            if (text := options[f"{which}_{name}"])
+        }
+    except BadAmount as error:
+        wrong(str(error))
+
+
+def _kinds(text: str) -> frozenset[str]:
+    from podfit.api.registry.kinds import POD
+    from podfit.vpa.observe.sight import WELL_KNOWN
+
+    found = set()
+    for word in filter(None, (word.strip().lower() for word in text.split(","))):
+        names = [kind.kind.lower() for kind in (*WELL_KNOWN.values(), POD) if word in _called(kind)]
+        found.add(names[0] if names else word)
+    return frozenset(found)
+
+
+def _called(kind: Any) -> tuple[str, ...]:
+    return kind.plural, kind.singular, kind.kind.lower(), *kind.short
+
+
+def _prometheus(options: dict[str, Any]) -> PrometheusConfig | None:
+    address = options["prometheus"]
+    if not address:
+        if options["source"] == "prometheus":
+            wrong("--source prometheus: say where it is with --prometheus URL")
+        return None
+    if not address.startswith(("http://", "https://")):
+        wrong(f"--prometheus {address!r}: it is an address such as http://localhost:9090")
+    length = seconds(options["history"], "--history")
+    if not 600 <= length <= _MOST_HISTORY_S:
+        wrong(f"--history {options['history']}: it is between 10m and 90d")
+    return replace(
+        PrometheusConfig(),
+        prometheus_address=address,
+        prometheus_insecure=options["insecure"],
+        prometheus_query_timeout=options["timeout_s"],
+        prometheus_bearer_token_file=options["bearer_token_file"],
+        prometheus_cluster_label=options["cluster_label"],
+        history_length=length,
+    )
+
+
+def _model(bounds: Bounds) -> Config:
+    """The autoscaler's own smallest pod holds unless another least was given."""
+    model = Config()
+    if "cpu" in bounds.least:
+        model = replace(model, pod_recommendation_min_cpu_millicores=float(bounds.least["cpu"]))
+    if "memory" in bounds.least:
+        model = replace(model, pod_recommendation_min_memory_mb=bounds.least["memory"] / (1 << 20))
+    return model

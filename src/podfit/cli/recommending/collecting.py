@@ -1,0 +1,222 @@
+"""Gathers what a report is made from: workloads, then usage from the best source that has some."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+from fnmatch import fnmatchcase
+from pathlib import Path
+
+from podfit.api.objects import Object
+from podfit.api.selectors import LabelSelector
+from podfit.cli.recommending.progress import Progress
+from podfit.client import Client
+from podfit.kit.clock import Clock
+from podfit.vpa.history.base import HistoryAway
+from podfit.vpa.history.queries import PrometheusConfig
+from podfit.vpa.recommender.decide.config import Config
+from podfit.vpa.report.cluster.owners import Owners
+from podfit.vpa.report.cluster.reading import largest_node, read_workloads
+from podfit.vpa.report.cluster.workloads import Key, Workload
+from podfit.vpa.report.decide.findings import Prices, Report, Rules, findings, ordered
+from podfit.vpa.report.decide.policies import by_policy
+from podfit.vpa.report.usage.asking import pod_pattern
+from podfit.vpa.report.usage.curves import Grid
+from podfit.vpa.report.usage.evidence import CHECKPOINTS, METRICS, PROMETHEUS, Known, Told
+from podfit.vpa.report.usage.gathering import Gatherer
+from podfit.vpa.report.usage.otherwise import from_checkpoints, from_metrics
+from podfit.vpa.report.usage.prometheus import NoUsage, Plan, PrometheusUsage
+from podfit.vpa.report.usage.saved import Saved
+
+SOURCES = ("auto", PROMETHEUS, CHECKPOINTS, METRICS)
+
+
+class NothingKnown(Exception):
+    """No source has usage; the message says why of each."""
+
+
+@dataclass(frozen=True, slots=True)
+class Filters:
+    selector: str = ""
+    kinds: frozenset[str] = frozenset()
+    """Lower case; empty for all."""
+    names: tuple[str, ...] = ()
+    """Names or patterns with `*`, or KIND/NAME."""
+
+    def let(self, workload: Workload) -> bool:
+        key = workload.key
+        if self.kinds and key.kind.lower() not in self.kinds:
+            return False
+        if self.names and not any(_named(key, one) for one in self.names):
+            return False
+        return not self.selector or LabelSelector.parse(self.selector).matches(_labels(workload))
+
+
+def _named(key: Key, wanted: str) -> bool:
+    kind, slash, name = wanted.rpartition("/")
+    return (not slash or kind.lower() == key.kind.lower()) and fnmatchcase(key.name, name)
+
+
+def _labels(workload: Workload) -> Object:
+    whole = workload.object if workload.object is not None else workload.template
+    return dict((whole.get("metadata") or {}).get("labels") or {})
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What the command line asks for."""
+
+    namespace: str = ""
+    filters: Filters = field(default_factory=Filters)
+    source: str = "auto"
+    prometheus: PrometheusConfig | None = None
+    sample_s: float = 120.0
+    share: float = 0.5
+    rules: bool = True
+    model: Config = field(default_factory=Config)
+    decide: Rules = field(default_factory=Rules)
+    prices: Prices = field(default_factory=Prices)
+    order: str = "waste"
+    policy: str = "default"
+    cache: Path | None = None
+
+
+class Collector:
+    def __init__(self, client: Client, asked: Asked, clock: Clock, progress: Progress, cluster: str = "") -> None:
+        self._client, self._asked, self._clock, self._progress = client, asked, clock, progress
+        self._cluster = cluster
+        self._told = Told()
+        self._used: dict[str, None] = {}
+        self.workloads: dict[Key, Workload] = {}
+
+    async def report(self) -> Report:
+        """Raises NothingKnown where no source has anything about any workload."""
+        asked = self._asked
+        every = await read_workloads(self._client, asked.namespace, self._told.notes.append)
+        self.workloads = {key: one for key, one in every.items() if asked.filters.let(one)}
+        known = await self._known(every) if self.workloads else {}
+        if self.workloads and not any((key, name) in known for key, name in self._wanted()):
+            raise NothingKnown("; ".join([*self._told.missing, *self._told.notes]) or "no source of usage was found")
+        known, kept = by_policy(known, asked.policy)
+        if kept:
+            self._told.notes.append(
+                f"{kept} containers have the default policy's sizes: there is no curve of their use"
+            )
+        rows = findings(self.workloads.values(), known, asked.decide)
+        return Report(
+            ordered(rows, asked.order),
+            self._cluster,
+            asked.policy,
+            asked.prices,
+            self._clock.now(),
+            tuple(self._used),
+            tuple(self._told.notes),
+            tuple(self._told.missing),
+        )
+
+    def _wanted(self) -> Iterable[tuple[Key, str]]:
+        return ((key, one.get("name") or "") for key, work in self.workloads.items() for _, one in work.containers)
+
+    async def _known(self, every: dict[Key, Workload]) -> Known:
+        """Each source is asked for what the ones before it did not have."""
+        source, known = self._asked.source, Known()
+        if source in ("auto", PROMETHEUS) and self._asked.prometheus is not None:
+            known = self._first(PROMETHEUS, known, await self._from_prometheus(every))
+        if source in ("auto", CHECKPOINTS) and self._lacking(known):
+            told = Told()
+            found = await from_checkpoints(self._client, self._asked.namespace, self._asked.model, told)
+            self._told.missing += told.missing
+            if not found and source == CHECKPOINTS:
+                self._told.missing.append("no autoscaler has checkpoints here")
+            known = self._first(CHECKPOINTS, known, found)
+        if source == METRICS or (source == "auto" and not known):
+            owners = Owners(every, _pods_of(every))
+            with self._progress.of("sampling metrics.k8s.io") as seen:
+                found = await from_metrics(
+                    self._client, self._asked.namespace, owners, self._asked.model, self._asked.sample_s, self._clock,
+                    seen, self._told,
+                )  # fmt: skip
+            known = self._first(METRICS, known, found)
+            if found:
+                self._told.notes.append(
+                    f"usage was sampled for {self._asked.sample_s:g} s only: other times of the day are not in it"
+                )
+        return known
+
+    def _lacking(self, known: Known) -> bool:
+        return any(one not in known for one in self._wanted())
+
+    def _first(self, source: str, known: Known, more: Known) -> Known:
+        wanted = set(self._wanted())
+        new = {at: one for at, one in more.items() if at not in known}
+        if any(at in wanted for at in new):
+            self._used[source] = None
+        return {**known, **new}
+
+    # --- Prometheus
+
+    async def _from_prometheus(self, every: dict[Key, Workload]) -> Known:
+        asked, config = self._asked, self._asked.prometheus
+        assert config is not None
+        pattern = ""
+        if len(self.workloads) < len(every):
+            pattern = pod_pattern((key.kind, key.name) for key in self.workloads)
+        questions = f"{config.prometheus_address} {config.prometheus_cluster_label} {asked.namespace} {pattern}"
+        saved = Saved(asked.cache, questions, config.history_length) if asked.cache is not None else None
+        usage = PrometheusUsage(config, self._clock, share=asked.share, saved=saved)
+        try:
+            plan = await usage.plan(self._clock.now(), asked.namespace, pattern, asked.rules)
+            return await self._read(usage, plan, every)
+        except (NoUsage, HistoryAway) as error:
+            usage.told.missing.append(str(error))
+            return {}
+        finally:
+            self._told.notes += usage.told.notes
+            self._told.missing += usage.told.missing
+            await usage.close()
+
+    async def _read(self, usage: PrometheusUsage, plan: Plan, every: dict[Key, Workload]) -> Known:
+        recorded, above = await usage.owners(plan)
+        owners = Owners(every, _pods_of(every), recorded, above)
+        step = plan.asking.config.history_resolution
+        grid = Grid(plan.start, step, round((plan.until - plan.start) / step) + 1)
+        gatherer = Gatherer(owners, self._asked.model, grid, await largest_node(self._client))
+        with self._progress.of("reading usage from Prometheus") as seen:
+            async for batch in usage.read(plan, seen):
+                gatherer.take(batch)
+        known = gatherer.known(PROMETHEUS, grid.points)
+        for (namespace, pod, container), part in (await usage.throttled(plan)).items():
+            key = owners.of(namespace, pod)
+            if key is not None and (at := (key, container)) in known:
+                known[at] = replace(known[at], throttled=max(part, known[at].throttled or 0.0))
+        self._say_what_is_odd(gatherer, known, plan)
+        return known
+
+    def _say_what_is_odd(self, gatherer: Gatherer, known: Known, plan: Plan) -> None:
+        notes = self._told.notes
+        if gatherer.strangers:
+            pod = "/".join(next(iter(gatherer.strangers)))
+            words = (
+                f"{len(gatherer.strangers)} pods in Prometheus belong to no workload of this cluster (such as {pod})"
+            )
+            if known:
+                notes.append(f"{words}: left out")
+            else:
+                self._told.missing.append(f"{words}: is it the Prometheus of another cluster, or are pods relabelled?")
+        if gatherer.impossible:
+            notes.append(f"{gatherer.impossible} samples are above what any node has: left out")
+        newest = max((one.last for one in known.values()), default=0.0)
+        if known and self._clock.now() - newest > max(3600.0, 3 * plan.asking.config.history_resolution):
+            hours = (self._clock.now() - newest) / 3600
+            self._told.missing.append(f"the newest sample in Prometheus is {hours:.1f} hours old")
+        gappy = [one for one in known.values() if one.coverage < 0.8]
+        if gappy:
+            notes.append(f"{len(gappy)} containers have gaps in their samples (coverage below 80 %)")
+
+
+def _pods_of(every: dict[Key, Workload]) -> dict[tuple[str, str], Key]:
+    return {
+        (key.namespace, (pod.get("metadata") or {}).get("name") or ""): key
+        for key, workload in every.items()
+        for pod in workload.pods
+    }

@@ -1,0 +1,186 @@
+"""The report as a table, as CSV and as data."""
+
+from __future__ import annotations
+
+import csv
+import io
+from typing import Any
+
+from podfit.cli.printing.amounts import amount_text, quantity
+from podfit.cli.printing.output import table
+from podfit.vpa.model.times import NEVER, to_rfc3339
+from podfit.vpa.report.decide.findings import GI, Finding, Report
+from podfit.vpa.report.decide.sizing import RESOURCES, Sizes
+
+
+def change_text(resource: str, now: Sizes, fits: Sizes) -> str:
+    """`500m → 120m`; one number where both agree."""
+    before, after = now.requests.get(resource), fits.requests.get(resource)
+    if after is None:
+        return f"{amount_text(resource, before)} → ?"
+    shown = [amount_text(resource, before) if before is not None else "unset", amount_text(resource, after)]
+    return shown[0] if shown[0] == shown[1] else " → ".join(shown)
+
+
+def limit_text(resource: str, now: Sizes, fits: Sizes) -> str:
+    before, after = now.limits.get(resource), fits.limits.get(resource, now.limits.get(resource))
+    shown = [amount_text(resource, before), amount_text(resource, after)]
+    return shown[0] if shown[0] == shown[1] else " → ".join(shown)
+
+
+def waste_text(resource: str, amount: int | None) -> str:
+    if amount is None:
+        return "-"
+    return f"-{amount_text(resource, -amount)}" if amount < 0 else amount_text(resource, amount)
+
+
+def as_table(report: Report, wide: bool, everywhere: bool) -> str:
+    header = (["NAMESPACE"] if everywhere else []) + ["WORKLOAD", "CONTAINER", "PODS", "CPU", "MEMORY"]
+    header += ["CPU LIMIT", "MEMORY LIMIT", "USED CPU", "USED MEMORY"] if wide else []
+    header += ["WASTED CPU", "WASTED MEMORY", *(["A MONTH"] if report.prices.given else []), "RISK", "CONFIDENCE"]
+    header += ["SOURCE", "WHY"] if wide else []
+    return table([_cells(report, one, wide, everywhere) for one in report.findings], header)
+
+
+def _cells(report: Report, one: Finding, wide: bool, everywhere: bool) -> list[str]:
+    cells = [one.key.namespace] if everywhere else []
+    cells += [f"{one.key.kind.lower()}/{one.key.name}", one.container, str(one.replicas)]
+    cells += [change_text(resource, one.now, one.recommended) for resource in RESOURCES]
+    if wide:
+        used = one.evidence.used if one.evidence is not None else {}
+        cells += [limit_text(resource, one.now, one.recommended) for resource in RESOURCES]
+        cells += [amount_text(resource, used.get(resource)) for resource in RESOURCES]
+    cells += [waste_text(resource, one.wasted(resource)) for resource in RESOURCES]
+    cells += [f"{one.monthly(report.prices):.2f}"] if report.prices.given else []
+    cells += [", ".join(one.risks) or "-", confidence_text(one)]
+    if wide:
+        cells += [one.evidence.source if one.evidence is not None else "-", "; ".join((*one.why, *one.notes)) or "-"]
+    return cells
+
+
+def confidence_text(one: Finding) -> str:
+    if one.evidence is None:
+        return "none"
+    days = one.evidence.days
+    return f"{one.evidence.confidence} ({f'{days:.1f}d' if days >= 1 else f'{days * 24:.1f}h'})"
+
+
+def summary(report: Report) -> str:
+    cpu, memory = report.total("cpu"), report.total("memory")
+    words = f"{len(report.findings)} containers: {cpu / 1000:.1f} cores and {memory / GI:.1f} GiB wasted"
+    if report.prices.given:
+        words += f" ({report.monthly:.2f} a month)"
+    short = [f"{amount_text(name, report.short(name))} {name}" for name in RESOURCES if report.short(name)]
+    words += f", {' and '.join(short)} too little" if short else ""
+    words += f", {report.at_risk} at risk" if report.at_risk else ""
+    return words + (f", {report.without} without usage" if report.without else "")
+
+
+CSV_HEADER = (
+    "namespace", "kind", "name", "container", "pods",
+    "cpu_request_m", "cpu_limit_m", "memory_request_bytes", "memory_limit_bytes",
+    "recommended_cpu_request_m", "recommended_cpu_limit_m",
+    "recommended_memory_request_bytes", "recommended_memory_limit_bytes",
+    "used_cpu_p95_m", "used_memory_max_bytes", "wasted_cpu_m", "wasted_memory_bytes", "monthly_cost",
+    "risk", "confidence", "days", "source", "partial", "why",
+)  # fmt: skip
+
+
+def as_csv(report: Report) -> str:
+    """What is not known is an empty cell, never 0."""
+    out = io.StringIO()
+    writer = csv.writer(out, lineterminator="\n")
+    writer.writerow(CSV_HEADER)
+    for one in report.findings:
+        known = one.evidence
+        used = known.used if known is not None else {}
+        sizes = [
+            amounts.get(resource)
+            for size in (one.now, one.recommended)
+            for resource in RESOURCES
+            for amounts in (size.requests, size.limits)
+        ]
+        writer.writerow(
+            [
+                *one.key[:1],
+                one.key.kind,
+                one.key.name,
+                one.container,
+                one.replicas,
+                *sizes,
+                used.get("cpu"),
+                used.get("memory"),
+                one.wasted("cpu"),
+                one.wasted("memory"),
+                f"{one.monthly(report.prices):.4f}" if report.prices.given else None,
+                ", ".join(one.risks),
+                known.confidence if known is not None else "none",
+                f"{known.days:.2f}" if known is not None else None,
+                known.source if known is not None else None,
+                "yes" if report.missing else "no",
+                "; ".join((*one.why, *one.notes)),
+            ]
+        )
+    return out.getvalue()
+
+
+def as_data(report: Report) -> dict[str, Any]:
+    """For programs: quantities as Kubernetes writes them."""
+    return {
+        "apiVersion": "podfit.dev/v1",
+        "kind": "RecommendationReport",
+        "made": to_rfc3339(report.made),
+        "policy": report.policy,
+        "sources": list(report.sources),
+        "partial": bool(report.missing),
+        "missing": list(report.missing),
+        "notes": list(report.notes),
+        "wasted": {name: quantity(name, report.total(name)) for name in RESOURCES},
+        **({"monthlyCost": round(report.monthly, 4)} if report.prices.given else {}),
+        "containers": [_data(report, one) for one in report.findings],
+    }
+
+
+def _data(report: Report, one: Finding) -> dict[str, Any]:
+    known = one.evidence
+    return {
+        "namespace": one.key.namespace,
+        "kind": one.key.kind,
+        "name": one.key.name,
+        "container": one.container,
+        "pods": one.replicas,
+        "now": resources(one.now),
+        "recommended": resources(one.recommended) if one.recommended.requests else None,
+        "wasted": {name: quantity(name, amount) for name in RESOURCES if (amount := one.wasted(name)) is not None},
+        **({"monthlyCost": round(one.monthly(report.prices), 4)} if report.prices.given else {}),
+        "risks": list(one.risks),
+        "confidence": known.confidence if known is not None else "none",
+        "evidence": _evidence(one),
+        **({"runtime": one.heap.words} if one.heap is not None else {}),
+        "why": list(one.why),
+        "notes": list(one.notes),
+    }
+
+
+def _evidence(one: Finding) -> dict[str, Any] | None:
+    known = one.evidence
+    if known is None:
+        return None
+    return {
+        "source": known.source,
+        "samples": known.samples,
+        "pods": known.pods,
+        "days": round(known.days, 3),
+        "coverage": round(known.coverage, 3),
+        **({"from": to_rfc3339(known.first), "until": to_rfc3339(known.last)} if known.first != NEVER else {}),
+        "used": {name: quantity(name, amount) for name, amount in known.used.items()},
+        "outOfMemoryKills": known.ooms,
+        **({"throttled": round(known.throttled, 4)} if known.throttled is not None else {}),
+    }
+
+
+def resources(sizes: Sizes) -> dict[str, dict[str, str]]:
+    made = {"requests": sizes.requests, "limits": sizes.limits}
+    return {
+        kind: {name: quantity(name, one) for name, one in amounts.items()} for kind, amounts in made.items() if amounts
+    }

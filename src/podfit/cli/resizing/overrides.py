@@ -1,0 +1,58 @@
+"""Autoscalers that will overwrite the size a pod is given by hand."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from podfit.api.objects import Object
+from podfit.api.registry.kinds import VPA
+from podfit.api.status import ApiError
+from podfit.cli.resizing.plans import Plan
+from podfit.cli.sizing.recommended import target_pods
+from podfit.client import Client
+from podfit.vpa.model.objects.policy import container_policy, controlled_resources, scaling_off, update_mode
+
+PASSIVE = ("Off", "Initial")
+"""Modes in which running pods are not changed."""
+FROZEN = "podfit.dev/freeze"
+
+Key = tuple[str, str]
+
+
+async def override_warnings(client: Client, plans: Iterable[Plan]) -> dict[Key, list[str]]:
+    """A warning for each pod whose new size an autoscaler in a mode that acts will overwrite."""
+    found: dict[Key, list[str]] = {}
+    changing = [plan for plan in plans if plan.changes]
+    for namespace in {plan.key[0] for plan in changing}:
+        for vpa in await _acting(client, namespace):
+            mine = {pod["metadata"]["uid"] for pod in await target_pods(client, vpa)}
+            for plan in changing:
+                if plan.pod["metadata"]["uid"] in mine and (words := overwrites(vpa, plan)):
+                    found.setdefault(plan.key, []).append(words)
+    return found
+
+
+async def _acting(client: Client, namespace: str) -> list[Object]:
+    try:
+        listed = await client.list(VPA, namespace)
+    except ApiError as error:
+        if error.code in (403, 404):
+            # No autoscalers in this cluster, or none that we may see: a resize is not refused for that.
+            return []
+        raise
+    frozen = (vpa for vpa in listed["items"] if FROZEN not in (vpa["metadata"].get("annotations") or {}))
+    return [vpa for vpa in frozen if update_mode(vpa) not in PASSIVE]
+
+
+def overwrites(vpa: Object, plan: Plan) -> str:
+    """The warning, "" where the autoscaler leaves this container or these resources alone."""
+    policy = container_policy(vpa, plan.container)
+    touched = {change.resource for change in plan.changes}
+    controlled = [one for one in ("cpu", "memory") if one in touched and one in controlled_resources(policy)]
+    if scaling_off(policy) or not controlled:
+        return ""
+    name = vpa["metadata"]["name"]
+    return (
+        f"vpa/{name} (mode {update_mode(vpa)}) controls {' and '.join(controlled)} of container {plan.container} and "
+        f"will overwrite this size; set its updateMode to Off, or change its minAllowed and maxAllowed"
+    )

@@ -1,0 +1,91 @@
+"""A pod's progress as a step on the way Pending → Allocated → Actuated → Actual, for people. Pure.
+
+Works with any node that speaks the resize API.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from podfit.api.objects import Object
+from podfit.api.resize.conditions import DEFERRED, INFEASIBLE
+from podfit.api.resize.progress import InProgress, Pending, progress
+from podfit.api.resize.verdicts import Deferred, Infeasible, Unknown
+from podfit.cli.printing.amounts import RESOURCES, number
+
+STAGES = ("Pending", "Allocated", "Actuated", "Actual")
+
+
+@dataclass(frozen=True)
+class Step:
+    stage: str
+    reason: str = ""
+    """Deferred, Infeasible or Error where the resize is stuck."""
+    why: str = ""
+
+    @property
+    def done(self) -> bool:
+        return self.stage == "Actual"
+
+    @property
+    def refused(self) -> bool:
+        return self.reason == INFEASIBLE
+
+    @property
+    def number(self) -> int:
+        return STAGES.index(self.stage)
+
+
+def step_of(pod: Object, shortage: str = "") -> Step:
+    """`shortage`: what the node lacks, where somebody has computed it; it is said in place of the node's message."""
+    match progress(pod):
+        case Pending(verdict=Deferred(message=message)):
+            return Step("Pending", DEFERRED, shortage or message)
+        case Pending(verdict=Infeasible(message=message)):
+            return Step("Pending", INFEASIBLE, shortage or message)
+        case Pending(verdict=Unknown(reason=reason, message=message)):
+            return Step("Pending", reason, message)
+        case Pending():
+            return Step("Pending", why="waiting for the node")
+        case InProgress(remaining=(), reason="", error=error):
+            return Step("Actuated", why=error)
+        case InProgress(since=None):
+            return Step("Allocated", why="being applied")
+        case InProgress(reason=reason, error=error):
+            return Step("Allocated", reason, error)
+    return Step("Actual", why="" if pod["spec"].get("nodeName") else "not on a node yet, starts with this size")
+
+
+def seen_by_node(step: Step, rows: list[Object]) -> Step:
+    """The stage that the node's own four states show, where the pod's status is still behind them."""
+    if step.done or step.reason:
+        return step
+    reached = 0
+    for stage in ("allocated", "actuated", "actual"):
+        if not all(_reached(row, stage) for row in rows):
+            break
+        reached += 1
+    return Step(STAGES[reached], why="the pod's status does not show it yet") if reached > step.number else step
+
+
+def _reached(row: Object, stage: str) -> bool:
+    """The kernel knows no memory requests: only what both states name can differ."""
+    wanted, has = row.get("desired") or {}, row.get(stage)
+    if has is None:
+        return False
+    for kind in ("requests", "limits"):
+        named = has.get(kind) or {}
+        if not _equal({name: one for name, one in (wanted.get(kind) or {}).items() if name in named}, named):
+            return False
+    return True
+
+
+def _equal(wanted: Mapping[str, Any], has: Mapping[str, Any]) -> bool:
+    return all(number(one, wanted.get(one)) == number(one, has.get(one)) for one in RESOURCES if one in wanted)
+
+
+def bar(step: Step, width: int = 4) -> str:
+    filled = step.number + 1
+    return "█" * filled * width + "░" * (len(STAGES) - filled) * width

@@ -1,0 +1,118 @@
+"""An autoscaler's recommendation beside what its pods request now."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from podfit.api.objects import Object
+from podfit.api.registry.kinds import POD
+from podfit.api.selectors import LabelSelector
+from podfit.api.status import ApiError
+from podfit.cli.printing.amounts import RESOURCES, amount_text, number, quantity
+from podfit.cli.targets import NoSuchTarget, alive, find_kind, pods_of
+from podfit.client import Client
+from podfit.vpa.model.objects.matching import own_selector
+from podfit.vpa.model.objects.policy import update_mode
+from podfit.vpa.observe.sight import WELL_KNOWN
+from podfit.vpa.recommender.decide.histograms.amounts import MAX_AMOUNT
+
+TOLERANCE = 0.1
+"""A request within a tenth of the target counts as being there."""
+
+
+@dataclass(frozen=True)
+class Recommendation:
+    vpa: str
+    mode: str
+    container: str
+    resource: str
+    now: tuple[int, ...]
+    """Requests of the pods, in no order."""
+    lower: int | None
+    target: int | None
+    upper: int | None
+
+    @property
+    def off(self) -> int:
+        if self.target is None:
+            return 0
+        return sum(abs(one - self.target) > TOLERANCE * max(one, 1) for one in self.now)
+
+    def cells(self) -> list[str]:
+        shown = [amount_text(self.resource, one) for one in (self.lower, self.target)]
+        shown.append("none yet" if self.unbounded else amount_text(self.resource, self.upper))
+        return [self.vpa, self.mode, self.container, self.resource, self._now(), *shown, f"{self.off}/{len(self.now)}"]
+
+    def _now(self) -> str:
+        if not self.now:
+            return "-"
+        low, high = (amount_text(self.resource, one) for one in (min(self.now), max(self.now)))
+        return low if low == high else f"{low}..{high}"
+
+    @property
+    def unbounded(self) -> bool:
+        """Without confidence the upper bound is the largest amount an autoscaler knows: there is none."""
+        return self.upper is not None and self.upper >= MAX_AMOUNT
+
+    def data(self) -> dict[str, Any]:
+        """Amounts as quantities; no upperBound where there is none yet."""
+        bounds = {"lowerBound": self.lower, "target": self.target, "upperBound": None if self.unbounded else self.upper}
+        return {
+            "resource": self.resource,
+            "requests": [quantity(self.resource, one) for one in self.now],
+            **{name: quantity(self.resource, one) for name, one in bounds.items() if one is not None},
+            "podsOffTarget": self.off,
+        }
+
+
+async def target_pods(client: Client, vpa: Object) -> list[Object]:
+    """The running pods that the autoscaler scales; none when its target is not there."""
+    ref = vpa["spec"].get("targetRef") or {}
+    selected = own_selector(vpa)
+    group = (ref.get("apiVersion") or "").rpartition("/")[0]
+    try:
+        if selected is not None:
+            text = str(LabelSelector.from_object(selected))
+            listed = await client.list(POD, vpa["metadata"]["namespace"], labelSelector=text)
+            return [pod for pod in listed["items"] if alive(pod)]
+        # Of these the autoscaler does not compare the group, which a target may have wrong.
+        kind = WELL_KNOWN.get(ref.get("kind", "")) or await find_kind(
+            client, f"{ref.get('kind', '')}.{group}" if group else ref.get("kind", "")
+        )
+        obj = await client.get(kind, vpa["metadata"]["namespace"], ref.get("name", ""))
+        pods = await pods_of(client, kind, obj)
+    except (ApiError, NoSuchTarget):
+        return []
+    return [pod for pod in pods if (pod.get("status") or {}).get("phase") not in ("Succeeded", "Failed")]
+
+
+async def recommendations(client: Client, vpa: Object) -> list[Recommendation]:
+    """One for each container and resource; a VPA without any yet gives one empty row."""
+    mine = await target_pods(client, vpa)
+    name, mode = vpa["metadata"]["name"], update_mode(vpa)
+    given = (((vpa.get("status") or {}).get("recommendation")) or {}).get("containerRecommendations") or []
+    if not given:
+        return [Recommendation(name, mode, "-", "-", (), None, None, None)]
+    found = []
+    for one in given:
+        for resource in RESOURCES:
+            if resource in (one.get("target") or {}):
+                numbers = [_bound(one, bound, resource) for bound in ("lowerBound", "target", "upperBound")]
+                now = tuple(_requests(mine, one["containerName"], resource))
+                found.append(Recommendation(name, mode, one["containerName"], resource, now, *numbers))
+    return found
+
+
+def _bound(entry: Object, bound: str, resource: str) -> int | None:
+    amount = (entry.get(bound) or {}).get(resource)
+    return None if amount is None else number(resource, amount)
+
+
+def _requests(pods: list[Object], container: str, resource: str) -> list[int]:
+    return [
+        number(resource, ((one.get("resources") or {}).get("requests") or {}).get(resource))
+        for pod in pods
+        for one in pod["spec"]["containers"]
+        if one["name"] == container
+    ]

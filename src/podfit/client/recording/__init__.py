@@ -1,0 +1,1 @@
+"""Events: recorded, correlated and written."""

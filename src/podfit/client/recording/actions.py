@@ -1,0 +1,36 @@
+"""Events in the newer form: what was being done, when to the microsecond, and repeats as a series.
+
+Kubernetes' scheduler writes its Events so; its controllers and nodes write the older form (`events`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from podfit.api.objects import Object
+from podfit.client.recording.events import EventRecorder, Waiting
+from podfit.client.rest import Client
+from podfit.kit.clock import Clock, rfc3339_micro
+
+
+class ActionRecorder(EventRecorder):
+    def __init__(
+        self, client: Client, component: str, instance: str, actions: Mapping[str, str], clock: Clock | None = None
+    ) -> None:
+        """`instance` tells which one of several speaks; `actions` what is being done when a reason is told."""
+        super().__init__(client, component, instance, clock, correlate=False)
+        self._actions = actions
+
+    def _repeated(self, event: Waiting, count: int) -> Object:
+        return {"series": {"count": count, "lastObservedTime": rfc3339_micro(event.last_s)}}
+
+    def _body(self, event: Waiting) -> Object:
+        body = super()._body(event)
+        del body["count"]
+        body.update(source={}, firstTimestamp=None, lastTimestamp=None, eventTime=rfc3339_micro(event.first_s))
+        body["action"] = self._actions[event.reason]
+        if event.related is not None:
+            body["related"] = event.related
+        if event.count > 1:
+            body.update(self._repeated(event, event.count))
+        return body

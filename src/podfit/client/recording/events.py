@@ -1,0 +1,260 @@
+"""Writes core/v1 Events, counting repeats instead of repeating them, without ever holding up who reports.
+
+Similar Events of one object are combined, and too many are left out, as Kubernetes does it (`correlate`).
+Recording only queues. A few lanes send, each one Event at a time: an object always has the same lane, so that its
+Events stay in order, and a slow or absent server delays Events, never a reconcile.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+from collections import OrderedDict
+from dataclasses import dataclass, field
+
+from msgspec import Struct
+
+from podfit.api.objects import Object
+from podfit.api.registry.kinds import EVENT
+from podfit.api.status import ApiError
+from podfit.client.recording.correlate import Correlator
+from podfit.client.rest import Client
+from podfit.client.transport import Unreachable
+from podfit.kit.backoff import Backoff
+from podfit.kit.clock import Clock, RealClock, rfc3339
+
+log = logging.getLogger(__name__)
+
+LANES = 4
+_REMEMBERED = 4096
+_QUEUED = 8192
+
+_NAMES = random.Random()
+"""Of its own: names have to differ even where somebody seeds the shared one. They need not be hard to guess."""
+
+Key = tuple[object, ...]
+"""What makes two Events the same one: who says it, the object and its field, type, reason and message."""
+
+
+class Waiting(Struct):
+    component: str
+    about: Object
+    """The reference to the object the Event is on."""
+    type: str
+    reason: str
+    message: str
+    first_s: float
+    last_s: float
+    count: int = 1
+    related: Object | None = None
+    """The reference to another object that has to do with it."""
+
+
+class _Sent(Struct, gc=False):
+    namespace: str
+    name: str
+    count: int
+
+
+@dataclass(slots=True)
+class _Lane:
+    waiting: OrderedDict[Key, Waiting] = field(default_factory=OrderedDict)
+    sent: OrderedDict[Key, _Sent] = field(default_factory=OrderedDict)
+    idle: asyncio.Future[None] | None = None
+    """Of whoever sends, while there is nothing to send."""
+
+    async def filled(self) -> None:
+        """Until something is waiting."""
+        if not self.waiting:
+            self.idle = asyncio.get_running_loop().create_future()
+            try:
+                await self.idle
+            finally:
+                self.idle = None
+
+    def wake(self) -> None:
+        if self.idle is not None and not self.idle.done():
+            self.idle.set_result(None)
+
+
+class EventRecorder:
+    def __init__(
+        self,
+        client: Client,
+        component: str,
+        host: str = "",
+        clock: Clock | None = None,
+        room: int = _QUEUED,
+        correlate: bool = True,
+    ) -> None:
+        """`room`: how many Events may wait to be sent. `correlate`: combine similar ones, and leave out too many."""
+        self._client, self._component, self._host = client, component, host
+        self._clock = clock or RealClock()
+        self._lanes = [_Lane() for _ in range(LANES)]
+        self._room, self._unsent = room, 0
+        self._idle = asyncio.Event()
+        self._idle.set()
+        self._correlator = Correlator() if correlate else None
+        self.dropped = 0
+        """Events that nobody will see, because too many were waiting."""
+
+    def named(self, component: str) -> Voice:
+        """For another part of the system whose Events go the same way."""
+        return Voice(self, component)
+
+    def record(
+        self,
+        about: Object,
+        type: str,
+        reason: str,
+        message: str,
+        part: str = "",
+        component: str = "",
+        at_s: float | None = None,
+        related: Object | None = None,
+    ) -> None:
+        """`about` is the object the Event is on, `part` a field of it; type Normal or Warning. Returns at once.
+
+        `at_s`: when it happened, if that was not just now. `related`: another object that has to do with it.
+        """
+        meta, message, now = about["metadata"], message[:1024], self._clock.now() if at_s is None else at_s
+        component = component or self._component
+        place = (about.get("kind", ""), meta.get("namespace", ""), meta["name"], meta.get("uid", ""))
+        lane = self._lanes[hash(place) % LANES]
+        who = (component, place)
+        key: Key = (who, part, type, reason, message)
+        if self._correlator is not None:
+            said = self._correlator.hear(who, type, reason, message, now)
+            if said is None:
+                return
+            if said.combined:
+                key, message = (who, type, reason), said.message[:1024]
+        waiting = lane.waiting.get(key)
+        if waiting is not None:
+            waiting.count += 1
+            waiting.last_s, waiting.message = now, message
+            return
+        if self._unsent >= self._room:
+            self._drop(reason, meta["name"])
+            return
+        made = Waiting(component, _reference(about, part), type, reason, message, now, now)
+        if related is not None:
+            made.related = _reference(related, "")
+        lane.waiting[key] = made
+        self._unsent += 1
+        self._idle.clear()
+        lane.wake()
+
+    def _drop(self, reason: str, name: str) -> None:
+        self.dropped += 1
+        # Said at the 1st, 2nd, 4th, 8th …: whoever floods Events must not flood the log too.
+        if self.dropped & (self.dropped - 1) == 0:
+            log.warning("too many Events waiting; dropped %s on %s (%d so far)", reason, name, self.dropped)
+
+    async def run(self) -> None:
+        """Sends until cancelled."""
+        async with asyncio.TaskGroup() as lanes:
+            for lane in self._lanes:
+                lanes.create_task(self._drive(lane))
+
+    async def flush(self) -> None:
+        """Waits until everything recorded so far was sent."""
+        await self._idle.wait()
+
+    async def _drive(self, lane: _Lane) -> None:
+        while True:
+            await lane.filled()
+            while lane.waiting:
+                # A server in this process may answer without ever giving way: others go first, Events can wait.
+                await asyncio.sleep(0)
+                key, event = lane.waiting.popitem(last=False)
+                await self._deliver(lane, key, event)
+                self._unsent -= 1
+                if not self._unsent:
+                    self._idle.set()
+
+    async def _deliver(self, lane: _Lane, key: Key, event: Waiting) -> None:
+        backoff: Backoff | None = None
+        while True:
+            try:
+                await self._send(lane, key, event)
+            except Unreachable:
+                backoff = backoff or Backoff(0.1, 10.0)
+                await self._clock.sleep(backoff.next())
+                continue
+            except ApiError as error:
+                log.debug("Event %s refused: %s", event.reason, error)
+            return
+
+    async def _send(self, lane: _Lane, key: Key, event: Waiting) -> None:
+        sent = lane.sent.get(key)
+        if sent is not None:
+            lane.sent.move_to_end(key)
+            try:
+                change = self._repeated(event, sent.count + event.count)
+                await self._client.patch(EVENT, sent.namespace, sent.name, change)
+                sent.count += event.count
+                return
+            except ApiError as error:
+                if error.code != 404:
+                    raise
+        body = self._body(event)
+        await self._client.create(EVENT, body)
+        meta = body["metadata"]
+        lane.sent[key] = _Sent(meta["namespace"], meta["name"], event.count)
+        if len(lane.sent) > _REMEMBERED // LANES:
+            lane.sent.popitem(last=False)
+
+    def _repeated(self, event: Waiting, count: int) -> Object:
+        """The change of an Event that was sent before."""
+        return {"count": count, "lastTimestamp": rfc3339(event.last_s), "message": event.message}
+
+    def _body(self, event: Waiting) -> Object:
+        about = event.about
+        return {
+            "kind": "Event",
+            "apiVersion": "v1",
+            "metadata": {
+                "name": f"{about['name'][:235]}.{_NAMES.getrandbits(64):016x}",
+                "namespace": about.get("namespace") or "default",
+            },
+            "involvedObject": about,
+            "reason": event.reason,
+            "message": event.message,
+            "source": {"component": event.component, **({"host": self._host} if self._host else {})},
+            "firstTimestamp": rfc3339(event.first_s),
+            "lastTimestamp": rfc3339(event.last_s),
+            "count": event.count,
+            "type": event.type,
+            "reportingComponent": event.component,
+            "reportingInstance": self._host,
+        }
+
+
+class Voice:
+    """An EventRecorder under another name."""
+
+    def __init__(self, recorder: EventRecorder, component: str) -> None:
+        self._recorder, self._component = recorder, component
+
+    def named(self, component: str) -> Voice:
+        return Voice(self._recorder, component)
+
+    def record(self, about: Object, type: str, reason: str, message: str, part: str = "") -> None:
+        self._recorder.record(about, type, reason, message, part, self._component)
+
+
+def _reference(about: Object, part: str) -> Object:
+    """Only fields that are set, in the order that Kubernetes writes them."""
+    meta = about["metadata"]
+    reference = {
+        "kind": about.get("kind", ""),
+        "namespace": meta.get("namespace", ""),
+        "name": meta["name"],
+        "uid": meta.get("uid", ""),
+        "apiVersion": about.get("apiVersion", ""),
+        "resourceVersion": meta.get("resourceVersion", ""),
+        "fieldPath": part,
+    }
+    return {key: value for key, value in reference.items() if value}

@@ -1,0 +1,107 @@
+"""The arithmetic of a rolling update. Pure."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from podfit.api.objects import Object
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    surge: int
+    unavailable: int
+
+
+def scaled(value: int | str, total: int, *, up: bool) -> int:
+    if isinstance(value, str):
+        share = int(value.rstrip("%")) * total / 100
+        return math.ceil(share) if up else math.floor(share)
+    return int(value)
+
+
+def bounds(spec: Object) -> Bounds:
+    """How many pods more, and how many fewer, a Deployment may have while it rolls."""
+    strategy = spec.get("strategy") or {}
+    replicas = int(spec.get("replicas", 1))
+    if strategy.get("type") == "Recreate":
+        return Bounds(0, 0)
+    rolling = strategy.get("rollingUpdate") or {}
+    surge = scaled(rolling.get("maxSurge", "25%"), replicas, up=True)
+    unavailable = scaled(rolling.get("maxUnavailable", "25%"), replicas, up=False)
+    if surge == 0 and unavailable == 0:
+        # Both may round to nothing; a roll-out has to move all the same.
+        unavailable = 1
+    return Bounds(surge, min(unavailable, replicas))
+
+
+@dataclass(frozen=True, slots=True)
+class Size:
+    """A ReplicaSet as the roll-out sees it."""
+
+    name: str
+    replicas: int
+    available: int
+
+
+def new_size(replicas: int, surge: int, new: int, total: int) -> int:
+    """How large the new ReplicaSet should be now."""
+    if new >= replicas:
+        return replicas
+    room = replicas + surge - total
+    return min(replicas, new + room) if room > 0 else new
+
+
+def old_sizes(replicas: int, unavailable: int, new: Size, old: list[Size]) -> dict[str, int]:
+    """How large each old ReplicaSet should be now; oldest first in `old`. Only those that change are named.
+
+    Unhealthy pods go first: they serve nobody. Then healthy ones, as far as availability allows.
+    """
+    minimum = replicas - unavailable
+    total = new.replicas + sum(one.replicas for one in old)
+    budget = total - minimum - (new.replicas - new.available)
+    if budget <= 0:
+        return {}
+    sizes = {one.name: one.replicas for one in old}
+    left = budget
+    for one in old:
+        unhealthy = one.replicas - one.available
+        gone = min(left, max(0, unhealthy))
+        sizes[one.name] -= gone
+        left -= gone
+    spare = new.available + sum(one.available for one in old) - minimum
+    for one in old:
+        if spare <= 0:
+            break
+        gone = min(spare, sizes[one.name], one.available)
+        sizes[one.name] -= gone
+        spare -= gone
+    return {one.name: sizes[one.name] for one in old if sizes[one.name] != one.replicas}
+
+
+def proportional(total: int, sets: list[Size], aims: Mapping[str, int] | None = None) -> dict[str, int]:
+    """Shares a new total among ReplicaSets that are in the middle of a roll-out, by their size; largest first.
+
+    `sets` are sorted by age: of two that are as large the newer one grows first, and the older one shrinks first.
+    `aims` are the totals that sets were made for, where it is not what there is now.
+    """
+    now = sum(one.replicas for one in sets)
+    change = total - now
+    if not change or not now:
+        return {}
+    ordered = sorted(reversed(sets) if change > 0 else sets, key=lambda one: -one.replicas)
+    sizes: dict[str, int] = {}
+    left = change
+    for one in ordered:
+        aim = (aims or {}).get(one.name) or now
+        share = (2 * one.replicas * total + aim) // (2 * aim) - one.replicas if left else 0
+        sizes[one.name] = max(0, one.replicas + (min(share, left) if change > 0 else max(share, left)))
+        left -= sizes[one.name] - one.replicas
+    for one in ordered:
+        # What rounding left over goes to the largest, or to as many as it takes.
+        size = max(0, sizes[one.name] + left)
+        left -= size - sizes[one.name]
+        sizes[one.name] = size
+    return {one.name: sizes[one.name] for one in sets if sizes[one.name] != one.replicas}

@@ -1,0 +1,1 @@
+"""StatefulSets and DaemonSets."""

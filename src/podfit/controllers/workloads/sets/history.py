@@ -1,0 +1,90 @@
+"""ControllerRevisions: the templates a StatefulSet or DaemonSet has had, numbered, oldest first."""
+
+from __future__ import annotations
+
+from podfit.api.objects import Object
+from podfit.api.registry.kinds import Kind, kind_named
+from podfit.api.selectors import LabelSelector
+from podfit.api.status import ApiError
+from podfit.controllers.workloads.deployments.hashing import template_hash
+from podfit.controllers.workloads.ownership import Owned, owner_reference
+from podfit.controllers.world import World
+
+REVISION = kind_named("ControllerRevision")
+HASH_LABEL = "controller-revision-hash"
+"""On pods: the revision's name for StatefulSets, its hash for DaemonSets."""
+_REVISION_HASH = {"DaemonSet": HASH_LABEL, "StatefulSet": "controller.kubernetes.io/hash"}
+"""On revisions, by the kind of their owner."""
+
+
+def hash_of(revision: Object) -> str:
+    labels = revision["metadata"].get("labels") or {}
+    return str(next((labels[key] for key in _REVISION_HASH.values() if key in labels), ""))
+
+
+def template_of(revision: Object) -> Object:
+    """Empty when the data, which may be any JSON in a revision somebody else made, holds no template."""
+    found = revision.get("data")
+    for step in ("spec", "template"):
+        found = found.get(step) if isinstance(found, dict) else None
+    return {key: value for key, value in found.items() if key != "$patch"} if isinstance(found, dict) else {}
+
+
+class History:
+    def __init__(self, world: World, kind: Kind) -> None:
+        self._world, self._kind = world, kind
+        self._owned = Owned(world, kind, REVISION)
+
+    async def of(self, owner: Object) -> list[Object]:
+        """The owner's revisions, oldest first."""
+        selector = LabelSelector.from_object(owner["spec"]["selector"])
+        found = await self._owned.of(owner, selector)
+        return sorted(found, key=lambda one: (int(one.get("revision", 0)), one["metadata"]["name"]))
+
+    async def current(self, owner: Object, revisions: list[Object]) -> Object:
+        """The revision of the owner's template now: an equal one brought to the top, or a new one."""
+        template = owner["spec"]["template"]
+        top = max((int(one.get("revision", 0)) for one in revisions), default=0)
+        for one in reversed(revisions):
+            if template_of(one) == template:
+                return one if int(one.get("revision", 0)) == top else await self._renumber(one, top + 1)
+        return await self._create(owner, template, top + 1)
+
+    async def _renumber(self, one: Object, number: int) -> Object:
+        meta = one["metadata"]
+        return await self._world.client.patch(REVISION, meta["namespace"], meta["name"], {"revision": number})
+
+    async def _create(self, owner: Object, template: Object, number: int) -> Object:
+        meta, collisions = owner["metadata"], 0
+        while True:
+            name = template_hash(template, collisions)
+            own = {_REVISION_HASH[self._kind.kind]: name}
+            labels = {**((template.get("metadata") or {}).get("labels") or {}), **own}
+            body = {
+                "apiVersion": "apps/v1",
+                "kind": "ControllerRevision",
+                "metadata": {
+                    "name": f"{meta['name']}-{name}",
+                    "namespace": meta["namespace"],
+                    "labels": labels,
+                    "ownerReferences": [owner_reference(self._kind, owner)],
+                },
+                "data": {"spec": {"template": {"$patch": "replace", **template}}},
+                "revision": number,
+            }
+            try:
+                return await self._owned.create(owner, body)
+            except ApiError as error:
+                if error.reason != "AlreadyExists":
+                    raise
+                found = await self._world.client.find(REVISION, meta["namespace"], body["metadata"]["name"])  # type: ignore[index]
+                if found and template_of(found) == template:
+                    return found
+                collisions += 1
+
+    async def trim(self, owner: Object, revisions: list[Object], used: set[str]) -> None:
+        """Forgets the oldest revisions that no pod has, beyond the limit."""
+        limit = int(owner["spec"].get("revisionHistoryLimit", 10))
+        spare = [one for one in revisions if one["metadata"]["name"] not in used and hash_of(one) not in used]
+        for one in spare[: max(0, len(spare) - limit)]:
+            await self._owned.delete(one)

@@ -1,0 +1,1 @@
+"""The content of images: digests, manifests, layers, archives."""

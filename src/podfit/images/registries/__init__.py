@@ -1,0 +1,1 @@
+"""Registries: names, credentials, and pulling images from them."""

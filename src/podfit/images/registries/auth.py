@@ -1,0 +1,41 @@
+"""How a registry wants to be asked: challenges of WWW-Authenticate, and the answers to them."""
+
+from __future__ import annotations
+
+import base64
+import re
+from collections.abc import Iterable
+
+from msgspec import Struct
+
+from podfit.images.registries.credentials import Credentials
+
+_SCHEME = re.compile(r"\s*([A-Za-z][A-Za-z0-9_-]*)\s+")
+_PARAMETER = re.compile(r'\s*([A-Za-z][A-Za-z0-9_-]*)\s*=\s*(?:"((?:[^"\\]|\\.)*)"|([^\s",]+))\s*,?')
+
+
+class Challenge(Struct, frozen=True):
+    scheme: str
+    """Lower case: bearer, basic."""
+    parameters: dict[str, str]
+
+
+def challenges(headers: Iterable[str]) -> list[Challenge]:
+    """All challenges of a response, in the order given. What cannot be read is skipped."""
+    found = []
+    for header in headers:
+        at = 0
+        while (scheme := _SCHEME.match(header, at)) is not None:
+            at, parameters = scheme.end(), {}
+            while (one := _PARAMETER.match(header, at)) is not None:
+                parameters[one[1].lower()] = one[3] if one[2] is None else re.sub(r"\\(.)", r"\1", one[2])
+                at = one.end()
+            found.append(Challenge(scheme[1].lower(), parameters))
+        if not found and header.strip():
+            found.append(Challenge(header.split()[0].lower(), {}))
+    return found
+
+
+def basic(credentials: Credentials) -> str:
+    plain = f"{credentials.username}:{credentials.password}".encode()
+    return f"Basic {base64.b64encode(plain).decode()}"

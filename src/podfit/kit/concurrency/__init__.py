@@ -1,0 +1,1 @@
+"""Tasks, threads beside the event loop, and fair turns."""

@@ -1,0 +1,1 @@
+"""Files and folders: atomic replacement, locks, reserved space, change notification."""

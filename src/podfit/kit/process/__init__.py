@@ -1,0 +1,1 @@
+"""This process and the machine: logs, garbage collection, memory pages, capabilities."""

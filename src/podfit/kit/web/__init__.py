@@ -1,0 +1,1 @@
+"""HTTP listeners and the addresses they listen on."""

@@ -1,0 +1,267 @@
+"""An HTTP listener that clients cannot exhaust.
+
+It accepts connections itself, so that it can count them: from the moment they are accepted, handshake included. It
+leaves file descriptors to the rest of the process; when the others are used up, a new connection replaces the one that
+has been idle longest, those of clients that never showed a credential first. A client that does not finish its
+handshake or its first request in time is disconnected, as is one that stays idle.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import errno
+import logging
+import os
+import resource
+import socket
+import ssl
+import sys
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any
+
+from aiohttp import web
+from aiohttp.http_exceptions import HttpProcessingError
+from aiohttp.web_protocol import RequestHandler
+
+from podfit.kit.clock import Clock, RealClock
+from podfit.kit.concurrency.tasks import Tasks
+from podfit.kit.web.addresses import CannotListen
+
+log = logging.getLogger(__name__)
+Handler = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
+
+HANDSHAKE_S = 10.0
+HEADER_S = 32.0
+IDLE_S = 90.0
+"""The last two are kube-apiserver's: for the headers of a first request, and between two requests."""
+LARGEST_MESSAGE = 4 << 20
+"""Bytes of a WebSocket message, decompressed: whoever sends a longer one is disconnected. kubectl's have 32 KiB."""
+_CLOSE_S = 2.0
+_SWEEP_S = 5.0
+_RETRY_S = 0.1
+_HURRY_S = 1.0
+"""How long a handshake may take while others wait for its place."""
+_LEAST_RESERVE = 128
+_EXHAUSTED = frozenset((errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM))
+
+
+def common_name(certificate: Mapping[str, Any] | None) -> str:
+    """Of a certificate that TLS has verified; "" where there is none."""
+    parts = (certificate or {}).get("subject", ())
+    return next((value for part in parts for key, value in part if key == "commonName"), "")
+
+
+def connections_allowed() -> int:
+    """How many connections one listener may hold, of the file descriptors that this process may open at most."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft != hard:
+        with contextlib.suppress(ValueError, OSError):
+            resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+            soft = hard
+    if soft == resource.RLIM_INFINITY:
+        return 1 << 20
+    return max(16, soft - max(_LEAST_RESERVE, soft // 3))
+
+
+def a_small_share() -> int:
+    """For a listener beside the main one of a process."""
+    return max(16, connections_allowed() // 8)
+
+
+class Visitor(RequestHandler):
+    """One connection."""
+
+    trusted = False
+    """Whether its client has shown a credential."""
+
+    def __init__(self, door: Door, server: web.Server, **options: Any) -> None:
+        super().__init__(server, loop=asyncio.get_running_loop(), **options)
+        self._door = door
+        self.answering = 0
+        self.asked = False
+        self.idle_since = door.now()
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        super().connection_made(transport)
+        self._door.visitors.add(self)
+
+    def connection_lost(self, exc: BaseException | None) -> None:
+        self._door.visitors.discard(self)
+        super().connection_lost(exc)
+
+    def log_exception(self, *args: Any, **kw: Any) -> None:
+        """What a client sends that is no HTTP is no failure of the server."""
+        error = kw.get("exc_info") or sys.exc_info()[1]
+        if isinstance(error, (HttpProcessingError, web.RequestPayloadError)):
+            log.debug("a client sent a request that cannot be read: %s", error)
+        else:
+            super().log_exception(*args, **kw)
+
+    def begin(self) -> None:
+        self.answering += 1
+        self.asked = True
+
+    def end(self) -> None:
+        self.answering -= 1
+        self.idle_since = self._door.now()
+
+    def hang_up(self) -> None:
+        if self.transport is not None:
+            self.transport.abort()
+
+
+class _Server(web.Server):
+    def __init__(self, door: Door, visitor: type[Visitor], handler: Handler, options: dict[str, Any]) -> None:
+        super().__init__(
+            handler,  # type: ignore[arg-type]
+            request_factory=options.pop("request_factory", None),
+            handler_cancellation=options.pop("handler_cancellation", False),
+        )
+        self._door, self._visitor, self._options = door, visitor, options
+
+    def __call__(self) -> RequestHandler:
+        return self._visitor(self._door, self, **self._options)
+
+
+class Door:
+    def __init__(
+        self,
+        handler: Handler,
+        tls: ssl.SSLContext | None,
+        *,
+        limit: int = 0,
+        visitor: type[Visitor] = Visitor,
+        clock: Clock | None = None,
+        **options: Any,
+    ) -> None:
+        """`limit`: connections at most; 0 derives it from the descriptors the process may open. `options` are those of
+        aiohttp's protocol."""
+        self._tls, self._clock = tls, clock or RealClock()
+        self.limit = limit or connections_allowed()
+        self.visitors: set[Visitor] = set()
+        self._handler, self._visitor = handler, visitor
+        self._options = {"access_log": None, "keepalive_timeout": IDLE_S, "lingering_time": _CLOSE_S, **options}
+        self._server: _Server | None = None
+        self._sockets: list[socket.socket] = []
+        self._entering: dict[socket.socket, float] = {}
+        self._tasks = Tasks("connections")
+        self.port = 0
+
+    def now(self) -> float:
+        return self._clock.monotonic()
+
+    async def open(self, host: str, port: int) -> None:
+        """Raises CannotListen."""
+        self._server = _Server(self, self._visitor, self._count(self._handler), dict(self._options))
+        try:
+            await self._bind(host, port)
+        except OSError as error:
+            self._close_sockets()
+            raise CannotListen(host, port, error) from error
+        for listener in self._sockets:
+            self._tasks.start(self._accept(listener), "accept")
+        self._tasks.start(self._sweep(), "sweep")
+
+    async def _bind(self, host: str, port: int) -> None:
+        loop = asyncio.get_running_loop()
+        found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+        for family, kind, protocol, _, address in dict.fromkeys(found):
+            listener = socket.socket(family, kind, protocol)
+            self._sockets.append(listener)
+            listener.setblocking(False)
+            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            if family == socket.AF_INET6:
+                listener.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+            # A name with several addresses gets one port, also when it is picked.
+            listener.bind((address[0], self.port or port, *address[2:]))
+            listener.listen(1024)
+            self.port = listener.getsockname()[1]
+
+    def _count(self, handler: Handler) -> Handler:
+        async def counted(request: web.BaseRequest) -> web.StreamResponse:
+            visitor = request.protocol
+            assert isinstance(visitor, Visitor)
+            visitor.begin()
+            try:
+                return await handler(request)
+            finally:
+                visitor.end()
+
+        return counted
+
+    async def close(self) -> None:
+        await self._tasks.stop()
+        self._close_sockets()
+        if self._server is not None:
+            await self._server.shutdown(_CLOSE_S)
+
+    def _close_sockets(self) -> None:
+        for listener in self._sockets:
+            listener.close()
+        self._sockets.clear()
+
+    async def _accept(self, listener: socket.socket) -> None:
+        loop, exhausted = asyncio.get_running_loop(), False
+        while True:
+            try:
+                connection, _ = await loop.sock_accept(listener)
+            except OSError as error:
+                if error.errno in _EXHAUSTED:
+                    if not exhausted:
+                        log.warning("no more connections can be accepted now: %s", os.strerror(error.errno or 0))
+                    exhausted = True
+                    self._make_room()
+                    await asyncio.sleep(_RETRY_S)
+                continue
+            exhausted = False
+            if self._held() >= self.limit:
+                if not self._make_room():
+                    connection.close()
+                    continue
+                # While connections wait, accepting them does not give way: descriptors are closed in other steps.
+                await asyncio.sleep(0)
+            self._entering[connection] = self.now()
+            self._tasks.start(self._enter(connection), "handshake")
+
+    def _held(self) -> int:
+        return len(self.visitors) + len(self._entering)
+
+    async def _enter(self, connection: socket.socket) -> None:
+        loop = asyncio.get_running_loop()
+        assert self._server is not None
+        timeout_s = HANDSHAKE_S if self._tls is not None else None
+        try:
+            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            await loop.connect_accepted_socket(self._server, connection, ssl=self._tls, ssl_handshake_timeout=timeout_s)
+        except (OSError, ssl.SSLError, TimeoutError, asyncio.CancelledError):
+            connection.close()
+        finally:
+            self._entering.pop(connection, None)
+
+    def _make_room(self) -> bool:
+        """Ends the connection that is missed least; False where all of them are in use. It no longer counts."""
+        idle = [visitor for visitor in self.visitors if not visitor.answering]
+        if idle:
+            least = min(idle, key=lambda visitor: (visitor.trusted, visitor.asked, visitor.idle_since))
+            self.visitors.discard(least)
+            least.hang_up()
+            return True
+        if self._entering:
+            oldest = next(iter(self._entering))
+            if self.now() - self._entering[oldest] > _HURRY_S:
+                del self._entering[oldest]
+                with contextlib.suppress(OSError):
+                    oldest.shutdown(socket.SHUT_RDWR)
+                return True
+        return False
+
+    async def _sweep(self) -> None:
+        while True:
+            await self._clock.sleep(_SWEEP_S)
+            now = self.now()
+            for visitor in list(self.visitors):
+                # aiohttp ends connections that idle after a request, but not those that never finish one's headers.
+                allowed_s = IDLE_S + HEADER_S if visitor.asked else HEADER_S
+                if not visitor.answering and now - visitor.idle_since > allowed_s:
+                    visitor.hang_up()

@@ -1,0 +1,1 @@
+"""The kernel's side of pod networks: links, bridges, namespaces, nftables."""

@@ -1,0 +1,1 @@
+"""The cluster as the scheduler sees it: arrays of nodes, kept current."""

@@ -1,0 +1,199 @@
+"""Where pods that matter to others are: counts of matching pods by node, and the terms that running pods carry.
+
+Pods with the same labels in the same namespace are kin: whether they match is asked once for all of them. A count is
+made when first asked for, from the kin, and then kept by one addition for each pod that comes or goes.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from podfit.scheduler.decide.cluster.topology import Topology
+from podfit.scheduler.decide.pod.terms import HARD_AFFINITY_WEIGHT, Matcher, Term
+
+if TYPE_CHECKING:
+    from podfit.scheduler.decide.cluster.snapshot import Snapshot
+    from podfit.scheduler.decide.pod.pods import Resident
+
+_KEPT = 1024
+Ints = NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class Tally:
+    """Pods that match all of `who`; leaving ones count unless told otherwise."""
+
+    who: tuple[Matcher, ...]
+    count_terminating: bool = True
+
+
+class Counted:
+    """Amounts by row, and summed up by domain for each topology key somebody asks about."""
+
+    __slots__ = ("_by_domain", "_topology", "_version", "by_row", "stale")
+
+    def __init__(self, topology: Topology, by_row: Ints) -> None:
+        self.by_row = by_row
+        self.stale = False
+        """No longer kept current: ask for another one."""
+        self._topology, self._version = topology, -1
+        self._by_domain: dict[str, Ints] = {}
+
+    def add(self, row: int, amount: int) -> None:
+        self.by_row[row] += amount
+        if self._by_domain and self._version == self._topology.version:
+            for key, sums in self._by_domain.items():
+                at = self._topology.of(key)[row]
+                if at >= 0:
+                    sums[at] += amount
+
+    def by_domain(self, key: str) -> Ints:
+        """One slot more than domains, always 0: that of nodes in none."""
+        if self._version != self._topology.version:
+            self._by_domain.clear()
+            self._version = self._topology.version
+        found = self._by_domain.get(key)
+        if found is None:
+            found = np.append(self._topology.sum(key, self.by_row), 0)
+            self._by_domain[key] = found
+        return found
+
+
+@dataclass(slots=True, eq=False)
+class Kin:
+    namespace: str
+    labels: Mapping[str, str]
+    terminating: bool
+    rows: dict[int, int] = field(default_factory=dict)
+    """How many of them are on each row."""
+    counts: list[Counted] = field(default_factory=list)
+    """Where they count."""
+
+
+Kind = tuple[str, frozenset[tuple[str, str]], bool]
+
+
+class Holders:
+    def __init__(self, snapshot: Snapshot) -> None:
+        self._snapshot = snapshot
+        self._kin: dict[Kind, Kin] = {}
+        self._counts: OrderedDict[Tally, Counted] = OrderedDict()
+        self.keep_away: dict[Term, Counted] = {}
+        """Required anti-affinity of running pods: how many pods of each row carry the term."""
+        self.attract: dict[Term, Counted] = {}
+        """Preferences of running pods for who comes near them: the sum of weights on each row."""
+        self._carriers: dict[tuple[int, Term], int] = {}
+        self._cared: frozenset[str] | None = None
+        self._cared_at = 0
+        self.version = 0
+        """Changes when a term appears that no pod carried before, or namespaces are labelled anew."""
+
+    # --- who matches
+    def count(self, tally: Tally) -> Counted:
+        found = self._counts.get(tally)
+        if found is None:
+            found = self._counts[tally] = self._empty()
+            for kin in self._kin.values():
+                if self._matches(tally, kin):
+                    kin.counts.append(found)
+                    for row, amount in kin.rows.items():
+                        found.by_row[row] += amount
+            if len(self._counts) > _KEPT:
+                self._forget(self._counts.popitem(last=False)[1])
+        return found
+
+    def _empty(self) -> Counted:
+        return Counted(self._snapshot.topology, np.zeros(self._snapshot.capacity, np.int64))
+
+    def _forget(self, counted: Counted) -> None:
+        counted.stale = True
+        for kin in self._kin.values():
+            if counted in kin.counts:
+                kin.counts.remove(counted)
+
+    def _matches(self, tally: Tally, kin: Kin) -> bool:
+        if kin.terminating and not tally.count_terminating:
+            return False
+        known = self._snapshot.namespaces
+        return all(who.matches(kin.namespace, kin.labels, known) for who in tally.who)
+
+    def _kin_of(self, kind: Kind, one: Resident) -> Kin:
+        kin = self._kin.get(kind)
+        if kin is None:
+            kin = self._kin[kind] = Kin(one.namespace, one.labels, one.terminating)
+            kin.counts = [counted for tally, counted in self._counts.items() if self._matches(tally, kin)]
+        return kin
+
+    # --- pods that come and go
+    def arrived(self, one: Resident) -> None:
+        self._moved(one, 1)
+
+    def left(self, one: Resident) -> None:
+        self._moved(one, -1)
+
+    def _moved(self, one: Resident, sign: int) -> None:
+        kind = (one.namespace, frozenset(one.labels.items()), one.terminating)
+        kin, row = self._kin_of(kind, one), one.row
+        amount = kin.rows.get(row, 0) + sign
+        if amount:
+            kin.rows[row] = amount
+        else:
+            del kin.rows[row]
+            if not kin.rows:
+                del self._kin[kind]
+        for counted in kin.counts:
+            counted.add(row, sign)
+        terms = one.terms
+        if not terms:
+            return
+        for term in terms.anti_affinity:
+            self._carry(self.keep_away, term, row, sign, sign)
+        for term in terms.affinity:
+            self._carry(self.attract, term, row, sign * HARD_AFFINITY_WEIGHT, sign)
+        for weight, term in terms.preferred:
+            self._carry(self.attract, term, row, sign * weight, sign)
+
+    def _carry(self, where: dict[Term, Counted], term: Term, row: int, amount: int, sign: int) -> None:
+        counted = where.get(term)
+        if counted is None:
+            counted = where[term] = self._empty()
+            self.version += 1
+        counted.add(row, amount)
+        who = (id(where), term)
+        carriers = self._carriers.get(who, 0) + sign
+        if carriers:
+            self._carriers[who] = carriers
+        else:
+            self._carriers.pop(who, None)
+            del where[term]
+            self.version += 1
+
+    @property
+    def cared_for(self) -> frozenset[str] | None:
+        """The labels that terms of running pods look at; None when no pod carries a term."""
+        if self._cared_at != self.version:
+            self._cared_at = self.version
+            terms = [*self.keep_away, *self.attract]
+            keys = frozenset(one.key for term in terms for one in term.who.selector.requirements)
+            self._cared = keys if terms else None
+        return self._cared
+
+    def renamed(self) -> None:
+        """Labels of a namespace changed: who matches must be found out again."""
+        for counted in self._counts.values():
+            counted.stale = True
+        self._counts.clear()
+        for kin in self._kin.values():
+            kin.counts.clear()
+        self.version += 1
+
+    def grow(self, capacity: int) -> None:
+        for counted in (*self._counts.values(), *self.keep_away.values(), *self.attract.values()):
+            more = np.zeros(capacity - len(counted.by_row), np.int64)
+            counted.by_row = np.concatenate([counted.by_row, more])

@@ -1,0 +1,300 @@
+"""The cluster as arrays: a row a node, a column a resource, kept current pod by pod and node by node.
+
+No change costs more than its own row: filters and scores learn from the change logs which rows to look at again. It
+is not a copy of the API objects (the caches hold those); it answers "what is free where, and who is there".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from podfit.api.objects import Object
+from podfit.api.pods.resources import CPU, EPHEMERAL_STORAGE, MEMORY
+from podfit.api.quantity import Quantity
+from podfit.scheduler.decide.cluster.changes import Changes
+from podfit.scheduler.decide.cluster.holders import Counted, Holders, Tally
+from podfit.scheduler.decide.cluster.topology import Topology
+from podfit.scheduler.decide.pod.needs import MOST, Needs
+from podfit.scheduler.decide.pod.pods import PODS, Key, Port, Resident, collide
+
+Ints = NDArray[np.int64]
+Bools = NDArray[np.bool_]
+Taints = tuple[tuple[str, str, str], ...]
+CPU_COLUMN, MEMORY_COLUMN = 0, 1
+_FIRST_COLUMNS = (CPU, MEMORY, EPHEMERAL_STORAGE, PODS)
+NO_PRIORITY = np.iinfo(np.int64).max
+
+
+class Snapshot:
+    def __init__(self, capacity: int = 64) -> None:
+        self.rows: dict[str, int] = {}
+        self.names: list[str] = [""] * capacity
+        self.nodes: list[Object | None] = [None] * capacity
+        self.columns: dict[str, int] = {name: at for at, name in enumerate(_FIRST_COLUMNS)}
+        self.allocatable: Ints = np.zeros((capacity, 8), np.int64)
+        self.requested: Ints = np.zeros((capacity, 8), np.int64)
+        self.nonzero: Ints = np.zeros((capacity, 2), np.int64)
+        self.alive: Bools = np.zeros(capacity, np.bool_)
+        self.unschedulable: Bools = np.zeros(capacity, np.bool_)
+        self.taints: NDArray[np.int32] = np.zeros(capacity, np.int32)
+        self.taint_sets: list[Taints] = [()]
+        self._taint_ids: dict[Taints, int] = {(): 0}
+        self.lowest: Ints = np.full(capacity, NO_PRIORITY, np.int64)
+        """The lowest priority among the pods of each node."""
+        self.pods: dict[Key, Resident] = {}
+        self.here: list[dict[Key, Resident]] = [{} for _ in range(capacity)]
+        self.namespaces: dict[str, Mapping[str, str]] = {}
+        self.topology = Topology(self)
+        self.holders = Holders(self)
+        self.changed = Changes()
+        """Rows whose pods or amounts changed."""
+        self.reshaped = Changes()
+        """Rows whose labels, taints or existence changed."""
+        self.freed = self.filled = 0
+        """How often room or a place became free, and how often one was taken."""
+        self._ports: dict[tuple[str, int], dict[int, list[str]]] = {}
+        self._homeless: dict[str, dict[Key, Resident]] = {}
+        self._free: list[int] = []
+        self._used = 0
+
+    @property
+    def capacity(self) -> int:
+        return len(self.names)
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    # --- nodes
+    def put_node(self, node: Object) -> int:
+        """Adds a node or takes over what changed; the row it has."""
+        name = node["metadata"]["name"]
+        row = self.rows.get(name)
+        if row is None:
+            row = self._take_row(name)
+            self.nodes[row] = None
+        before, self.nodes[row] = self.nodes[row], node
+        if before is None or _selectable(before) != _selectable(node):
+            self._set_selectable(row, node, before)
+        if before is None or _given(before) != _given(node):
+            self._set_allocatable(row, node)
+        if before is None:
+            for one in self._homeless.pop(name, {}).values():
+                self._settle(one, row)
+        return row
+
+    def remove_node(self, name: str) -> None:
+        row = self.rows.pop(name, None)
+        if row is None:
+            return
+        for one in list(self.here[row].values()):
+            self._unsettle(one)
+            self._homeless.setdefault(name, {})[one.key] = one
+        self.topology.forget(row)
+        self.alive[row], self.names[row], self.nodes[row] = False, "", None
+        self.allocatable[row] = 0
+        self._free.append(row)
+        self.reshaped.add(row)
+        self.changed.add(row)
+
+    def labels(self, row: int) -> Mapping[str, str]:
+        node = self.nodes[row]
+        return (node["metadata"].get("labels") or {}) if node is not None else {}
+
+    def _take_row(self, name: str) -> int:
+        if self._free:
+            row = self._free.pop()
+        else:
+            if self._used == self.capacity:
+                self._grow()
+            row = self._used
+            self._used += 1
+        self.rows[name], self.names[row], self.alive[row] = row, name, True
+        return row
+
+    def _set_selectable(self, row: int, node: Object, before: Object | None) -> None:
+        spec = node.get("spec") or {}
+        taints = tuple(
+            (one.get("key") or "", one.get("value") or "", one.get("effect") or "") for one in spec.get("taints") or ()
+        )
+        number = self._taint_ids.get(taints)
+        if number is None:
+            number = self._taint_ids[taints] = len(self.taint_sets)
+            self.taint_sets.append(taints)
+        self.taints[row] = number
+        self.unschedulable[row] = bool(spec.get("unschedulable"))
+        self.topology.relabel(row, node["metadata"].get("labels") or {})
+        self.reshaped.add(row)
+
+    def _set_allocatable(self, row: int, node: Object) -> None:
+        found = np.zeros(self.allocatable.shape[1], np.int64)
+        for name, text in _given(node).items():
+            amount = Quantity.parse(text)
+            at = self.column(name)
+            if at >= len(found):
+                found = np.concatenate([found, np.zeros(self.allocatable.shape[1] - len(found), np.int64)])
+            found[at] = max(0, min(amount.milli if name == CPU else amount.value, MOST - 1))
+        if not np.array_equal(self.allocatable[row], found):
+            self.allocatable[row] = found
+            self.changed.add(row)
+            self.freed += 1
+
+    # --- pods
+    def put_pod(self, one: Resident) -> None:
+        """Adds a pod to its node, or replaces what is known of it."""
+        if one.key in self.pods:
+            self.remove_pod(one.key)
+        self.pods[one.key] = one
+        row = self.rows.get(one.node)
+        if row is None:
+            self._homeless.setdefault(one.node, {})[one.key] = one
+        else:
+            self._settle(one, row)
+
+    def remove_pod(self, key: Key) -> Resident | None:
+        one = self.pods.pop(key, None)
+        if one is None:
+            return None
+        if one.row >= 0:
+            self._unsettle(one)
+        else:
+            waiting = self._homeless.get(one.node, {})
+            waiting.pop(key, None)
+            if not waiting:
+                self._homeless.pop(one.node, None)
+        return one
+
+    def resize_pod(self, one: Resident, needs: Needs) -> None:
+        """A pod that is here takes other amounts now; nothing else of it changed."""
+        if one.row < 0:
+            one.needs = needs
+            return
+        self._count(one, -1)
+        one.needs = needs
+        self._measure(one)
+        self._count(one, 1)
+        self.changed.add(one.row)
+        self.freed += 1
+        self.filled += 1
+
+    def _measure(self, one: Resident) -> None:
+        one.vector = (*((self.column(name), amount) for name, amount in one.needs.amounts.items()), (3, 1))
+
+    def _count(self, one: Resident, sign: int) -> None:
+        requested, nonzero = self.requested[one.row], self.nonzero[one.row]
+        for at, amount in one.vector:
+            requested[at] += sign * amount
+        nonzero[0] += sign * one.needs.nonzero_cpu
+        nonzero[1] += sign * one.needs.nonzero_memory
+
+    def _settle(self, one: Resident, row: int) -> None:
+        self._measure(one)
+        one.row = row
+        self._count(one, 1)
+        self.here[row][one.key] = one
+        if one.priority < self.lowest[row]:
+            self.lowest[row] = one.priority
+        for address, protocol, port in one.ports:
+            self._ports.setdefault((protocol, port), {}).setdefault(row, []).append(address)
+        self.holders.arrived(one)
+        self.changed.add(row)
+        self.filled += 1
+
+    def _unsettle(self, one: Resident) -> None:
+        row = one.row
+        self._count(one, -1)
+        del self.here[row][one.key]
+        if one.priority <= self.lowest[row]:
+            self.lowest[row] = min((other.priority for other in self.here[row].values()), default=NO_PRIORITY)
+        for address, protocol, port in one.ports:
+            self._release(row, address, protocol, port)
+        self.holders.left(one)
+        one.row = -1
+        self.changed.add(row)
+        self.freed += 1
+
+    def _release(self, row: int, address: str, protocol: str, port: int) -> None:
+        by_row = self._ports[protocol, port]
+        by_row[row].remove(address)
+        if not by_row[row]:
+            del by_row[row]
+        if not by_row:
+            del self._ports[protocol, port]
+
+    def port_taken(self, row: int, ports: Iterable[Port]) -> bool:
+        return any(
+            collide(address, other)
+            for address, protocol, port in ports
+            for other in self._ports.get((protocol, port), {}).get(row, ())
+        )
+
+    # --- the rest
+    def put_namespace(self, name: str, labels: Mapping[str, str] | None) -> None:
+        """None: the namespace is gone."""
+        if labels is None:
+            self.namespaces.pop(name, None)
+        elif self.namespaces.get(name) != labels:
+            self.namespaces[name] = labels
+            self.holders.renamed()
+            self.freed += 1
+
+    @contextmanager
+    def rehearsal(self) -> Iterator[None]:
+        """For moves that are undone before anyone else looks: they do not count as news."""
+        freed, filled = self.freed, self.filled
+        try:
+            yield
+        finally:
+            self.freed, self.filled = freed, filled
+
+    def tally(self, key: Tally) -> Counted:
+        return self.holders.count(key)
+
+    def column(self, name: str) -> int:
+        at = self.columns.get(name)
+        if at is None:
+            at = self.columns[name] = len(self.columns)
+            if at >= self.allocatable.shape[1]:
+                self.allocatable = _wider(self.allocatable)
+                self.requested = _wider(self.requested)
+        return at
+
+    def _grow(self) -> None:
+        more = max(64, self.capacity // 4)
+        self.names += [""] * more
+        self.nodes += [None] * more
+        self.here += [{} for _ in range(more)]
+        self.allocatable, self.requested = _taller(self.allocatable, more), _taller(self.requested, more)
+        self.nonzero = _taller(self.nonzero, more)
+        self.alive, self.unschedulable = _longer(self.alive, more), _longer(self.unschedulable, more)
+        self.taints = np.concatenate([self.taints, np.zeros(more, np.int32)])
+        self.lowest = np.concatenate([self.lowest, np.full(more, NO_PRIORITY, np.int64)])
+        self.topology.grow(self.capacity)
+        self.holders.grow(self.capacity)
+
+
+def _selectable(node: Object) -> tuple[object, object, object]:
+    spec = node.get("spec") or {}
+    return node["metadata"].get("labels"), spec.get("taints"), spec.get("unschedulable")
+
+
+def _given(node: Object) -> Mapping[str, Any]:
+    """What the node lets pods have."""
+    status = node.get("status") or {}
+    return status.get("allocatable") or status.get("capacity") or {}
+
+
+def _wider(table: Ints) -> Ints:
+    return np.concatenate([table, np.zeros_like(table)], axis=1)
+
+
+def _taller(table: Ints, more: int) -> Ints:
+    return np.concatenate([table, np.zeros((more, table.shape[1]), np.int64)], axis=0)
+
+
+def _longer(mask: Bools, more: int) -> Bools:
+    return np.concatenate([mask, np.zeros(more, np.bool_)])

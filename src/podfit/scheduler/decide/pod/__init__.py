@@ -1,0 +1,1 @@
+"""A pod as the scheduler sees it."""

@@ -1,0 +1,66 @@
+"""What a pod takes of a node, in the snapshot's units. Pods of one template take the same: it is worked out once."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import msgspec
+
+from podfit.api.objects import Object
+from podfit.api.pods.resources import CPU, MEMORY, pod_requests, requests_told
+from podfit.api.quantity import Quantity
+from podfit.kit.memo import Memo
+
+MOST = 2**53
+"""No pod asks for more and no node has as much: sums of a node's pods stay within 64 bits."""
+_LEAST = {CPU: "100m", MEMORY: "200Mi"}
+"""What a container without a request counts for when nodes are compared (never when they are filled)."""
+_LEAST_AMOUNTS = {name: Quantity.parse(text) for name, text in _LEAST.items()}
+_encode = msgspec.json.encode
+
+
+@dataclass(frozen=True, slots=True)
+class Needs:
+    """Amounts in the snapshot's units: cpu in thousandths, everything else in whole units."""
+
+    amounts: Mapping[str, int]
+    nonzero_cpu: int
+    nonzero_memory: int
+    told: bytes = b""
+    """The same for the same amounts."""
+
+
+_memo = Memo[bytes, Needs](65536)
+"""By `requests_told`, which holds everything that a pod's needs depend on."""
+
+
+def needs_of(pod: Object, use_status: bool) -> Needs:
+    """Pods of one template ask for the same, so the answer is looked up by what it depends on."""
+    told = requests_told(pod, use_status)
+    found = _memo.get(told)
+    return found if found is not None else _memo.keep(told, _measure(pod, use_status))
+
+
+def _measure(pod: Object, use_status: bool) -> Needs:
+    amounts = {}
+    for name, amount in pod_requests(pod, use_status=use_status).items():
+        units = amount.milli if name == CPU else amount.value
+        if units > 0:
+            amounts[name] = min(units, MOST)
+    # Where a resize is infeasible the spec does not count: what no status tells then is the least there is.
+    counted = {**_LEAST_AMOUNTS, **pod_requests(_outspoken(pod), use_status=use_status)}
+    cpu, memory = min(counted[CPU].milli, MOST), min(counted[MEMORY].value, MOST)
+    return Needs(amounts, cpu, memory, _encode((sorted(amounts.items()), cpu, memory)))
+
+
+def _outspoken(pod: Object) -> Object:
+    """The pod with a request of every container for what it is silent about; one of nothing is a request too."""
+    spec = pod.get("spec") or {}
+    fields = {field: [_asking(one) for one in spec.get(field) or ()] for field in ("containers", "initContainers")}
+    return {**pod, "spec": {**spec, **fields}}
+
+
+def _asking(container: Object) -> Object:
+    resources = container.get("resources") or {}
+    return {**container, "resources": {**resources, "requests": {**_LEAST, **(resources.get("requests") or {})}}}

@@ -1,0 +1,124 @@
+"""Whose pods belong together where a pod does not say so itself: those of its Services and of the set that owns it.
+
+Nodes are then compared as if the pod asked, softly, to be spread among nodes and zones: kube-scheduler's built-in
+default constraints. Kept current by the watches; which nodes are better is `scores`' business.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import msgspec
+
+from podfit.api.objects import Object
+from podfit.api.selectors import LabelSelector, SelectorError
+from podfit.scheduler.decide.cluster.topology import HOSTNAME
+from podfit.scheduler.decide.pod.terms import Matcher, Spread
+
+ZONE = "topology.kubernetes.io/zone"
+_DEFAULTS = ((HOSTNAME, 3), (ZONE, 5))
+"""(topology key, maxSkew), all of them soft."""
+_SETS = {"v1": ("ReplicationController",), "apps/v1": ("ReplicaSet", "StatefulSet")}
+_REMEMBERED = 16384
+_KEPT = ("name", "namespace", "uid", "resourceVersion", "deletionTimestamp")
+
+
+@dataclass(frozen=True, slots=True)
+class Family:
+    """Pods that should be apart from each other."""
+
+    told: bytes
+    """The same for the same family."""
+    spreads: tuple[Spread, ...]
+
+
+class Owners:
+    def __init__(self) -> None:
+        self._services: dict[str, dict[str, dict[str, str]]] = {}
+        """Selectors by namespace and name."""
+        self._sets: dict[tuple[str, str, str], LabelSelector] = {}
+        """By kind, namespace and name."""
+        self._known: dict[object, Family | None] = {}
+
+    # --- keeping up
+    def service(self, before: Object | None, after: Object | None) -> None:
+        meta = (after or before or {})["metadata"]
+        here = self._services.setdefault(meta.get("namespace") or "", {})
+        selector = (after.get("spec") or {}).get("selector") if after is not None else None
+        if here.get(meta["name"]) == selector:
+            return
+        if selector is None:
+            here.pop(meta["name"], None)
+        else:
+            here[meta["name"]] = selector
+        self._known.clear()
+
+    def owning_set(self, before: Object | None, after: Object | None) -> None:
+        """A ReplicationController, ReplicaSet or StatefulSet."""
+        one = after or before or {}
+        key = (one["kind"], one["metadata"].get("namespace") or "", one["metadata"]["name"])
+        selector = _selector(after) if after is not None else None
+        if self._sets.get(key) == selector:
+            return
+        if selector is None:
+            del self._sets[key]
+        else:
+            self._sets[key] = selector
+        self._known.clear()
+
+    # --- questions
+    def family(self, pod: Object) -> Family | None:
+        """None: the pod has no kin that anybody knows of."""
+        if not self._services and not self._sets:
+            return None
+        meta = pod["metadata"]
+        namespace, labels = meta.get("namespace") or "", meta.get("labels") or {}
+        owner = next((one for one in meta.get("ownerReferences") or () if one.get("controller")), None)
+        above = (owner["kind"], namespace, owner["name"]) if owner is not None and _is_set(owner) else None
+        key = (namespace, above, frozenset(labels.items()))
+        if key not in self._known:
+            if len(self._known) >= _REMEMBERED:
+                self._known.clear()
+            self._known[key] = self._find(namespace, labels, above)
+        return self._known[key]
+
+    def _find(self, namespace: str, labels: Mapping[str, str], above: tuple[str, str, str] | None) -> Family | None:
+        merged: dict[str, str] = {}
+        for selector in self._services.get(namespace, {}).values():
+            if selector.items() <= labels.items():
+                merged.update(selector)
+        owning = self._sets.get(above) if above is not None else None
+        requirements = list(LabelSelector.of_labels(merged).requirements)
+        requirements += [one for one in owning.requirements if one not in requirements] if owning is not None else []
+        if not requirements:
+            return None
+        ordered = tuple(sorted(requirements, key=lambda one: (one.key, one.operator, one.values)))
+        who = Matcher(frozenset((namespace,)), None, LabelSelector(ordered))
+        told = msgspec.json.encode((namespace, [(one.key, one.operator, one.values) for one in ordered]))
+        return Family(told, tuple(Spread(key, skew, False, 1, who, True, True, False) for key, skew in _DEFAULTS))
+
+
+def _is_set(owner: Object) -> bool:
+    return owner.get("kind") in _SETS.get(owner.get("apiVersion") or "", ())
+
+
+def _selector(owner: Object) -> LabelSelector:
+    given = (owner.get("spec") or {}).get("selector")
+    if owner["kind"] == "ReplicationController":
+        return LabelSelector.of_labels(given or {})
+    try:
+        return LabelSelector.from_object(given)
+    except SelectorError:
+        return LabelSelector(nothing=True)
+
+
+def only_selector(obj: Object) -> Object:
+    """What the caches keep of Services, sets and claims: who they are and whom they select."""
+    meta = obj["metadata"]
+    kept = {key: meta[key] for key in _KEPT if key in meta}
+    return {
+        "kind": obj.get("kind", ""),
+        "metadata": kept,
+        "spec": {"selector": (obj.get("spec") or {}).get("selector")},
+    }

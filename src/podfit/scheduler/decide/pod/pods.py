@@ -1,0 +1,230 @@
+"""A pod as the scheduler sees it: what it takes on a node, and what it asks of one.
+
+`Resident` is a pod on a node (its usage is the largest of desired, allocated and actual); `Shape` is what matters of a
+pod that wants a node, so that pods of one shape share everything computed for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+import msgspec
+
+from podfit.api.objects import Object
+from podfit.api.pods.resources import same_requests
+from podfit.kit.clock import parse_rfc3339
+from podfit.kit.memo import Memo
+from podfit.scheduler.decide.pod.needs import Needs, needs_of
+from podfit.scheduler.decide.pod.owners import Family
+from podfit.scheduler.decide.pod.terms import NO_TERMS, Spread, Terms, spreads_of, terms_of
+
+PODS = "pods"
+
+Key = tuple[str, str]
+Port = tuple[str, str, int]
+"""(address, protocol, port) on the host."""
+_ANY_ADDRESS = "0.0.0.0"
+_encode = msgspec.json.encode
+_ANYWHERE = (None, None, None)
+_ANYWHERE_KEY = _encode(_ANYWHERE)
+
+
+@dataclass(slots=True, eq=False)
+class Resident:
+    key: Key
+    uid: str
+    node: str
+    needs: Needs
+    priority: int
+    labels: Mapping[str, str]
+    ports: tuple[Port, ...]
+    terms: Terms
+    started: float
+    terminating: bool
+    pod: Object
+    vector: tuple[tuple[int, int], ...] = ()
+    """Amounts by column of the snapshot that holds the pod."""
+    row: int = -1
+
+    @property
+    def namespace(self) -> str:
+        return self.key[0]
+
+    @property
+    def bound(self) -> bool:
+        """Whether the pod itself says where it is; else it was only given its node here."""
+        return bool((self.pod.get("spec") or {}).get("nodeName"))
+
+    def still(self, pod: Object) -> bool:
+        """Whether this is what `resident` would make of the pod, but for what it takes and when it started. The rest
+        of a pod that has its node never changes."""
+        meta = pod["metadata"]
+        return (
+            self.uid == (meta.get("uid") or "")
+            and self.node == ((pod.get("spec") or {}).get("nodeName") or "")
+            and self.terminating == bool(meta.get("deletionTimestamp"))
+            and self.labels == (meta.get("labels") or {})
+            and (self.pod.get("spec") is pod.get("spec") or self.priority == priority_of(pod))
+        )
+
+    def seen(self, pod: Object) -> None:
+        """It looks like this now."""
+        if pod.get("status") is not self.pod.get("status") and _start_time(pod) != _start_time(self.pod):
+            self.started = started_at(pod)
+        self.pod = pod
+
+    def other_needs(self, pod: Object) -> Needs | None:
+        """What the pod takes now; None if that is what it took."""
+        if same_requests(self.pod, pod):
+            return None
+        needs = needs_of(pod, use_status=True)
+        return None if needs.told == self.needs.told else needs
+
+
+@dataclass(slots=True, eq=False)
+class Shape:
+    key: bytes
+    namespace: str
+    labels: Mapping[str, str]
+    spec: Object
+    needs: Needs
+    ports: tuple[Port, ...]
+    terms: Terms
+    spreads: tuple[Spread, ...]
+    tolerations: list[Object] = field(default_factory=list)
+    selector_key: bytes = b""
+    defaults: tuple[Spread, ...] = ()
+    """Soft constraints that a pod without its own has by default; they rule nothing out."""
+    refused: str = ""
+    """Why no node whatever can take it."""
+
+    @property
+    def relational(self) -> bool:
+        """Whether where it fits depends on other pods beyond what they take."""
+        return bool(self.terms or self.spreads)
+
+
+def pod_key(pod: Object) -> Key:
+    meta = pod["metadata"]
+    return meta.get("namespace") or "", meta["name"]
+
+
+def priority_of(pod: Object) -> int:
+    return int((pod.get("spec") or {}).get("priority") or 0)
+
+
+def ports_of(spec: Object) -> tuple[Port, ...]:
+    found = []
+    containers = [*(spec.get("containers") or ())]
+    containers += [one for one in spec.get("initContainers") or () if one.get("restartPolicy") == "Always"]
+    for container in containers:
+        for port in container.get("ports") or ():
+            number = port.get("hostPort") or (port.get("containerPort") if spec.get("hostNetwork") else 0)
+            if number:
+                found.append((port.get("hostIP") or _ANY_ADDRESS, port.get("protocol") or "TCP", int(number)))
+    return tuple(found)
+
+
+def collide(one: str, other: str) -> bool:
+    """Two addresses of the same port: the wildcard collides with all."""
+    return one == other or _ANY_ADDRESS in (one, other)
+
+
+_memo = Memo[bytes, Terms](65536)
+"""By the encoded arguments of `terms_of`."""
+
+
+def _terms(spec: Object, namespace: str, labels: Mapping[str, str]) -> Terms:
+    affinity = spec.get("affinity")
+    if not affinity or not (affinity.get("podAffinity") or affinity.get("podAntiAffinity")):
+        return NO_TERMS
+    told = _encode((affinity, namespace, labels))
+    found = _memo.get(told)
+    return found if found is not None else _memo.keep(told, terms_of(spec, namespace, labels))
+
+
+def resident(pod: Object, node: str = "") -> Resident:
+    """`node` places a pod that is not bound yet."""
+    meta, spec = pod["metadata"], pod.get("spec") or {}
+    labels = meta.get("labels") or {}
+    return Resident(
+        pod_key(pod),
+        meta.get("uid") or "",
+        node or spec.get("nodeName") or "",
+        needs_of(pod, use_status=True),
+        priority_of(pod),
+        labels,
+        ports_of(spec),
+        _terms(spec, meta.get("namespace") or "", labels),
+        started_at(pod),
+        bool(meta.get("deletionTimestamp")),
+        pod,
+    )
+
+
+def _start_time(pod: Object) -> str | None:
+    return (pod.get("status") or {}).get("startTime")
+
+
+def started_at(pod: Object) -> float:
+    began = _start_time(pod)
+    return parse_rfc3339(began) if began else float("inf")
+
+
+def shape_of(
+    pod: Object,
+    cared_for: frozenset[str] | None,
+    known: Callable[[bytes], Shape | None] = lambda key: None,
+    family: Family | None = None,
+    refused: str = "",
+) -> Shape:
+    """`cared_for` are the labels that running pods look at in others (None: they care for nobody): pods that differ in
+    other labels only are of one shape. `family`: whom the pod is spread among if it does not say so itself."""
+    meta, spec = pod["metadata"], pod.get("spec") or {}
+    namespace, labels = meta.get("namespace") or "", meta.get("labels") or {}
+    affinity = spec.get("affinity") or {}
+    needs, ports = needs_of(pod, use_status=False), ports_of(spec)
+    relational = bool(
+        affinity.get("podAffinity") or affinity.get("podAntiAffinity") or spec.get("topologySpreadConstraints")
+    )
+    selection = (spec.get("nodeSelector"), affinity.get("nodeAffinity"), spec.get("nodeName"))
+    selector = _encode(selection) if selection != _ANYWHERE else _ANYWHERE_KEY
+    told = (
+        selector,
+        needs.told,
+        spec.get("tolerations"),
+        ports,
+        _identity(namespace, labels, spec, relational, cared_for),
+        family.told if family is not None else None,
+        refused,
+    )
+    key = _encode(told)
+    return known(key) or Shape(
+        key,
+        namespace,
+        labels,
+        spec,
+        needs,
+        ports,
+        terms_of(spec, namespace, labels) if relational else Terms(),
+        spreads_of(spec, namespace, labels) if relational else (),
+        spec.get("tolerations") or [],
+        selector,
+        family.spreads if family is not None else (),
+        refused,
+    )
+
+
+def _identity(
+    namespace: str, labels: Mapping[str, str], spec: Object, relational: bool, cared_for: frozenset[str] | None
+) -> object:
+    if relational:
+        return namespace, labels, spec.get("affinity"), spec.get("topologySpreadConstraints")
+    if cared_for is None:
+        return None
+    return namespace, sorted((key, value) for key, value in labels.items() if key in cared_for)
+
+
+def finished(pod: Object) -> bool:
+    return (pod.get("status") or {}).get("phase") in ("Succeeded", "Failed")

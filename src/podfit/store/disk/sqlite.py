@@ -1,0 +1,334 @@
+"""The store of a single machine: a view in memory and one SQLite file, written in groups.
+
+Writes that are ready in the same turn of the loop, or arrive while a transaction is on its way to the disk, go
+together. Each group is decided on the event loop against the view and the writes before it in the group, so there is
+one truth and no lock. A quick disk is written right there, a slow one by a thread, which only carries rows. Nobody is
+told anything, Mismatch included, before the disk has confirmed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+import time
+from collections import deque
+from dataclasses import dataclass, field
+from pathlib import Path
+from queue import SimpleQueue
+from typing import Any
+
+import msgspec
+
+from podfit.kit.clock import Clock, RealClock
+from podfit.kit.concurrency.pace import Pace
+from podfit.store.backend import Change, Mismatch, Record, Unavailable
+from podfit.store.disk.sqlite_file import DiskFull, Row, SqliteFile, is_full
+from podfit.store.expiry import Expiry
+from podfit.store.view import View, next_change
+
+log = logging.getLogger(__name__)
+
+GROUP = 512
+GROUP_BYTES = 8 << 20
+PATIENCE_S = 0.001
+PAUSE_S = 0.00002
+FULL = "the store cannot be written: the disk is full"
+LOOK_S = 2.0
+"""How often a full disk is looked at again when nobody writes."""
+GROWTH = 4096
+"""By this much an object may grow at a full disk: its deletion is noted in it, and the end of a pod in its status."""
+SHORT_HISTORY = 1000
+
+
+class Write(msgspec.Struct, eq=False):
+    key: str
+    value: bytes | None
+    expect: int | None
+    expires: float
+    done: asyncio.Future[Change]
+    outcome: Change | Mismatch | None = None
+
+
+@dataclass(slots=True)
+class Group:
+    """What one transaction carries, and who waits for it."""
+
+    writes: list[Write] = field(default_factory=list)
+    rows: list[Row] = field(default_factory=list)
+    garbage: list[int] = field(default_factory=list)
+    compacted: int = 0
+    compactions: list[asyncio.Future[None]] = field(default_factory=list)
+
+
+class SqliteStore(View):
+    def __init__(
+        self,
+        path: str | Path,
+        history: int = 10_000,
+        history_bytes: int = 64 << 20,
+        clock: Clock | None = None,
+        pace: Pace | None = None,
+    ) -> None:
+        super().__init__(history, history_bytes)
+        self._file = SqliteFile(Path(path))
+        self._clock = clock or RealClock()
+        self._expiry = Expiry(self._clock, self.delete)
+        self._queue: deque[Write] = deque()
+        self._compactions: list[asyncio.Future[None]] = []
+        self._garbage: list[int] = []
+        self._jobs: SimpleQueue[Group | None] = SimpleQueue()
+        self._thread: threading.Thread | None = None
+        self._idle = asyncio.Event()
+        self._scheduled = self._in_flight = False
+        self._pace = pace or Pace()
+        self._courtesy: asyncio.TimerHandle | None = None
+        self._usual = (self._limit, self._limit_bytes)
+        self._full = self._clearing = False
+        self._grown = 0
+        """By how much all objects have grown since the disk is full."""
+        self._look: asyncio.TimerHandle | None = None
+
+    async def open(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        compacted, rows = await asyncio.to_thread(self._file.open)
+        # Not more history than a small disk has room for.
+        self._limit_bytes = min(self._limit_bytes, 8 * self._file.reserve.log_bytes)
+        self._usual = (self._limit, self._limit_bytes)
+        self._restore(compacted, rows)
+        self._follow_disk()
+        self._idle.set()
+        self._thread = threading.Thread(target=self._carry, name="podfit-store", daemon=True)
+        self._thread.start()
+
+    async def close(self) -> None:
+        """Ends after everything that was asked for is on the disk."""
+        thread, self._thread = self._thread, None
+        await self._expiry.stop()
+        if self._look is not None:
+            self._look.cancel()
+        if thread is not None:
+            await self._idle.wait()
+            self._jobs.put(None)
+            await asyncio.to_thread(thread.join)
+        self.end()
+
+    async def sync(self) -> int:
+        return self.revision
+
+    async def put(self, key: str, value: bytes, expect: int | None = None, ttl_s: float = 0) -> Record:
+        change = await self._write(key, value, expect, self._clock.now() + ttl_s if ttl_s > 0 else 0.0)
+        assert change.record is not None
+        return change.record
+
+    async def delete(self, key: str, expect: int | None = None) -> Change:
+        return await self._write(key, None, expect, 0.0)
+
+    async def compact(self, revision: int) -> None:
+        self._check_open()
+        self.forget(revision)
+        done: asyncio.Future[None] = self._loop.create_future()
+        self._compactions.append(done)
+        self._schedule()
+        await done
+
+    def forgotten(self, changes: list[Change]) -> None:
+        """A change that is history no more needs neither the row it replaced nor, if a deletion, its own."""
+        for change in changes:
+            if change.previous is not None:
+                self._garbage.append(change.previous.modified)
+            if change.record is None:
+                self._garbage.append(change.revision)
+
+    def _check_open(self) -> None:
+        if self._thread is None:
+            raise Unavailable("the store is closed")
+
+    def _write(self, key: str, value: bytes | None, expect: int | None, expires: float) -> asyncio.Future[Change]:
+        self._check_open()
+        key.encode()  # a key that cannot be written must fail here, not take a whole group with it
+        done: asyncio.Future[Change] = self._loop.create_future()
+        self._queue.append(Write(key, value, expect, expires, done))
+        self._schedule()
+        return done
+
+    def _schedule(self) -> None:
+        # Not at once: whoever else is ready to run in this turn of the loop, woken by the last group say, joins.
+        self._idle.clear()
+        if not self._in_flight and not self._scheduled:
+            self._scheduled = True
+            self._loop.call_soon(self._start_group)
+
+    def _start_group(self) -> None:
+        self._scheduled, self._in_flight = False, True
+        group = self._next_group()
+        if not group.compactions and not self._full and self._pace.in_place():
+            began = time.perf_counter()
+            error = self._commit(group)
+            self._pace.took(time.perf_counter() - began)
+            self._settle(group, error)
+            return
+        self._jobs.put(group)
+        self._courtesy = self._loop.call_later(PATIENCE_S, self._give_way)
+
+    def _give_way(self) -> None:
+        """Lets the thread have the interpreter lock while a group is under way.
+
+        A saturated loop lets go of the lock only for the instant of a poll, and takes it back before the thread has
+        woken up; the thread's own request for it starts anew each time. Writes stood still for seconds that way.
+        """
+        time.sleep(PAUSE_S)
+        self._courtesy = self._loop.call_later(PATIENCE_S, self._give_way)
+
+    def _next_group(self) -> Group:
+        group, size = Group(compacted=self.compacted), 0
+        group.garbage, self._garbage = self._garbage, []
+        group.compactions, self._compactions = self._compactions, []
+        ahead: dict[str, Record | None] = {}
+        revision = self.revision
+        most = self._file.reserve.log_bytes // 4 if self._full else GROUP_BYTES
+        clearing, self._clearing = self._clearing, False
+        while self._queue and not clearing and len(group.writes) < GROUP and size < most:
+            write = self._queue.popleft()
+            if write.done.cancelled():
+                continue
+            current = ahead[write.key] if write.key in ahead else self.get(write.key)
+            if self._full and not self._spares_room(write, current):
+                write.done.set_exception(Unavailable(FULL))
+                continue
+            group.writes.append(write)
+            try:
+                change = next_change(current, write.key, write.value, write.expect, revision + 1)
+            except Mismatch as mismatch:
+                write.outcome = mismatch
+                continue
+            revision += 1
+            write.outcome = change
+            ahead[write.key] = change.record
+            created = revision if change.record is None else change.record.created
+            group.rows.append(Row(revision, change.key, created, write.value, write.expires))
+            size += len(write.value or b"")
+            if self._full and current is not None:
+                self._grown = max(0, self._grown + len(write.value or b"") - len(current.value))
+        return group
+
+    def _carry(self) -> None:
+        """The writer thread."""
+        while (group := self._jobs.get()) is not None:
+            error = self._commit(group)
+            try:
+                self._loop.call_soon_threadsafe(self._settle, group, error)
+            except RuntimeError:
+                break  # the loop is gone, and with it everyone who waited
+        self._file.close()
+
+    def _commit(self, group: Group) -> Exception | None:
+        try:
+            if group.rows or group.garbage or self._full:
+                self._file.append(group.rows, group.garbage, group.compacted)
+            if group.compactions:
+                self._file.compact(group.compacted)
+        except Exception as failure:
+            return failure
+        return None
+
+    def _settle(self, group: Group, error: Exception | None) -> None:
+        self._in_flight = False
+        if self._courtesy is not None:
+            self._courtesy.cancel()
+            self._courtesy = None
+        if isinstance(error, DiskFull):
+            self._decide_again(group)
+        elif error is not None:
+            self._refuse(group, error)
+        else:
+            self.trouble = ""
+            for write in group.writes:
+                self._finish(write)
+            for done in group.compactions:
+                if not done.done():
+                    done.set_result(None)
+        self._follow_disk()
+        if self._queue or self._compactions:
+            self._schedule()
+        else:
+            self._idle.set()
+
+    def _spares_room(self, write: Write, current: Record | None) -> bool:
+        """Whether a write is accepted at a full disk: a deletion, or one that does not grow by much."""
+        if write.value is None:
+            return True
+        if current is None:
+            return False
+        growth = len(write.value) - len(current.value)
+        return growth <= 0 or (growth <= GROWTH and self._grown + growth <= self._file.reserve.bytes // 4)
+
+    def _decide_again(self, group: Group) -> None:
+        """The disk turned out to be full. History goes first; what that makes no room for is decided after it."""
+        self._clearing = True
+        self._queue.extendleft(reversed(group.writes))
+        self._garbage = group.garbage + self._garbage
+        self._compactions = group.compactions + self._compactions
+
+    def _follow_disk(self) -> None:
+        """After each group: whether the disk is full, and what follows from it."""
+        if self._look is not None:
+            self._look.cancel()
+            self._look = None
+        if self._file.full != self._full:
+            self._full, self._grown = self._file.full, 0
+            log.error("store: %s", f"{FULL}: only deletions go on" if self._full else "the disk has room again")
+        if not self._full:
+            self._limit, self._limit_bytes = self._usual
+            return
+        self.trouble = FULL
+        # What was replaced or deleted is kept for watches that resume; at a full disk its room is needed more.
+        self._limit = min(self._usual[0], SHORT_HISTORY)
+        self._limit_bytes = min(self._usual[1], self._file.reserve.bytes // 4)
+        self._trim()
+        self._look = self._loop.call_later(LOOK_S, self._schedule)
+
+    def _finish(self, write: Write) -> None:
+        outcome = write.outcome
+        if isinstance(outcome, Change):
+            self.apply(outcome)
+            if write.expires:
+                self._expiry.set(outcome.key, write.expires, outcome.revision)
+            else:
+                self._expiry.drop(outcome.key)
+        if write.done.done():
+            return
+        if isinstance(outcome, Change):
+            write.done.set_result(outcome)
+        else:
+            write.done.set_exception(outcome or Unavailable("the write was not decided"))
+
+    def _refuse(self, group: Group, error: Exception) -> None:
+        log.error("store: %d writes failed: %s", len(group.writes), error)
+        self._garbage = group.garbage + self._garbage
+        self.trouble = reason = FULL if is_full(error) else f"the store cannot be written: {error}"
+        waiting: list[asyncio.Future[Any]] = [*(write.done for write in group.writes), *group.compactions]
+        for done in waiting:
+            if not done.done():
+                done.set_exception(Unavailable(reason))
+
+    def _restore(self, compacted: int, rows: list[Row]) -> None:
+        base: dict[str, Record] = {}
+        expires: dict[str, tuple[float, int]] = {}
+        split = next((at for at, row in enumerate(rows) if row.revision > compacted), len(rows))
+        for row in rows[:split]:
+            # Older rows of a key and deletions are here only if the process ended while it was removing them.
+            if (older := base.pop(row.key, None)) is not None:
+                self._garbage.append(older.modified)
+            if row.value is not None:
+                base[row.key] = Record(row.key, row.value, row.created, row.revision)
+            else:
+                self._garbage.append(row.revision)
+        self.reset(base.values(), compacted, compacted)
+        for row in rows[split:]:
+            self.apply(next_change(self.get(row.key), row.key, row.value, None, row.revision))
+        for row in rows:
+            expires[row.key] = (row.expires, row.revision)
+        for key, (deadline, revision) in expires.items():
+            if deadline and self.get(key) is not None:
+                self._expiry.set(key, deadline, revision)

@@ -1,0 +1,1 @@
+"""What a guest is made from: images, disks, cloud-init, shared folders."""

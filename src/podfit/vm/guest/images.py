@@ -1,0 +1,117 @@
+"""What a VM starts from, in OCI images: a disk under /disk/, or a kernel and an initrd under /boot/.
+
+A disk image is what KubeVirt calls a containerDisk. For direct boot the image carries /boot/vmlinuz and, mostly,
+/boot/initrd.img; the kernel's command line is its label `podfit.dev/vm-cmdline`, unless the pod has an annotation of
+that name. Images are kept in podfit's image store, and only ever read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+
+from podfit.api.pods.machines import CMDLINE
+from podfit.cri import api_pb2 as cri
+from podfit.images.content.archives import load
+from podfit.images.errors import ImageError, NoSuchImage
+from podfit.images.index import StoredImage
+from podfit.images.registries.credentials import Credentials
+from podfit.images.registries.pull import Puller
+from podfit.images.registries.references import parse
+from podfit.images.store import ImageStore
+from podfit.vm.guest.disks import format_of
+from podfit.vm.records import Image
+
+DEFAULT_CMDLINE = "console=ttyS0 panic=-1"
+
+
+class ImageMissing(Exception):
+    """No such image on this node."""
+
+
+class ImageUnusable(Exception):
+    """The image is there, but no VM can start from it; the message says what it lacks."""
+
+
+class Images:
+    def __init__(self, folder: Path, insecure_registries: tuple[str, ...] = ()) -> None:
+        self.folder = folder
+        self._store = ImageStore(folder)
+        self._puller = Puller(self._store, insecure_registries)
+
+    def open(self, archives: tuple[Path, ...] = ()) -> None:
+        """Loads the archives as well. Raises ImageError."""
+        self._store.prepare()
+        for archive in archives:
+            load(self._store, archive)
+
+    def close(self) -> None:
+        self._puller.close()
+
+    def all(self) -> list[StoredImage]:
+        return self._store.images()
+
+    def find(self, name: str) -> StoredImage | None:
+        return self._store.find(name)
+
+    async def pull(self, name: str, auth: cri.AuthConfig) -> StoredImage:
+        """Raises ImageError."""
+        credentials = Credentials(
+            auth.username, auth.password, auth.server_address, auth.identity_token, auth.registry_token
+        )
+        known = auth.username or auth.identity_token or auth.registry_token
+        return await self._puller.pull(parse(name), credentials if known else None)
+
+    def remove(self, name: str) -> None:
+        """The whole image, by any of its names, as CRI wants it. Raises ImageInUse."""
+        found = self._store.find(name)
+        if found is not None:
+            with suppress(NoSuchImage):
+                self._store.remove(found.id)
+
+    # --- what VMs use of them
+    def take(self, spec: cri.ImageSpec, annotations: Mapping[str, str], owner: str) -> Image:
+        """The image for a VM, which keeps it until it is released. Raises ImageMissing, ImageUnusable."""
+        name = spec.image
+        found = self._store.find(name)
+        if found is None:
+            raise ImageMissing(f"the image {spec.user_specified_image or name!r} is not on this node")
+        image = _guest(found, annotations)
+        self._store.lease(found.id, _lease(owner))
+        return image
+
+    def release(self, image: Image, owner: str) -> None:
+        self._store.release(image.id, _lease(owner))
+
+
+def _lease(owner: str) -> str:
+    return f"vm-{owner}"
+
+
+def _guest(found: StoredImage, annotations: Mapping[str, str]) -> Image:
+    root = Path(found.rootfs)
+    kernel, initrd = root / "boot/vmlinuz", root / "boot/initrd.img"
+    disks = sorted(path for path in (root / "disk").glob("*") if path.is_file() and not path.is_symlink())
+    if not _plain(kernel) and not disks:
+        raise ImageUnusable(
+            "the image has neither a disk under /disk/ nor a kernel /boot/vmlinuz: no VM starts from it"
+        )
+    if len(disks) > 1:
+        raise ImageUnusable(f"the image has {len(disks)} disks under /disk/; a VM starts from one")
+    image = Image(found.id)
+    if disks:
+        image.disk, image.disk_format = str(disks[0]), format_of(disks[0])
+    if _plain(kernel):
+        image.kernel = str(kernel)
+        image.initrd = str(initrd) if _plain(initrd) else ""
+        image.cmdline = annotations.get(CMDLINE) or found.settings.labels.get(CMDLINE) or DEFAULT_CMDLINE
+    return image
+
+
+def _plain(path: Path) -> bool:
+    """A link of the image could lead anywhere on this machine."""
+    return path.is_file() and not path.is_symlink()
+
+
+__all__ = ["ImageError", "ImageMissing", "ImageUnusable", "Images"]

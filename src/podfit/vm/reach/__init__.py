@@ -1,0 +1,1 @@
+"""How a guest is reached: its network, its address and its console."""

@@ -1,0 +1,1 @@
+"""Commands in the guest, its console, and connections to it."""

@@ -1,0 +1,1 @@
+"""What decides whether and how a pod may be changed."""

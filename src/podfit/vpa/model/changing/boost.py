@@ -1,0 +1,103 @@
+"""CPU startup boost: who gets one, how large, and what the pod's annotation remembers.
+
+A boosted container starts with more CPU than recommended; its original resources are kept in an annotation until the
+updater takes the boost back.
+"""
+
+from __future__ import annotations
+
+import json
+
+from podfit.api.objects import ObjectView
+from podfit.api.quantity import Quantity
+from podfit.vpa.model.fitting.container_resources import ContainerResources
+from podfit.vpa.model.fitting.limits import proportional_limit
+from podfit.vpa.model.objects.pods import ResourceList, annotations_of, limits_of, printed, requests_of
+from podfit.vpa.model.objects.policy import (
+    CPU,
+    RESOURCES,
+    container_policies,
+    container_policy,
+    controls_limits,
+    scaling_off,
+)
+
+PREFIX = "vpaCpuStartupBoost"
+
+
+class BoostError(ValueError):
+    """The boost cannot be computed from what the object says."""
+
+
+def has_boost(vpa: ObjectView) -> bool:
+    """Whether the object asks for any boost, for the pod or for one container."""
+    if (vpa.get("spec") or {}).get("startupBoost") is not None:
+        return True
+    return any(policy.get("startupBoost") is not None for policy in container_policies(vpa))
+
+
+def boost_of(vpa: ObjectView, container: str) -> ObjectView | None:
+    """The CPU boost of a container: its own policy's, else the pod's. A boost without cpu is none."""
+    own = container_policy(vpa, container).get("startupBoost")
+    boost = own if own is not None else (vpa.get("spec") or {}).get("startupBoost")
+    return (boost or {}).get("cpu")
+
+
+def boosted_cpu(boost: ObjectView, base: Quantity, most: Quantity | None) -> Quantity:
+    """The CPU to start with. Raises BoostError when type and value do not fit."""
+    kind = boost.get("type") or "Factor"
+    if kind == "Factor":
+        factor = boost.get("factor")
+        if factor is None:
+            raise BoostError("startupBoost.CPU.Factor is required when Type is Factor or not specified")
+        if factor < 1:
+            raise BoostError("boost factor must be >= 1")
+        made = Quantity.of_milli(base.milli * factor, base.format)
+    elif kind == "Quantity":
+        if boost.get("quantity") is None:
+            raise BoostError("startupBoost.CPU.Quantity is required when Type is Quantity")
+        made = Quantity.of_milli(base.milli + Quantity.parse(boost["quantity"]).milli, base.format)
+    else:
+        raise BoostError(f"unsupported startup boost type: {kind}")
+    return most if most is not None and made > most else made
+
+
+def boost_container(
+    pod: ObjectView, vpa: ObjectView, name: str, wanted: ContainerResources, most: Quantity | None
+) -> tuple[Quantity, Quantity] | None:
+    """Raises what a container is to get. Answers with its CPU without and with the boost; None without a boost."""
+    policy, boost = container_policy(vpa, name), boost_of(vpa, name)
+    if boost is None or scaling_off(policy):
+        return None
+    requests, limits = requests_of(pod, name), limits_of(pod, name)
+    base = wanted.requests.get(CPU) or requests.get(CPU) or Quantity(0)
+    cpu = boosted_cpu(boost, base, most)
+    if controls_limits(policy):
+        limit, _ = proportional_limit(CPU, limits.get(CPU), requests.get(CPU), cpu, None)
+        if limit is not None:
+            wanted.limits[CPU] = limit
+    else:
+        cpu = below_limit(cpu, limits.get(CPU))
+    wanted.requests[CPU] = cpu
+    return base, cpu
+
+
+def annotation_key(container: str) -> str:
+    return f"{PREFIX}/{container}"
+
+
+def annotation_value(requests: ResourceList, limits: ResourceList) -> str:
+    kept = [{name: values[name] for name in RESOURCES if name in values} for values in (requests, limits)]
+    shown = {"requests": printed(kept[0]), "limits": printed(kept[1])}
+    return json.dumps(shown, separators=(",", ":"))
+
+
+def boosted_containers(pod: ObjectView) -> list[str]:
+    return [key.removeprefix(f"{PREFIX}/") for key in annotations_of(pod) if key.startswith(f"{PREFIX}/")]
+
+
+def below_limit(cpu: Quantity, limit: Quantity | None) -> Quantity:
+    """A boost that may not touch the limit stays a thousandth below it, if there is room."""
+    if not limit or cpu <= limit:
+        return cpu
+    return Quantity.of_milli(limit.milli - 1, limit.format) if limit.milli > 1 else limit

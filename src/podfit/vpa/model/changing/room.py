@@ -1,0 +1,336 @@
+"""One ledger of room for all autoscalers: what nodes have left, and who will need a place on one of them.
+
+A claim is a pod without a node: one that waits for the scheduler, or the successor of a pod that was just evicted.
+Which node a claim gets is the scheduler's choice, so a place counts only if no choice for the other claims takes it
+away. A successor is promised its place: later evictions and resizes in place must leave it one. Pure; the updater asks
+before it evicts or resizes, admission before it sizes a new pod.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from podfit.api.objects import ObjectView
+from podfit.api.pods.placement import node_matches, untolerated
+from podfit.api.pods.resources import pod_requests
+from podfit.api.quantity import Quantity
+
+Amounts = Mapping[str, int]
+"""cpu in millicores, memory in bytes, pods by number."""
+DIMENSIONS = ("cpu", "memory", "pods")
+_KEEP_OUT = ("NoSchedule", "NoExecute")
+
+
+def amount(resource: str, quantity: Quantity) -> int:
+    return quantity.milli if resource == "cpu" else quantity.value
+
+
+def as_quantity(resource: str, number: int) -> Quantity:
+    return Quantity.of_milli(number) if resource == "cpu" else Quantity.of_units(number)
+
+
+def shown(resource: str, number: int) -> str:
+    """With its unit, for people: 775m, 1.2Gi."""
+    if resource == "cpu":
+        return f"{number}m"
+    for unit, size in (("Gi", 1 << 30), ("Mi", 1 << 20), ("Ki", 1 << 10)):
+        if abs(number) >= size:
+            return f"{number / size:.4g}{unit}"
+    return f"{number} bytes"
+
+
+def shown_all(amounts: Amounts) -> str:
+    return " and ".join(f"{shown(name, amounts.get(name, 0))} of {name}" for name in ("cpu", "memory"))
+
+
+def amounts_of(pod: ObjectView, use_status: bool = False) -> dict[str, int]:
+    """What the pod takes from a node."""
+    asked = pod_requests(pod, use_status=use_status)
+    taken = {name: amount(name, asked[name]) if name in asked else 0 for name in ("cpu", "memory")}
+    return {**taken, "pods": 1}
+
+
+@dataclass(slots=True)
+class NodeRoom:
+    """A node's books. A resource that `allocatable` does not name is without limit."""
+
+    node: ObjectView
+    allocatable: Amounts
+    used: dict[str, int] = field(default_factory=lambda: dict.fromkeys(DIMENSIONS, 0))
+    leaving: dict[str, int] = field(default_factory=lambda: dict.fromkeys(DIMENSIONS, 0))
+    """What of `used` belongs to pods that are being deleted."""
+    fixed: dict[str, int] = field(default_factory=lambda: dict.fromkeys(DIMENSIONS, 0))
+    """What of `used` belongs to pods that every such node has: those of DaemonSets and static ones."""
+    reserved: dict[str, int] = field(default_factory=lambda: dict.fromkeys(DIMENSIONS, 0))
+    """What claims are likely to take: resizes in place leave it alone."""
+
+    @property
+    def name(self) -> str:
+        return str(self.node["metadata"]["name"])
+
+    def takes(self, spec: ObjectView) -> bool:
+        """Whether taints, selectors and affinity let such a pod onto the node."""
+        own = self.node.get("spec") or {}
+        if own.get("unschedulable") or not node_matches(spec, self.node):  # type: ignore[arg-type]
+            return False
+        taints = own.get("taints")
+        return not taints or untolerated(taints, spec.get("tolerations") or [], _KEEP_OUT) is None
+
+    def left(self, resource: str) -> int | None:
+        """For a resize now."""
+        most = self.allocatable.get(resource)
+        return None if most is None else most - self.used[resource] - self.reserved[resource]
+
+    def holds(self, needed: Amounts, more: Amounts | None = None, reserving: bool = False) -> bool:
+        """Whether a pod of that size fits once deleted pods are gone; `more` is room that it would find besides."""
+        for resource, most in self.allocatable.items():
+            room = most - self.used[resource] + self.leaving[resource] + (more or {}).get(resource, 0)
+            if needed.get(resource, 0) > room - (self.reserved[resource] if reserving else 0):
+                return False
+        return True
+
+    def reserve(self, claim: Claim) -> bool:
+        """False without room, and for a pod that waits for something else than this room."""
+        if not self.holds(claim.needed, reserving=True):
+            return False
+        if claim.refused and self._has_now(claim.needed):
+            return False
+        _increase(self.reserved, claim.needed)
+        return True
+
+    def _has_now(self, needed: Amounts) -> bool:
+        return all(needed.get(name, 0) <= most - self.used[name] for name, most in self.allocatable.items())
+
+    def slack(self, resource: str, needed: Amounts, more: Amounts | None = None) -> int | None:
+        """What would be left beside such a pod; None is without limit."""
+        most = self.allocatable.get(resource)
+        if most is None:
+            return None
+        room = most - self.used[resource] + self.leaving[resource] + (more or {}).get(resource, 0)
+        return room - needed.get(resource, 0)
+
+    def largest(self) -> dict[str, int]:
+        """What a pod could have here if only the pods that every node has were there too."""
+        return {resource: most - self.fixed[resource] for resource, most in self.allocatable.items()}
+
+
+class Claim(NamedTuple):
+    spec: ObjectView
+    """Of the pod: where it may run."""
+    needed: Amounts
+    home: str = ""
+    """The node of the pod that it comes after."""
+    refused: bool = False
+    """The scheduler found no node. Where there is room for it nonetheless, it waits for something else."""
+
+
+class Ledger:
+    def __init__(self, nodes: Mapping[str, NodeRoom]) -> None:
+        """`nodes` may change under the ledger, as pods come and go; without any, there is room for everything."""
+        self.nodes = nodes
+        self.claimed: dict[str, int] = dict.fromkeys(DIMENSIONS, 0)
+        """The sum of what claims may take, wherever the scheduler puts them."""
+        self.stuck: dict[Hashable, Claim] = {}
+        """Pods that wait although no node has room: they take what becomes free."""
+        self._claims: dict[Hashable, tuple[Claim, NodeRoom | None]] = {}
+        """With the node on which room is reserved for them."""
+        self._promised: dict[Hashable, tuple[Any, ...]] = {}
+        """The shapes of claims that must keep a place."""
+        self._order: list[NodeRoom] = []
+        self._turn = 0
+
+    def begin(self, claims: Mapping[Hashable, Claim], promised: Iterable[Hashable] = ()) -> None:
+        """Starts a pass: these need places, and of them `promised` must keep theirs."""
+        self.claimed = dict.fromkeys(DIMENSIONS, 0)
+        self.stuck, self._claims, self._promised = {}, {}, {}
+        self._order, self._turn = list(self.nodes.values()), 0
+        for node in self._order:
+            node.reserved = dict.fromkeys(DIMENSIONS, 0)
+        hopeless: set[tuple[Any, ...]] = set()
+        for key, claim in claims.items():
+            shape = _shape(claim)
+            if shape in hopeless:
+                self.stuck[key] = claim
+            elif not self.add(key, claim):
+                hopeless.add(shape)
+        for key in promised:
+            if key in self._claims:
+                self._promised[key] = _shape(claims[key])
+
+    def add(self, key: Hashable, claim: Claim) -> bool:
+        """Counts a claim. False when no node has room for it, even if the others had no claims."""
+        self.remove(key)
+        reserved: NodeRoom | None = None
+        fits = False
+        for node in self._candidates(claim.home):
+            if node.holds(claim.needed) and node.takes(claim.spec):
+                fits = True
+                if node.reserve(claim):
+                    reserved = node
+                    break
+        if not fits:
+            self.stuck[key] = claim
+            return False
+        self._claims[key] = claim, reserved
+        _increase(self.claimed, claim.needed)
+        return True
+
+    def _candidates(self, home: str) -> Iterator[NodeRoom]:
+        """The home node first, then the others, beginning where the last claim found room."""
+        if home in self.nodes:
+            yield self.nodes[home]
+        if len(self._order) != len(self.nodes):
+            self._order, self._turn = list(self.nodes.values()), 0
+        for _ in range(len(self._order)):
+            yield self._order[self._turn]
+            self._turn = (self._turn + 1) % len(self._order)
+
+    def remove(self, key: Hashable) -> None:
+        """The pod has its node, or will not come."""
+        self.stuck.pop(key, None)
+        self._promised.pop(key, None)
+        claim, node = self._claims.pop(key, (None, None))
+        if claim is not None:
+            _increase(self.claimed, claim.needed, -1)
+        if claim is not None and node is not None:
+            _increase(node.reserved, claim.needed, -1)
+
+    def promise(self, key: Hashable, claim: Claim) -> None:
+        """Counts a successor. Its predecessor is among the leaving by now, so pods that were stuck may fit there."""
+        home = self.nodes.get(claim.home)
+        for other, one in list(self.stuck.items()):
+            if home is not None and home.holds(one.needed) and home.takes(one.spec):
+                self.add(other, one)
+        self.add(key, claim)
+        if key in self._claims:
+            self._promised[key] = _shape(claim)
+
+    def has_place(self, claim: Claim, gives_back: Amounts | None = None) -> bool:
+        """Whether the pod finds a node whatever the scheduler does with the other claims, and so do, beside it, those
+        that were promised a place.
+
+        `gives_back` is what its predecessor leaves on the home node.
+        """
+        if not self.nodes:
+            return True
+        rivals = self._rivals(claim.home, gives_back)
+        if not self._secure(claim, rivals, claim.home, gives_back):
+            return False
+        if not self._promised:
+            return True
+        rivals = dict(rivals)
+        _increase(rivals, claim.needed)
+        return self._promises_kept(rivals, claim.home, gives_back, claim)
+
+    def growth_left(self, name: str, wanted: Amounts) -> dict[str, int]:
+        """How much of what a pod on this node wants to grow by, of CPU and memory, leaves every promised place."""
+        allowed = {resource: max(0, wanted.get(resource, 0)) for resource in DIMENSIONS[:2]}
+        node = self.nodes.get(name)
+        if node is None or self._kept_beside(node, allowed):
+            return allowed
+        found = dict.fromkeys(allowed, 0)
+        for resource, most in allowed.items():
+            low, high = 0, most + 1
+            while high - low > 1:
+                found[resource] = (low + high) // 2
+                if self._kept_beside(node, found):
+                    low = found[resource]
+                else:
+                    high = found[resource]
+            found[resource] = low
+        return found
+
+    def _kept_beside(self, node: NodeRoom, growth: Amounts) -> bool:
+        return not self._promised or self._promises_kept(
+            self.claimed, node.name, {resource: -more for resource, more in growth.items()}
+        )
+
+    def _promises_kept(self, total: Amounts, home: str, more: Amounts | None, new: Claim | None = None) -> bool:
+        """Whether those that were promised a place still have one, when claims come to `total` and a node has more or
+        less room. A promise that something else broke already counts for nothing."""
+        distinct = {shape: self._claims[key][0] for key, shape in self._promised.items()}
+        return all(
+            self._secure(claim, _less(total, claim.needed), home, more)
+            or not self._secure(claim, _less(self.claimed, claim.needed))
+            or (new is not None and not self._meet(claim, new))
+            for claim in distinct.values()
+        )
+
+    def _meet(self, one: Claim, other: Claim) -> bool:
+        """Whether there is a node that both may go to."""
+        return any(node.takes(one.spec) and node.takes(other.spec) for node in self.nodes.values())
+
+    def _secure(self, claim: Claim, rivals: Amounts, home: str = "", gives_back: Amounts | None = None) -> bool:
+        """Whether rivals cannot keep a pod away from every node.
+
+        To keep it away from a node, they have to use up what the node has besides, of one resource at least. All nodes
+        are out of reach for them when their claims of no resource suffice for that.
+        """
+        counted = [resource for resource in DIMENSIONS if rivals[resource] > 0]
+        reach = 0.0
+        for name, node in self.nodes.items():
+            more = gives_back if name == home else None
+            if not node.holds(claim.needed, more) or not node.takes(claim.spec):
+                continue
+            slacks = [(rivals[one], node.slack(one, claim.needed, more)) for one in counted]
+            if all(slack is None or slack >= rival for rival, slack in slacks):
+                return True
+            reach += min((slack + 1) / rival for rival, slack in slacks if slack is not None)
+            if reach > len(counted):
+                return True
+        return False
+
+    def _rivals(self, home: str, gives_back: Amounts | None) -> dict[str, int]:
+        """The other claims, and pods that would take the room given back although they do not fit anywhere yet."""
+        node = self.nodes.get(home)
+        if node is None or not self.stuck:
+            return self.claimed
+        total = dict(self.claimed)
+        for claim in self.stuck.values():
+            if node.holds(claim.needed, gives_back) and node.takes(claim.spec):
+                _increase(total, claim.needed)
+        return total
+
+    def largest_for(self, spec: ObjectView, needed: Amounts, fixed: bool = False) -> tuple[str, dict[str, int]] | None:
+        """The node that could hold most of such a pod if it were empty, and how much; None when one could hold all.
+
+        A pod that every node has (`fixed`) need not leave room for pods of its kind.
+        """
+        best: tuple[float, str, dict[str, int]] | None = None
+        for node in self.nodes.values():
+            if not node.takes(spec):
+                continue
+            room = dict(node.allocatable) if fixed else node.largest()
+            share = 1.0
+            for resource, most in room.items():
+                share *= min(1.0, max(0, most) / max(1, needed.get(resource, 0)))
+            if share >= 1.0:
+                return None
+            if best is None or share > best[0]:
+                best = share, node.name, room
+        return best[1:] if best is not None else None
+
+
+_CONSTRAINTS = ("nodeSelector", "affinity", "tolerations")
+_ANYWHERE: ObjectView = {}
+
+
+def constraints(spec: ObjectView) -> ObjectView:
+    """What of a pod's spec decides where it may run, to be kept for longer than the pod."""
+    return {name: spec[name] for name in _CONSTRAINTS if spec.get(name)} or _ANYWHERE
+
+
+def _shape(claim: Claim) -> tuple[Any, ...]:
+    """All that decides where there is room for a claim."""
+    return (tuple(claim.needed.items()), *(str(claim.spec.get(name)) for name in _CONSTRAINTS))
+
+
+def _less(total: Amounts, part: Amounts) -> dict[str, int]:
+    return {resource: total[resource] - part.get(resource, 0) for resource in DIMENSIONS}
+
+
+def _increase(total: dict[str, int], by: Amounts, times: int = 1) -> None:
+    for resource in DIMENSIONS:
+        total[resource] += times * by.get(resource, 0)

@@ -1,0 +1,1 @@
+"""A recommendation made to fit: limits, limit ranges, policies, nodes."""

@@ -1,0 +1,25 @@
+"""A pod's own requests as its recommendation, for as long as nothing is known about it. Pure."""
+
+from __future__ import annotations
+
+from podfit.api.objects import ObjectView
+from podfit.vpa.model.objects.pods import containers, requests_of, resource_list
+from podfit.vpa.model.objects.policy import container_policy, controlled_resources, recommending, scaling_off
+
+
+def at_own_size(vpa: ObjectView, pod: ObjectView) -> ObjectView:
+    """The autoscaler as if it recommended what the pod asks for: its policy then says how much of that is allowed.
+
+    A resource that a container does not ask for gets the policy's minimum, if there is one.
+    """
+    entries = []
+    for container in containers(pod):
+        name = container.get("name") or ""
+        policy = container_policy(vpa, name)
+        if scaling_off(policy):
+            continue
+        asked = {**resource_list(policy.get("minAllowed")), **requests_of(pod, name)}
+        target = {one: asked[one].as_written() for one in controlled_resources(policy) if one in asked}
+        if target:
+            entries.append({"containerName": name, "target": target})
+    return recommending(vpa, {"containerRecommendations": entries})

@@ -1,0 +1,51 @@
+"""Limits that are removed, limits that cannot be, and limits that hold a request down.
+
+The design document has the autoscaler set no limits at all: `controlledValues: RequestsWithoutLimits`. Kubernetes lets
+nobody remove a limit from a running pod, and a namespace may insist on limits; the others go when a pod is created.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from podfit.api.objects import ObjectView
+from podfit.api.quantity import Quantity
+from podfit.vpa.model.objects.pods import containers, limits_of, resource_list
+from podfit.vpa.model.objects.policy import RESOURCES, container_policy, container_recommendations, controls_limits
+
+_RANGES = ("max", "default", "maxLimitRequestRatio")
+OTHER_VALUES = "with RequestsAndLimits the limit would follow, with RequestsWithoutLimits new pods would have none"
+
+
+def insisted_on(namespace: str, limit_ranges: Iterable[ObjectView], quotas: Iterable[ObjectView]) -> frozenset[str]:
+    """The resources that containers of a namespace must have limits of: a LimitRange or a ResourceQuota says so."""
+    found: set[str] = set()
+    for one in limit_ranges:
+        if (one.get("metadata") or {}).get("namespace") == namespace:
+            for item in (one.get("spec") or {}).get("limits") or ():
+                if item.get("type") in ("Container", "Pod"):
+                    found.update(name for field in _RANGES for name in item.get(field) or ())
+    for one in quotas:
+        if (one.get("metadata") or {}).get("namespace") == namespace:
+            hard = (one.get("spec") or {}).get("hard") or {}
+            found.update(name.removeprefix("limits.") for name in hard if name.startswith("limits."))
+    return frozenset(found & set(RESOURCES))
+
+
+def held_down(vpa: ObjectView, pod: ObjectView) -> list[str]:
+    """What a pod's limits keep its containers from getting, where the policy leaves limits alone; a phrase for each."""
+    targets = {entry.get("containerName"): entry for entry in container_recommendations(vpa)}
+    found = []
+    for name in (container.get("name") or "" for container in containers(pod)):
+        if name not in targets or controls_limits(container_policy(vpa, name)):
+            continue
+        target, limits = resource_list(targets[name].get("target")), limits_of(pod, name)
+        for resource in RESOURCES:
+            wanted, limit = target.get(resource), limits.get(resource)
+            if wanted is not None and limit is not None and wanted.milli > limit.milli:
+                found.append(_phrase(name, resource, wanted, limit))
+    return found
+
+
+def _phrase(container: str, resource: str, wanted: Quantity, limit: Quantity) -> str:
+    return f"container {container}: {wanted} of {resource} is recommended, its limit is {limit}"

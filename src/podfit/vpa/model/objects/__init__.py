@@ -1,0 +1,1 @@
+"""Autoscaler objects and pods as the autoscaler reads them."""

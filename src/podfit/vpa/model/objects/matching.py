@@ -1,0 +1,94 @@
+"""Which autoscaler controls a pod."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import NamedTuple
+
+from podfit.api.objects import ObjectView
+from podfit.api.selectors import LabelSelector
+from podfit.vpa.model.changing.boost import has_boost
+from podfit.vpa.model.objects.pods import controller_of, labels_of
+from podfit.vpa.model.objects.policy import update_mode
+
+
+class Target(NamedTuple):
+    """What an autoscaler's targetRef names. The API version is not compared.
+
+    Autoscalers with a selector of their own have no target: in an index they stand under their namespace alone.
+    """
+
+    namespace: str
+    kind: str
+    name: str
+
+
+SelectorOf = Callable[[ObjectView], LabelSelector | None]
+"""The selector of an autoscaler's target, or None when it cannot be read."""
+TopmostOf = Callable[[str, ObjectView], Target | None]
+"""The topmost controller above an owner reference in a namespace, or None when there is none or it cannot be read."""
+
+
+def target_of(vpa: ObjectView) -> Target | None:
+    reference = (vpa.get("spec") or {}).get("targetRef")
+    if not reference:
+        return None
+    namespace = (vpa.get("metadata") or {}).get("namespace") or ""
+    return Target(namespace, reference.get("kind") or "", reference.get("name") or "")
+
+
+def own_selector(vpa: ObjectView) -> ObjectView | None:
+    """The LabelSelector that an autoscaler has in place of a target."""
+    spec = vpa.get("spec") or {}
+    found: ObjectView | None = None if spec.get("targetRef") else spec.get("selector")
+    return found
+
+
+def index_key(vpa: ObjectView) -> Target | None:
+    """Under which key an autoscaler is found; None when it selects nothing."""
+    if own_selector(vpa) is not None:
+        return _selecting((vpa.get("metadata") or {}).get("namespace") or "")
+    return target_of(vpa)
+
+
+def _selecting(namespace: str) -> Target:
+    return Target(namespace, "", "")
+
+
+def by_target(vpas: Iterable[ObjectView]) -> dict[Target, list[ObjectView]]:
+    """The index that makes finding a pod's autoscaler independent of the number of targets."""
+    index: dict[Target, list[ObjectView]] = {}
+    for vpa in vpas:
+        key = index_key(vpa)
+        if key is not None:
+            index.setdefault(key, []).append(vpa)
+    return index
+
+
+def controlling_vpa(
+    pod: ObjectView, index: Mapping[Target, list[ObjectView]], selector_of: SelectorOf, topmost_of: TopmostOf
+) -> ObjectView | None:
+    """Of several the oldest, then the one whose name comes first."""
+    owner = controller_of(pod) if index else None
+    if not index or (owner is not None and owner.get("kind") == "Node"):
+        return None
+    namespace = (pod.get("metadata") or {}).get("namespace") or ""
+    top = topmost_of(namespace, owner) if owner is not None else None
+    labels = labels_of(pod)
+    best: ObjectView | None = None
+    for vpa in (*index.get(_selecting(namespace), ()), *(index.get(top, ()) if top is not None else ())):
+        selector = selector_of(vpa)
+        if selector is not None and selector.matches(labels) and (best is None or age(vpa) < age(best)):
+            best = vpa
+    return best
+
+
+def acts_on_creation(vpa: ObjectView) -> bool:
+    """Mode Off leaves new pods alone, unless they are to be boosted."""
+    return update_mode(vpa) != "Off" or has_boost(vpa)
+
+
+def age(vpa: ObjectView) -> tuple[str, str]:
+    """Of several autoscalers for a pod the one counts for which this is least."""
+    meta = vpa.get("metadata") or {}
+    return meta.get("creationTimestamp") or "", meta.get("name") or ""

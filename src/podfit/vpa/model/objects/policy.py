@@ -1,0 +1,87 @@
+"""What a VerticalPodAutoscaler object says: modes, container policies, recommendation. Reading only."""
+
+from __future__ import annotations
+
+from podfit.api.objects import ObjectView
+
+PROVIDED, CPU_STARVED = "RecommendationProvided", "CPUStarved"
+CPU, MEMORY = "cpu", "memory"
+RESOURCES = (CPU, MEMORY)
+MODES = ("Off", "Initial", "Recreate", "InPlaceOrRecreate", "InPlace", "Auto")
+EVICTING_MODES = ("Recreate", "Auto", "InPlaceOrRecreate", "InPlace")
+IN_PLACE_MODES = ("InPlaceOrRecreate", "InPlace")
+
+
+def update_mode(vpa: ObjectView) -> str:
+    """Recreate unless the object says otherwise."""
+    policy = (vpa.get("spec") or {}).get("updatePolicy") or {}
+    return policy.get("updateMode") or "Recreate"
+
+
+def container_policies(vpa: ObjectView) -> list[ObjectView]:
+    return ((vpa.get("spec") or {}).get("resourcePolicy") or {}).get("containerPolicies") or []
+
+
+def container_policy(vpa: ObjectView, container: str) -> ObjectView:
+    """The policy that names the container, else the one for `*`; of several equal ones the first, or the last `*`."""
+    fallback: ObjectView = {}
+    for policy in container_policies(vpa):
+        name = policy.get("containerName")
+        if name == container:
+            return policy
+        if name == "*":
+            fallback = policy
+    return fallback
+
+
+def scaling_off(policy: ObjectView) -> bool:
+    return policy.get("mode") == "Off"
+
+
+def controls_limits(policy: ObjectView) -> bool:
+    """Whether limits follow requests; the alternative is RequestsOnly.
+
+    RequestsWithoutLimits takes limits away from new pods. A running pod cannot lose them, so there they follow too.
+    """
+    return (policy.get("controlledValues") or "RequestsAndLimits") != "RequestsOnly"
+
+
+def removes_limits(policy: ObjectView) -> bool:
+    return policy.get("controlledValues") == "RequestsWithoutLimits"
+
+
+def controlled_resources(policy: ObjectView) -> tuple[str, ...]:
+    """cpu and memory, unless a list was given: then what of them it names, even if that is nothing."""
+    named = policy.get("controlledResources")
+    return RESOURCES if named is None else tuple(name for name in named if name in RESOURCES)
+
+
+def recommendation(vpa: ObjectView) -> ObjectView | None:
+    """What the autoscaler recommends; None where its condition RecommendationProvided is False, whatever stands there.
+
+    A recommender that sets no such condition is believed.
+    """
+    status = vpa.get("status") or {}
+    for condition in status.get("conditions") or ():
+        if condition.get("type") == PROVIDED and condition.get("status") == "False":
+            return None
+    found: ObjectView | None = status.get("recommendation")
+    return found
+
+
+def recommending(vpa: ObjectView, given: ObjectView) -> ObjectView:
+    """The autoscaler with this recommendation in place of its own."""
+    status = vpa.get("status") or {}
+    others = [condition for condition in status.get("conditions") or () if condition.get("type") != PROVIDED]
+    return {**vpa, "status": {**status, "conditions": others, "recommendation": given}}
+
+
+def container_recommendations(vpa: ObjectView) -> list[ObjectView]:
+    """An entry for each container that something is recommended for."""
+    return (recommendation(vpa) or {}).get("containerRecommendations") or []
+
+
+def recommends_for(vpa: ObjectView, pod: ObjectView) -> bool:
+    """Whether anything is recommended for one of the pod's containers."""
+    names = {container.get("name") for container in (pod.get("spec") or {}).get("containers") or ()}
+    return any(entry.get("containerName") in names and entry.get("target") for entry in container_recommendations(vpa))

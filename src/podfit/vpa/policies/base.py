@@ -1,0 +1,97 @@
+"""What a policy is: a name, and a function from usage to sizes.
+
+The size at a sample is the one that was in force when the sample was taken: it is decided from earlier samples alone,
+so the sizes of a prefix of a series are the prefix of its sizes. A size changes at most once an hour, and at once after
+a sample that it did not hold. What containers get does not depend on which others are in the same call.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+Floats = NDArray[np.floating]
+CPU, MEMORY = "cpu", "memory"
+RESOURCES = (CPU, MEMORY)
+GIB = float(2**30)
+HOUR, DAY = 3600.0, 86400.0
+CHUNK = 512
+"""Containers are worked on in groups of this many, so that memory stays bounded."""
+
+
+class Nonsense(ValueError):
+    """A policy returned something that is not a size; the message says what and where."""
+
+
+@dataclass(frozen=True, slots=True)
+class Costs:
+    """What a wrong size costs, in units of capacity that lies idle. All policies that learn minimise the sum."""
+
+    oom_day: float = 390.0
+    """GiB-hours that a day with an out-of-memory kill is worth."""
+    short: float = 1.05
+    """Core-hours that five minutes of CPU shortage are worth."""
+    burst: float = 0.212
+    """The same for a container whose usage swings so much that a burst is over by the next sample."""
+    drop: float = 0.15
+    """Sizes sink in steps of 5 % an hour, unless they have to sink by more than this: then at once."""
+
+    def scaled(self, factor: float) -> Costs:
+        return replace(self, oom_day=self.oom_day * factor, short=self.short * factor, burst=self.burst * factor)
+
+
+@dataclass(frozen=True, slots=True)
+class Series:
+    """Usage of containers [container, sample], in cores or bytes, NaN where nothing is known."""
+
+    usage: Floats
+    step_s: float
+    resource: str
+
+    @property
+    def hour(self) -> int:
+        """Samples an hour; where they are further apart than an hour, each stands for its own."""
+        return max(1, round(HOUR / self.step_s))
+
+    @property
+    def day(self) -> int:
+        return max(1, round(DAY / self.step_s))
+
+    def rows(self, begin: int, end: int) -> Series:
+        return replace(self, usage=self.usage[begin:end])
+
+
+class Policy(Protocol):
+    @property
+    def name(self) -> str: ...
+
+    def sizes(self, series: Series, costs: Costs) -> Floats:
+        """The size in force at each sample; NaN before the first one is decided."""
+        ...
+
+
+def sizes_of(policy: Policy, series: Series, costs: Costs | None = None) -> Floats:
+    """Runs a policy group by group, and checks what it returns."""
+    costs = costs or Costs()
+    out = np.full(series.usage.shape, np.nan, np.float32)
+    for begin in range(0, len(out), CHUNK):
+        part = series.rows(begin, begin + CHUNK)
+        found = np.asarray(policy.sizes(part, costs))
+        _check(policy.name, found, part, begin)
+        out[begin : begin + CHUNK] = found
+    return out
+
+
+def _check(name: str, found: Floats, part: Series, begin: int) -> None:
+    if found.shape != part.usage.shape:
+        raise Nonsense(f"policy {name} returned sizes of shape {found.shape} for usage of shape {part.usage.shape}")
+    if not np.issubdtype(found.dtype, np.floating):
+        raise Nonsense(f"policy {name} returned sizes of type {found.dtype}, not numbers with a fraction")
+    wrong = np.argwhere((found < 0) | np.isinf(found))
+    if len(wrong):
+        row, sample = (int(number) for number in wrong[0])
+        size = float(found[row, sample])
+        raise Nonsense(f"policy {name} returned {size:g} as a size of container {begin + row} at sample {sample}")

@@ -1,0 +1,132 @@
+"""Many simple rules, and for each container the one that would have cost least so far.
+
+An expert is a base (a maximum, a mean, a forecast) times a factor. After every hour each expert is charged with what
+its size would have cost in that hour: idle capacity, and a price for being short. What older hours cost fades for CPU;
+out-of-memory kills are rare, so those of all days count, next to how often the same expert failed other containers
+(the prior, from public traces).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from podfit.vpa.policies.base import GIB, Costs
+from podfit.vpa.policies.learning.hours import RANK_WEIGHTS, Array, Hours
+
+Sizes = NDArray[np.float32]
+Flags = NDArray[np.bool_]
+FIVE_MINUTES = 12.0
+"""Costs of an hour are counted in units of five minutes."""
+FADE = 0.5 ** (1 / 48)
+"""CPU: what an expert cost two days ago counts half."""
+CPU_PRIOR_HOURS = 12.0
+MEMORY_PRIOR_DAYS = 2.0
+NOW = 0.25
+"""Memory: how much the size of this hour weighs beside what the expert took on average."""
+BLEND = 0.015
+"""Memory: experts whose cost is within about this part of an OOM-day of the best one are averaged."""
+
+
+@dataclass(frozen=True, slots=True)
+class Family:
+    """One base and its factors: `base * exp(factor * spread)`; without a spread `base * exp(factor)`."""
+
+    name: str
+    base: Array
+    factors: tuple[float, ...]
+    spread: Array | None = None
+    bursty: bool | None = None
+    """Only bursty containers follow these experts (True), only calm ones (False), or both (None)."""
+
+
+def factors(first: float, last: float, step: float) -> tuple[float, ...]:
+    return tuple(float(value) for value in np.arange(first, last + step / 2, step))
+
+
+def _at(families: list[Family], hour: int, least: float) -> Sizes:
+    """[expert, container]: the sizes decided at the end of an hour."""
+    out = np.empty((sum(len(one.factors) for one in families), len(families[0].base)), np.float32)
+    at = 0
+    for one in families:
+        steps = np.array(one.factors, np.float32)[:, None]
+        spread = np.float32(1.0) if one.spread is None else one.spread[:, hour].astype(np.float32)
+        np.multiply(np.exp(steps * spread), one.base[:, hour].astype(np.float32), out=out[at : at + len(steps)])
+        at += len(steps)
+    return np.maximum(out, np.float32(least), out=out)
+
+
+def _open_to(families: list[Family], bursty: bool) -> NDArray[np.intp]:
+    """The numbers of the experts that such containers may follow."""
+    return np.flatnonzero(np.concatenate([[one.bursty in (None, bursty)] * len(one.factors) for one in families]))
+
+
+def choose_cpu(hours: Hours, families: list[Family], prior: Array, bursty: Flags, costs: Costs, least: float) -> Array:
+    """[container, hour]: the size decided at the end of each hour. `bursty` says hour by hour where bursts are cheap.
+
+    In a calm container the first short sample raises the size at once, so an hour has one at most.
+    """
+    calm_ones, bursty_ones = (_open_to(families, kind) for kind in (False, True))
+    spent = CPU_PRIOR_HOURS * prior[:, None].astype(np.float32) * np.float32(costs.short * FIVE_MINUTES)
+    spent = np.repeat(spent, len(hours.top), axis=1)
+    chosen = np.full(hours.top.shape, np.nan)
+    each, ever = np.arange(len(hours.top)), bool(bursty.any())
+    # [hour, container], so that an hour is one piece of memory.
+    idle_above = np.where(hours.known, hours.mean, np.inf).T.astype(np.float32, order="C")
+    price = (np.where(bursty, costs.burst, costs.short) * hours.known * FIVE_MINUTES).T.astype(np.float32, order="C")
+    ranked = [one.T.astype(np.float32, order="C") for one in hours.ranked]
+    fade = np.where(hours.known, FADE, 1.0).T.astype(np.float32, order="C")
+    standing: Sizes | None = None
+    for hour in range(hours.top.shape[1]):
+        if standing is not None:
+            spent *= fade[hour]
+            spent += np.maximum(standing - idle_above[hour], 0.0) * np.float32(FIVE_MINUTES)
+            spent += (ranked[0][hour] > standing) * price[hour]
+            for weight, rank in zip(RANK_WEIGHTS[1:], ranked[1:], strict=True) if ever else ():
+                spent += (rank[hour] > standing) * (price[hour] * bursty[:, hour] * np.float32(weight))
+        fresh = _at(families, hour, least)
+        best = calm_ones[spent[calm_ones].argmin(0)] if len(calm_ones) else 0
+        if ever:
+            best = np.where(bursty[:, hour], bursty_ones[spent[bursty_ones].argmin(0)], best)
+        chosen[:, hour] = fresh[best, each]
+        standing = np.where(np.isfinite(fresh), fresh, np.float32(0.0))
+    return chosen
+
+
+def choose_memory(hours: Hours, families: list[Family], prior: Array, costs: Costs, least: float) -> Array:
+    """[container, hour], as for CPU; an expert is charged once for a day with a kill."""
+    price = np.float32(costs.oom_day * FIVE_MINUTES * GIB)
+    count = len(prior)
+    idle = np.zeros((count, len(hours.top)), np.float32)
+    kills, today = np.zeros_like(idle), np.zeros(idle.shape, bool)
+    days = np.zeros(len(hours.top), np.float32)
+    expected = (MEMORY_PRIOR_DAYS * prior[:, None]).astype(np.float32)
+    chosen = np.full(hours.top.shape, np.nan)
+    standing: Sizes | None = None
+    for hour in range(hours.top.shape[1]):
+        known = hours.known[:, hour]
+        if hour % 24 == 0:
+            today[:] = False
+        if standing is not None:
+            short = (hours.ranked[0][:, hour] > standing) & known & (standing > 0)
+            kills += short & ~today
+            today |= short
+            level = np.where(known, hours.mean[:, hour], np.inf).astype(np.float32)
+            idle += np.maximum(standing - level, 0.0) * np.float32(FIVE_MINUTES)
+        days += known.astype(np.float32) / np.float32(24.0)
+        fresh = _at(families, hour, least)
+        cost = (1 - NOW) * idle / np.maximum(days, np.float32(1e-6)) + np.float32(NOW * 24 * FIVE_MINUTES) * fresh
+        cost += price * (kills + expected) / (days + np.float32(MEMORY_PRIOR_DAYS))
+        chosen[:, hour] = _blended(fresh, cost, float(price))
+        standing = np.where(np.isfinite(fresh), fresh, np.float32(0.0))
+    return chosen
+
+
+def _blended(sizes: Sizes, cost: Sizes, price: float) -> Array:
+    """The geometric mean of the sizes of the best experts, by how little they cost."""
+    weights = np.exp(-(cost - cost.min(0)) / np.float32(BLEND * price))
+    # Added in order: a plain sum would round differently for one container than for many.
+    total, share = (np.cumsum(one, axis=0)[-1] for one in (weights * np.log(sizes), weights))
+    return np.asarray(np.exp(total / share), np.float64)

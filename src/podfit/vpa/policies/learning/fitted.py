@@ -1,0 +1,44 @@
+"""Constants that were fitted to public traces, read from `fitted.json`; `scripts/fit-policies` writes that file."""
+
+from __future__ import annotations
+
+import json
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from podfit.vpa.policies.learning.hours import Array
+from podfit.vpa.policies.learning.traits import NAMES
+
+FILE = Path(__file__).with_name("fitted.json")
+CLAMP = 5.0
+"""Standardised traits beyond this many deviations are cut off."""
+
+
+@cache
+def constants() -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(FILE.read_text())
+    if found["traits"] != list(NAMES):
+        raise ValueError("fitted.json was written for other traits: run scripts/fit-policies")
+    return found
+
+
+def both_signs(traits: Array) -> Array:
+    """Each trait twice: as it is, and only where it is negative."""
+    return np.concatenate([traits, np.minimum(traits, 0.0)])
+
+
+def linear(weights: list[float], traits: Array) -> Array:
+    """The last weight is the constant. Added in order: a matrix product rounds differently for one container."""
+    out = np.full(traits.shape[1:], weights[-1])
+    for weight, trait in zip(weights, traits, strict=False):
+        out += weight * trait
+    return out
+
+
+def prior(policy: str, resource: str, family: str, count: int) -> Array:
+    """How often each expert of a family was short on public traces: in an hour (CPU), or in a day (memory)."""
+    rates = constants()["prior"].get(policy, {}).get(resource, {}).get(family)
+    return np.asarray(rates) if rates and len(rates) == count else np.zeros(count)

@@ -1,0 +1,52 @@
+"""Forecasts of a container's next hour by regression on its traits, with weights from public traces."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from podfit.vpa.policies.learning.fitted import CLAMP, both_signs, constants, linear
+from podfit.vpa.policies.learning.hours import FLOOR, Array, Hours, instead, steady_mean
+from podfit.vpa.policies.learning.traits import traits_of
+
+LIMITS = (-4.0, 2.0)
+"""No forecast is further from the maximum of the last hour, as a logarithm."""
+MOST_SPREAD = -0.7
+
+
+@dataclass(frozen=True, slots=True)
+class Forecast:
+    """Of the coming hour: `level`, and by which factor (as a logarithm) it is typically missed."""
+
+    level: Array
+    spread: Array
+
+
+def forecast(kind: str, both: Array, base: Array) -> Forecast:
+    weights = constants()[kind]
+    level, spread = (np.clip(linear(weights[name], both), *LIMITS) for name in ("level", "spread"))
+    return Forecast(base * np.exp(level), np.exp(np.minimum(spread, MOST_SPREAD)))
+
+
+def read(hours: Hours, base: Array) -> Array:
+    return both_signs(traits_of(hours, base))
+
+
+def with_amounts(both: Array, hours: Hours, price: float) -> list[Array]:
+    """Traits plus how large the container is beside the price of being short."""
+    least = FLOOR["cpu"]
+    amounts = (np.maximum(instead(steady_mean(hours, span), least), least) / price for span in (24, 240))
+    day, all_ = (np.log(amount) for amount in amounts)
+    return [*both, day, day**2, all_]
+
+
+def cheapest(both: Array, hours: Hours, base: Array, price: float) -> Array:
+    """The size that a regression fitted to cost, not to usage, gives."""
+    weights = constants()["cheapest"]
+    *level, constant = weights["level"]
+    out = np.full(base.shape, constant)
+    values = with_amounts(both, hours, price)
+    for weight, center, scale, value in zip(level, weights["center"], weights["scale"], values, strict=True):
+        out += weight * np.clip((value - center) / scale, -CLAMP, CLAMP)
+    return np.asarray(base * np.exp(np.clip(out, *LIMITS)))

@@ -1,0 +1,115 @@
+"""Usage hour by hour: what experts look at. Every hour is finished before anything is decided from it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from podfit.vpa.policies.base import CPU, Series
+
+Array = NDArray[np.float64]
+FLOOR = {CPU: 0.02, "memory": 2.0**20}
+"""Less is not told apart: 20 millicores, 1 MiB."""
+RANKS = (0, 1, 3, 6)
+RANK_WEIGHTS = (1, 2, 3, 6)
+"""Of twelve samples in falling order: these are looked up, and each stands for so many."""
+
+
+@dataclass(frozen=True, slots=True)
+class Hours:
+    """[container, hour]; NaN where an hour has no sample."""
+
+    top: Array
+    mean: Array
+    least: Array
+    last: Array
+    half: Array
+    """The maximum of the second half of the hour."""
+    quarter: Array
+    spread: Array
+    """The standard deviation of the hour's samples."""
+    ranked: tuple[Array, ...]
+    """The samples of the hour in falling order, at `RANKS`."""
+    known: NDArray[np.bool_]
+
+    def rows(self, chosen: NDArray[np.bool_]) -> Hours:
+        arrays = (self.top, self.mean, self.least, self.last, self.half, self.quarter, self.spread)
+        top, mean, least, last, half, quarter, spread = (one[chosen] for one in arrays)
+        ranked = tuple(one[chosen] for one in self.ranked)
+        return Hours(top, mean, least, last, half, quarter, spread, ranked, self.known[chosen])
+
+
+def hours_of(series: Series) -> Hours:
+    """Only whole hours count."""
+    per = series.hour
+    whole = series.usage.shape[1] // per
+    used = series.usage[:, : whole * per].astype(np.float64).reshape(len(series.usage), whole, per)
+    used = np.maximum(used, FLOOR[series.resource])
+    absent = np.isnan(used)
+    known = np.asarray(~absent.all(2))
+    low = np.where(absent, -np.inf, used)
+    count = np.maximum((~absent).sum(2), 1)
+    mean = np.where(absent, 0.0, used).sum(2) / count
+    square = np.where(absent, 0.0, (used - mean[:, :, None]) ** 2).sum(2) / count
+    falling = -np.sort(-low, axis=2)
+    ranks = tuple(falling[:, :, min(rank * per // 12, per - 1)] for rank in RANKS)
+
+    def clean(values: Array) -> Array:
+        return np.where(known & np.isfinite(values), values, np.nan)
+
+    return Hours(
+        clean(falling[:, :, 0]),
+        clean(mean),
+        clean(np.where(absent, np.inf, used).min(2)),
+        clean(used[:, :, -1]),
+        clean(low[:, :, per // 2 :].max(2)),
+        clean(low[:, :, 3 * per // 4 :].max(2)),
+        clean(np.sqrt(square)),
+        ranks,
+        known,
+    )
+
+
+def shifted(values: Array, hours: int) -> Array:
+    """The value of so many hours ago; NaN where that was before the first hour."""
+    out = np.full_like(values, np.nan)
+    if hours < values.shape[1]:
+        out[:, hours:] = values[:, : values.shape[1] - hours]
+    return out
+
+
+def filled(values: Array) -> Array:
+    """Gaps are filled with the last known value."""
+    at = np.where(np.isnan(values), 0, np.arange(values.shape[1]))
+    return np.take_along_axis(values, np.maximum.accumulate(at, 1), 1)
+
+
+def instead(values: Array, other: Array | float) -> Array:
+    return np.where(np.isfinite(values), values, other)
+
+
+def recent_max(values: Array, hours: int) -> Array:
+    """The maximum of the last hours, the current one included; -inf where none is known."""
+    out = np.where(np.isnan(values), -np.inf, values)
+    have = 1
+    while have < min(hours, values.shape[1]):
+        more = min(have, hours - have)
+        out[:, more:] = np.maximum(out[:, more:], out[:, :-more])
+        have += more
+    return out
+
+
+def recent_mean(values: Array, hours: int) -> Array:
+    """The mean of what is known of the last hours; 0 where nothing is."""
+    known = ~np.isnan(values)
+    total, count = np.cumsum(np.where(known, values, 0.0), 1), np.cumsum(known, 1, dtype=np.float64)
+    less, fewer = instead(shifted(total, hours), 0.0), instead(shifted(count, hours), 0.0)
+    return np.asarray((total - less) / np.maximum(count - fewer, 1.0))
+
+
+def steady_mean(hours: Hours, span: int) -> Array:
+    """The mean of the last hours; throughout a gap, and until more is known, what it was before."""
+    known = recent_max(np.where(hours.known, 1.0, 0.0), span) > 0
+    return filled(np.where(known, recent_mean(hours.mean, span), np.nan))

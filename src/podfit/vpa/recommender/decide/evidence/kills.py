@@ -1,0 +1,145 @@
+"""Every out-of-memory kill that pods report, each counted once.
+
+Nodes of podfit count kills as well, and know those that no status shows. The two counts run side by side: a kill that
+one of them has already counted is not counted again for the other.
+
+A container's status names at most two ends: the one it is in (`state`) and the one before (`lastState`). An end moves
+from the first to the second while the container waits and starts again, and several changes of a pod may name it. So an
+end is recognised by what it says about itself, not by the step in which it shows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from podfit.api.objects import ObjectView
+from podfit.vpa.model.objects.pods import container_status
+from podfit.vpa.model.times import Seconds
+from podfit.vpa.recommender.decide.evidence.oom import Oom, killed, killed_at, record
+
+PodId = tuple[str, str]
+End = tuple[str, str]
+"""Which end of a container: the id of the instance that ended, and when."""
+
+
+@dataclass(slots=True)
+class Count:
+    """How many kills of a container are known from statuses, and from its node."""
+
+    from_statuses: int = 0
+    from_node: int = 0
+    base: int | None = None
+    """What the node's counter stood at when nothing was to be counted; None until it is known."""
+    last: int = 0
+
+    @property
+    def known(self) -> int:
+        return max(self.from_statuses, self.from_node)
+
+    def node_says(self, counter: int, from_zero: bool) -> int:
+        """How many kills are new. `from_zero`: all that the node has counted are to be counted."""
+        before = self.known
+        if self.base is None:
+            self.base = 0 if from_zero else counter - before
+        elif counter < self.last:
+            # The node began to count again, or the pod was made again.
+            self.base = counter - before
+        self.last = counter
+        self.from_node = max(self.from_node, counter - self.base)
+        return self.known - before
+
+    def statuses_say(self, more: int) -> int:
+        before = self.known
+        self.from_statuses += more
+        return self.known - before
+
+
+class Kills:
+    def __init__(self) -> None:
+        self._counted: dict[PodId, dict[str, tuple[End, ...]]] = {}
+        self._counts: dict[PodId, dict[str, Count]] = {}
+        self._older: set[PodId] = set()
+        """Pods of which something had ended before this process began: what nodes counted until then is not counted."""
+
+    def seen(self, id: PodId, before: ObjectView | None, after: ObjectView, younger: bool = False) -> list[Oom]:
+        """The kills that this change of a pod reveals; without `before` the pod is new, and `younger` than this process
+        or not."""
+        statuses = (after.get("status") or {}).get("containerStatuses") or ()
+        if before is None and not younger and any(_ended(status) for status in statuses):
+            self._older.add(id)
+        found: list[Oom] = []
+        for status in statuses:
+            if any(killed(end) for end in _ends(status)):
+                kills = list(self._of_container(id, before, after, status))
+                new = self._count(id, status.get("name") or "").statuses_say(len(kills))
+                found += kills[len(kills) - new :]
+        return found
+
+    def node_says(self, id: PodId, container: str, counter: int, pod: ObjectView, now: Seconds) -> list[Oom]:
+        """The kills that a node has counted and no status has shown."""
+        new = self._count(id, container).node_says(counter, from_zero=id not in self._older)
+        return [killed_at(pod, container, now)] * new
+
+    def forget(self, id: PodId) -> None:
+        self._counted.pop(id, None)
+        self._counts.pop(id, None)
+        self._older.discard(id)
+
+    def _count(self, id: PodId, container: str) -> Count:
+        return self._counts.setdefault(id, {}).setdefault(container, Count())
+
+    def _of_container(
+        self, id: PodId, before: ObjectView | None, after: ObjectView, status: ObjectView
+    ) -> Iterator[Oom]:
+        name = status.get("name") or ""
+        was = container_status(before, name) if before is not None else None
+        counted = self._counted.setdefault(id, {})
+        known, ends = counted.get(name, ()), _ends(status)
+        fresh = [end for end in ends if killed(end) and _identity(end) not in known]
+        if not fresh and was is not None and killed(ends[-1]) and _ended_again(was, status):
+            fresh = ends[-1:]
+        if fresh:
+            counted[name] = tuple(_identity(end) for end in ends)
+        for end in fresh:
+            # What the container was allowed when it died stands in the older pod, unless the pod is still dead.
+            still_dead = end is (status.get("state") or {}).get("terminated")
+            yield record(after if before is None or was is None or still_dead else before, name, end, after)
+        if fresh and was is not None:
+            for _ in range(_between(was, status, len(fresh))):
+                yield record(before or after, name, fresh[-1], after)
+
+
+def _ends(status: ObjectView) -> list[ObjectView]:
+    """What a status says about ends, the older one first."""
+    holders = (status.get("lastState") or {}, status.get("state") or {})
+    return [holder["terminated"] for holder in holders if holder.get("terminated") is not None]
+
+
+def _identity(end: ObjectView) -> End:
+    return end.get("containerID") or "", end.get("finishedAt") or ""
+
+
+def _restarts(status: ObjectView) -> int:
+    return status.get("restartCount") or 0
+
+
+def _ended_again(was: ObjectView, status: ObjectView) -> bool:
+    """Whether an instance ended between two looks although both name the same end: twice within one second."""
+    if _restarts(status) <= _restarts(was):
+        return False
+    states = was.get("state") or {}, status.get("state") or {}
+    return any(all(state.get(name) is not None for state in states) for name in ("running", "terminated"))
+
+
+def _between(was: ObjectView, status: ObjectView, fresh: int) -> int:
+    """How many kills no status names: of restarts between two looks, if all the ends that are named are kills."""
+    if not all(killed(end) for end in (*_ends(was), *_ends(status))):
+        return 0
+    return max(0, _ended(status) - _ended(was) - fresh)
+
+
+def _ended(status: ObjectView) -> int:
+    """How many instances have ended; the count of restarts grows only when the next one starts."""
+    over = (status.get("state") or {}).get("running") is None and bool(_ends(status))
+    return _restarts(status) + over

@@ -1,0 +1,84 @@
+"""Which containers are alike: the same program, as far as name, image, command and arguments show it.
+
+An index from what a container runs to the aggregates of all containers that run the same, so that similar ones are
+found without looking through the cluster. No clock and no I/O.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+from podfit.vpa.model.objects.programs import Program
+from podfit.vpa.recommender.decide.histograms.cluster import AggregateKey
+
+Key = tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Level:
+    """One way of being alike, and how much confidence a recommendation from such containers has at most."""
+
+    words: str
+    trust: float
+    key_of: Callable[[Program], Key]
+
+
+LEVELS = (
+    Level("the same name, image, command and arguments", 0.01, lambda one: (one.name, one.image, one.run)),
+    Level("the same image (any tag), command and arguments", 0.003, lambda one: (one.repository, one.run)),
+    Level("the same name and image (any tag)", 0.001, lambda one: (one.name, one.repository)),
+)
+"""From most to least alike. A confidence of 0.01 is that of a quarter of an hour of samples: the bounds are as wide."""
+
+
+class Likeness:
+    """Aggregates by what their containers run. `across`: containers of other namespaces are similar ones, too."""
+
+    def __init__(self, across: bool = False) -> None:
+        self._across = across
+        self._program: dict[AggregateKey, Program] = {}
+        self._alike: dict[Key, list[AggregateKey]] = {}
+
+    def note(self, key: AggregateKey, program: Program) -> None:
+        """What an aggregate's containers run now; of several programs the last one counts."""
+        known = self._program.get(key)
+        if known == program:
+            return
+        if known is not None:
+            for one in self._keys(key.namespace, known):
+                self._alike[one].remove(key)
+        self._program[key] = program
+        self._enter(key, program)
+
+    def program(self, key: AggregateKey) -> Program | None:
+        return self._program.get(key)
+
+    def similar(self, namespace: str, program: Program) -> Iterator[tuple[Level, Key, Sequence[AggregateKey]]]:
+        """From most to least alike, those of the same namespace first; the same aggregate may come again."""
+        for level in LEVELS:
+            for scope in self._scopes(namespace):
+                key = _key(scope, level, program)
+                if key in self._alike:
+                    yield level, key, self._alike[key]
+
+    def forget(self, alive: Callable[[AggregateKey], bool]) -> None:
+        kept = {key: program for key, program in self._program.items() if alive(key)}
+        if len(kept) != len(self._program):
+            self._program, self._alike = kept, {}
+            for key, program in kept.items():
+                self._enter(key, program)
+
+    def _enter(self, key: AggregateKey, program: Program) -> None:
+        for one in self._keys(key.namespace, program):
+            self._alike.setdefault(one, []).append(key)
+
+    def _keys(self, namespace: str, program: Program) -> list[Key]:
+        return [_key(scope, level, program) for level in LEVELS for scope in self._scopes(namespace)]
+
+    def _scopes(self, namespace: str) -> tuple[str, ...]:
+        return (namespace, "") if self._across else (namespace,)
+
+
+def _key(scope: str, level: Level, program: Program) -> Key:
+    return (scope, level.words, *level.key_of(program))

@@ -1,0 +1,120 @@
+"""Turns the past, as a history hands it over, into histograms.
+
+Pods that are gone take part under their old labels for as long as the loading lasts; what they add stays. A pod that
+already sent live samples gets a second self for its past, because samples older than the last one are refused.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from podfit.vpa.history.base import NONE, Batch, Series
+from podfit.vpa.model.objects.labels import labels_from
+from podfit.vpa.model.times import NEVER, Seconds
+from podfit.vpa.recommender.decide.evidence.oom import Oom
+from podfit.vpa.recommender.decide.fleet.rows import RowContainer
+from podfit.vpa.recommender.decide.histograms.cluster import AggregateKey, ClusterState, PodId, UnknownTarget
+from podfit.vpa.recommender.decide.histograms.container import OomRefused
+from podfit.vpa.recommender.intake.usage import ingest_handles
+
+_SHADOW = "\0past"
+"""No pod can be called so."""
+
+
+class Past:
+    def __init__(self, cluster: ClusterState, namespaces: frozenset[str] = frozenset()) -> None:
+        """`namespaces` to leave out."""
+        self._cluster, self._ignored = cluster, namespaces
+        self._made: set[PodId] = set()
+        self._of: dict[PodId, PodId] = {}
+        self.samples = 0
+        self.containers: set[tuple[str, str]] = set()
+        """(namespace, container) that the past told something about."""
+        self.seen: set[tuple[str, str, str]] = set()
+        """(namespace, pod, container) that there were samples of."""
+        self.stretch: dict[AggregateKey, int] = {}
+        """How many CPU samples went to each aggregate."""
+        self._kills: dict[tuple[PodId, str], list[Seconds]] = {}
+
+    def take(self, batch: Batch) -> None:
+        fleet = self._cluster.fleet
+        assert fleet is not None
+        handles = np.fromiter((self._handle(one) for one in batch.series), np.int64, len(batch.series))
+        self._count(batch, handles)
+        start = 0
+        for oom in batch.ooms:
+            # In order of time: an event counts from the peak that was known when it happened.
+            end = int(np.searchsorted(batch.times, oom.instant, side="right"))
+            self.samples += ingest_handles(fleet, handles, _cut(batch, start, end))
+            start = end
+            self._oom((oom.namespace, oom.pod), oom.container, oom.instant, oom.memory)
+        self.samples += ingest_handles(fleet, handles, _cut(batch, start, len(batch.times)))
+
+    def _count(self, batch: Batch, handles: np.ndarray) -> None:  # type: ignore[type-arg]
+        """Notes which containers samples are of, and how many."""
+        given = np.bincount(batch.index[batch.cpu != NONE], minlength=len(batch.series)).tolist()
+        any_given = np.bincount(batch.index, minlength=len(batch.series)).tolist()
+        for one, handle, cpu, both in zip(batch.series, handles.tolist(), given, any_given, strict=True):
+            if handle == NONE or not both:
+                continue
+            self.seen.add((one.namespace, one.pod, one.container))
+            pod = self._cluster.pod(self._of[one.namespace, one.pod])
+            if pod is not None:
+                key = AggregateKey(one.namespace, one.container, pod.label_text)
+                self.stretch[key] = self.stretch.get(key, 0) + cpu
+
+    def end(self) -> None:
+        """Forgets the pods that only the past knew; their samples stay."""
+        for id in self._made:
+            self._cluster.delete_pod(id)
+        self._made.clear()
+
+    def _handle(self, one: Series) -> int:
+        if one.namespace in self._ignored or not one.pod:
+            return NONE
+        id = self._pod_of(one)
+        pod = self._cluster.pod(id)
+        if pod is None or one.container not in pod.containers:
+            if pod is not None and id not in self._made:
+                # A live pod does not have this container: it was renamed, or it is an init container.
+                return NONE
+            self._cluster.add_container(id, one.container)
+            pod = self._cluster.pod(id)
+            assert pod is not None
+        state = pod.containers[one.container]
+        self.containers.add((one.namespace, one.container))
+        return state.handle if isinstance(state, RowContainer) else NONE
+
+    def _pod_of(self, one: Series) -> PodId:
+        real = (one.namespace, one.pod)
+        found = self._of.get(real)
+        if found is not None:
+            return found
+        pod = self._cluster.pod(real)
+        live = pod is not None and any(state.last_cpu != NEVER for state in pod.containers.values())
+        if pod is not None and not live:
+            self._of[real] = real
+            return real
+        id = (one.namespace, one.pod + _SHADOW) if live else real
+        labels = pod.label_text if pod is not None else one.labels
+        self._cluster.add_pod(id, labels_from(labels), "Unknown")
+        self._made.add(id)
+        self._of[real] = id
+        return id
+
+    def knows(self, kill: Oom, within: Seconds) -> bool:
+        """Whether the past has this kill, at most so much later than the pod's status has it."""
+        found = self._kills.get(((kill.namespace, kill.pod), kill.container), ())
+        return any(-1.0 <= instant - kill.instant <= within for instant in found)
+
+    def _oom(self, real: PodId, container: str, instant: Seconds, memory: int) -> None:
+        self._kills.setdefault((real, container), []).append(instant)
+        try:
+            self._cluster.record_oom(self._of.get(real, real), container, instant, memory)
+        except (OomRefused, UnknownTarget):
+            return
+
+
+def _cut(batch: Batch, start: int, end: int) -> Batch:
+    part = slice(start, end)
+    return Batch(batch.series, batch.index[part], batch.times[part], batch.cpu[part], batch.memory[part])

@@ -1,0 +1,1 @@
+"""What the recommender answers over HTTP."""

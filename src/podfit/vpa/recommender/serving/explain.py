@@ -1,0 +1,334 @@
+"""Why a recommendation is what it is, number by number. Pure: from what is known, or from objects alone.
+
+Each size is told as the steps that lead to it: percentile, margin, confidence, smallest pod, the policy's and the
+cluster's caps. The steps repeat the estimator's arithmetic, and a test holds the two together.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from podfit.api.objects import ObjectView
+from podfit.api.quantity import Quantity
+from podfit.vpa.model.objects.policy import container_policy, controlled_resources, scaling_off
+from podfit.vpa.model.times import to_rfc3339
+from podfit.vpa.recommender.decide.checkpoint import CheckpointError
+from podfit.vpa.recommender.decide.config import Config, from_flags, to_flags
+from podfit.vpa.recommender.decide.evidence.loans import Loan
+from podfit.vpa.recommender.decide.evidence.starvation import Need, raised
+from podfit.vpa.recommender.decide.histograms.aggregate import AggregateState, load_aggregate
+from podfit.vpa.recommender.decide.histograms.amounts import (
+    amount_of,
+    cpu_quantity,
+    memory_quantity,
+    rounded_up,
+    scaled,
+)
+from podfit.vpa.recommender.decide.histograms.estimate import (
+    LOWER,
+    UPPER,
+    Estimate,
+    confidence,
+    minimums,
+    sampled_resources,
+    widening,
+    with_margin,
+)
+from podfit.vpa.recommender.decide.histograms.groupsize import group_factor
+from podfit.vpa.recommender.decide.histograms.histogram import mean
+from podfit.vpa.recommender.decide.postprocess import whole_cores
+from podfit.vpa.runtimes.heaps import Heap
+
+Steps = list[dict[str, Any]]
+_PERCENTILES = {
+    "target": "target_{}_percentile",
+    "lowerBound": "recommendation_lower_bound_{}_percentile",
+    "upperBound": "recommendation_upper_bound_{}_percentile",
+}
+_WIDENING = {"target": None, "lowerBound": LOWER, "upperBound": UPPER}
+
+
+SETTINGS = "podfit.dev/recommender-settings"
+"""Annotation on a checkpoint: what its recommender was told that is not a default, so that others can follow it."""
+LISTENS = "listens"
+"""Where in that annotation a recommender on this machine says how to reach it."""
+BATCH = "batch"
+
+
+def settings_note(config: Config, recommender: str, url: str = "") -> str:
+    """The annotation's text; empty when everything is as usual."""
+    told = to_flags(config) | ({"recommender": recommender} if recommender == BATCH else {})
+    told |= {LISTENS: url} if url else {}
+    return json.dumps(told, sort_keys=True) if told else ""
+
+
+def noted_settings(checkpoint: ObjectView) -> tuple[Config, str]:
+    """The settings and the recommender behind a checkpoint; the usual ones if they cannot be read."""
+    text = ((checkpoint.get("metadata") or {}).get("annotations") or {}).get(SETTINGS)
+    try:
+        told = dict(json.loads(text)) if text else {}
+        recommender = str(told.pop("recommender", ""))
+        told.pop(LISTENS, None)
+        return from_flags(told), recommender
+    except (ValueError, TypeError, AttributeError):
+        return Config(), ""
+
+
+def explain(
+    vpa: ObjectView,
+    states: Mapping[str, AggregateState],
+    config: Config,
+    ooms: Iterable[Mapping[str, Any]] = (),
+    recommender: str = "",
+    needs: Mapping[str, Need] | None = None,
+    pods: int | None = None,
+    loans: Mapping[str, tuple[Loan, Estimate]] | None = None,
+    heaps: Mapping[str, Heap] | None = None,
+    found: Mapping[str, int] | None = None,
+) -> dict[str, Any]:
+    """Everything behind an autoscaler's recommendation, by container and resource. `needs`: of starved containers;
+    `pods`: how many there are, where that is known; `loans`: of containers whose sizes come from similar ones;
+    `heaps`: of containers whose language runtime sizes its own heap; `found`: what squeeze probes found."""
+    meta = vpa.get("metadata") or {}
+    counted = {name: state for name, state in states.items() if not scaling_off(container_policy(vpa, name))}
+    least = minimums(config, len(counted)) if counted else {}
+    events = list(ooms)
+    given_needs, given_loans = needs or {}, loans or {}
+    containers = {}
+    for name, state in sorted(counted.items()):
+        told = _Told(vpa, name, state, "", config, least, len(counted), recommender, given_needs.get(name), pods)
+        told = replace(told, lent=given_loans.get(name), heap=(heaps or {}).get(name), enough=(found or {}).get(name))
+        containers[name] = _container(told, [event for event in events if event.get("container") == name])
+    return {
+        "namespace": meta.get("namespace") or "",
+        "name": meta.get("name") or "",
+        "containers": containers,
+        "off": sorted(set(states) - set(counted)),
+    }
+
+
+def _container(told: _Told, ooms: list[Mapping[str, Any]]) -> dict[str, Any]:
+    state, sampled = told.state, _sampled(told.vpa, told.container, told.state, told.config)
+    lent = [name for name in told.lent[1].target if name not in sampled] if told.lent is not None else []
+    without = sorted(set(_controlled(told.vpa, told.container)) - set(sampled) - set(lent))
+    found: dict[str, Any] = {
+        "samples": state.count,
+        "firstSample": to_rfc3339(state.first),
+        "lastSample": to_rfc3339(state.last),
+        "oomEvents": ooms,
+        "withoutSamples": without,
+        "resources": {
+            name: _resource(replace(told, resource=name, borrowed=name in lent)) for name in (*sampled, *lent)
+        },
+    }
+    if told.lent is not None:
+        loan, namespace = told.lent[0], (told.vpa.get("metadata") or {}).get("namespace") or ""
+        found["similar"] = {"from": loan.words(namespace), "confidence": loan.trust, "withoutOwnSamples": lent}
+    if told.heap is not None:
+        found["runtime"] = {"heap": told.heap.words, "restart": told.heap.restart}
+    return found
+
+
+def _controlled(vpa: ObjectView, container: str) -> tuple[str, ...]:
+    return controlled_resources(container_policy(vpa, container))
+
+
+def _sampled(vpa: ObjectView, container: str, state: AggregateState, config: Config) -> list[str]:
+    """The resources that numbers can be given for."""
+    known = sampled_resources(state, config)
+    return [resource for resource in _controlled(vpa, container) if resource in known]
+
+
+def explain_objects(
+    vpa: ObjectView,
+    checkpoints: Iterable[ObjectView],
+    config: Config | None = None,
+    heaps: Mapping[str, Heap] | None = None,
+) -> dict[str, Any]:
+    """The same from an autoscaler and its checkpoint objects, for who has no recommender to ask.
+
+    Without a configuration the one counts that the checkpoints' recommender noted on them.
+    """
+    name = (vpa.get("metadata") or {}).get("name")
+    own = [one for one in checkpoints if (one.get("spec") or {}).get("vpaObjectName") == name]
+    noted, recommender = noted_settings(own[0]) if own else (Config(), "")
+    config = config or noted
+    states, unusable = {}, []
+    for checkpoint in own:
+        try:
+            container = checkpoint["spec"].get("containerName") or ""
+            states[container] = load_aggregate(checkpoint.get("status") or {}, config)
+        except CheckpointError as error:
+            unusable.append(str(error))
+    told = explain(vpa, states, config, recommender=recommender, heaps=heaps if config.heed_heaps else None)
+    told["settings"] = to_flags(config)
+    return {**told, **({"unusableCheckpoints": unusable} if unusable else {})}
+
+
+@dataclass(frozen=True, slots=True)
+class _Told:
+    """One resource of one container, and all that its sizes depend on."""
+
+    vpa: ObjectView
+    container: str
+    state: AggregateState
+    resource: str
+    config: Config
+    least: Mapping[str, int]
+    siblings: int
+    recommender: str
+    need: Need | None = None
+    pods: int | None = None
+    lent: tuple[Loan, Estimate] | None = None
+    heap: Heap | None = None
+    enough: int | None = None
+    """What a squeeze probe found the container to work with."""
+    borrowed: bool = False
+    """The resource has no samples of its own: all its sizes come from the loan."""
+
+    @property
+    def trust(self) -> float:
+        if self.borrowed and self.lent is not None:
+            return self.lent[0].trust
+        cpu = self.resource == "cpu"
+        interval = self.config.confidence_interval_cpu if cpu else self.config.confidence_interval_memory
+        return confidence(self.state.first, self.state.last, self.state.count, interval)
+
+    @property
+    def by_mean(self) -> bool:
+        return self.recommender == BATCH and self.resource == "cpu"
+
+
+def _resource(told: _Told) -> dict[str, Any]:
+    return {"confidence": round(told.trust, 6), **{size: _size(told, size) for size in _PERCENTILES}}
+
+
+def _size(told: _Told, size: str) -> dict[str, Any]:
+    amount, steps = _enclosing(told, size)
+    if (
+        told.need is not None
+        and told.resource == "cpu"
+        and not told.borrowed
+        and (more := _raised(told, told.need, size)) != amount
+    ):
+        amount = more
+        steps.append(_step(f"raised: {_why_raised(told.need)}", told.resource, amount))
+    if told.config.small_group_margin and told.pods is not None and size != "lowerBound":
+        factor = group_factor(told.pods, told.config)
+        amount = scaled(amount, factor)
+        steps.append(_step(f"times {factor:.4g} for a group of {told.pods}", told.resource, amount))
+    if told.enough is not None and told.resource == "memory" and size != "upperBound":
+        most = with_margin(told.enough, told.config.recommendation_margin_fraction)
+        if most < amount:
+            amount = most
+            steps.append(_step("lowered to what a squeeze probe found to be enough, and the margin", "memory", amount))
+    if told.heap is not None and told.resource == "memory" and told.heap.floor > amount:
+        amount = told.heap.floor
+        steps.append(_step(f"raised because {told.heap.words}", told.resource, amount))
+    lent = told.lent[1].target.get(told.resource, 0) if told.lent is not None and size != "lowerBound" else 0
+    if lent > amount and not told.borrowed:
+        amount = lent
+        steps.append(_step("raised to what similar containers need", told.resource, amount))
+    step = told.config.round_cpu_millicores if told.resource == "cpu" else told.config.round_memory_bytes
+    if rounded_up(amount, step) != amount:
+        amount = rounded_up(amount, step)
+        steps.append(_step(f"rounded up to a multiple of {step}", told.resource, amount))
+    quantity = _quantity(told.resource, amount)
+    if told.resource == "cpu" and told.config.cpu_integer_post_processor_enabled:
+        whole = whole_cores(told.vpa, told.container, quantity)
+        if whole != quantity:
+            quantity = whole
+            steps.append({"what": "rounded up to whole cores", "value": quantity.as_written()})
+    capped, words = _capped(told.vpa, told.container, told.resource, told.config, quantity)
+    steps += [{"what": what, "value": value.as_written()} for what, value in words]
+    return {"value": capped.as_written(), "steps": steps}
+
+
+def _why_raised(need: Need) -> str:
+    if need.lower_bound:
+        return "the container uses up its CPU limit"
+    if need.bursts:
+        return "the container's bursts are throttled by its CPU limit"
+    if need.sufficed > need.used_lately:
+        return "a request with which the container's bursts are throttled no longer"
+    return "what the container used lately, after it had used up its CPU limit"
+
+
+def _enclosing(told: _Told, size: str) -> tuple[int, Steps]:
+    """The same as `_estimated`, with bounds that enclose a target that is a mean."""
+    amount, steps = _estimated(told, size)
+    if told.by_mean and size != "target":
+        target = _estimated(told, "target")[0]
+        kept = min(amount, target) if size == "lowerBound" else max(amount, target)
+        if kept != amount:
+            amount = kept
+            steps.append(_step("moved to enclose the target", told.resource, amount))
+    return amount, steps
+
+
+def _raised(told: _Told, need: Need, size: str) -> int:
+    """What a starved container's size becomes."""
+    target, lower, upper = ({"cpu": _enclosing(told, one)[0]} for one in ("target", "lowerBound", "upperBound"))
+    found = raised(Estimate(target, lower, upper), need, told.config)
+    return {"target": found.target, "lowerBound": found.lower, "upperBound": found.upper}[size]["cpu"]
+
+
+def _estimated(told: _Told, size: str) -> tuple[int, Steps]:
+    """Whole millicores or bytes, as the estimator has them, and how it came to them."""
+    config, resource = told.config, told.resource
+    fraction = getattr(config, _PERCENTILES[size].format(resource))
+    state = told.lent[0].state if told.borrowed and told.lent is not None else told.state
+    histogram = state.cpu if resource == "cpu" else state.memory
+    unit = 1000.0 if resource == "cpu" else 1.0
+    usage = "the usage of similar containers" if told.borrowed else "observed usage"
+    if told.by_mean and size == "target":
+        amount, what = amount_of(mean(histogram) * unit), f"mean of {usage}"
+    else:
+        amount, what = amount_of(histogram.percentile(fraction) * unit), f"percentile {fraction:g} of {usage}"
+    steps: Steps = [_step(what, resource, amount)]
+    amount = with_margin(amount, config.recommendation_margin_fraction)
+    steps.append(_step(f"plus a margin of {config.recommendation_margin_fraction:.0%}", resource, amount))
+    widen = _WIDENING[size]
+    if widen is not None:
+        factor = widening(told.trust, *widen)
+        amount = scaled(amount, factor)
+        steps.append(_step(f"times {factor:.4g} for a confidence of {told.trust:.4g}", resource, amount))
+    if amount < told.least[resource]:
+        amount = told.least[resource]
+        steps.append(_step(f"raised to the minimum of {_minimum(told)}", resource, amount))
+    return amount, steps
+
+
+def _minimum(told: _Told) -> str:
+    """The flag and its value; containers of a pod share it evenly."""
+    field = f"pod_recommendation_min_{'cpu_millicores' if told.resource == 'cpu' else 'memory_mb'}"
+    flag = f"--{field.replace('_', '-')}={getattr(told.config, field):g}"
+    return flag if told.siblings == 1 else f"{flag}, divided among {told.siblings} containers"
+
+
+def _capped(
+    vpa: ObjectView, container: str, resource: str, config: Config, amount: Quantity
+) -> tuple[Quantity, list[tuple[str, Quantity]]]:
+    policy = container_policy(vpa, container)
+    words = []
+    low = (policy.get("minAllowed") or {}).get(resource)
+    if low is not None and (floor := Quantity.parse(low)) and amount < floor:
+        amount = floor
+        words.append(("raised to the policy's minAllowed", amount))
+    own = (policy.get("maxAllowed") or {}).get(resource)
+    limit = Quantity.parse(own) if own is not None else config.max_allowed.get(resource)
+    if limit and amount > limit:
+        amount = limit
+        words.append(("lowered to the policy's maxAllowed" if own else "lowered to the cluster's maximum", amount))
+    return amount, words
+
+
+def _step(what: str, resource: str, amount: int) -> dict[str, Any]:
+    return {"what": what, "value": _quantity(resource, amount).as_written()}
+
+
+def _quantity(resource: str, amount: int) -> Quantity:
+    return cpu_quantity(amount) if resource == "cpu" else memory_quantity(amount)

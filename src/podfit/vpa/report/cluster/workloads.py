@@ -1,0 +1,113 @@
+"""Workloads and their pods, from plain objects: which topmost owner every pod belongs to. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from podfit.api.objects import ObjectView
+from podfit.vpa.model.objects.pods import controller_of
+
+REPLICATED = ("Deployment", "StatefulSet", "ReplicaSet", "ReplicationController")
+_DEPTH = 16
+"""Owners above owners; more than any real chain, so that a circle ends."""
+
+
+class Key(NamedTuple):
+    namespace: str
+    kind: str
+    name: str
+
+    def __str__(self) -> str:
+        return f"{self.namespace}/{self.kind.lower()}/{self.name}"
+
+
+@dataclass(slots=True)
+class Workload:
+    """What is sized as one: a topmost owner with its pods, or a pod without an owner."""
+
+    key: Key
+    object: ObjectView | None
+    """The controller whose template makes the pods; None where the owner is of a kind that has no template we know."""
+    template: ObjectView
+    """A pod template, or the pod itself: has `spec` and `metadata`."""
+    pods: list[ObjectView] = field(default_factory=list)
+    foreign: bool = False
+    """The topmost owner is of a kind that is not built in; `object` is what it owns."""
+
+    @property
+    def containers(self) -> list[tuple[str, ObjectView]]:
+        """(field of the pod's spec, container): containers, and init containers that keep running."""
+        spec = self.template.get("spec") or {}
+        sidecars = [one for one in spec.get("initContainers") or () if one.get("restartPolicy") == "Always"]
+        found = [("initContainers", one) for one in sidecars]
+        return found + [("containers", one) for one in spec.get("containers") or ()]
+
+    @property
+    def replicas(self) -> int:
+        """How many pods there are; of a workload without any, how many there should be."""
+        if self.pods:
+            return len(self.pods)
+        spec = (self.object or {}).get("spec") or {}
+        return int(spec.get("replicas", 1) or 0) if self.key.kind in REPLICATED else 0
+
+
+def gathered(pods: Iterable[ObjectView], controllers: Mapping[str, Iterable[ObjectView]]) -> dict[Key, Workload]:
+    """Every workload by its key. `controllers` by kind; objects as an API server lists them."""
+    known = {(kind, *_name(one)): one for kind, listed in controllers.items() for one in listed}
+    found: dict[Key, Workload] = {}
+    for (kind, _, _), one in known.items():
+        key, foreign, below = _topmost(one, kind, known)
+        if below is one and not foreign:
+            found[key] = Workload(key, one, _template(kind, one))
+    for pod in pods:
+        if not _runs(pod):
+            continue
+        key, foreign, below = _topmost(pod, "Pod", known)
+        if key not in found:
+            found[key] = Workload(key, None if below is pod else below, _template_of(below, pod), foreign=foreign)
+        found[key].pods.append(pod)
+    return found
+
+
+def owner_of(pod: ObjectView, controllers: Mapping[tuple[str, str, str], ObjectView]) -> Key:
+    """The workload of a pod; `controllers` by kind, namespace and name."""
+    return _topmost(pod, "Pod", controllers)[0]
+
+
+def _topmost(
+    one: ObjectView, kind: str, known: Mapping[tuple[str, str, str], ObjectView]
+) -> tuple[Key, bool, ObjectView]:
+    """The key of the topmost owner, whether that is of a foreign kind, and the highest object that is known."""
+    namespace, name = _name(one)
+    for _ in range(_DEPTH):
+        owner = controller_of(one)
+        if owner is None or owner.get("kind") == "Node":
+            break
+        above = known.get((owner.get("kind") or "", namespace, owner.get("name") or ""))
+        if above is None:
+            return Key(namespace, owner.get("kind") or "", owner.get("name") or ""), True, one
+        one, kind, name = above, owner.get("kind") or "", owner.get("name") or ""
+    return Key(namespace, kind, name), False, one
+
+
+def _name(one: ObjectView) -> tuple[str, str]:
+    meta = one.get("metadata") or {}
+    return meta.get("namespace") or "", meta.get("name") or ""
+
+
+def _runs(pod: ObjectView) -> bool:
+    phase = (pod.get("status") or {}).get("phase")
+    return phase not in ("Succeeded", "Failed") and not (pod.get("metadata") or {}).get("deletionTimestamp")
+
+
+def _template(kind: str, one: ObjectView) -> ObjectView:
+    spec = one.get("spec") or {}
+    if kind == "CronJob":
+        spec = (spec.get("jobTemplate") or {}).get("spec") or {}
+    return spec.get("template") or {}
+
+
+def _template_of(below: ObjectView, pod: ObjectView) -> ObjectView:
+    return pod if below is pod else (below.get("spec") or {}).get("template") or pod

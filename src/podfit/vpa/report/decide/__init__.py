@@ -1,0 +1,1 @@
+"""From use to sizes, waste and risk. Pure."""

@@ -1,0 +1,217 @@
+"""One row of the report: a container of a workload, its sizes, what would fit, what is wasted and at risk. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from podfit.api.quantity import Quantity
+from podfit.vpa.model.times import to_rfc3339
+from podfit.vpa.report.cluster.workloads import Key, Workload
+from podfit.vpa.report.decide.sizing import RESOURCES, Bounds, Sizes, risks, sized
+from podfit.vpa.report.usage.evidence import Evidence, Known
+from podfit.vpa.runtimes.heaps import Heap, heap_of
+
+GI = 1 << 30
+HOURS_A_MONTH = 730.0
+CORE_IN_GIB = 7.5
+"""How many GiB-hours a core-hour is worth, for sorting where no prices are given."""
+
+
+@dataclass(frozen=True, slots=True)
+class Prices:
+    """Of a core-hour and a GiB-hour."""
+
+    cpu: float = 0.0
+    memory: float = 0.0
+
+    @property
+    def given(self) -> bool:
+        return bool(self.cpu or self.memory)
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    key: Key
+    container: str
+    field_name: str
+    """containers or initContainers."""
+    replicas: int
+    now: Sizes
+    recommended: Sizes
+    evidence: Evidence | None
+    heap: Heap | None = None
+    why: tuple[str, ...] = ()
+    risks: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+
+    def wasted(self, resource: str) -> int | None:
+        """Requested by all pods and not needed; negative where more is needed. None where nothing is known."""
+        now, fits = self.now.requests.get(resource), self.recommended.requests.get(resource)
+        return None if now is None or fits is None else (now - fits) * self.replicas
+
+    @property
+    def waste(self) -> float:
+        """In GiB-hours each hour, for sorting."""
+        cpu, memory = (max(0, self.wasted(resource) or 0) for resource in RESOURCES)
+        return cpu / 1000.0 * CORE_IN_GIB + memory / GI
+
+    def monthly(self, prices: Prices) -> float:
+        """What the waste costs a month; negative where more is needed."""
+        cpu, memory = (self.wasted(resource) or 0 for resource in RESOURCES)
+        return (cpu / 1000.0 * prices.cpu + memory / GI * prices.memory) * HOURS_A_MONTH
+
+    def changes(self, least: float) -> Sizes:
+        """What is worth changing: sizes that are off by more than this part of what they are now."""
+        requests = {
+            resource: amount
+            for resource, amount in self.recommended.requests.items()
+            if _off(self.now.requests.get(resource), amount, least)
+            or _off(self.now.limits.get(resource), self.recommended.limits.get(resource), least)
+        }
+        return Sizes(requests, {name: one for name, one in self.recommended.limits.items() if name in requests})
+
+
+def _off(now: int | None, amount: int | None, least: float) -> bool:
+    if amount is None:
+        return False
+    return now is None or abs(now - amount) > least * now
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    findings: Sequence[Finding]
+    cluster: str
+    policy: str
+    prices: Prices
+    made: float
+    sources: Sequence[str] = ()
+    notes: Sequence[str] = ()
+    missing: Sequence[str] = ()
+    """Why the report is partial; empty for a whole one."""
+
+    def total(self, resource: str) -> int:
+        return sum(max(0, one.wasted(resource) or 0) for one in self.findings)
+
+    def short(self, resource: str) -> int:
+        return -sum(min(0, one.wasted(resource) or 0) for one in self.findings)
+
+    @property
+    def monthly(self) -> float:
+        return sum(one.monthly(self.prices) for one in self.findings)
+
+    @property
+    def without(self) -> int:
+        """Containers of which nothing is known."""
+        return sum(not one.recommended.requests for one in self.findings)
+
+    @property
+    def at_risk(self) -> int:
+        return sum(bool(one.risks) for one in self.findings)
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    bounds: Bounds = field(default_factory=Bounds)
+    runtimes: bool = True
+    """Whether settings of language runtimes are heeded."""
+
+
+def findings(workloads: Iterable[Workload], known: Known, rules: Rules) -> list[Finding]:
+    by_workload: dict[Key, dict[str, Evidence]] = {}
+    for (key, container), evidence in known.items():
+        by_workload.setdefault(key, {})[container] = evidence
+    return [
+        _finding(workload, field_name, container, by_workload.get(workload.key, {}), rules)
+        for workload in workloads
+        for field_name, container in workload.containers
+    ]
+
+
+def _finding(
+    workload: Workload, field_name: str, container: Mapping[str, Any], known: Mapping[str, Evidence], rules: Rules
+) -> Finding:
+    name = container.get("name") or ""
+    evidence = known.get(name)
+    now, notes = _now(workload, field_name, container)
+    heap = heap_of(container) if rules.runtimes else None
+    recommended, why = Sizes(), tuple[str, ...]()
+    if evidence is not None and evidence.size.target:
+        verdict = sized(now, evidence, heap, rules.bounds)
+        recommended, why = verdict.sizes, verdict.why
+        if heap is not None and recommended.requests.get("memory") != now.request("memory"):
+            notes.append(heap.restart)
+    else:
+        notes += _nothing(workload, name, known)
+    return Finding(
+        workload.key,
+        name,
+        field_name,
+        workload.replicas,
+        now,
+        recommended,
+        evidence,
+        heap,
+        why,
+        risks(now, evidence, _killed(workload, name)),
+        tuple(notes),
+    )
+
+
+def _nothing(workload: Workload, name: str, known: Mapping[str, Evidence]) -> list[str]:
+    """Why there is no recommendation. A name that ended where this one has no past may be its old one."""
+    there = {container.get("name") for _, container in workload.containers}
+    old = {other: one for other, one in known.items() if other not in there and one.size.target}
+    if len(old) == 1:
+        (other, one), *_ = old.items()
+        return [f"no usage of {name}; {other}, which is gone, was measured until {to_rfc3339(one.last)}: renamed?"]
+    return [f"no usage of {name} is known: no recommendation"]
+
+
+def _now(workload: Workload, field_name: str, container: Mapping[str, Any]) -> tuple[Sizes, list[str]]:
+    """The template's sizes, or those that all running pods have been resized to."""
+    written = _sizes(container)
+    running = [
+        _sizes(one)
+        for pod in workload.pods
+        for one in (pod.get("spec") or {}).get(field_name) or ()
+        if one.get("name") == container.get("name")
+    ]
+    if running and all(one == running[0] for one in running):
+        same = running[0] == written
+        return running[0], [] if same else ["pods were resized in place: the template still has other sizes"]
+    return written, ["pods differ in size: the template's is shown"] if running else []
+
+
+def _sizes(container: Mapping[str, Any]) -> Sizes:
+    resources = container.get("resources") or {}
+    return Sizes(_amounts(resources.get("requests")), _amounts(resources.get("limits")))
+
+
+def _amounts(listed: Mapping[str, Any] | None) -> dict[str, int]:
+    parsed = {name: Quantity.parse(value) for name, value in (listed or {}).items() if name in RESOURCES}
+    return {name: one.milli if name == "cpu" else one.value for name, one in parsed.items()}
+
+
+def _killed(workload: Workload, container: str) -> bool:
+    for pod in workload.pods:
+        for status in (pod.get("status") or {}).get("containerStatuses") or ():
+            if status.get("name") == container:
+                states = (status.get("state") or {}, status.get("lastState") or {})
+                if any((one.get("terminated") or {}).get("reason") == "OOMKilled" for one in states):
+                    return True
+    return False
+
+
+ORDERS = {
+    "waste": lambda one: -one.waste,
+    "cpu": lambda one: -(one.wasted("cpu") or 0),
+    "memory": lambda one: -(one.wasted("memory") or 0),
+    "risk": lambda one: (not one.risks, one.risks, -one.waste),
+    "name": lambda one: (one.key, one.container),
+}
+
+
+def ordered(listed: Iterable[Finding], by: str) -> list[Finding]:
+    return sorted(sorted(listed, key=ORDERS["name"]), key=ORDERS[by])

@@ -1,0 +1,56 @@
+"""Sizes of another policy than the default one, from the curves that were read. Pure."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import replace
+
+import numpy as np
+
+from podfit.vpa.policies.base import CPU, MEMORY, Series, sizes_of
+from podfit.vpa.policies.table import POLICIES
+from podfit.vpa.recommender.decide.histograms.estimate import Estimate
+from podfit.vpa.report.cluster.workloads import Key
+from podfit.vpa.report.usage.evidence import Curve, Floats, Known
+
+DEFAULT = "default"
+LEAST: Mapping[str, int] = {CPU: 10, MEMORY: 32 << 20}
+"""Where no least was given: 10m and 32Mi. The default policy has its own."""
+
+
+def by_policy(known: Known, name: str) -> tuple[Known, int]:
+    """The same evidence with the sizes of this policy, and how many containers keep the default's, because there is no
+    curve of their use. One series stands for a container: at each step the pod that used most."""
+    if name == DEFAULT:
+        return known, 0
+    found = dict(known)
+    steps: dict[tuple[float, int], list[tuple[Key, str]]] = {}
+    for at, one in known.items():
+        if one.curve is not None:
+            steps.setdefault((one.curve.step, len(one.curve.cpu)), []).append(at)
+    for (step, _), group in steps.items():
+        sized = {resource: _sizes(known, group, name, resource, step) for resource in (CPU, MEMORY)}
+        for row, at in enumerate(group):
+            amounts = {
+                resource: max(LEAST[resource], math.ceil(values[row]))
+                for resource, values in sized.items()
+                if math.isfinite(values[row])
+            }
+            evidence = known[at]
+            found[at] = replace(evidence, size=Estimate(amounts, amounts, amounts), policy=name)
+    return found, sum(one.curve is None for one in known.values())
+
+
+def _sizes(known: Known, group: list[tuple[Key, str]], name: str, resource: str, step: float) -> list[float]:
+    """Millicores or bytes for the time after the last sample; NaN where the policy has not decided."""
+    curves = [known[at].curve for at in group]
+    usage = np.stack([_usage(curve, resource) for curve in curves if curve is not None])
+    after = np.concatenate((usage, np.full((len(usage), 1), np.nan, np.float32)), axis=1)
+    sizes = sizes_of(POLICIES[name], Series(after, step, resource))
+    unit = 1000.0 if resource == CPU else 1.0
+    return [float(size) * unit for size in sizes[:, -1]]
+
+
+def _usage(curve: Curve, resource: str) -> Floats:
+    return curve.cpu if resource == CPU else curve.memory

@@ -1,0 +1,155 @@
+"""From what a container uses to the requests and limits it should have, and why. Pure.
+
+Limits keep their ratio to the request, as the autoscaler does it, with two guards: no memory limit below the highest
+use that was seen, and nothing below what a language runtime takes. A request that equals its limit stays equal, because
+the QoS class of a pod does not change.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from podfit.vpa.report.usage.evidence import Evidence
+from podfit.vpa.runtimes.heaps import Heap
+
+MI = 1 << 20
+RESOURCES = ("cpu", "memory")
+PEAK_MARGIN = 1.1
+"""A memory limit is at least so many times the highest use seen."""
+THROTTLED_ABOVE, THROTTLED_GROWTH = 0.25, 1.5
+NEAR_OOM = 0.9
+Amounts = Mapping[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Sizes:
+    """Millicores and bytes."""
+
+    requests: Amounts = field(default_factory=dict)
+    limits: Amounts = field(default_factory=dict)
+
+    def request(self, resource: str) -> int | None:
+        """A limit without a request is the request, too."""
+        return self.requests.get(resource, self.limits.get(resource))
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """What a recommendation must not leave."""
+
+    least: Amounts = field(default_factory=dict)
+    most: Amounts = field(default_factory=dict)
+    keep_limits: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    sizes: Sizes
+    why: tuple[str, ...]
+
+
+def sized(now: Sizes, evidence: Evidence, heap: Heap | None, bounds: Bounds) -> Verdict:
+    """Only resources with samples get a size; the others are left out."""
+    requests: dict[str, int] = {}
+    limits: dict[str, int] = {}
+    why: list[str] = []
+    for resource, target in evidence.size.target.items():
+        amount, reasons = _request(resource, target, now, evidence, heap)
+        amount, bounded = _within(resource, amount, bounds)
+        limit = now.limits.get(resource)
+        if limit and not bounds.keep_limits:
+            least, more = _least_limit(resource, now, evidence, heap)
+            limits[resource] = max(amount, least, _scaled(limit, now.request(resource), amount))
+            limits[resource] = min(limits[resource], bounds.most.get(resource, limits[resource]))
+            reasons += more if limits[resource] == least else []
+            if now.request(resource) == limit:
+                amount = limits[resource]
+        elif limit:
+            amount = min(amount, limit)
+        requests[resource] = rounded(resource, amount)
+        if resource in limits:
+            limits[resource] = max(requests[resource], rounded(resource, limits[resource]))
+        why += [*reasons, *bounded]
+    return Verdict(Sizes(requests, limits), tuple(why))
+
+
+def _request(resource: str, target: int, now: Sizes, evidence: Evidence, heap: Heap | None) -> tuple[int, list[str]]:
+    if resource == "memory":
+        rule = "peaks of each day, newest weigh most" if evidence.policy == "default" else f"policy {evidence.policy}"
+        words = [f"memory: {rule}; highest {_text(resource, evidence.used)}"]
+        if evidence.ooms:
+            words.append(f"memory: {evidence.ooms} out-of-memory kills raised it")
+        if heap is not None and heap.floor > target:
+            return heap.floor, [*words, f"memory: not below its heap: {heap.words}"]
+        return target, words
+    rule = "what is enough nearly always" if evidence.policy == "default" else f"policy {evidence.policy}"
+    words = [f"cpu: {rule} (95 % of the time {_text(resource, evidence.used)})"]
+    limit = now.limits.get("cpu")
+    if limit and _held_back(evidence):
+        return max(target, min(limit, math.ceil(target * THROTTLED_GROWTH))), [*words, _throttled_words(evidence)]
+    return target, words
+
+
+def _least_limit(resource: str, now: Sizes, evidence: Evidence, heap: Heap | None) -> tuple[int, list[str]]:
+    if resource == "memory":
+        peak = math.ceil(evidence.used.get("memory", 0) * PEAK_MARGIN)
+        if heap is not None and heap.floor > peak:
+            return heap.floor, []
+        return peak, ["memory: the limit stays a tenth above the highest use seen"]
+    if _held_back(evidence):
+        return math.ceil(now.limits["cpu"] * THROTTLED_GROWTH), ["cpu: the limit is raised because it is reached"]
+    return 0, []
+
+
+def _held_back(evidence: Evidence) -> bool:
+    return evidence.throttled is not None and evidence.throttled >= THROTTLED_ABOVE
+
+
+def _throttled_words(evidence: Evidence) -> str:
+    return f"cpu: held back at its limit in {100 * (evidence.throttled or 0):.0f} % of the periods"
+
+
+def _within(resource: str, amount: int, bounds: Bounds) -> tuple[int, list[str]]:
+    least, most = bounds.least.get(resource, 0), bounds.most.get(resource)
+    if amount < least:
+        return least, [f"{resource}: not below the least that was given"]
+    if most is not None and amount > most:
+        return most, [f"{resource}: {_text(resource, {resource: amount})} would fit, the most that was given is less"]
+    return amount, []
+
+
+def _scaled(limit: int, request: int | None, amount: int) -> int:
+    return limit * amount // request if request else amount
+
+
+def rounded(resource: str, amount: int) -> int:
+    """Up to whole millicores and whole MiB: numbers for people to review."""
+    return max(1, amount) if resource == "cpu" else max(MI, math.ceil(amount / MI) * MI)
+
+
+def risks(now: Sizes, evidence: Evidence | None, killed: bool) -> tuple[str, ...]:
+    """What goes wrong with the sizes of now, worst first."""
+    found = []
+    if killed or (evidence is not None and evidence.ooms):
+        found.append("OOM-killed")
+    if evidence is None:
+        return tuple(found)
+    peak, limit = evidence.used.get("memory", 0), now.limits.get("memory")
+    if limit and peak >= NEAR_OOM * limit and not found:
+        found.append("near OOM")
+    request = now.request("memory")
+    if request and peak > request and "near OOM" not in found and not limit:
+        found.append("over memory request")
+    most = now.limits.get("cpu")
+    if _held_back(evidence) or (most and evidence.throttled is None and evidence.used.get("cpu", 0) >= NEAR_OOM * most):
+        found.append("throttled")
+    return tuple(found)
+
+
+def _text(resource: str, amounts: Amounts) -> str:
+    amount = amounts.get(resource)
+    if amount is None:
+        return "unknown"
+    return f"{amount}m" if resource == "cpu" else f"{amount / MI:.0f}Mi"

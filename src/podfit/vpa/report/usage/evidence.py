@@ -1,0 +1,80 @@
+"""What is known about the use of each container of each workload, and the curves that a report draws from it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from podfit.vpa.model.times import NEVER, Seconds
+from podfit.vpa.recommender.decide.histograms.estimate import Estimate
+from podfit.vpa.report.cluster.workloads import Key
+
+PROMETHEUS, CHECKPOINTS, METRICS = "prometheus", "checkpoints", "metrics"
+DAY = 86400.0
+Floats = NDArray[np.float32]
+
+
+@dataclass(frozen=True, slots=True)
+class Curve:
+    """The use of one container over time: of all pods of its workload at each step, the highest and the mean. NaN where
+    nothing was measured."""
+
+    start: Seconds
+    step: Seconds
+    cpu: Floats
+    """Cores, of the pod that used most."""
+    cpu_mean: Floats
+    memory: Floats
+    """Bytes."""
+    memory_mean: Floats
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    source: str
+    samples: int = 0
+    first: Seconds = NEVER
+    last: Seconds = NEVER
+    pods: int = 0
+    """Pods that were measured, those that are gone included."""
+    size: Estimate = field(default_factory=lambda: Estimate({}, {}, {}))
+    """What the policy gives for this use; resources without samples are left out."""
+    used: Mapping[str, int] = field(default_factory=dict)
+    """The 95th percentile of cpu (millicores) and the highest memory (bytes)."""
+    mean: Mapping[str, int] = field(default_factory=dict)
+    ooms: int = 0
+    throttled: float | None = None
+    """The part of the scheduler's periods in which the container was held back at its limit; None if not known."""
+    curve: Curve | None = None
+    policy: str = "default"
+    """Whose size it is."""
+    coverage: float = 1.0
+    """The part of the asked time for which there are samples."""
+
+    @property
+    def days(self) -> float:
+        return max(0.0, self.last - self.first) / DAY if self.first != NEVER else 0.0
+
+    @property
+    def confidence(self) -> str:
+        """From how long the container was watched, and how completely."""
+        if not self.size.target:
+            return "none"
+        whole = self.days * min(1.0, self.coverage if self.source == PROMETHEUS else 1.0)
+        return "high" if whole >= 6.0 else "medium" if whole >= 1.5 else "low"
+
+
+Known = dict[tuple[Key, str], Evidence]
+"""By workload and container."""
+
+
+@dataclass(slots=True)
+class Told:
+    """What was read and what was not: words for people, and whether something is missing."""
+
+    notes: list[str] = field(default_factory=list)
+    missing: list[str] = field(default_factory=list)
+    """Why results are partial; empty for whole ones."""

@@ -1,0 +1,270 @@
+"""Reads usage from Prometheus for a report: in parts, oldest first, one query at a time, with pauses between them.
+
+A part that fails several times is left out and named: the report is then partial, and says so.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from podfit.kit.backoff import Backoff
+from podfit.kit.clock import Clock
+from podfit.vpa.history import queries
+from podfit.vpa.history.base import Batch, HistoryAway
+from podfit.vpa.history.promapi import Floats, PrometheusApi, Refused, TooMuch
+from podfit.vpa.history.prometheus import Columns, halves
+from podfit.vpa.history.queries import Part, PrometheusConfig
+from podfit.vpa.model.times import Seconds, to_rfc3339
+from podfit.vpa.recommender.decide.evidence.oom import Oom
+from podfit.vpa.report.cluster.owners import Owner
+from podfit.vpa.report.usage import asking
+from podfit.vpa.report.usage.asking import Asking
+from podfit.vpa.report.usage.evidence import Told
+from podfit.vpa.report.usage.gathering import kills
+from podfit.vpa.report.usage.saved import Saved
+
+TRIES, FAILURES = 3, 3
+"""How often a part is asked for, and how many parts in a row may fail before the rest is not asked for."""
+_HOUR, _DAY = 3600.0, 86400.0
+Seen = Callable[[int, int, int], None]
+"""Told after each part: parts done, parts in all, samples."""
+
+
+class NoUsage(Exception):
+    """There is nothing to be had from this Prometheus; the message says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    asking: Asking
+    parts: tuple[Part, ...]
+    every: Seconds
+    until: Seconds
+
+    @property
+    def start(self) -> Seconds:
+        return self.parts[0].start if self.parts else self.until
+
+
+class PrometheusUsage:
+    def __init__(
+        self, config: PrometheusConfig, clock: Clock, *, share: float = 0.5, saved: Saved | None = None
+    ) -> None:
+        """`share` is the part of the time in which queries may run."""
+        self._config, self._clock, self._share, self._saved = config, clock, share, saved
+        self.api = PrometheusApi(config, clock)
+        self.told = Told()
+        self._counters: dict[tuple[str, str, str], float | None] = {}
+        self._odd = 0
+
+    async def close(self) -> None:
+        await self.api.close()
+
+    # --- finding out
+
+    async def plan(self, until: Seconds, namespace: str, pods: str, rules: bool = True) -> Plan:
+        """How things are called here and how much there is. Raises NoUsage and HistoryAway."""
+        try:
+            chosen, counts = await self._convention(until, namespace, pods)
+            chosen = await self._rules(chosen, until) if rules else chosen
+            every = await self._scraped_every(chosen, until)
+            await self._look_for_doubles(chosen, until)
+        except (Refused, TooMuch) as error:
+            raise NoUsage(str(error)) from error
+        step = queries.resolution(chosen.config, every, max(counts.values(), default=0))
+        until = until // step * step
+        if self._saved is not None:
+            until = self._saved.begin(until, step).until
+        config = replace(chosen.config, history_resolution=step)
+        return Plan(replace(chosen, config=config), tuple(queries.parts(config, until, counts)), every, until)
+
+    async def _convention(self, until: Seconds, namespace: str, pods: str) -> tuple[Asking, dict[Seconds, int]]:
+        days = max(1, math.ceil(self._config.history_length / _DAY))
+        instants = [until - day * _DAY for day in range(days)]
+        probed = {instants[0], instants[-1], instants[days // 2]}
+        for chosen in asking.candidates(self._config, namespace, pods):
+            probes = {at: await self._number(chosen.count(), at) for at in probed}
+            if any(probes.values()):
+                more = {at: await self._number(chosen.count(), at) for at in instants if at not in probes}
+                return chosen, {**probes, **more}
+        metric = self._config.history_memory_metric
+        if not await self._number(f"count({metric})", until):
+            raise NoUsage(f"Prometheus {self._config.prometheus_address} has no {metric}: does it scrape cAdvisor?")
+        where = f" of namespace {namespace}" if namespace else ""
+        raise NoUsage(
+            f"Prometheus {self._config.prometheus_address} has {metric}, but no series with labels for pod and "
+            f"container{where} in the last {days} days"
+        )
+
+    async def _rules(self, chosen: Asking, until: Seconds) -> Asking:
+        """Recorded rates where there are some for about as many containers, for all of the time."""
+        whole = await self._number(chosen.count(), until)
+        for rule in asking.CPU_RULES:
+            if chosen.memory_rule and not await self._number(chosen.count(rule), until):
+                continue
+            old = await self._number(chosen.count(rule), until - self._config.history_length + _HOUR)
+            if chosen.memory_rule or (old and await self._number(chosen.count(rule), until) >= 0.9 * whole):
+                self.told.notes.append(f"cpu is read from the recording rule {rule}")
+                return replace(chosen, cpu_rule=rule)
+        return replace(chosen, cpu_rule="")
+
+    async def _scraped_every(self, chosen: Asking, until: Seconds) -> Seconds:
+        days = max(1, math.ceil(self._config.history_length / _DAY))
+        for window, instants in (
+            (_HOUR, [until, until - _HOUR, *(until - day * _DAY for day in range(1, days))]),
+            (_DAY, [until - day * _DAY for day in range(days)]),
+        ):
+            found = [await self._number(chosen.scrapes(window), at) for at in instants]
+            if max(found) > 1:
+                return queries.interval_of(max(found), window)
+        return 0
+
+    async def _look_for_doubles(self, chosen: Asking, until: Seconds) -> None:
+        containers, series = await self._number(chosen.count(), until), await self._number(chosen.series(), until)
+        if containers and series >= 1.5 * containers:
+            self.told.notes.append(
+                f"Prometheus has {series:.0f} series of {containers:.0f} containers (scraped more than once?): of "
+                "several series of one container the highest counts"
+            )
+
+    async def _number(self, query: str, at: Seconds) -> int:
+        found = await self.api.instant(query, at)
+        return int(found[0].value) if found and math.isfinite(found[0].value) else 0
+
+    async def owners(self, plan: Plan) -> tuple[dict[tuple[str, str], Owner], dict[tuple[str, str, str], Owner]]:
+        """Owners of pods, and of ReplicaSets and Jobs, as kube-state-metrics recorded them; empty without it."""
+        pods: dict[tuple[str, str], Owner] = {}
+        above: dict[tuple[str, str, str], Owner] = {}
+        for query, label, kind in asking.owners(plan.asking.config, plan.asking.namespace):
+            at = plan.until
+            while at > plan.start:
+                try:
+                    found = await self.api.instant(query, at)
+                except (Refused, TooMuch, HistoryAway) as error:
+                    self.told.notes.append(f"owners of pods that are gone are guessed by name: {error}")
+                    return pods, above
+                for one in found:
+                    namespace, name = one.labels.get("namespace", ""), one.labels.get(label, "")
+                    owner = one.labels.get("owner_kind", ""), one.labels.get("owner_name", "")
+                    if not name or not owner[1] or owner[0] in ("<none>", "Node"):
+                        continue
+                    if kind == "Pod":
+                        pods.setdefault((namespace, name), owner)
+                    else:
+                        above.setdefault((namespace, kind, name), owner)
+                if not found and at == plan.until:
+                    break
+                at -= _DAY
+        return pods, above
+
+    async def throttled(self, plan: Plan) -> dict[tuple[str, str, str], float]:
+        try:
+            found = await self.api.instant(plan.asking.throttled(), plan.until)
+        except (Refused, TooMuch, HistoryAway) as error:
+            self.told.notes.append(f"throttling is not known: {error}")
+            return {}
+        names = plan.asking.by.split(", ")
+        keyed = [((*(one.labels.get(name, "") for name in names),), one.value) for one in found]
+        return {key: value for key, value in keyed if math.isfinite(value)}  # type: ignore[misc]
+
+    # --- reading
+
+    async def read(self, plan: Plan, seen: Seen) -> AsyncIterator[Batch]:
+        """Batches in order of time."""
+        waiting, done, samples, failed = list(plan.parts), 0, 0, 0
+        while waiting:
+            part = waiting[0]
+            try:
+                batch = await self._part(plan, part)
+                failed = 0
+            except TooMuch as error:
+                if part.points >= 2:
+                    waiting[:1] = halves(part)
+                    continue
+                batch = self._missed(part, str(error))
+            except (HistoryAway, Refused) as error:
+                batch, failed = self._missed(part, str(error)), failed + 1
+                if failed >= FAILURES:
+                    self._give_up(waiting, str(error))
+                    return
+            del waiting[0]
+            done += 1
+            samples += len(batch.times)
+            yield batch
+            seen(done, done + len(waiting), samples)
+        self._finish(samples)
+
+    def _missed(self, part: Part, why: str) -> Batch:
+        self.told.missing.append(f"nothing from {to_rfc3339(part.start)} to {to_rfc3339(part.end)}: {why}")
+        nothing = np.zeros(0, np.int64)
+        return Batch([], nothing, np.zeros(0), nothing, nothing)
+
+    def _give_up(self, waiting: list[Part], why: str) -> None:
+        del self.told.missing[-FAILURES + 1 :]
+        start = to_rfc3339(waiting[0].start)
+        self.told.missing[-1:] = [f"reading stopped at {start}, {FAILURES} parts failed in a row: {why}"]
+
+    def _finish(self, samples: int) -> None:
+        self.told.missing += [f"Prometheus warns: {words}" for words in self.api.warnings]
+        if self._odd:
+            self.told.notes.append(f"{self._odd} samples were no usable number (NaN, infinite, negative): left out")
+        if self._saved is not None:
+            if self._saved.reused:
+                self.told.notes.append(f"{self._saved.reused} parts were read before and not asked for again")
+            if not self.told.missing:
+                self._saved.end()
+
+    async def _part(self, plan: Plan, part: Part) -> Batch:
+        if self._saved is not None and (found := self._saved.find(part.start, part.end)) is not None:
+            return found
+        pause = Backoff(0.5, 10.0, jitter=0.2)
+        for attempt in range(TRIES):
+            counters = dict(self._counters)
+            try:
+                batch = await self._fetch(plan, part)
+            except HistoryAway:
+                self._counters = counters
+                if attempt == TRIES - 1:
+                    raise
+                await self._clock.sleep(pause.next())
+                continue
+            if self._saved is not None:
+                self._saved.keep(part.start, part.end, batch)
+            return batch
+        raise AssertionError
+
+    async def _fetch(self, plan: Plan, part: Part) -> Batch:
+        columns = Columns(plan.asking.config, {})
+        for query, add in (
+            (plan.asking.cpu(plan.every), columns.add_cpu),
+            (plan.asking.memory(plan.every), columns.add_memory),
+        ):
+            begun = self._clock.monotonic()
+            async for labels, times, values in self.api.range(query, part):
+                self._odd += int(np.count_nonzero(~(np.isfinite(values) & (values >= 0))))
+                add(labels, times, values)
+            await self._rest(self._clock.monotonic() - begun)
+        ooms: list[Oom] = []
+        try:
+            async for labels, times, values in self.api.range(plan.asking.ooms(plan.every), part):
+                ooms += self._kills(plan, labels, times, values)
+        except Refused as error:
+            if not any("out-of-memory" in one for one in self.told.notes):
+                self.told.notes.append(f"out-of-memory kills are not known: {error}")
+        return columns.batch(sorted(ooms, key=lambda oom: oom.instant))
+
+    def _kills(self, plan: Plan, labels: dict[str, str], times: Floats, values: Floats) -> list[Oom]:
+        namespace, pod, container = (labels.get(name, "") for name in plan.asking.by.split(", "))
+        who = (namespace, pod, container)
+        points = list(zip(times.tolist(), values.tolist(), strict=True))
+        found, self._counters[who] = kills(points, self._counters.get(who), plan.start)
+        return [Oom(*who, at, 0) for at in found]
+
+    async def _rest(self, took: Seconds) -> None:
+        """As long a pause after a query as keeps the share."""
+        if 0 < self._share < 1 and took > 0:
+            await self._clock.sleep(min(30.0, took * (1 - self._share) / self._share))

@@ -1,0 +1,94 @@
+"""Parts of a reading that are kept on disk, so that a reading that was interrupted goes on where it stopped."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+import time
+import zipfile
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from podfit.vpa.history.base import Batch, Series
+from podfit.vpa.recommender.decide.evidence.oom import Oom
+
+OLDEST_S = 6 * 3600.0
+"""An unfinished reading that is older is begun again."""
+
+
+def cache_folder() -> Path:
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "podfit" / "recommend"
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    until: float
+    step: float
+
+
+class Saved:
+    """One reading: a folder named after the questions. A part that cannot be written is only not kept."""
+
+    def __init__(self, folder: Path, questions: str, length: float) -> None:
+        digest = hashlib.sha256(f"{questions}\0{length}".encode()).hexdigest()[:20]
+        self._folder = folder / digest
+        self.reused = 0
+
+    def begin(self, until: float, step: float) -> Progress:
+        """What to read: as the interrupted reading had it, if there is one that is not too old."""
+        file = self._folder / "reading.json"
+        try:
+            found = json.loads(file.read_text())
+            if found["step"] == step and 0 <= until - found["until"] < OLDEST_S:
+                return Progress(float(found["until"]), float(found["step"]))
+        except (OSError, ValueError, KeyError, TypeError):
+            pass
+        self.end()
+        try:
+            self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+            file.write_text(json.dumps({"until": until, "step": step, "begun": time.time()}))
+        except OSError:
+            pass
+        return Progress(until, step)
+
+    def find(self, start: float, end: float) -> Batch | None:
+        try:
+            with np.load(self._file(start, end), allow_pickle=False) as data:
+                series = [Series(one[0], one[1], one[2], "") for one in json.loads(str(data["series"]))]
+                ooms = [Oom(*one) for one in json.loads(str(data["ooms"]))]
+                batch = Batch(series, data["index"], data["times"], data["cpu"], data["memory"], ooms)
+        except (OSError, ValueError, KeyError, TypeError, zipfile.BadZipFile):
+            return None
+        self.reused += 1
+        return batch
+
+    def keep(self, start: float, end: float, batch: Batch) -> None:
+        file = self._file(start, end)
+        begun = file.with_suffix(".tmp")
+        try:
+            with begun.open("wb") as out:
+                np.savez_compressed(
+                    out,
+                    series=json.dumps([one[:3] for one in batch.series]),
+                    ooms=json.dumps(
+                        [(one.namespace, one.pod, one.container, one.instant, one.memory) for one in batch.ooms]
+                    ),
+                    index=batch.index,
+                    times=batch.times,
+                    cpu=batch.cpu,
+                    memory=batch.memory,
+                )
+            begun.replace(file)
+        except OSError:
+            begun.unlink(missing_ok=True)
+
+    def end(self) -> None:
+        """The reading is complete, or not worth going on with."""
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+    def _file(self, start: float, end: float) -> Path:
+        return self._folder / f"{start:.0f}-{end:.0f}.npz"

@@ -1,0 +1,67 @@
+"""The heaps of the pods that an autoscaler scales, and sizes that do not go below them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from typing import Any
+
+from podfit.vpa.recommender.decide.histograms.estimate import Estimate
+from podfit.vpa.runtimes.heaps import HEAP, Heap, heap_of
+
+PodId = tuple[str, str]
+
+
+class Heaps:
+    """By pod; only those pods whose containers name a heap."""
+
+    def __init__(self) -> None:
+        self._by_pod: dict[PodId, dict[str, Heap]] = {}
+
+    def note(self, pod: PodId, containers: Iterable[Mapping[str, Any]]) -> None:
+        found = {one.get("name") or "": one[HEAP] for one in containers if HEAP in one}
+        if found:
+            self._by_pod[pod] = found
+        else:
+            self._by_pod.pop(pod, None)
+
+    def forget(self, pod: PodId) -> None:
+        self._by_pod.pop(pod, None)
+
+    def of(self, pods: Iterable[PodId]) -> dict[str, Heap]:
+        """By container; of pods that differ (a rollout lasts) the one that takes most."""
+        if not self._by_pod:
+            return {}
+        found: dict[str, Heap] = {}
+        for pod in pods:
+            for name, heap in self._by_pod.get(pod, {}).items():
+                if name not in found or _order(heap) > _order(found[name]):
+                    found[name] = heap
+        return found
+
+
+def heaps_of(pods: Iterable[Mapping[str, Any]]) -> dict[str, Heap]:
+    """The same, from whole pods."""
+    known = Heaps()
+    for at, pod in enumerate(pods):
+        listed = [{**one, HEAP: heap} for one in pod["spec"]["containers"] if (heap := heap_of(one)) is not None]
+        known.note(("", str(at)), listed)
+    return known.of(list(known._by_pod))
+
+
+def _order(heap: Heap) -> tuple[int, float, str]:
+    return heap.floor, heap.percent or 0.0, heap.setting
+
+
+def floored(size: Estimate, floor: int) -> Estimate:
+    """No size of memory below the floor; nothing else changes, and nothing at all where no size is below it."""
+    if "memory" not in size.target or size.lower["memory"] >= floor:
+        return size
+    target, lower, upper = (
+        {**amounts, "memory": max(amounts["memory"], floor)} for amounts in (size.target, size.lower, size.upper)
+    )
+    return replace(size, target=target, lower=lower, upper=upper)
+
+
+def with_floors(sizes: Mapping[str, Estimate], heaps: Mapping[str, Heap]) -> dict[str, Estimate]:
+    return {name: floored(one, heaps[name].floor) if name in heaps else one for name, one in sizes.items()}

@@ -1,0 +1,34 @@
+"""What squeeze probes found about the pods of an autoscaler, and sizes that follow it. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+
+from podfit.api.objects import ObjectView
+from podfit.api.pods.squeeze import asked_for, found_in
+from podfit.vpa.recommender.decide.histograms.estimate import Estimate, with_margin
+
+
+def working_sets(vpa: ObjectView, pods: Iterable[ObjectView | None]) -> dict[str, int]:
+    """By container the most that a pod was found to work with; empty where the autoscaler does not ask for probes."""
+    found: dict[str, int] = {}
+    if asked_for(vpa):
+        for pod in pods:
+            for name, amount in found_in(pod).items() if pod is not None else ():
+                found[name] = max(found.get(name, 0), amount)
+    return found
+
+
+def squeezed(sizes: Mapping[str, Estimate], found: Mapping[str, int], margin: float) -> dict[str, Estimate]:
+    """No memory target and no lower bound above what was found to be enough, with the usual margin."""
+    return {
+        name: _capped(one, with_margin(found[name], margin)) if name in found else one for name, one in sizes.items()
+    }
+
+
+def _capped(size: Estimate, most: int) -> Estimate:
+    if "memory" not in size.target or size.target["memory"] <= most:
+        return size
+    target, lower = ({**amounts, "memory": min(amounts["memory"], most)} for amounts in (size.target, size.lower))
+    return replace(size, target=target, lower=lower)

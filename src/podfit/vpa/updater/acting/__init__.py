@@ -1,0 +1,1 @@
+"""What the updater does to pods: resizes, evictions, and taking a resize back."""

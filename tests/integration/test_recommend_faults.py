@@ -1,0 +1,178 @@
+"""A Prometheus that is down, slow, cut off, overloaded or warns: the report names the cause and says it is partial."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from aiohttp import web
+from tests.support.cluster.autoscaling import Autoscaled, autoscaled
+
+from podfit.cli.recommending.collecting import Asked, Collector, NothingKnown
+from podfit.cli.recommending.progress import Progress
+from podfit.cli.recommending.texts import as_csv, as_data
+from podfit.kit.clock import FakeClock
+from podfit.vpa.history.queries import PrometheusConfig
+from podfit.vpa.report.decide.findings import Report
+
+NOW = 1_800_000_000.0
+SERIES = {"namespace": "default", "pod": "web-1-0", "container": "main"}
+Answer = Callable[[dict[str, str], dict[str, Any]], web.StreamResponse | None]
+
+
+class Lying:
+    """Answers every query with one container that uses 0.5 cores and 300 MB, unless `fault` answers instead."""
+
+    def __init__(self) -> None:
+        self.fault: Answer = lambda asked, answer: None
+        self.ranges = 0
+        self.tail: dict[str, Any] = {}
+
+    async def query(self, request: web.Request) -> web.StreamResponse:
+        asked = dict(await request.post())
+        text = str(asked["query"])
+        value = "120" if "count_over_time" in text else "1"
+        known = "kube_" not in text and "cfs" not in text and ":" not in text.split("{")[0]
+        result = [{"metric": {}, "value": [float(str(asked["time"])), value]}] if known else []
+        return web.json_response({"status": "success", "data": {"resultType": "vector", "result": result}})
+
+    async def range(self, request: web.Request) -> web.StreamResponse:
+        asked = {name: str(value) for name, value in (await request.post()).items()}
+        self.ranges += 1
+        start, end, step = (float(asked[name]) for name in ("start", "end", "step"))
+        value = "0.5" if "cpu_usage" in asked["query"] else "3e+08"
+        points = [[start + at * step, value] for at in range(int((end - start) // step) + 1)]
+        series = [] if "oom" in asked["query"] else [{"metric": SERIES, "values": points}]
+        answer = {"status": "success", "data": {"resultType": "matrix", "result": series}, **self.tail}
+        return self.fault(asked, answer) or web.Response(
+            text=json.dumps(answer, separators=(",", ":")), content_type="application/json"
+        )
+
+
+@asynccontextmanager
+async def serving(lying: Lying) -> AsyncIterator[str]:
+    app = web.Application()
+    app.router.add_post("/api/v1/query", lying.query)
+    app.router.add_post("/api/v1/query_range", lying.range)
+    runner = web.AppRunner(app)
+    await runner.setup()
+    site = web.TCPSite(runner, "127.0.0.1", 0)
+    await site.start()
+    host, port = runner.addresses[0][:2]
+    yield f"http://{host}:{port}"
+    await runner.cleanup()
+
+
+class Impatient(FakeClock):
+    """Pauses are over at once."""
+
+    async def sleep(self, seconds: float) -> None:
+        return
+
+
+@pytest.fixture
+async def cluster(tmp_path: Path) -> AsyncIterator[Autoscaled]:
+    async with autoscaled(tmp_path, FakeClock(NOW)) as made:
+        await made.deployment("web", 1, cpu="2", memory="1Gi")
+        yield made
+
+
+async def reported(cluster: Autoscaled, url: str, **more: Any) -> Report:
+    config = PrometheusConfig(
+        prometheus_address=url,
+        prometheus_queries_per_second=0,
+        history_length=2 * 86400.0,
+        prometheus_query_timeout=2.0,
+    )
+    asked = replace(Asked("default", prometheus=config, share=1.0, source="prometheus"), **more)
+    return await Collector(cluster.client, asked, Impatient(NOW), Progress(shown=False)).report()
+
+
+async def test_a_prometheus_that_is_down_is_named(cluster: Autoscaled) -> None:
+    with pytest.raises(NothingKnown, match="Prometheus http://127.0.0.1:9: "):
+        await reported(cluster, "http://127.0.0.1:9")
+
+
+async def test_an_ordinary_answer_is_whole(cluster: Autoscaled) -> None:
+    async with serving(Lying()) as url:
+        report = await reported(cluster, url)
+    assert not report.missing and report.findings[0].recommended.requests["cpu"] > 500
+
+
+async def test_an_answer_that_is_cut_off_makes_the_report_partial(cluster: Autoscaled) -> None:
+    lying = Lying()
+
+    def cut(asked: dict[str, str], answer: dict[str, Any]) -> web.StreamResponse | None:
+        if float(asked["start"]) < NOW - 86400:
+            return web.Response(text=json.dumps(answer, separators=(",", ":"))[:-200])
+        return None
+
+    lying.fault = cut
+    async with serving(lying) as url:
+        report = await reported(cluster, url)
+    assert report.missing and "answer broke off" in report.missing[0]
+    assert report.findings[0].recommended.requests, "what was read counts"
+    assert as_data(report)["partial"] is True and ",yes," in as_csv(report)
+
+
+async def test_an_answer_cut_between_two_series_is_noticed(cluster: Autoscaled) -> None:
+    lying = Lying()
+
+    def cut(asked: dict[str, str], answer: dict[str, Any]) -> web.StreamResponse | None:
+        text = json.dumps(answer, separators=(",", ":"))
+        return web.Response(text=text[: text.rfind("]]}") + 3]) if answer["data"]["result"] else None
+
+    lying.fault = cut
+    async with serving(lying) as url:
+        with pytest.raises(NothingKnown, match="answer broke off"):
+            await reported(cluster, url)
+
+
+async def test_warnings_of_an_answer_make_the_report_partial(cluster: Autoscaled) -> None:
+    lying = Lying()
+    lying.tail = {"warnings": ["store 10.0.0.7 did not answer"]}
+    async with serving(lying) as url:
+        report = await reported(cluster, url)
+    assert report.missing == ("Prometheus warns: store 10.0.0.7 did not answer",)
+
+
+async def test_too_many_samples_are_asked_for_in_smaller_parts(cluster: Autoscaled) -> None:
+    lying = Lying()
+
+    def refuse(asked: dict[str, str], answer: dict[str, Any]) -> web.StreamResponse | None:
+        if float(asked["end"]) - float(asked["start"]) > 20000:
+            error = {
+                "status": "error",
+                "errorType": "execution",
+                "error": "query processing would load too many samples",
+            }
+            return web.json_response(error, status=422)
+        return None
+
+    lying.fault = refuse
+    async with serving(lying) as url:
+        report = await reported(cluster, url)
+    assert not report.missing and report.findings[0].evidence is not None
+    assert report.findings[0].evidence.days > 1.9
+
+
+async def test_a_prometheus_that_fails_for_good_is_not_asked_on_and_on(cluster: Autoscaled) -> None:
+    lying = Lying()
+    lying.fault = lambda asked, answer: web.Response(status=503, text="overloaded")
+    async with serving(lying) as url:
+        with pytest.raises(NothingKnown, match="Prometheus answered 503: overloaded"):
+            await reported(cluster, url)
+    assert lying.ranges <= 9
+
+
+async def test_answers_that_are_no_json_are_an_error_not_a_zero(cluster: Autoscaled) -> None:
+    lying = Lying()
+    lying.fault = lambda asked, answer: web.Response(text="<html>login</html>")
+    async with serving(lying) as url:
+        with pytest.raises(NothingKnown, match="cannot be read"):
+            await reported(cluster, url)

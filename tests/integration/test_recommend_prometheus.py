@@ -1,0 +1,357 @@
+"""`podfit recommend` on a real Prometheus with eight days of history and our API server."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import AsyncIterator, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.support.cluster.autoscaling import Autoscaled, autoscaled
+from tests.support.servers.prometheus import Prometheus, backfill, installed
+
+from podfit.api.registry.kinds import kind_named
+from podfit.cli.commands.workloads.recommend import POLICY_NAMES
+from podfit.cli.recommending.collecting import Asked, Collector, Filters, NothingKnown
+from podfit.cli.recommending.patches import changes, diff, files
+from podfit.cli.recommending.progress import Progress
+from podfit.cli.recommending.texts import as_csv, as_data, as_table
+from podfit.client.rest import STRATEGIC
+from podfit.kit.clock import FakeClock
+from podfit.vpa.history.queries import PrometheusConfig
+from podfit.vpa.policies.table import POLICIES
+from podfit.vpa.report.cluster.workloads import Key
+from podfit.vpa.report.decide.findings import Finding, Prices, Report
+from podfit.vpa.report.usage.asking import CONVENTIONS
+from podfit.vpa.report.usage.evidence import CHECKPOINTS
+
+pytestmark = pytest.mark.skipif(not installed(), reason="prometheus and promtool are not installed")
+DAYS, STEP, MI = 8, 300, 1 << 20
+GONE = "web-7d9f8c6b5-x2x4z"
+
+
+class History:
+    """Lines of OpenMetrics: series of cAdvisor under one convention of labels."""
+
+    def __init__(self, end: int, labels: tuple[str, str, str] = CONVENTIONS[0], more: str = "") -> None:
+        self.end, self._labels, self._more = end, labels, more
+        self.instants = range(end - DAYS * 86400, end + 1, STEP)
+        self._lines: dict[str, list[str]] = {}
+
+    def _series(self, pod: str, container: str, more: str = "") -> str:
+        values = ("default", pod, container)
+        pairs = [f'{name}="{value}"' for name, value in zip(self._labels, values, strict=True)]
+        return ",".join([*pairs, *filter(None, (self._more, more))])
+
+    def usage(
+        self, pod: str, cores: float, memory: float, container: str = "main", more: str = "", **span: int
+    ) -> None:
+        begin, end = span.get("begin", self.instants[0]), span.get("end", self.end)
+        series = self._series(pod, container, more)
+        cpu = self._lines.setdefault("# TYPE container_cpu_usage_seconds counter", [])
+        bytes_ = self._lines.setdefault("# TYPE container_memory_working_set_bytes gauge", [])
+        for at in (at for at in self.instants if begin <= at <= end):
+            cpu.append(f"container_cpu_usage_seconds_total{{{series}}} {cores * (at - begin)} {at}")
+            bytes_.append(f"container_memory_working_set_bytes{{{series}}} {memory} {at}")
+
+    def add(self, head: str, *lines: str) -> None:
+        self._lines.setdefault(head, []).extend(lines)
+
+    def lines(self) -> Iterator[str]:
+        for head, lines in self._lines.items():
+            yield head
+            yield from lines
+        yield "# EOF"
+
+
+def ordinary(end: int, labels: tuple[str, str, str] = CONVENTIONS[0], more: str = "") -> History:
+    history = History(end, labels, more)
+    for pod in ("web-1-0", "web-1-1"):
+        history.usage(pod, 0.5, 300 * MI)
+    history.usage(GONE, 0.8, 700 * MI, end=end - 3 * 86400)
+    history.usage("idle-1-0", 0.01, 20 * MI)
+    return history
+
+
+class Setting:
+    """A cluster and a Prometheus."""
+
+    def __init__(self, cluster: Autoscaled, folder: Path, end: int) -> None:
+        self.cluster, self.folder, self.end = cluster, folder, end
+        self._running: list[Prometheus] = []
+
+    async def serve(self, history: History) -> str:
+        backfill(self.folder, history.lines())
+        made = Prometheus(self.folder)
+        await made.start()
+        self._running.append(made)
+        return made.url
+
+    async def stop(self) -> None:
+        for one in self._running:
+            await one.stop()
+
+    def collector(self, url: str, **more: Any) -> Collector:
+        config = PrometheusConfig(prometheus_address=url, prometheus_queries_per_second=0)
+        asked = replace(Asked("default", prometheus=config if url else None, share=1.0), **more)
+        return Collector(self.cluster.client, asked, self.cluster.clock, Progress(shown=False), "a cluster")
+
+    async def report(self, url: str, **more: Any) -> Report:
+        return await self.collector(url, **more).report()
+
+
+@pytest.fixture
+async def setting(tmp_path: Path) -> AsyncIterator[Setting]:
+    end = int(time.time()) // 3600 * 3600
+    folder = tmp_path / "prometheus"
+    folder.mkdir()
+    async with autoscaled(tmp_path / "server", FakeClock(float(end))) as cluster:
+        await cluster.deployment("web", 2, cpu="2", memory="1Gi", limits={"memory": "2Gi"})
+        await cluster.deployment("idle", 1, cpu="1", memory="4Gi")
+        made = Setting(cluster, folder, end)
+        yield made
+        await made.stop()
+
+
+def of(report: Report, name: str, container: str = "main") -> Finding:
+    [found] = [one for one in report.findings if (one.key.name, one.container) == (name, container)]
+    return found
+
+
+async def test_sizes_waste_and_confidence_come_from_eight_days_of_all_pods(setting: Setting) -> None:
+    report = await setting.report(await setting.serve(ordinary(setting.end)), prices=Prices(0.03, 0.004))
+    web, idle = of(report, "web"), of(report, "idle")
+    assert not report.missing and report.sources == ("prometheus",)
+    assert web.evidence is not None and web.evidence.pods == 3, "the pod that is gone counts, too"
+    assert 500 < web.recommended.requests["cpu"] < 1000
+    assert web.evidence.used["memory"] == 700 * MI
+    assert web.recommended.limits["memory"] >= 700 * MI
+    assert idle.recommended.requests["cpu"] == 25 and idle.recommended.requests["memory"] == 250 * MI
+    assert idle.wasted("cpu") == 975 and web.evidence.confidence == "high"
+    assert report.findings[0] is max(report.findings, key=lambda one: one.waste)
+    assert (
+        report.monthly == pytest.approx(sum(one.monthly(report.prices) for one in report.findings))
+        and report.monthly > 0
+    )
+
+
+@pytest.mark.parametrize("labels", CONVENTIONS[1:3], ids=lambda labels: labels[1])
+async def test_other_label_conventions_are_found(setting: Setting, labels: tuple[str, str, str]) -> None:
+    more = 'pod="cadvisor-1",namespace="kube-system",container="cadvisor"' if "exported" in labels[0] else ""
+    history = ordinary(setting.end, labels, more)
+    report = await setting.report(await setting.serve(history))
+    assert of(report, "web").evidence is not None and of(report, "idle").recommended.requests
+
+
+async def test_a_recorded_rule_takes_the_place_of_the_counter(setting: Setting) -> None:
+    history = ordinary(setting.end)
+    rule = "node_namespace_pod_container:container_cpu_usage_seconds_total:sum_irate"
+    for pod in ("web-1-0", "web-1-1", "idle-1-0"):
+        series = f'namespace="default",pod="{pod}",container="main"'
+        history.add(f"# TYPE {rule} gauge", *(f"{rule}{{{series}}} 1.5 {at}" for at in history.instants))
+    url = await setting.serve(history)
+    report = await setting.report(url)
+    assert of(report, "web").recommended.requests["cpu"] > 1500
+    assert any(rule in one for one in report.notes)
+    without = await setting.report(url, rules=False)
+    assert of(without, "web").recommended.requests["cpu"] < 1000
+
+
+async def test_pods_that_are_gone_are_found_by_what_kube_state_metrics_recorded(setting: Setting) -> None:
+    history = ordinary(setting.end)
+    history.usage("zzz", 0.5, 900 * MI, end=setting.end - 86400)
+    owner = 'namespace="default",pod="zzz",owner_kind="ReplicaSet",owner_name="idle-abc"'
+    history.add("# TYPE kube_pod_owner gauge", *(f"kube_pod_owner{{{owner}}} 1 {at}" for at in history.instants))
+    above = 'namespace="default",replicaset="idle-abc",owner_kind="Deployment",owner_name="idle"'
+    history.add(
+        "# TYPE kube_replicaset_owner gauge", *(f"kube_replicaset_owner{{{above}}} 1 {at}" for at in history.instants)
+    )
+    report = await setting.report(await setting.serve(history))
+    idle = of(report, "idle").evidence
+    assert idle is not None and idle.used["memory"] == 900 * MI
+
+
+async def test_kills_and_throttling_are_risks_and_raise_sizes(setting: Setting) -> None:
+    await setting.cluster.deployment("slow", 1, cpu="500m", memory="100Mi", limits={"cpu": "500m", "memory": "100Mi"})
+    history = ordinary(setting.end)
+    history.usage("slow-1-0", 0.45, 95 * MI)
+    series = 'namespace="default",pod="slow-1-0",container="main"'
+    for name, every in (("periods", 1.0), ("throttled_periods", 0.5)):
+        lines = (
+            f"container_cpu_cfs_{name}_total{{{series}}} {every * (at - history.instants[0])} {at}"
+            for at in history.instants
+        )
+        history.add(f"# TYPE container_cpu_cfs_{name} counter", *lines)
+    oom = (f"container_oom_events_total{{{series}}} {int(at > setting.end - 86400)} {at}" for at in history.instants)
+    history.add("# TYPE container_oom_events counter", *oom)
+    slow = of(await setting.report(await setting.serve(history)), "slow")
+    assert slow.risks == ("OOM-killed", "throttled")
+    assert slow.evidence is not None and slow.evidence.ooms == 1
+    assert slow.evidence.throttled == pytest.approx(0.5, abs=0.01)
+    assert slow.recommended.limits["cpu"] >= 750 and slow.recommended.limits["memory"] > 100 * MI
+    assert slow.recommended.requests == slow.recommended.limits, "the QoS class stays"
+
+
+async def test_series_of_two_scrapes_are_one_container(setting: Setting) -> None:
+    history = History(setting.end)
+    for job in ("a", "b"):
+        for pod in ("web-1-0", "web-1-1"):
+            history.usage(pod, 0.5, 300 * MI, more=f'job="{job}"')
+    report = await setting.report(await setting.serve(history))
+    assert 500 < of(report, "web").recommended.requests["cpu"] < 700
+    assert any("scraped more than once" in one for one in report.notes)
+
+
+async def test_wrong_numbers_are_left_out_and_counted(setting: Setting) -> None:
+    history = ordinary(setting.end)
+    bad = 'namespace="default",pod="idle-1-0",container="main",id="other"'
+    head = "# TYPE container_memory_working_set_bytes gauge"
+    history.add(head, f"container_memory_working_set_bytes{{{bad}}} 9e+14 {setting.end - 7200}")
+    history.add(head, *(f"container_memory_working_set_bytes{{{bad}}} NaN {at}" for at in history.instants[-20:-10]))
+    report = await setting.report(await setting.serve(history))
+    idle = of(report, "idle").evidence
+    assert idle is not None and idle.used["memory"] == 20 * MI
+    assert any("above what any node has" in one for one in report.notes)
+
+
+async def test_a_renamed_container_has_no_size_and_says_so(setting: Setting) -> None:
+    history = History(setting.end)
+    history.usage("web-1-0", 0.5, 300 * MI)
+    history.usage("idle-1-0", 0.5, 300 * MI, container="old", end=setting.end - 86400)
+    report = await setting.report(await setting.serve(history))
+    idle = of(report, "idle")
+    assert not idle.recommended.requests and idle.wasted("cpu") is None
+    assert any("old, which is gone" in one and "renamed?" in one for one in idle.notes)
+    assert ",,," in as_csv(report), "what is not known is an empty cell"
+    assert as_data(report)["containers"][-1]["recommended"] is None or report.without == 1
+
+
+async def test_a_prometheus_of_another_cluster_is_an_error_that_names_the_cause(setting: Setting) -> None:
+    history = History(setting.end)
+    history.usage("elsewhere-1", 0.5, 300 * MI)
+    with pytest.raises(NothingKnown, match="belong to no workload of this cluster .*another cluster"):
+        await setting.report(await setting.serve(history), source="prometheus")
+
+
+async def test_a_prometheus_without_container_metrics_is_an_error_that_names_the_metric(setting: Setting) -> None:
+    history = History(setting.end)
+    history.add("# TYPE up gauge", f"up 1 {setting.end}")
+    with pytest.raises(NothingKnown, match="has no container_memory_working_set_bytes: does it scrape cAdvisor"):
+        await setting.report(await setting.serve(history), source="prometheus")
+
+
+async def test_old_samples_make_the_report_partial(setting: Setting) -> None:
+    history = History(setting.end)
+    history.usage("web-1-0", 0.5, 300 * MI, end=setting.end - 2 * 86400)
+    report = await setting.report(await setting.serve(history))
+    assert any("newest sample in Prometheus is 4" in one and "hours old" in one for one in report.missing)
+
+
+async def test_filters_choose_workloads_by_kind_name_and_label(setting: Setting) -> None:
+    url = await setting.serve(ordinary(setting.end))
+    for filters in (Filters(names=("we*",)), Filters(names=("deployment/web",))):
+        report = await setting.report(url, filters=filters)
+        assert {one.key.name for one in report.findings} == {"web"} and of(report, "web").recommended.requests
+    assert not (await setting.report(url, filters=Filters(kinds=frozenset(["statefulset"])))).findings
+
+
+async def test_an_interrupted_reading_goes_on_where_it_stopped(setting: Setting, tmp_path: Path) -> None:
+    url = await setting.serve(ordinary(setting.end))
+    cache = tmp_path / "cache"
+    whole = await setting.report(url)
+    collector = setting.collector(url, cache=cache)
+
+    class Interrupted(Exception):
+        pass
+
+    class Stopping(Progress):
+        def of(self, what: str) -> Any:
+            from contextlib import contextmanager
+
+            @contextmanager
+            def made() -> Iterator[Any]:
+                def seen(done: int, whole: int, samples: int) -> None:
+                    if done == 3:
+                        raise Interrupted
+
+                yield seen
+
+            return made()
+
+    collector._progress = Stopping()
+    with pytest.raises(Interrupted):
+        await collector.report()
+    again = await setting.report(url, cache=cache)
+    assert any("3 parts were read before" in one for one in again.notes)
+    assert of(again, "web").recommended == of(whole, "web").recommended
+    assert not list(cache.glob("*/*.npz")), "a complete reading leaves nothing behind"
+
+
+async def test_patches_and_diffs_name_what_changes(setting: Setting) -> None:
+    collector = setting.collector(await setting.serve(ordinary(setting.end)))
+    report = await collector.report()
+    changed = changes(report.findings, collector.workloads, 0.1, "medium")
+    made, left = files(changed)
+    assert not left and set(made) == {
+        "default-deployment-idle.yaml",
+        "default-deployment-web.yaml",
+        "kustomization.yaml",
+    }
+    patch = made["default-deployment-idle.yaml"]
+    assert patch["spec"]["template"]["spec"]["containers"][0]["resources"]["requests"]["cpu"] == "25m"
+    [words] = [diff(one) for one in changed if one.key.name == "idle"]
+    assert "-      memory: 4Gi" in words and "+      memory: 250Mi" in words
+    web = kind_named("Deployment")
+    key = Key("default", "Deployment", "web")
+    await setting.cluster.admin.patch(web, *key[::2], made["default-deployment-web.yaml"], content_type=STRATEGIC)
+
+
+async def test_checkpoints_answer_where_there_is_no_prometheus(setting: Setting) -> None:
+    from podfit.api.registry.kinds import VPA_CHECKPOINT
+    from podfit.vpa.recommender.decide.config import Config
+    from podfit.vpa.recommender.decide.histograms.aggregate import AggregateState
+
+    await setting.cluster.vpa("web", "web")
+    state = AggregateState(Config())
+    for at in range(0, 2 * 86400, 60):
+        state.add_cpu(500, setting.end - 2 * 86400 + at)
+    state.add_peak(300 * MI, float(setting.end))
+    spec = {"vpaObjectName": "web", "containerName": "main"}
+    kind = {"apiVersion": VPA_CHECKPOINT.api_version, "kind": VPA_CHECKPOINT.kind}
+    made = {**kind, "metadata": {"name": "web-main"}, "spec": spec, "status": state.save(setting.end)}
+    await setting.cluster.admin.create(VPA_CHECKPOINT, made, "default")
+    report = await setting.report("")
+    web = of(report, "web")
+    assert report.sources == (CHECKPOINTS,) and web.evidence is not None
+    assert web.recommended.requests["cpu"] > 500 and of(report, "idle").evidence is None
+    assert "? " in as_table(report, False, False) or "→ ?" in as_table(report, False, False)
+
+
+async def test_metrics_are_sampled_where_nothing_else_is_there(setting: Setting) -> None:
+    for pod in ("web-1-0", "web-1-1", "idle-1-0"):
+        setting.cluster.metered.usage["default", pod] = {"main": ("300m", "200Mi")}
+    report = await setting.report("", sample_s=0.0, namespace="")
+    assert report.sources == ("metrics",) and of(report, "web").evidence is not None
+    assert of(report, "web").recommended.requests["cpu"] > 300
+    assert any("sampled for 0 s only" in one for one in report.notes)
+
+
+async def test_a_cluster_without_any_metrics_is_an_error(setting: Setting) -> None:
+    with pytest.raises(NothingKnown, match="no autoscaler has checkpoints"):
+        await setting.report("", source="checkpoints")
+
+
+@pytest.mark.parametrize("policy", sorted(POLICIES))
+async def test_every_policy_gives_sizes_that_cover_steady_use(setting: Setting, policy: str) -> None:
+    report = await setting.report(await setting.serve(ordinary(setting.end)), policy=policy)
+    web = of(report, "web")
+    assert report.policy == policy and web.evidence is not None and web.evidence.policy == policy
+    assert 400 <= web.recommended.requests["cpu"] <= 2000
+    assert 250 * MI <= web.recommended.requests["memory"] <= 2048 * MI
+    assert policy == "default" or any(f"policy {policy}" in why for why in web.why)
+
+
+def test_the_policies_that_the_command_names_are_those_there_are() -> None:
+    assert set(POLICY_NAMES) == set(POLICIES)

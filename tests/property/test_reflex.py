@@ -1,0 +1,75 @@
+"""Steps of the memory reflex, for any sizes."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from podfit.agent.reflex.decide import Watched, calm, near, stuck
+from podfit.api.pods.reflex import CONDITION, LEAK, NOT_RAISED, Near, near_of, threshold
+from podfit.vpa.updater.decide.reflex import MI, MOST_WITHOUT_BOUND, Before, Grow, Stay, grown
+
+sizes = st.integers(MI, 1 << 40)
+times = st.floats(0, 1e6)
+
+
+@given(sizes, st.integers(0, 1 << 40), st.none() | sizes, st.builds(Before, st.integers(0, 9), times, sizes), times)
+def test_a_step_grows_within_the_bound_and_keeps_the_limit_above_the_request(
+    request: int, above: int, most: int | None, before: Before, now: float
+) -> None:
+    limit = request + above
+    found = grown(request, limit, most, before, now)
+    if isinstance(found, Stay):
+        assert most is not None or before.first_request <= request
+        return
+    assert found.request > request and found.limit >= found.request and found.limit > limit
+    assert most is None or found.request <= most
+    if not above:
+        assert found.limit == found.request, "the QoS class stays"
+
+
+@given(sizes, sizes, st.lists(st.floats(0.01, 1000), min_size=1, max_size=200))
+def test_a_leak_climbs_to_its_bound_and_no_further(request: int, most: int, pauses: list[float]) -> None:
+    now, before, size = 0.0, Before(), request
+    for pause in pauses:
+        now += pause
+        found = grown(size, size, most, before, now)
+        if isinstance(found, Stay):
+            assert size >= most
+            break
+        size = found.request
+        before = Before(before.count + 1, now, before.first_request or request)
+    assert size <= max(most, request)
+
+
+@given(sizes)
+def test_without_a_bound_there_is_one_all_the_same(request: int) -> None:
+    size, before = request, Before()
+    for step in range(100):
+        found = grown(size, size, None, before, float(step))
+        if isinstance(found, Stay):
+            break
+        assert isinstance(found, Grow)
+        size, before = found.request, Before(step + 1, float(step), request)
+    assert size <= MOST_WITHOUT_BOUND * request
+
+
+@given(sizes, st.integers(0, 1 << 40), st.integers(0, 10))
+def test_what_the_node_says_is_read_back_and_a_leak_is_said_after_raises_only(
+    limit: int, used: int, raises: int
+) -> None:
+    one = Watched("main", "id", limit, raises)
+    for said in (near(one, used, "t"), stuck(one, used, "t")):
+        pod = {"status": {"conditions": [{"type": "Ready", "status": "True"}, said]}}
+        assert said["type"] == CONDITION and near_of(pod) == Near("main", used, limit)
+    assert (stuck(one, used, "t")["reason"] == LEAK) == (raises >= 2)
+    assert stuck(Watched("main", "id", limit), used, "t")["reason"] == NOT_RAISED
+    assert near_of({"status": {"conditions": [calm(one, "t")]}}) is None
+    assert threshold(limit) < limit
+
+
+@given(sizes, sizes, st.booleans())
+def test_raises_count_for_one_container_and_only_when_it_was_near(first: int, second: int, was_near: bool) -> None:
+    one = Watched("main", "a", first, 3)
+    assert one.next("b", second, was_near).raises == 0, "a new container begins anew"
+    assert one.next("a", second, was_near).raises == 3 + (second > first and was_near)

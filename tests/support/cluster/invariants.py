@@ -1,0 +1,53 @@
+"""What must hold of a node at every moment. Each function yields what is wrong; `expect_node_is_sound` asserts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from podfit.agent.agent import Agent
+from podfit.agent.runtimes.fake.node import FakeNodeState
+from podfit.agent.runtimes.values import RUNNING
+from podfit.api.quantity import ZERO
+
+
+def accounts_add_up(agent: Agent) -> Iterator[str]:
+    """The room that is left is what the pods that hold something leave."""
+    holders = [record for record in agent.records.values() if record.admitted and record.holds]
+    room = agent.allocations.room("")
+    if room.pods != len(holders):
+        yield f"{room.pods} pods counted of {len(holders)}"
+    for name, used in room.used.items():
+        held = sum(record.used[name].nanos for record in holders if name in record.used)
+        if used.nanos != held:
+            yield f"{used} of {name} counted, {held} nano held"
+
+
+def allocations_fit(agent: Agent) -> Iterator[str]:
+    """Allocations of the node never exceed its allocatable resources. Pods that were running when the agent started
+    keep theirs, whatever the node has by then."""
+    if any(record.adopted for record in agent.records.values()):
+        return
+    totals: dict[str, int] = {}
+    for record in agent.records.values():
+        allocated = agent.ledger.allocated(record.uid)
+        if allocated is not None and record.holds:
+            for name, amount in record.sized(allocated).requests.items():
+                totals[name] = totals.get(name, 0) + amount.nanos
+    for name, total in totals.items():
+        if total > agent.node.allocatable.get(name, ZERO).nanos:
+            yield f"{total} nano {name} allocated of {agent.node.allocatable.get(name, ZERO)}"
+
+
+def children_fit(machine: FakeNodeState) -> Iterator[str]:
+    """The limits of running containers never exceed those of their pod, in any prefix of an actuation."""
+    for pod in machine.pods.values():
+        running = [container for container in pod.containers.values() if container.state == RUNNING]
+        for name in ("cpu_quota_us", "memory_bytes"):
+            limit, children = getattr(pod.limits, name), [getattr(container.limits, name) for container in running]
+            if limit is not None and None not in children and sum(children) > limit:
+                yield f"{name}: {children} above {limit}"
+
+
+def expect_node_is_sound(agent: Agent) -> None:
+    wrong = [*accounts_add_up(agent), *allocations_fit(agent)]
+    assert wrong == [], f"node {agent.config.node_name}: {wrong}"

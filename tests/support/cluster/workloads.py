@@ -1,0 +1,39 @@
+"""What tests of workloads ask of them and of their pods."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tests.support.cluster.whole import Whole
+
+from podfit.client.rest import STRATEGIC
+
+Pods = list[dict[str, Any]]
+
+
+def status_of(one: Any) -> dict[str, Any]:
+    return dict((one or {}).get("status") or {})
+
+
+def sized(cpu: str) -> dict[str, Any]:
+    return {"spec": {"template": {"spec": {"containers": [{"name": "c", "resources": {"requests": {"cpu": cpu}}}]}}}}
+
+
+def in_force(cpu: str, count: int) -> Any:
+    def check(pods: Pods) -> bool:
+        shown = [(status_of(pod).get("containerStatuses") or [{}])[0].get("resources") or {} for pod in pods]
+        return len(pods) == count and all((one.get("requests") or {}).get("cpu") == cpu for one in shown)
+
+    return check
+
+
+async def resize(whole: Whole, kind: Any, name: str, cpu: str) -> None:
+    await whole.client.patch(kind, "default", name, sized(cpu), content_type=STRATEGIC)
+
+
+def names_of(objects: Pods) -> set[str]:
+    return {one["metadata"]["name"] for one in objects}
+
+
+def messages(events: Pods) -> set[str]:
+    return {one["message"] for one in events}

@@ -1,0 +1,24 @@
+"""A pod's story: told once, bounded, in order."""
+
+from __future__ import annotations
+
+from podfit.agent.pods.story import KEPT, Story
+from podfit.kit.clock import FakeClock
+
+
+async def test_what_repeats_is_told_once_and_what_comes_between_starts_it_anew() -> None:
+    clock = FakeClock(0.0)
+    story = Story(clock)
+    for _ in range(3):
+        story.add("not started", "no such image", container="c")
+        await clock.advance(1.0)
+    story.add("not started", "no such image", container="d")
+    story.add("not started", "no such image", container="c")
+    assert [(one.at, one.numbers["container"]) for one in story] == [(0.0, "c"), (3.0, "d"), (3.0, "c")]
+
+
+def test_the_oldest_go_first() -> None:
+    story = Story(FakeClock())
+    for number in range(KEPT + 5):
+        story.add("resized", generation=number)
+    assert [one.numbers["generation"] for one in story] == list(range(5, KEPT + 5))

@@ -1,0 +1,211 @@
+"""`podfit backtest`: files in, sizes and reports out; bad files are named in one line."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from podfit.cli.backtesting.history import BadHistory, History, read_csv, read_local, read_npz
+from podfit.cli.backtesting.results import judged, what_if_of
+from podfit.vpa.history.base import NONE, Batch
+from podfit.vpa.history.base import Series as Pod
+from podfit.vpa.history.local import LocalHistory
+from podfit.vpa.policies.base import Series
+from podfit.vpa.policies.krr import KRR
+
+
+def podfit(*words: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "podfit.cli.main", *words], capture_output=True, text=True, timeout=120, check=False
+    )
+
+
+def saved(path: Path, **arrays: object) -> Path:
+    np.savez(path, **arrays)  # type: ignore[arg-type]
+    return path
+
+
+def usage(days: int = 3, rows: int = 2, scale: float = 1.0) -> np.ndarray:
+    values = np.random.default_rng(0).lognormal(0, 0.2, (rows, days * 288)) * scale
+    return values.astype(np.float32)
+
+
+def test_run_writes_sizes_of_the_same_shape(tmp_path: Path) -> None:
+    cpu, memory = usage(), usage(scale=2.0**30)
+    source = saved(tmp_path / "in.npz", cpu=cpu, memory=memory, step_s=300)
+    done = podfit("backtest", "run", "--series", str(source), "--policy", "auto", "--out", str(tmp_path / "out.npz"))
+    assert (done.returncode, done.stderr) == (0, "")
+    with np.load(tmp_path / "out.npz") as found:
+        assert sorted(found.files) == ["cpu_size", "memory_size"]
+        assert found["cpu_size"].shape == cpu.shape
+        assert found["cpu_size"].dtype == np.float32
+        assert np.isfinite(found["memory_size"][:, 288:]).all()
+
+
+def test_run_names_a_policy_that_does_not_exist(tmp_path: Path) -> None:
+    done = podfit("backtest", "run", "--series", "x.npz", "--policy", "best", "--out", str(tmp_path / "out.npz"))
+    assert done.returncode == 2
+    assert done.stderr == "podfit: unknown policy 'best': it is one of default, krr, window, rhythm, auto\n"
+
+
+def test_run_leaves_no_file_behind_when_the_input_is_bad(tmp_path: Path) -> None:
+    source = saved(tmp_path / "in.npz", cpu=-usage(), step_s=300)
+    done = podfit("backtest", "run", "--series", str(source), "--out", str(tmp_path / "out.npz"))
+    assert done.returncode == 1
+    assert done.stderr == f"podfit: {source}: `cpu` of container 0 at sample 0 is negative\n"
+    assert [path.name for path in tmp_path.iterdir()] == ["in.npz"]
+
+
+@pytest.mark.parametrize(
+    ("arrays", "message"),
+    [
+        ({"cpu": usage()}, "lacks `step_s`"),
+        ({"cpu": usage(), "step_s": 0}, "step_s is 0; it must be above 0"),
+        ({"cpu": usage(), "step_s": "often"}, "step_s is no number"),
+        ({"disk": usage(), "step_s": 300}, "has neither `cpu` nor `memory`: it has disk, step_s"),
+        ({"cpu": usage()[0], "step_s": 300}, "`cpu` has 1 dimensions, not two"),
+        ({"cpu": np.array([["a"]]), "step_s": 300}, "`cpu` has type <U1, not numbers"),
+        ({"cpu": np.array([[1.0, np.inf]]), "step_s": 300}, "`cpu` of container 0 at sample 1 is infinite"),
+        ({"cpu": usage(), "memory": usage(2), "step_s": 300}, r"`cpu` has shape \(2, 864\), `memory` \(2, 576\)"),
+        ({"cpu": usage(), "names": np.array(["a"]), "step_s": 300}, "1 names for 2 containers"),
+    ],
+)
+def test_an_npz_file_that_cannot_be_used_is_refused_with_the_cause(
+    tmp_path: Path, arrays: dict[str, object], message: str
+) -> None:
+    with pytest.raises(BadHistory, match=message):
+        read_npz(saved(tmp_path / "in.npz", **arrays))
+
+
+def test_a_file_that_is_no_npz_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "in.npz"
+    path.write_text("time,container,cpu\n")
+    with pytest.raises(BadHistory, match="is no npz file with plain arrays"):
+        read_npz(path)
+
+
+def test_csv_samples_of_one_step_are_put_together(tmp_path: Path) -> None:
+    path = tmp_path / "in.csv"
+    path.write_text("time,container,cpu,memory\n600,web/app,1,100\n1970-01-01T00:12:00Z,web/app,3,50\n900,db/app,,70\n")
+    found = read_csv(path)
+    assert found.names == ("db/app", "web/app")
+    np.testing.assert_array_equal(found.series["cpu"].usage, [[np.nan, np.nan], [2.0, np.nan]])
+    np.testing.assert_array_equal(found.series["memory"].usage, [[np.nan, 70.0], [100.0, np.nan]])
+    assert found.missing == (
+        "1 of 2 containers have no cpu sample",
+        "50% of the cpu samples are missing",
+        "50% of the memory samples are missing",
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("when,container,cpu\n", "wrong columns when, container, cpu: `time`, `container`, and `cpu`"),
+        ("", r"wrong columns \(none\)"),
+        ("time,container,cpu\n", "has no samples"),
+        ("time,container,cpu\n1,a,1\nsoon,a,1\n", "line 3: Invalid isoformat string: 'soon'"),
+        ("time,container,cpu\n1,a,much\n", "line 2: could not convert string to float: 'much'"),
+        ("time,container,cpu\n1,a,-1\n", "line 2: cpu is -1"),
+        ("time,container,cpu\n1,a\n", "line 2:|has no samples"),
+    ],
+)
+def test_a_csv_file_that_cannot_be_used_is_refused_with_the_cause(tmp_path: Path, text: str, message: str) -> None:
+    path = tmp_path / "in.csv"
+    path.write_text(text)
+    if text.endswith("1,a\n"):
+        assert np.isnan(read_csv(path).series["cpu"].usage).all()
+        return
+    with pytest.raises(BadHistory, match=message):
+        read_csv(path)
+
+
+def test_policies_are_compared_side_by_side(tmp_path: Path) -> None:
+    source = saved(
+        tmp_path / "in.npz", cpu=usage(4), memory=usage(4, scale=2.0**30), step_s=300, names=np.array(["a", "b"])
+    )
+    done = podfit("backtest", "--series", str(source), "--policy", "default", "--policy", "auto", "-o", "json")
+    assert (done.returncode, done.stderr) == (0, "")
+    found = json.loads(done.stdout)
+    assert [(one["policy"], one["resource"]) for one in found["policies"]] == [
+        ("default", "cpu"),
+        ("default", "memory"),
+        ("auto", "cpu"),
+        ("auto", "memory"),
+    ]
+    assert [one["name"] for one in found["policies"][0]["containers"]] == ["a", "b"]
+    assert not found["partial"]
+    again = podfit("backtest", "--series", str(source), "--policy", "default", "--policy", "auto", "-o", "json")
+    assert again.stdout == done.stdout
+
+
+def test_results_of_a_history_with_gaps_are_marked_as_partial(tmp_path: Path) -> None:
+    cpu = usage(4)
+    cpu[0, 600:900] = np.nan
+    source = saved(tmp_path / "in.npz", cpu=cpu, step_s=300)
+    done = podfit("backtest", "--series", str(source), "--policy", "krr", "-o", "json")
+    assert done.stderr == "partial: 13% of the cpu samples are missing\n"
+    assert json.loads(done.stdout)["partial"]
+
+
+def test_the_page_names_no_address_and_draws_every_container(tmp_path: Path) -> None:
+    source = saved(tmp_path / "in.npz", cpu=usage(4), step_s=300, names=np.array(["<web>", "db"]))
+    page = podfit("backtest", "--series", str(source), "--policy", "auto", "-o", "html").stdout
+    assert page.count("<svg") == 2
+    assert "&lt;web&gt;" in page
+    assert "http://" not in page and "https://" not in page
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["colour=red"], "'red' is no quantity"),
+        (["size=1"], "unknown setting 'size'"),
+        (["percentile=2"], "percentile cannot be 2"),
+        (["mode=never"], "it is one of in-place, recreate"),
+        (["min-cpu=2", "max-cpu=1"], "min-cpu is above max-cpu"),
+    ],
+)
+def test_a_what_if_that_makes_no_sense_is_refused(words: list[str], message: str) -> None:
+    with pytest.raises(BadHistory, match=message):
+        what_if_of(words)
+
+
+def test_what_if_changes_percentiles_margins_and_bounds() -> None:
+    used = usage(4)
+    past = History(("a", "b"), {"cpu": Series(used, 300.0, "cpu")})
+    plain, other = (
+        judged(past, [KRR], what_if_of(words))[0].sizes for words in ([], ["percentile=0.5", "max-cpu=1010m"])
+    )
+    assert (other[:, 12:] < plain[:, 12:]).all()
+    assert float(np.nanmax(other)) <= np.float32(1.01)
+
+
+def test_the_recommenders_own_history_is_read(tmp_path: Path) -> None:
+    file = tmp_path / "history.sqlite"
+
+    async def keep() -> None:
+        store = LocalHistory(file)
+        times = 1_700_000_000.0 + 300.0 * np.arange(20)
+        one = Pod("default", "web-1", "app", "app=web")
+        index, cpu = np.zeros(20, np.int64), np.arange(20, dtype=np.int64) * 100
+        store.record(Batch([one], index, times, cpu, np.full(20, NONE, np.int64)))
+        await store.close()
+
+    asyncio.run(keep())
+    found = asyncio.run(read_local(file))
+    assert found.names == ("default/web-1/app",)
+    assert np.nansum(found.series["cpu"].usage) == pytest.approx(19.0)
+
+
+def test_a_local_history_that_is_no_database_is_refused(tmp_path: Path) -> None:
+    file = tmp_path / "history.sqlite"
+    file.write_text("not a database" * 100)
+    with pytest.raises(BadHistory, match="file is not a database"):
+        asyncio.run(read_local(file))
