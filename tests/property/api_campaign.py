@@ -25,6 +25,7 @@ from typing import Any
 import yaml
 from tests.support.servers.examples import EXAMPLES
 
+from podfit.api import protobuf
 from podfit.apiserver.app import ApiServer
 from podfit.apiserver.config import Config
 from podfit.apiserver.request import ADMIN, Request, Response
@@ -449,8 +450,15 @@ def wrong_with(answer: Response) -> str:
     """Why it is no answer of Kubernetes; "" if it may be one."""
     if answer.status < 500:
         return ""
-    message = json.loads(answer.body).get("message", "") if answer.body[:1] == b"{" else answer.body.decode()
+    message = message_of(answer)
     return "" if any(part in message for part in KNOWN_5XX) else f"{answer.status}: {message}"
+
+
+def message_of(answer: Response) -> str:
+    """In whichever form the request wanted its answer."""
+    if answer.content_type == protobuf.MEDIA_TYPE:
+        return str(json.loads(protobuf.to_json(answer.body)).get("message", ""))
+    return str(json.loads(answer.body).get("message", "")) if answer.body[:1] == b"{" else answer.body.decode()
 
 
 def shown(asked: Asked) -> str:

@@ -70,8 +70,7 @@ class Cache:
         self._clock = clock or RealClock()
         self._page = page
         self._trim = trim
-        self._shares = client.shares
-        self._trim_news = None if self._shares else trim
+        self._trim_news = None if client.shares else trim
         self._objects: dict[Key, Object] = {}
         self._handlers: list[Handler] = []
         self._indexes: dict[str, dict[str, dict[Key, None]]] = {name: {} for name in indexes or {}}
@@ -180,8 +179,10 @@ class Cache:
         self.connected = True
         meta = obj["metadata"]
         if event != "BOOKMARK":
-            if not self._shares:
-                meta.pop("managedFields", None)
+            if "managedFields" in meta:
+                # Copied above the change: others may hold the same object.
+                meta = {key: value for key, value in meta.items() if key != "managedFields"}
+                obj = {**obj, "metadata": meta}
             kept = self._trim_news(obj) if self._trim_news else obj
             self._put((meta.get("namespace", ""), meta["name"]), None if event == "DELETED" else kept, kept)
         self._revision = meta["resourceVersion"]

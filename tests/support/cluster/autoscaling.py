@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping
+import asyncio
+from collections.abc import AsyncIterator, Iterable, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ from podfit.api.objects import Object
 from podfit.api.registry.kinds import NAMESPACE, NODE, POD, POD_METRICS, VPA, Kind, kind_named
 from podfit.apiserver.app import ApiServer
 from podfit.apiserver.config import Config
+from podfit.client.cache import Cache, key_of
 from podfit.client.rest import Client
 from podfit.client.transport import Ask, Reply, Stream, Transport, Unreachable
 from podfit.kit.clock import Clock, RealClock, rfc3339
@@ -210,6 +212,15 @@ class Autoscaled:
             "conditions": [{"type": "RecommendationProvided", "status": "True"}],
         }
         await self.admin.patch(VPA, namespace, name, {"status": status}, "status")
+
+    async def caught_up(self, caches: Iterable[Cache]) -> None:
+        """Returns when the caches of a component have everything that the server has: watches may be behind writes."""
+        for cache in caches:
+            listed = await self.admin.list(cache.kind, cache.namespace, **cache.query)
+            revisions = {key_of(obj): obj["metadata"]["resourceVersion"] for obj in listed["items"]}
+            async with asyncio.timeout(30):
+                while {key_of(obj): obj["metadata"]["resourceVersion"] for obj in cache} != revisions:
+                    await asyncio.sleep(0)
 
     def use(self, pod: str, cpu: str, memory: str, namespace: str = "default", container: str = "main") -> None:
         self.metered.usage[namespace, pod] = {container: (cpu, memory)}

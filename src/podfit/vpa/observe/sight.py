@@ -44,7 +44,7 @@ class Sight:
         self.client, self.clock, self.namespace = client, clock, namespace
         self.ignored = frozenset(ignored)
         self.tasks = Tasks("vpa-caches")
-        self._caches: list[Cache] = []
+        self.caches: list[Cache] = []
         self._read: dict[Key, tuple[Object, Object]] = {}
         """Autoscalers as they are, and as they can be read."""
         self.vpas = self.follow(VPA)
@@ -62,7 +62,7 @@ class Sight:
 
     def add(self, cache: Cache) -> Cache:
         """Starts it with the others."""
-        self._caches.append(cache)
+        self.caches.append(cache)
         return cache
 
     def follow_pods(self, selector: str, by_namespace: bool = False, trim: Trim = trims.pod) -> Cache:
@@ -83,20 +83,20 @@ class Sight:
 
     async def start(self) -> None:
         """Returns when every cache has its first picture."""
-        for cache in self._caches:
+        for cache in self.caches:
             self.tasks.start(cache.run(), f"cache of {cache.kind.plural}")
         waiting = asyncio.ensure_future(self._all_ready())
         try:
             await asyncio.wait({waiting}, timeout=PATIENCE_S)
             if not waiting.done():
-                kinds = sorted({cache.kind.plural for cache in self._caches if not cache.ready.is_set()})
+                kinds = sorted({cache.kind.plural for cache in self.caches if not cache.ready.is_set()})
                 log.warning("the API server does not list %s yet; it is asked again and again", ", ".join(kinds))
             await waiting
         finally:
             waiting.cancel()
 
     async def _all_ready(self) -> None:
-        for cache in self._caches:
+        for cache in self.caches:
             await cache.ready.wait()
 
     async def stop(self) -> None:
