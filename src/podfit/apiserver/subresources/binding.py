@@ -11,9 +11,8 @@ from podfit.apiserver.request import Response
 from podfit.apiserver.writing.attempt import precondition_failed
 from podfit.apiserver.writing.bodies import received
 from podfit.apiserver.writing.options import write_options
-from podfit.apiserver.writing.writes import RETRIES, match_namespace
+from podfit.apiserver.writing.writes import match_namespace, rewrite
 from podfit.kit.clock import rfc3339
-from podfit.store.backend import Mismatch
 
 _BINDING = kind_named("Binding")
 
@@ -45,19 +44,8 @@ async def _assign(call: Call, binding: Object, name: str, dry_run: bool) -> Resp
     await chain.validate(attrs)
     if not name:
         raise bad_request("Name parameter required.")
-    for _ in range(RETRIES):
-        record = call.objects.required(POD, namespace, name)
-        pod = call.objects.served(POD, record)
-        _set_node(pod, binding, rfc3339(call.objects.clock.now()))
-        if dry_run:
-            break
-        try:
-            await call.objects.put(POD, record.key, pod, record.modified)
-            break
-        except Mismatch:
-            continue
-    else:
-        raise call.objects.modified(POD, name)
+    now = rfc3339(call.objects.clock.now())
+    await rewrite(call.objects, POD, namespace, name, lambda pod: _set_node(pod, binding, now), dry_run)
     return call.answer_value(success(201), 201, accepted)
 
 

@@ -16,7 +16,7 @@ from podfit.apiserver.verbs.delete import remove
 from podfit.apiserver.writing import deletes
 from podfit.apiserver.writing.bodies import received
 from podfit.apiserver.writing.options import checked_delete_options, write_options
-from podfit.apiserver.writing.writes import RETRIES, match_namespace
+from podfit.apiserver.writing.writes import RETRIES, match_namespace, rewrite
 from podfit.kit.clock import rfc3339
 from podfit.store.backend import Mismatch
 
@@ -57,27 +57,22 @@ async def evict(call: Call) -> Response:
 
 
 async def _mark_disrupted(call: Call, namespace: str, name: str) -> None:
-    """Says in the pod why it goes."""
-    for _ in range(RETRIES):
-        record = call.objects.required(POD, namespace, name)
-        pod = call.objects.served(POD, record)
+    """Adds the condition that says why the pod is deleted."""
+    row = {
+        "type": "DisruptionTarget",
+        "status": "True",
+        "lastProbeTime": None,
+        "lastTransitionTime": rfc3339(call.objects.clock.now()),
+        "reason": "EvictionByEvictionAPI",
+        "message": "Eviction API: evicting",
+    }
+
+    def mark(pod: Object) -> None:
         status = pod.setdefault("status", {})
-        row = {
-            "type": "DisruptionTarget",
-            "status": "True",
-            "lastProbeTime": None,
-            "lastTransitionTime": rfc3339(call.objects.clock.now()),
-            "reason": "EvictionByEvictionAPI",
-            "message": "Eviction API: evicting",
-        }
         others = [other for other in status.get("conditions") or [] if other.get("type") != row["type"]]
         status["conditions"] = [*others, row]
-        try:
-            await call.objects.put(POD, record.key, pod, record.modified)
-            return
-        except Mismatch:
-            continue
-    raise call.objects.modified(POD, name)
+
+    await rewrite(call.objects, POD, namespace, name, mark, dry_run=False)
 
 
 def _in_one_version(body: bytes) -> bytes:

@@ -35,9 +35,8 @@ from podfit.apiserver.storage.objects import Objects
 from podfit.apiserver.writing.attempt import precondition_failed
 from podfit.apiserver.writing.bodies import received
 from podfit.apiserver.writing.options import write_options
-from podfit.apiserver.writing.writes import RETRIES, match_namespace
+from podfit.apiserver.writing.writes import match_namespace, rewrite
 from podfit.kit.clock import rfc3339
-from podfit.store.backend import Mismatch
 
 _BINDING, _RUNTIME_CLASS = kind_named("Binding"), kind_named("RuntimeClass")
 _KEEP_OUT = ("NoSchedule", "NoExecute")
@@ -56,25 +55,14 @@ async def migrate(call: Call) -> Response:
     await chain.admit(attrs)
     await chain.validate(attrs)
     node, step = node_name_of(call.request.user), _step_of(binding)
-    for _ in range(RETRIES):
-        record = call.objects.required(POD, namespace, name)
-        pod = call.objects.served(POD, record)
+
+    def change(pod: Object) -> None:
         if meta.get("uid") and meta["uid"] != pod["metadata"].get("uid"):
             raise precondition_failed(POD, pod, meta["uid"])
-        if node is None:
-            found = _requested(call.objects, pod, binding)
-        else:
-            found = _stepped(pod, step, node)
+        found = _requested(call.objects, pod, binding) if node is None else _stepped(pod, step, node)
         _write(pod, found, rfc3339(call.objects.clock.now()))
-        if options.dry_run:
-            break
-        try:
-            await call.objects.put(POD, record.key, pod, record.modified)
-            break
-        except Mismatch:
-            continue
-    else:
-        raise call.objects.modified(POD, name)
+
+    await rewrite(call.objects, POD, namespace, name, change, options.dry_run)
     return call.answer_value(success(201), 201, accepted)
 
 

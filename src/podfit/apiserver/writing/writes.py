@@ -35,7 +35,7 @@ class Writer:
         self.objects, self.chain = objects, chain
         self.aside = Aside()
         self.before_create: dict[tuple[str, str], Callable[[Object], None]] = {}
-        """By (group, plural): what must be allotted before validation (cluster addresses)."""
+        """By (group, plural): what must be allocated before validation (cluster addresses)."""
         self.before_update: dict[tuple[str, str], Callable[[Object, Object], None]] = {}
         """The same for an update, from the new object and the stored one."""
         self.after_write: dict[str, Callable[[Object], Awaitable[None] | None]] = {}
@@ -167,6 +167,25 @@ async def _updated(attempt: Attempt, change: Change) -> Written:
     await attempt.validate(new)
     await attempt.approve(new)
     return await attempt.store(new)
+
+
+async def rewrite(
+    objects: Objects, kind: Kind, namespace: str, name: str, change: Callable[[Object], None], dry_run: bool
+) -> None:
+    """Applies a change of the server's own to a stored object, without admission. Starts over on the newest state when
+    another write came in between."""
+    for _ in range(RETRIES):
+        record = objects.required(kind, namespace, name)
+        obj = objects.served(kind, record)
+        change(obj)
+        if dry_run:
+            return
+        try:
+            await objects.put(kind, record.key, obj, record.modified)
+            return
+        except Mismatch:
+            continue
+    raise objects.modified(kind, name)
 
 
 def match_namespace(meta: Object, namespace: str) -> None:
