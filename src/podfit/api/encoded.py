@@ -10,7 +10,7 @@ _encode = msgspec.json.Encoder().encode
 
 
 class Encoded(bytes):
-    """No key comes twice in it: whoever reads it in this process need not look for that. Elsewhere it is bytes."""
+    """No key occurs twice in it, so readers in this process need not check for duplicates. Elsewhere it is bytes."""
 
     __slots__ = ()
 

@@ -3,9 +3,9 @@
 `Object` belongs to its holder, who may change it. `ObjectView` is only read.
 
 A server and the parts in its process hold the same objects: what the server remembers of the store, what watches bring,
-what writes are answered with. Whoever hands an object to others calls `freeze` and hands out the result. From then on
-nobody may change it. Whoever wants another one copies what is above the change (`{**pod, "spec": …}`) and shares the
-rest, so that parts which stayed the same are the same by identity. `thaw` copies all of it.
+what writes are answered with. Code that hands an object to others calls `freeze` and hands out the result. From then on
+nobody may change it. Code that needs a changed one copies what is above the change (`{**pod, "spec": …}`) and shares
+the rest, so that parts which stayed the same are the same by identity. `thaw` copies all of it.
 
 In production `freeze` returns the object itself: reading containers that refuse writes takes 2.8 times as long. With
 PODFIT_FREEZE=1, which the whole test suite sets, it returns containers that refuse writes: a part that changes what it

@@ -292,7 +292,7 @@ def _defaulted(attrs: Attributes, obj: Object) -> Object:
 
 
 def _node_context(pki: Pki) -> ssl.SSLContext:
-    """For connections to nodes. Their certificates are taken as they are, as Kubernetes does unless told otherwise.
+    """For connections to nodes. Their certificates are accepted without verification, as Kubernetes does by default.
 
     The client certificate holds the rights of system:kubelet-api-admin and no more: a node that reports another
     address has the API server connect there with it.

@@ -20,7 +20,7 @@ class Config:
     """Certificates and keys live here; made at the first start."""
     host: str = "127.0.0.1"
     port: int = 0
-    """0 takes a free one; `ApiServer.url` tells which."""
+    """0 takes a free one; `ApiServer.url` says which."""
     tls: bool = True
     extra_sans: tuple[str, ...] = ()
     advertise_host: str = ""

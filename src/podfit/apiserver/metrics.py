@@ -1,4 +1,4 @@
-"""What the server tells about itself at /metrics, under the names Kubernetes uses."""
+"""The server's metrics at /metrics, under the names Kubernetes uses."""
 
 from __future__ import annotations
 

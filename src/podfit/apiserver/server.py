@@ -101,7 +101,7 @@ class Core:
         self.foreign: Callable[[str, str], ForeignGroup | None] = lambda group, version: None
         """Who answers for a group and version that is served elsewhere."""
         self.notices = dict(_DEPRECATED)
-        """By (group, version, plural): what whoever uses it is warned of."""
+        """By (group, version, plural): the warning its clients get."""
 
     async def handle(self, request: Request) -> Response:
         started = self.clock.monotonic()

@@ -26,17 +26,17 @@ async def _ask(client: Client, what: str, pod: Object) -> Any:
 
 
 async def story(client: Client, pod: Object) -> list[Object] | None:
-    told = await _ask(client, "story", pod)
-    return None if told is None else list(told.get("story") or ())
+    answer = await _ask(client, "story", pod)
+    return None if answer is None else list(answer.get("story") or ())
 
 
 async def states(client: Client, pod: Object) -> tuple[list[Object], bool]:
-    """A row for each container (name, desired, allocated, actuated, actual), and whether the node itself told."""
-    told = await _ask(client, "states", pod)
-    if told is None:
+    """A row for each container (name, desired, allocated, actuated, actual), and whether the node reported it."""
+    answer = await _ask(client, "states", pod)
+    if answer is None:
         return from_status(pod), False
-    rows = list(told["containers"])
-    whole = told.get("pod") or {}
+    rows = list(answer["containers"])
+    whole = answer.get("pod") or {}
     if whole.get("desired"):
         rows.insert(0, {"name": "(pod)", **whole})
     return rows, True

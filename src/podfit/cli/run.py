@@ -1,4 +1,4 @@
-"""Runs a component until it is told to stop: the loop, the signals, the logs."""
+"""Runs a component until a signal stops it: the loop, the signals, the logs."""
 
 from __future__ import annotations
 

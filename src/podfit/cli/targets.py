@@ -76,7 +76,7 @@ async def find_targets(
 
 
 def alive(pod: Object) -> bool:
-    """Whoever names pods by a label means those that run, not those that are leaving."""
+    """A label selects pods that run, not those that are terminating."""
     phase = (pod.get("status") or {}).get("phase")
     return phase not in ("Succeeded", "Failed") and not pod["metadata"].get("deletionTimestamp")
 

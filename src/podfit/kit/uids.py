@@ -7,7 +7,7 @@ import uuid
 
 _AT_ONCE = 64
 _ready: list[str] = []
-"""Random texts in stock: whoever draws one learns nothing of the others who draw."""
+"""Random texts in stock: one of them reveals nothing about the others."""
 
 # Two processes must never give out the same ones.
 os.register_at_fork(after_in_child=_ready.clear)

@@ -1,7 +1,7 @@
 """The network of a node's pods: connects each one by CNI or by the node's own bridge, and takes everything back.
 
 A pod is connected and disconnected by its UID, both idempotent. What was made for it is written down before it is made:
-whoever opens the folder after a crash disconnects it like any other.
+the next process that opens the folder after a crash disconnects it like any other.
 """
 
 from __future__ import annotations

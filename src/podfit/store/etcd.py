@@ -70,7 +70,7 @@ class EtcdStore(View):
     async def sync(self) -> int:
         agreed = await self._wire.revision()
         if not await self.wait_for(agreed, CATCH_UP_S):
-            # The newest revision may lie outside our keys, and then no event tells the mirror that it has all before
+            # The newest revision may lie outside our keys, and then no event shows the mirror that it has all before
             # it. One of our own behind it does, because events come in order.
             answer = await self._wire.put(self._key(SYNC_KEY), b"", None, 0)
             await self._seen(int(answer.header.revision))

@@ -119,7 +119,7 @@ class View:
                 heapq.heapify(self._waiters)
 
     def apply(self, change: Change) -> None:
-        """Makes the next change visible, then tells the watches."""
+        """Makes the next change visible, then notifies the watches."""
         if change.record is None:
             del self._records[change.key]
             self._keys.remove(change.key)
@@ -149,7 +149,7 @@ class View:
                 waiter.set_result(True)
 
     def reset(self, records: Iterable[Record], revision: int, compacted: int) -> None:
-        """Starts over from a snapshot. Watches have missed something and are told so."""
+        """Starts over from a snapshot. Watches have missed changes and are notified of that."""
         self._fanout.overflow()
         self._records = {record.key: record for record in records}
         self._keys = SortedList(self._records)

@@ -33,7 +33,7 @@ def ports_of(words: Sequence[str]) -> list[int]:
 class ChannelForward:
     """The channel protocol: port number i has channel 2i for data and 2i+1 for errors.
 
-    The first message on each tells the port, two bytes, the lower one first.
+    The first message on each carries the port, two bytes, the lower one first.
     """
 
     def __init__(self, socket: web.WebSocketResponse, connect: Connect, ports: Sequence[int]) -> None:

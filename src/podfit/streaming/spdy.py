@@ -126,7 +126,7 @@ class SpdyStream:
 
 class SpdySession:
     def __init__(self, carrier: Carrier, accept: Callable[[SpdyStream], bool]) -> None:
-        """`accept` is told of each new stream and says whether it is welcome. It must not block."""
+        """`accept` is called with each new stream and says whether to accept it. It must not block."""
         self._carrier, self._accept = carrier, accept
         self._blocks = Blocks()
         self._streams: dict[int, SpdyStream] = {}

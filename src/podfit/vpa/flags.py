@@ -65,7 +65,7 @@ NUMBERS = frozenset(
 
 
 class BadFlag(ValueError):
-    """A flag that cannot be used; the message tells which and why."""
+    """A flag that cannot be used; the message says which and why."""
 
 
 class WrongLine(BadFlag):
@@ -235,5 +235,5 @@ def namespaces_apart(selected: str, ignored: Iterable[str]) -> None:
 
 
 def own_namespace() -> str:
-    """Where the component itself runs, as its manifest tells it."""
+    """Where the component itself runs, as its manifest states it."""
     return os.environ.get("NAMESPACE") or "kube-system"

@@ -43,10 +43,10 @@ async def test_a_folder_that_is_not_there_yet_is_watched_once_it_is(
 ) -> None:
     monkeypatch.setattr(folderwatch, "_FALLBACK_S", 0.01)
     watch = FolderWatch(tmp_path / "later")
-    assert not watch.told
+    assert not watch.notified
     (tmp_path / "later").mkdir()
     async with asyncio.timeout(10):
-        while not watch.told:
+        while not watch.notified:
             await watch.wait()
         (tmp_path / "later" / "f").write_text("1")
         await watch.wait()
@@ -62,7 +62,7 @@ async def test_a_folder_that_is_replaced_is_watched_again(tmp_path: Path, monkey
     folder.mkdir()
     async with asyncio.timeout(10):
         await watch.wait()
-        while not watch.told:
+        while not watch.notified:
             await watch.wait()
         (folder / "f").write_text("1")
         await watch.wait()

@@ -1,4 +1,4 @@
-"""Where a pod may run: node selectors, node affinity, taints and tolerations. Pure; shared by whoever places pods."""
+"""Where a pod may run: node selectors, node affinity, taints and tolerations. Pure; used by all that place pods."""
 
 from __future__ import annotations
 

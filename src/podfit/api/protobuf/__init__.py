@@ -1,4 +1,4 @@
-"""Request bodies in protobuf, read as JSON: what kubectl and kubelets send unless told otherwise.
+"""Request bodies in protobuf, read as JSON: what kubectl and kubelets send by default.
 
 `to_json` turns a body of type application/vnd.kubernetes.protobuf into the JSON the same client would have sent; typed
 decoding then treats both alike. Fields that `fields.txt` does not list are skipped, as protobuf has it. `writing` goes

@@ -50,7 +50,7 @@ _SKIPPED = frozenset(
     )
 )
 
-_NOT_TOLD = frozenset(
+_NOT_PASSED_ON = frozenset(
     ("connection", "keep-alive", "transfer-encoding", "content-length", "content-type", "date", "server")
 )
 """Headers of an answer that are between the other server and us."""
@@ -220,8 +220,8 @@ class Aggregation:
             answer.close()
             return Response(502, _REDIRECTED, "text/plain; charset=utf-8")
         media = answer.headers.get("Content-Type", "application/json")
-        told = [(k, v) for k, v in answer.headers.items() if k.lower() not in _NOT_TOLD]
-        return Response(answer.status, content_type=media, headers=told, stream=_pieces(answer))
+        passed_on = [(k, v) for k, v in answer.headers.items() if k.lower() not in _NOT_PASSED_ON]
+        return Response(answer.status, content_type=media, headers=passed_on, stream=_pieces(answer))
 
     def _url_of(self, service: Object) -> str:
         given = (service["metadata"].get("annotations") or {}).get(URL)

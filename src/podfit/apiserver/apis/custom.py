@@ -1,7 +1,7 @@
 """Custom resources: definitions become rows of the registry while they stand.
 
 A definition is accepted (its names are free), established, and from then on served; when it is deleted its objects go
-first. The rows follow the stored definitions, whoever wrote them.
+first. The rows follow the stored definitions, no matter which server wrote them.
 """
 
 from __future__ import annotations
@@ -128,8 +128,8 @@ class CustomResources:
         self._objects.selectable[resource] = frozenset(fields)
         self._notices.pop(resource, None)
         if version.get("deprecated"):
-            told = version.get("deprecationWarning") or f"{kind.api_version} {kind.kind} is deprecated"
-            self._notices[resource] = told
+            warning = version.get("deprecationWarning") or f"{kind.api_version} {kind.kind} is deprecated"
+            self._notices[resource] = warning
         scale = (version.get("subresources") or {}).get("scale")
         if scale is not None:
             self._scales.custom[resource] = Where(

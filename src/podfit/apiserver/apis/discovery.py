@@ -48,7 +48,7 @@ class Discovery:
         self._registry, self._address, self._announced = registry, address, announced
         self._made: dict[tuple[str, ...], bytes] = {}
         self.listeners: list[Callable[[], None]] = []
-        """Told when the kinds changed."""
+        """Called when the kinds changed."""
         self.foreign: dict[str, Object] = {}
         """Aggregated groups served elsewhere: group -> its APIGroup and, under `resources`, lists by version."""
 

@@ -24,7 +24,7 @@ _Edge = tuple[str, str, str]
 
 
 def node_name_of(user: User) -> str | None:
-    """None when the user is no node, "" when it is one that cannot be told."""
+    """None when the user is not a node, "" when it is a node without a name."""
     if not user.name.startswith(_PREFIX) or NODES_GROUP not in user.groups:
         return None
     return user.name[len(_PREFIX) :]

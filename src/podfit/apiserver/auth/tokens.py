@@ -240,7 +240,7 @@ class ServiceAccountTokens:
 
 
 def _refused(why: str) -> ApiError:
-    """The bearer is told nothing; who reviews the token reads the note."""
+    """The bearer gets no reason; a reviewer of the token reads it in the note."""
     error = unauthorized()
     error.add_note(why)
     return error

@@ -144,7 +144,7 @@ class HttpFront:
             outlet.let_go()
             await answer.write_eof()
         except TimeoutError:
-            # It takes nothing and holds on to what waits for it; only the connection's end tells it so.
+            # It takes nothing and holds on to what waits for it; only the end of the connection frees it.
             if http.transport is not None:
                 http.transport.abort()
         except (ConnectionError, asyncio.CancelledError):
@@ -185,7 +185,7 @@ class _Outlet:
         try:
             transport.write(b"%x\r\n%b\r\n" % (size, b"".join(taken)))
         except (RuntimeError, OSError):
-            # It was lost this moment; whoever reads the stream finds out by the next piece.
+            # It was lost this moment; the reader of the stream notices at the next piece.
             log.debug("a watcher is gone", exc_info=True)
 
     async def send(self, piece: bytes) -> None:

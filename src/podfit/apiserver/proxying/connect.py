@@ -43,7 +43,7 @@ async def admitted(call: Call) -> Object:
 
 
 def check_create(authorization: Authorization, call: Call) -> None:
-    """A WebSocket opens with GET: whoever may only read must not get into a pod that way, nor through the server of
+    """A WebSocket opens with GET: read rights alone must not lead into a pod that way, nor through the server of
     its node, which runs commands in all of them."""
     route = call.route
     through_node = route.resource == "nodes" and upgrade.wanted(call.request)

@@ -1,4 +1,4 @@
-"""Cluster addresses for Services: allotted on create, free again when the Service is gone.
+"""Cluster addresses for Services: allocated on create, released when the Service is deleted.
 
 What is taken is read from the stored Services at start and kept up to date by their changes; nothing else is stored.
 """

@@ -80,4 +80,4 @@ class DerivedState:
             try:
                 await self._objects.put(_CLUSTER_ROLE, record.key, role, record.modified)
             except Mismatch:
-                continue  # whoever wrote it causes the next look
+                continue  # the write that came in between triggers the next pass

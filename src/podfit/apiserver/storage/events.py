@@ -141,7 +141,7 @@ class WatchEvent:
         return data
 
     def shown(self, word: str, form: Representation) -> Object:
-        """The object that `encoded` tells of, for those in this process: without managedFields, shared, read only."""
+        """The object that `encoded` describes, for watchers in this process: shared, without managedFields."""
         if not getattr(form, "as_stored", False):
             return self._formed(word, form)
         if word == "DELETED":
@@ -238,7 +238,7 @@ class Watcher:
             return
         self.count()
         if self._wake is not None and not self.queue and event.at_once:
-            # Whoever reads is waiting and has nothing left to read: it need not be woken for this.
+            # The reader is waiting and has nothing left to read: it need not be woken for this.
             if self.subscriber is not None:
                 event.at_once -= 1
                 try:

@@ -19,7 +19,7 @@ from podfit.store.backend import Change, Compacted, Lagging, Record, Store, Watc
 
 log = logging.getLogger(__name__)
 IN_A_ROW = 32
-"""Changes handed out before whoever else waits gets a turn."""
+"""Changes dispatched before other tasks get a turn."""
 TURNS_OF_AN_ANSWER = 3
 """Turns of the event loop from the end of a write to its answer leaving: its task ends, the front's task is woken, the
 front writes to the connection."""

@@ -23,7 +23,7 @@ class Stripped(FrozenDict):
     __slots__ = ("__weakref__", "at", "whole")
 
     def __init__(self, whole: Object, at: int) -> None:
-        """`at` is the revision that it tells of."""
+        """`at` is the revision it describes."""
         meta = dict(whole["metadata"])
         meta.pop("managedFields", None)
         if meta.get("resourceVersion") != (revision := str(at)):

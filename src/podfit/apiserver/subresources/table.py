@@ -1,4 +1,4 @@
-"""Which handler answers for a subresource or a kind that is not stored. Whoever is not here is a plain verb."""
+"""Which handler answers for a subresource or a kind that is not stored. Everything else is a plain verb."""
 
 from __future__ import annotations
 

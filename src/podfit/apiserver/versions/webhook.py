@@ -29,7 +29,7 @@ class ConversionWebhook:
         self._caller = caller
 
     async def convert(self, objects: list[Object], api_version: str) -> list[Object]:
-        """All in one call. Raises what the client is told."""
+        """All in one call. Raises the error the client gets."""
         version = next((word for word in self._versions if word in _SPOKEN), "")
         if not version:
             raise _failure("no supported conversion review versions")

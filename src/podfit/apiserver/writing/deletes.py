@@ -121,14 +121,17 @@ def _decide_definition(obj: Object, now_s: float) -> Verdict:
     if CLEANUP not in (meta.get("finalizers") or ()):
         meta["finalizers"] = [*(meta.get("finalizers") or ()), CLEANUP]
     why = "CustomResourceDefinition marked for deletion; CustomResource deletion will begin soon"
-    told = {
+    condition = {
         "type": "Terminating",
         "status": "True",
         "lastTransitionTime": now,
         "reason": "InstanceDeletionPending",
         "message": why,
     }
-    status["conditions"] = [*(row for row in status.get("conditions") or () if row["type"] != told["type"]), told]
+    status["conditions"] = [
+        *(row for row in status.get("conditions") or () if row["type"] != condition["type"]),
+        condition,
+    ]
     return Verdict(write=True)
 
 

@@ -42,7 +42,7 @@ class _OnThread(Pace):
     def step(self) -> None:
         if time.monotonic() > self._until:
             raise Interrupted
-        # Whoever sleeps does not hold the interpreter.
+        # A sleeping thread does not hold the interpreter lock.
         time.sleep(_REST_S)
 
 

@@ -1,4 +1,4 @@
-"""What `podfit doctor` looks at. A check tries the real thing and tells what it found and what to do."""
+"""The checks of `podfit doctor`. Each tries the real thing and reports what it found and what to do."""
 
 from __future__ import annotations
 

@@ -88,8 +88,8 @@ async def _asked(client: Client) -> AsyncIterator[Finding]:
         yield fail("API server", str(error), "is `podfit up` running? is the address right?")
         return
     try:
-        told: dict[str, Any] = await client.raw("GET", "/version")
-        yield server_version(told)
+        version: dict[str, Any] = await client.raw("GET", "/version")
+        yield server_version(version)
         yield skew(reply.headers.get("Date"))
         yield await _who(client)
         yield await _may_resize(client)
@@ -100,9 +100,9 @@ async def _asked(client: Client) -> AsyncIterator[Finding]:
         yield fail("API server", f"refuses: {error}", "check the user of the kubeconfig and its rights")
 
 
-def server_version(told: dict[str, Any]) -> Finding:
-    numbers = [int(found[0]) if (found := re.match(r"\d+", str(told.get(key)))) else 0 for key in ("major", "minor")]
-    words = str(told.get("gitVersion") or "version unknown")
+def server_version(version: dict[str, Any]) -> Finding:
+    numbers = [int(found[0]) if (found := re.match(r"\d+", str(version.get(key)))) else 0 for key in ("major", "minor")]
+    words = str(version.get("gitVersion") or "version unknown")
     if numbers < [1, 33]:
         return fail("API server", f"{words}: no resize subresource", "resizing in place needs Kubernetes 1.33 or newer")
     return ok("API server", words)

@@ -19,7 +19,7 @@ Key = tuple[str, str]
 @dataclass
 class ContainerSeen:
     states: Object = field(default_factory=dict)
-    """The row of the four states as the node last told it."""
+    """The row of the four states as the node last reported it."""
     usage: dict[str, deque[int]] = field(default_factory=lambda: {one: deque(maxlen=KEPT) for one in RESOURCES})
     restarts: int = 0
 

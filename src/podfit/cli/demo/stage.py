@@ -102,10 +102,10 @@ class Stage:
 
     async def _usage(self, node: str) -> None:
         try:
-            told = await self.client.raw("GET", f"/api/v1/nodes/{node}/proxy/stats/summary")
+            summary = await self.client.raw("GET", f"/api/v1/nodes/{node}/proxy/stats/summary")
         except (ApiError, Unreachable):
             return
-        for pod in told["pods"]:
+        for pod in summary["pods"]:
             if pod["podRef"]["namespace"] != NAMESPACE:
                 continue
             for one in pod["containers"]:

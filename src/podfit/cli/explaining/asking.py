@@ -46,8 +46,8 @@ def noted_url(vpa: Object, checkpoints: Iterable[Object]) -> str:
         if (checkpoint.get("spec") or {}).get("vpaObjectName") != name:
             continue
         try:
-            told = json.loads((checkpoint["metadata"].get("annotations") or {}).get(SETTINGS) or "{}")
-            url = urlsplit(str(told.get(LISTENS) or ""))
+            settings = json.loads((checkpoint["metadata"].get("annotations") or {}).get(SETTINGS) or "{}")
+            url = urlsplit(str(settings.get(LISTENS) or ""))
         except (ValueError, AttributeError):
             continue
         if url.scheme == "http" and url.hostname in HERE:

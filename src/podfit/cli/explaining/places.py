@@ -42,14 +42,14 @@ async def explain_place(client: Client, pod: Object) -> tuple[list[str], dict[st
 def lines(pod: Object, verdicts: list[NodeVerdict]) -> list[str]:
     name, node = pod["metadata"]["name"], pod["spec"].get("nodeName")
     fitting = [one for one in verdicts if one.fits]
-    told = [headline(pod, len(verdicts), len(fitting))]
+    lines = [headline(pod, len(verdicts), len(fitting))]
     rows = [["  " + one.node, _mark(one, node), _why(one, node)] for one in _ordered(verdicts, node)[:MOST_NODES]]
-    told.append(table(rows, ["  NODE", "FITS", "WHY"]))
+    lines.append(table(rows, ["  NODE", "FITS", "WHY"]))
     if len(verdicts) > MOST_NODES:
-        told.append(f"  … and {len(verdicts) - MOST_NODES} more nodes")
+        lines.append(f"  … and {len(verdicts) - MOST_NODES} more nodes")
     if not node and not fitting and verdicts:
-        told.append(_help(name, verdicts))
-    return told
+        lines.append(_help(name, verdicts))
+    return lines
 
 
 def headline(pod: Object, nodes: int, fitting: int) -> str:

@@ -26,7 +26,7 @@ Kubeconfig = Annotated[
 ]
 
 OK, FAILED, WRONG_USAGE, REFUSED, WAITING = 0, 1, 2, 3, 4
-"""Exit codes: done; could not ask or was told no; wrong command line; a node or the API refused; still waiting."""
+"""Exit codes: done; no connection, or rejected; wrong command line; a node or the API refused; still waiting."""
 
 
 @dataclass(frozen=True)

@@ -27,12 +27,12 @@ def sized_words(message: str) -> str:
     if not brace:
         return message
     try:
-        told = json.loads("{" + tail)
-        sizes = [f"{one['name']} {size_text(one['resources'])}" for one in told.get("containers") or ()]
+        fields = json.loads("{" + tail)
+        sizes = [f"{one['name']} {size_text(one['resources'])}" for one in fields.get("containers") or ()]
     except (ValueError, KeyError, TypeError):
         return message
     words = f"{head}: {'; '.join(sizes)}"
-    return f"{words} ({told['error']})" if told.get("error") else words
+    return f"{words} ({fields['error']})" if fields.get("error") else words
 
 
 def size_text(resources: ObjectView | None) -> str:
@@ -46,9 +46,9 @@ def condition_words(condition: ObjectView) -> str:
     kind, reason = condition.get("type") or "", condition.get("reason") or ""
     message = str(condition.get("message") or "")
     words = f"{kind}={condition.get('status')}"
-    told = ": ".join(part for part in (reason, message) if part)
+    cause = ": ".join(part for part in (reason, message) if part)
     advice = ADVICE.get((str(kind), str(reason))) if notable(condition) else None
-    return " ".join(part for part in (words, f"({told})" if told else "", advice or "") if part)
+    return " ".join(part for part in (words, f"({cause})" if cause else "", advice or "") if part)
 
 
 def notable(condition: ObjectView) -> bool:

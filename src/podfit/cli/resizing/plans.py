@@ -1,4 +1,4 @@
-"""What a resize would send for one pod, and everything that can be told to be wrong with it beforehand. Pure."""
+"""What a resize would send for one pod, and every error that can be found beforehand. Pure."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class CannotResize(ValueError):
 
 
 @dataclass(frozen=True)
-class Wish:
+class ResizeRequest:
     """What was typed: requests by --cpu and --memory, limits by --limits."""
 
     container: str = ""
@@ -73,13 +73,13 @@ class Plan:
         return _with(self.pod, self.field_name, self.container, self.changes)
 
 
-def plan(pod: Object, wish: Wish) -> Plan:
+def plan(pod: Object, request: ResizeRequest) -> Plan:
     """Raises CannotResize, with a sentence for people, before anything is sent."""
     _resizable(pod)
-    field_name, container = _container(pod, wish.container)
-    changes = _changes(container.get("resources") or {}, wish)
+    field_name, container = _container(pod, request.container)
+    changes = _changes(container.get("resources") or {}, request)
     resized = _with(pod, field_name, container["name"], changes)
-    _within_limits(resized, field_name, container["name"], wish)
+    _within_limits(resized, field_name, container["name"], request)
     _same_class(pod, resized, container["name"], changes)
     return Plan(pod, container["name"], field_name, changes, _warnings(pod, container, changes))
 
@@ -116,12 +116,12 @@ def _all_containers(pod: Object) -> list[tuple[str, Object]]:
     return [(field_name, one) for field_name in ("containers", "initContainers") for one in spec.get(field_name) or ()]
 
 
-def _changes(resources: Mapping[str, Any], wish: Wish) -> tuple[Change, ...]:
-    """A limit that equals its request follows it: whoever had no room to burst is not given any silently."""
+def _changes(resources: Mapping[str, Any], request: ResizeRequest) -> tuple[Change, ...]:
+    """A limit that equals its request follows it: a container without room to burst is not given any silently."""
     requests, limits = resources.get("requests") or {}, resources.get("limits") or {}
     found = []
     for resource in RESOURCES:
-        asked, most = wish.requests.get(resource), wish.limits.get(resource)
+        asked, most = request.requests.get(resource), request.limits.get(resource)
         if (
             asked is not None
             and most is None
@@ -158,7 +158,7 @@ def _sized(container: Object, changes: tuple[Change, ...]) -> Object:
     return {**container, "resources": {**kept, **resources}}
 
 
-def _within_limits(pod: Object, field_name: str, name: str, wish: Wish) -> None:
+def _within_limits(pod: Object, field_name: str, name: str, request: ResizeRequest) -> None:
     container = next(one for one in pod["spec"][field_name] if one["name"] == name)
     resources = container["resources"] if container.get("resources") else {}
     requests, limits = resources.get("requests") or {}, resources.get("limits") or {}
@@ -166,7 +166,7 @@ def _within_limits(pod: Object, field_name: str, name: str, wish: Wish) -> None:
         asked, most = requests.get(resource), limits.get(resource)
         if asked is None or most is None or number(resource, asked) <= number(resource, most):
             continue
-        help_by = f"--limits {resource}={asked}" if resource in wish.requests else f"--{resource} {most}"
+        help_by = f"--limits {resource}={asked}" if resource in request.requests else f"--{resource} {most}"
         raise CannotResize(
             f"pod/{pod['metadata']['name']}: a {resource} request of {asked} must be less than or equal to "
             f"{resource} limit of {most}; add {help_by}"

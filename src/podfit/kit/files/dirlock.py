@@ -19,7 +19,7 @@ from types import TracebackType
 
 @dataclass(frozen=True)
 class Holder:
-    """A process. Its start time tells it from a later one with the same pid."""
+    """A process. Its start time distinguishes it from a later one with the same pid."""
 
     pid: int
     started: int

@@ -17,7 +17,7 @@ _MODIFY, _ATTRIB, _CLOSE_WRITE, _MOVED, _CREATE, _DELETE = 0x2, 0x4, 0x8, 0xC0, 
 _DELETE_SELF, _MOVE_SELF, _UNMOUNT, _IGNORED = 0x400, 0x800, 0x2000, 0x8000
 EVERY_WRITE = _MODIFY | _CLOSE_WRITE | _MOVED | _CREATE | _DELETE
 WHOLE_FILES = _ATTRIB | _CLOSE_WRITE | _MOVED | _DELETE
-"""Files are told of when their writer has closed them, not while they are half written."""
+"""Files are reported when their writer has closed them, not while they are half written."""
 _LOST = _DELETE_SELF | _MOVE_SELF | _UNMOUNT | _IGNORED
 _FALLBACK_S = 0.5
 _HEAD = struct.Struct("iIII")
@@ -54,8 +54,8 @@ class FolderWatch:
                 return
 
     @property
-    def told(self) -> bool:
-        """Whether the kernel tells; else the folder is looked at from time to time."""
+    def notified(self) -> bool:
+        """Whether the kernel sends notifications; otherwise the folder is scanned from time to time."""
         return self._descriptor >= 0
 
     def poke(self) -> None:
@@ -65,7 +65,7 @@ class FolderWatch:
     async def wait(self) -> None:
         """Until something changed since the last call."""
         try:
-            async with asyncio.timeout(None if self.told else _FALLBACK_S):
+            async with asyncio.timeout(None if self.notified else _FALLBACK_S):
                 await self._changed.wait()
         except TimeoutError:
             # What happened before the watch was there is found by the look that follows.

@@ -41,7 +41,7 @@ class SetAside:
             return
         if self._whole:
             self.looked()
-        # Setting aside starts CPython's counting anew: it asks for a full look only where it is left alone.
+        # Setting aside restarts CPython's counting: it asks for a full look only where it is left alone.
         if not self._is_due():
             gc.freeze()
 

@@ -36,7 +36,7 @@ HEADER_S = 32.0
 IDLE_S = 90.0
 """The last two are kube-apiserver's: for the headers of a first request, and between two requests."""
 LARGEST_MESSAGE = 4 << 20
-"""Bytes of a WebSocket message, decompressed: whoever sends a longer one is disconnected. kubectl's have 32 KiB."""
+"""Bytes of a WebSocket message, decompressed: clients that send longer ones are disconnected. kubectl's have 32 KiB."""
 _CLOSE_S = 2.0
 _SWEEP_S = 5.0
 _RETRY_S = 0.1

@@ -60,8 +60,8 @@ async def run_plugin(
 
 def _complaint(output: bytes, errors: bytes, code: int) -> str:
     try:
-        told = msgspec.json.decode(output)
-        words = [str(told[key]) for key in ("msg", "details") if told.get(key)]
+        answer = msgspec.json.decode(output)
+        words = [str(answer[key]) for key in ("msg", "details") if answer.get(key)]
     except (msgspec.DecodeError, AttributeError, TypeError):
         words = []
     return "; ".join(words) or errors.decode("utf-8", "replace").strip() or f"exit code {code}"
@@ -71,9 +71,9 @@ def _result(output: bytes, what: str) -> dict[str, Any]:
     if not output.strip():
         return {}
     try:
-        told = msgspec.json.decode(output)
+        answer = msgspec.json.decode(output)
     except msgspec.DecodeError as error:
         raise NetworkFailure(f"{what}: its result is not JSON: {error}") from error
-    if not isinstance(told, dict):
+    if not isinstance(answer, dict):
         raise NetworkFailure(f"{what}: its result is not a JSON object")
-    return told
+    return answer

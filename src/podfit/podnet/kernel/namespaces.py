@@ -54,13 +54,13 @@ async def in_thread(work: Callable[[], T]) -> T:
         try:
             loop.call_soon_threadsafe(settle, value, error)
         except RuntimeError:
-            return  # the loop has ended, and with it whoever waited
+            return  # the loop has ended, and with it the task that waited
 
     threading.Thread(target=run, name="podfit-netns", daemon=True).start()
     try:
         return await asyncio.shield(future)
     except asyncio.CancelledError:
-        # Whoever goes on after this has to find the work done or not begun: it is short.
+        # The caller must find the work done or not begun; it is short.
         await asyncio.gather(future, return_exceptions=True)
         raise
 
@@ -110,7 +110,7 @@ def remove(path: Path) -> None:
 
 
 async def socket_in(path: Path, family: socket.AddressFamily) -> socket.socket:
-    """A TCP socket that belongs to the namespace; whoever gets it connects from there."""
+    """A TCP socket that belongs to the namespace; connections made with it start there."""
 
     def make() -> socket.socket:
         enter(path)

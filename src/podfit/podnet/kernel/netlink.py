@@ -171,9 +171,9 @@ class Netlink:
         while True:
             if not self._unread:
                 self._unread = self._socket.recv(1 << 16)
-            length, kind, _, told, _ = _HEADER.unpack_from(self._unread)
+            length, kind, _, sequence, _ = _HEADER.unpack_from(self._unread)
             content, self._unread = self._unread[16:length], self._unread[(length + 3) & ~3 :]
-            if told != number:
+            if sequence != number:
                 continue
             if kind == _ERROR:
                 code = -struct.unpack_from("=i", content)[0]

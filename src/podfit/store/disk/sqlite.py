@@ -153,7 +153,7 @@ class SqliteStore(View):
         return done
 
     def _schedule(self) -> None:
-        # Not at once: whoever else is ready to run in this turn of the loop, woken by the last group say, joins.
+        # Not at once: other tasks that are ready in this turn of the loop (woken by the last group, say) join.
         self._idle.clear()
         if not self._in_flight and not self._scheduled:
             self._scheduled = True
@@ -175,7 +175,7 @@ class SqliteStore(View):
         """Lets the thread have the interpreter lock while a group is under way.
 
         A saturated loop lets go of the lock only for the instant of a poll, and takes it back before the thread has
-        woken up; the thread's own request for it starts anew each time. Writes stood still for seconds that way.
+        woken up; the thread's own request for it starts over each time. Writes stood still for seconds that way.
         """
         time.sleep(PAUSE_S)
         self._courtesy = self._loop.call_later(PATIENCE_S, self._give_way)

@@ -1,7 +1,7 @@
 """Tells a torn write-ahead log from a damaged one, before SQLite opens it.
 
 SQLite reads the log up to the first frame that does not check out and throws away the rest as a write cut short. That
-is right for the last transaction, which nobody was told had succeeded. But each commit waits for the disk before the
+is right for the last transaction, which was never acknowledged. But each commit waits for the disk before the
 next one starts, so a bad frame with two whole commits behind it is no torn write: it is damage, and what follows was
 acknowledged. Opening such a file would lose it silently. File format: https://sqlite.org/fileformat2.html#walformat
 """

@@ -1,6 +1,6 @@
 """The webhook's certificates: given as files, or its own, which it renews in time and shares through a Secret.
 
-All replicas serve under one authority, so whoever comes first makes it and the others read it. When the authority is
+All replicas serve under one authority, so the first one makes it and the others read it. When the authority is
 renewed, the old one stays in the bundle until its last certificate has expired.
 """
 

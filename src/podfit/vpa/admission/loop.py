@@ -365,7 +365,7 @@ class AdmissionWebhook:
         return (warning(names),) if names else ()
 
     def _world(self) -> World:
-        """What answers depend on; the same until the autoscalers are indexed anew."""
+        """What answers depend on; the same until the autoscalers are indexed again."""
         vpas = self.index.vpas
         if self._known is None or self._known.vpas is not vpas:
             self._known = World(

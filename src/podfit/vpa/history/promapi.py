@@ -27,7 +27,7 @@ _BETWEEN = b']]},{"metric":'
 _BUSY = (408, 425, 429, 500, 502, 503, 504)
 
 Measured = Callable[[str, str, float], None]
-"""Told of every request: code, method, seconds."""
+"""Called for every request: code, method, seconds."""
 Floats = NDArray[np.float64]
 
 

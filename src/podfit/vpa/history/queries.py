@@ -191,7 +191,7 @@ class Part:
 
 
 def parts(config: PrometheusConfig, until: Seconds, counts: Mapping[Seconds, int]) -> list[Part]:
-    """The whole time, oldest first, each part small enough. `counts` tells how many series there were at instants."""
+    """The whole time, oldest first, each part small enough. `counts`: how many series there were at which instant."""
     step = config.history_resolution
     start = until - config.history_length
     found = []

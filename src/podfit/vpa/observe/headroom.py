@@ -311,6 +311,6 @@ _memo = Memo[bytes, Amounts](4096)
 
 def _asked(pod: Object) -> Amounts:
     """What the pod reserves. Most changes of a pod, and most pods, ask for the same amounts."""
-    told = requests_told(pod, use_status=True)
-    found = _memo.get(told)
-    return found if found is not None else _memo.keep(told, amounts_of(pod, use_status=True))
+    reported = requests_told(pod, use_status=True)
+    found = _memo.get(reported)
+    return found if found is not None else _memo.keep(reported, amounts_of(pod, use_status=True))

@@ -53,7 +53,7 @@ class Sight:
     def follow(
         self, kind: Kind, trim: Trim | None = None, indexes: Mapping[str, Index] | None = None, **query: str
     ) -> Cache:
-        """A cache of this kind, by namespace unless told otherwise; it starts with the others."""
+        """A cache of this kind, indexed by namespace by default; it starts with the others."""
         namespace = self.namespace if kind.namespaced else ""
         by = {"namespace": BY_NAMESPACE} if indexes is None else indexes
         return self.add(

@@ -40,7 +40,7 @@ class Targets:
         """Read from these controllers."""
 
     def workload(self, kind: str, namespace: str, name: str) -> Object | None:
-        """A controller of a well-known kind: from the cache, or as `learn` was told."""
+        """A controller of a well-known kind: from the cache, or as passed to `learn`."""
         found = self._sight.workloads[kind].get(namespace, name)
         return found if found is not None else self._learned.get((kind, namespace, name))
 
@@ -92,8 +92,8 @@ class Targets:
             return _own(selected)
         reference = (vpa.get("spec") or {}).get("targetRef")
         if not reference:
-            told = "targetRef not defined. If this is a v1beta1 object, switch to v1"
-            raise Unsupported(f"Cannot read targetRef. Reason: {told}")
+            reason = "targetRef not defined. If this is a v1beta1 object, switch to v1"
+            raise Unsupported(f"Cannot read targetRef. Reason: {reason}")
         namespace = vpa["metadata"].get("namespace", "")
         kind, name = reference.get("kind") or "", reference.get("name") or ""
         if kind not in self._sight.workloads:
@@ -175,7 +175,7 @@ class Targets:
         return 0 if found is None else int((found.get("spec") or {}).get("replicas", 1))
 
     def replicas_of(self, creator: Creator) -> int | None:
-        """As many as wanted (of a DaemonSet: are ready); None when it cannot be told, 0 for kinds without a number."""
+        """As many as wanted (of a DaemonSet: are ready); None when it is unknown, 0 for kinds without a number."""
         if creator.kind not in ("ReplicationController", "ReplicaSet", "StatefulSet", "DaemonSet"):
             return 0
         found = self._sight.workloads[creator.kind].get(creator.namespace, creator.name)

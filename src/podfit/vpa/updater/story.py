@@ -1,4 +1,4 @@
-"""Why pods were left alone, or got less than recommended: kept for questions, told once as an Event.
+"""Why pods were not resized, or got less than recommended: kept for `podfit explain`, reported once as an Event.
 
 Who asks later hears of the last pass.
 """
@@ -56,8 +56,8 @@ class Story:
         if id not in self._pods:
             return None
         pods = {name: {"reason": why.reason, "message": why.message} for name, why in sorted(self._pods[id].items())}
-        told = {"namespace": id[0], "name": id[1], "at": to_rfc3339(self._at[id]), "pods": pods}
-        return {**told, "cut": dict(sorted(self._cuts.get(id, {}).items()))}
+        fields = {"namespace": id[0], "name": id[1], "at": to_rfc3339(self._at[id]), "pods": pods}
+        return {**fields, "cut": dict(sorted(self._cuts.get(id, {}).items()))}
 
     def counts(self) -> Counter[str]:
         return Counter(why.reason for pods in self._pods.values() for why in pods.values())

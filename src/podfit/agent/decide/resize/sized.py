@@ -29,7 +29,7 @@ class Sized:
         self._totals: dict[str, dict[str, str]] | None = None
 
     def stands_for(self, pod: Object, sizes: Sizes) -> bool:
-        """By identity: a promise shares what it holds with the wish it was made from."""
+        """By identity: an allocation shares its amounts with the request it was made from."""
         return pod is self.origin and shared(sizes, self._sizes)
 
     def of(self, pod: Object) -> Sized:

@@ -1,4 +1,4 @@
-"""What whoever creates an object owns: all that it sets. Found once for objects that are alike.
+"""What the creator of an object owns: every field it sets. Found once for objects that are alike.
 
 Events, Leases and other small objects are made in great numbers by the same few parts, and differ only in their values.
 """

@@ -128,8 +128,8 @@ def _logic_problems(schema: Schema, path: str, skip_any: bool = False, skip_firs
             errors += _branch_problems(branch, f"{path}.{word}[{at}]", word == "allOf" and at == 0 and skip_first)
     if isinstance(schema.get("not"), dict):
         errors += _branch_problems(schema["not"], f"{path}.not")
-    if schema.get("pattern") and (told := pattern_problem(schema["pattern"])):
-        why = f"must be a valid regular expression, but isn't: {told}"
+    if schema.get("pattern") and (problem := pattern_problem(schema["pattern"])):
+        why = f"must be a valid regular expression, but isn't: {problem}"
         errors.append(invalid(f"{path}.pattern", schema["pattern"], why))
     return errors
 

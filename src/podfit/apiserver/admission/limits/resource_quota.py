@@ -105,7 +105,7 @@ def _may_matter(attrs: Attributes) -> bool:
 
 
 def _check_all(ledger: Ledger, batch: list[_Waiter]) -> list[_Waiter]:
-    """Charges what fits to the ledger, tells the others at once, and returns those that fit."""
+    """Charges what fits to the ledger, rejects the others at once, and returns those that fit."""
     fitting = []
     for waiter in batch:
         try:

@@ -39,7 +39,7 @@ class Hook(Protocol):
 
 
 class CallFailed(Exception):
-    """The hook could not be asked; the text says why, as clients are told."""
+    """The webhook could not be called; the text is the reason clients get."""
 
 
 @dataclass(frozen=True, slots=True)

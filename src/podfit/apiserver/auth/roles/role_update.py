@@ -1,6 +1,6 @@
 """Roles and bindings that an older version left behind, brought up to date: what they lack is added, nothing is taken.
 
-Whoever sets `rbac.authorization.kubernetes.io/autoupdate: "false"` on one keeps it as it is. Pure.
+A role with `rbac.authorization.kubernetes.io/autoupdate: "false"` is not changed. Pure.
 """
 
 from __future__ import annotations

@@ -31,7 +31,7 @@ class Rule:
         return any(_resource_covers(pattern, resource) for pattern in self.resources)
 
     def covers(self, other: Rule) -> bool:
-        """Whether whoever holds this rule holds the other as well. The other is a single right: see `rights`."""
+        """Whether this rule covers the other one. The other is a single right: see `rights`."""
         if not _all_in(other.verbs, self.verbs):
             return False
         if other.urls:

@@ -58,7 +58,7 @@ class EventStrategy(Strategy):
         about = (obj.get("regarding" if self.kind.group else "involvedObject") or {}).get("namespace", "")
         namespace = (obj.get("metadata") or {}).get("namespace", "")
         if not obj.get("eventTime"):
-            # What has no namespace is told about in the default one.
+            # Events about objects without a namespace live in the default one.
             if namespace != (about or "default"):
                 errors.append(invalid("involvedObject.namespace", about, _MISMATCH))
         else:

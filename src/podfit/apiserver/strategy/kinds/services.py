@@ -1,4 +1,4 @@
-"""Strategies of Services and Endpoints. Which address a service gets is decided by whoever allots addresses."""
+"""Strategies of Services and Endpoints. The address of a Service is allocated elsewhere (`services/addresses.py`)."""
 
 from __future__ import annotations
 
@@ -183,7 +183,7 @@ def _keep_addresses(spec: Object, stored: Object) -> None:
 
 
 def _drop_unused(spec: Object, stored: Object) -> None:
-    """What only the former type of the service used goes with it, unless the update sets it anew."""
+    """What only the former type of the service used goes with it, unless the update sets it again."""
     kind, before = spec.get("type"), stored.get("type")
     unused: list[str] = []
     if kind == "ExternalName" != before:

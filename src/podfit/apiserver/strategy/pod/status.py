@@ -176,11 +176,11 @@ def _users(status: Object, spec: Object, field: str, errors: Errors) -> None:
 
 def _devices(status: Object, spec: Object, field: str, key: str, errors: Errors) -> None:
     """The health of devices: of resources the container asks for, each device once."""
-    told = [(at, one) for at, one in enumerate(status.get(field) or ()) if one.get("allocatedResourcesStatus")]
-    if not told:
+    reported = [(at, one) for at, one in enumerate(status.get(field) or ()) if one.get("allocatedResourcesStatus")]
+    if not reported:
         return
     containers = {container.get("name"): container.get("resources") or {} for container in spec.get(key) or ()}
-    for at, one in told:
+    for at, one in reported:
         for number, resource in enumerate(one["allocatedResourcesStatus"]):
             path = f"status.{field}[{at}].allocatedResourcesStatus[{number}]"
             if one.get("name") in containers:

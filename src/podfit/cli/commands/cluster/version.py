@@ -28,12 +28,12 @@ def version(
 
         from podfit import __version__
 
-        told: dict[str, Any] = {"podfit": __version__, "python": platform.python_version()}
+        versions: dict[str, Any] = {"podfit": __version__, "python": platform.python_version()}
         server, trouble = ({}, "") if client_only else await _server(kubeconfig, context)
         if server:
-            told["server"] = server
+            versions["server"] = server
         if output:
-            print_object(output, told)
+            print_object(output, versions)
         else:
             say(f"podfit {__version__} (Python {platform.python_version()})")
             if server:

@@ -23,7 +23,7 @@ from podfit.cli.run import finish
 if TYPE_CHECKING:
     from podfit.cli.options.connect import Session
     from podfit.cli.resizing.following import Followed
-    from podfit.cli.resizing.plans import Plan, Wish
+    from podfit.cli.resizing.plans import Plan, ResizeRequest
     from podfit.cli.targets import Target
 
 DRY_RUNS = ("none", "client", "server")
@@ -80,17 +80,17 @@ def resize(
     context: Context = "",
     kubeconfig: Kubeconfig = "",
 ) -> None:
-    from podfit.cli.resizing.plans import Wish
+    from podfit.cli.resizing.plans import ResizeRequest
 
     check_format(output, OBJECTS)
     if dry_run not in DRY_RUNS:
         wrong(f'Invalid dry-run value ({dry_run}). Must be "none", "server", or "client".')
     requests, upper = _amounts(cpu, memory, limits)
-    wish = Wish(container, requests, upper)
+    request = ResizeRequest(container, requests, upper)
 
     async def main() -> int:
         async with connected(kubeconfig, context, namespace) as session:
-            return await _resize(session, targets or [], selector, wish, (wait, timeout_s, dry_run, output))
+            return await _resize(session, targets or [], selector, request, (wait, timeout_s, dry_run, output))
 
     finish(main())
 
@@ -109,7 +109,7 @@ def _amounts(cpu: str, memory: str, limits: str) -> tuple[dict[str, str], dict[s
 
 
 async def _resize(
-    session: Session, words: list[str], selector: str, wish: Wish, how: tuple[bool, float, str, str]
+    session: Session, words: list[str], selector: str, request: ResizeRequest, how: tuple[bool, float, str, str]
 ) -> int:
     from podfit.cli.resizing.overrides import override_warnings
     from podfit.cli.resizing.plans import CannotResize
@@ -118,7 +118,7 @@ async def _resize(
     wait, timeout_s, dry_run, output = how
     try:
         found = await find_targets(session.client, session.namespace, words, selector)
-        plans = _plans(found, wish)
+        plans = _plans(found, request)
     except (CannotResize, NoSuchTarget) as error:
         note(f"podfit: {error}")
         return WRONG_USAGE
@@ -144,7 +144,7 @@ async def _resize(
     return await _outcome(session, changing, accepted, refused, (wait, timeout_s, output), found)
 
 
-def _plans(found: list[Target], wish: Wish) -> list[Plan]:
+def _plans(found: list[Target], request: ResizeRequest) -> list[Plan]:
     from podfit.cli.resizing.plans import CannotResize, plan
     from podfit.cli.targets import alive
 
@@ -153,7 +153,7 @@ def _plans(found: list[Target], wish: Wish) -> list[Plan]:
         running = [pod for pod in target.pods if alive(pod)] if target.owner is not None else target.pods
         if not running:
             raise CannotResize(f"{target.name} has no running pods")
-        plans += [plan(pod, wish) for pod in running]
+        plans += [plan(pod, request) for pod in running]
     if not plans:
         raise CannotResize("no pods found")
     return plans
@@ -231,8 +231,8 @@ def _verdict(followed: Followed, timeout_s: float) -> int:
 
     left = {key: step for key, step in followed.steps.items() if not step.done}
     for (_, name), step in left.items():
-        told = words(step) if step.refused or step.reason == "Gone" else f"still {words(step)} after {timeout_s:g} s"
-        note(f"pod/{name}: {told}; `podfit explain resize {name}` says more")
+        state = words(step) if step.refused or step.reason == "Gone" else f"still {words(step)} after {timeout_s:g} s"
+        note(f"pod/{name}: {state}; `podfit explain resize {name}` says more")
     if any(step.refused or step.reason == "Gone" for step in left.values()):
         return REFUSED
     return WAITING if left else 0

@@ -105,7 +105,7 @@ class Relations:
             yield from self._spread_refusals(masks)
 
     def _count(self, about: Term | Spread, who: tuple[Matcher, ...], terminating: bool = True) -> Counted:
-        """Who matches, remembered by the wish itself: finding a count by its value costs more than reading it."""
+        """The matching pods, kept by the identity of the term: hashing a term costs more than reading it."""
         found = self._counted.get(id(about))
         if found is None or found.stale:
             found = self._counted[id(about)] = self._snapshot.tally(Tally(who, terminating))

@@ -12,7 +12,7 @@ ResourceList = dict[str, Quantity]
 
 FROM_STATUS, FROM_SPEC = "Pod.Status.ContainerStatuses", "Pod.Spec.Containers"
 reads = {FROM_STATUS: 0, FROM_SPEC: 0}
-"""How often resources were found where; a metric tells it."""
+"""How often resources were found where, for a metric."""
 
 
 def resource_list(raw: Mapping[str, Any] | None) -> ResourceList:

@@ -1,7 +1,7 @@
 """Autoscaler objects that say something nobody can read: a schema lets quantities pass that are none (`1e1.5`), and
 policies whose maximum lies below their minimum.
 
-Such an object must not stop the others. It is replaced by one that only asks for no changes and tells what is wrong.
+Such an object must not stop the others. It is replaced by one that asks for no changes and says what is wrong.
 """
 
 from __future__ import annotations

@@ -27,7 +27,7 @@ class Creator(NamedTuple):
 
 
 ReplicasOf = Callable[[Creator], int | None]
-"""Replicas a controller wants (a DaemonSet: has ready); None when it cannot be told. Unknown kinds answer 0."""
+"""Replicas a controller wants (a DaemonSet: has ready); None when it is unknown. Unknown kinds answer 0."""
 
 
 @dataclass(slots=True)

@@ -1,4 +1,4 @@
-"""One pass of the updater over the cluster, as a conversation: it yields an action, is told how it went, and goes on.
+"""One pass of the updater over the cluster, as a conversation: it yields an action, is sent the outcome, and goes on.
 
 What is done later depends on what worked before (budgets are used up, a refused resize becomes an eviction), so the
 pass is a generator; it does no I/O itself.

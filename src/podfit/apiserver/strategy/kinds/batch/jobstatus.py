@@ -1,4 +1,4 @@
-"""What the status of a Job may say, and how it may go on: whoever runs Jobs writes it, and a Job ends only once.
+"""What the status of a Job may say, and how it may go on: the Job controller writes it, and a Job ends only once.
 
 Rules about fields that an update leaves alone are not asked again, so that odd statuses of the past can be amended.
 """

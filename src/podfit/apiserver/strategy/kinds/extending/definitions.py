@@ -119,8 +119,8 @@ class CustomResourceDefinitionStrategy(Strategy):
             if listed.get(field):
                 names_valid(listed[field], f"{path}.{field}", names.dns_1035(listed[field]), errors)
         for field in ("kind", "listKind"):
-            for told in names.dns_1035(listed[field].lower()) if listed.get(field) else ():
-                detail = f"may have mixed case, but should otherwise match: {told}"
+            for problem in names.dns_1035(listed[field].lower()) if listed.get(field) else ():
+                detail = f"may have mixed case, but should otherwise match: {problem}"
                 errors.append(invalid(f"{path}.{field}", listed[field], detail))
         for at, short in enumerate(listed.get("shortNames") or ()):
             names_valid(short, f"{path}.shortNames[{at}]", names.dns_1035(short), errors)

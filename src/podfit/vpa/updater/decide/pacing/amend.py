@@ -75,13 +75,13 @@ def amend(resize: Resize, room: Room, rails: Rails, lower: Mapping[tuple[str, st
 def cut_short(asked: Resize, sent: Resize) -> str:
     """What of a resize was cut, for people; empty when nothing was."""
     wanted, given = asked.changes, sent.changes
-    told = [
+    parts = [
         f"container {containers(asked.pod)[index].get('name')} gets {given[index, kind, resource].as_written()} of "
         f"{resource} instead of {amount.as_written()}"
         for (index, kind, resource), amount in wanted.items()
         if kind == "requests" and given.get((index, kind, resource), amount) < amount
     ]
-    return ", ".join(told)
+    return ", ".join(parts)
 
 
 def eased(asked: Resize, sent: Resize) -> bool:
