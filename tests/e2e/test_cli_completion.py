@@ -23,7 +23,8 @@ BIN = Path(sys.executable).parent
 
 def environment(up: Running) -> dict[str, str]:
     path = f"{BIN}{os.pathsep}{os.environ['PATH']}"
-    return {**os.environ, "KUBECONFIG": str(up.kubeconfig), "HOME": str(up.folder), "PATH": path, "TERM": "dumb"}
+    given = {"KUBECONFIG": str(up.kubeconfig), "HOME": str(up.folder), "PATH": path, "TERM": "dumb"}
+    return {**os.environ, **given, "PODFIT_COMPLETION_TIMEOUT": "60"}
 
 
 @pytest.fixture(scope="module")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -12,7 +13,9 @@ from podfit.api.registry.kinds import BUILT_IN, VPA
 if TYPE_CHECKING:
     from podfit.cli.options.connect import Session
 
-PATIENCE_S = 2.0
+TIMEOUT = "PODFIT_COMPLETION_TIMEOUT"
+"""The variable that says how many seconds the cluster may take."""
+TIMEOUT_S = 2.0
 MOST = "500"
 _NAMES_ONLY = {"Accept": "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json"}
 
@@ -67,7 +70,8 @@ class Cluster:
         from podfit.cli.options.connect import connected
 
         async def main() -> list[str]:
-            async with asyncio.timeout(PATIENCE_S), connected(self.kubeconfig, self.context, self.namespace) as session:
+            limit_s = float(os.environ.get(TIMEOUT) or TIMEOUT_S)
+            async with asyncio.timeout(limit_s), connected(self.kubeconfig, self.context, self.namespace) as session:
                 return await ask(session)
 
         return asyncio.run(main())
