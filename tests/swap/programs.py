@@ -29,6 +29,8 @@ PARTS = {
     "node": "kubelet",
 }
 NODE = "n1"
+LINKS = Path("/var/log/containers")
+"""Where every kubelet of a machine links to the logs of its containers."""
 PORT = 6443
 RANGE = "10.96.0.0/16"
 USERS = {"controllers": "system:kube-controller-manager", "scheduler": "system:kube-scheduler"}
@@ -41,6 +43,7 @@ cgroupRoot: /{group}
 containerRuntimeEndpoint: {endpoint}
 clusterDNS: [10.96.0.10]
 resolvConf: /etc/resolv.conf
+podLogsDir: {logs}
 makeIPTablesUtilChains: false
 evictionHard: {{memory.available: 50Mi, nodefs.available: 1%}}
 authentication: {{anonymous: {{enabled: false}}, webhook: {{enabled: true}}, x509: {{clientCAFile: {ca}}}}}
@@ -59,6 +62,8 @@ class Programs:
         self.url = f"https://{self.address}:{PORT}"
         self._running: list[subprocess.Popen[bytes]] = []
         self._group = f"podfit-swap-{containerd.network.rpartition('-')[2]}"
+        self.pod_logs = folder / "pod-logs"
+        """Not the machine's folder: a kubelet deletes logs there whose pods it does not know."""
         self.manifests: Path | None = None
         """Of static pods of our node."""
 
@@ -92,11 +97,18 @@ class Programs:
                     one.wait(20)
         self._containerd.end_pods()
         cgroups.remove(self._group)
+        self._remove_links()
         # Volumes of pods that a kubelet had no time for.
         for line in reversed(Path("/proc/self/mounts").read_text().splitlines()):
             place = line.split()[1]
             if place.startswith(f"{self.folder}/kubelet"):
                 subprocess.run(["umount", "-l", place], capture_output=True, timeout=60, check=False)
+
+    def _remove_links(self) -> None:
+        """The next kubelet would ask its own runtime about each link that leads nowhere, and keep the link."""
+        for link in LINKS.glob("*.log"):
+            if link.is_symlink() and link.readlink().is_relative_to(self.pod_logs):
+                link.unlink(missing_ok=True)
 
     # --- API servers
     def real_apiserver(self) -> None:
@@ -183,7 +195,8 @@ class Programs:
         settings = self.folder / "kubelet.yaml"
         cgroups.make(self._group)
         ca = self.folder / "pki" / "ca.crt"
-        settings.write_text(KUBELET.format(endpoint=self._containerd.endpoint, ca=ca, group=self._group))
+        made = KUBELET.format(endpoint=self._containerd.endpoint, ca=ca, group=self._group, logs=self.pod_logs)
+        settings.write_text(made)
         place = (f"--root-dir={self.folder}/kubelet", f"--node-ip={self.address}", f"--hostname-override={NODE}")
         self.real("node", "kubelet", f"--config={settings}", f"--kubeconfig={self.config('node')}", *place)
 
