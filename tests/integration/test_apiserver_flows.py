@@ -56,6 +56,18 @@ async def test_a_refused_request_names_them_too(admin: aiohttp.ClientSession, no
         assert answer.headers[SCHEMA] == await uid(admin, "flowschemas", "global-default")
 
 
+async def test_requests_are_classified_by_the_user_they_impersonate(admin: aiohttp.ClientSession) -> None:
+    async with admin.get(MAPS, headers={"Impersonate-User": "system:serviceaccount:default:default"}) as answer:
+        assert answer.headers[SCHEMA] == await uid(admin, "flowschemas", "service-accounts")
+
+
+async def test_a_refused_impersonation_has_no_flow(admin: aiohttp.ClientSession, nobody: aiohttp.ClientSession) -> None:
+    async with nobody.get(MAPS, headers={"Impersonate-User": "ann"}) as answer:
+        assert (answer.status, SCHEMA in answer.headers) == (403, False)
+    async with admin.get(MAPS, headers={"Impersonate-Group": "some"}) as answer:
+        assert (answer.status, SCHEMA in answer.headers) == (400, False)
+
+
 async def test_a_watch_names_them_and_keeps_no_seat(server: ApiServer, admin: aiohttp.ClientSession) -> None:
     async with admin.get(MAPS, params={"watch": "true"}) as answer:
         assert LEVEL in answer.headers

@@ -1,7 +1,8 @@
 """The API server without its sockets: a request in, an answer out.
 
 `handle` serves clients in the same process as well as the HTTP front (`http`). The order is Kubernetes': impersonation,
-authorization, then whether there is such a thing at all, then the verb. Whatever goes wrong becomes a metav1.Status.
+flow control, authorization, then whether there is such a thing at all, then the verb. Whatever goes wrong becomes a
+metav1.Status.
 """
 
 from __future__ import annotations
@@ -106,7 +107,10 @@ class Core:
     async def handle(self, request: Request) -> Response:
         started = self.clock.monotonic()
         route = parse(request.method, request.path, request.query)
-        if not request.client or (is_endless(route) and not is_watch(route)):
+        refused = self._impersonated(request, route)
+        if refused is not None:
+            response = refused
+        elif not request.client or (is_endless(route) and not is_watch(route)):
             response = await self._answered(request, route)
         else:
             response = await self._admitted(request, route)
@@ -129,6 +133,19 @@ class Core:
         foreign = (self.discovery.foreign.get(route.group) or {}).get("resources", {}).get(route.version) or ()
         wanted = f"{route.resource}/{route.subresource}" if route.subresource else route.resource
         return any(row.get("name") == wanted for row in foreign)
+
+    def _impersonated(self, request: Request, route: Route | None) -> Response | None:
+        """Makes the user that the headers name the one who asks. Returns the answer if that is refused."""
+        # Whether there may be such a header; keys taken together may look like one, then nothing is wanted.
+        if "impersonate-" not in "".join(request.headers):
+            return None
+        try:
+            wanted = wanted_of(request.headers)
+            if wanted is not None:
+                request.user = impersonate(self.authorization, request.user, wanted, self._action(request, route))
+        except ApiError as error:
+            return error_response(error, request)
+        return None
 
     async def _admitted(self, request: Request, route: Route | None) -> Response:
         """Waits until flow control admits the request, and keeps its place until the answer has left."""
@@ -192,13 +209,7 @@ class Core:
             self.parts.lane.leave(request)
 
     async def _answer(self, request: Request, route: Route | None) -> Response:
-        action = self._action(request, route)
-        # Whether there may be such a header; keys taken together may look like one, then nothing is wanted.
-        if "impersonate-" in "".join(request.headers):
-            wanted = wanted_of(request.headers)
-            if wanted is not None:
-                request.user = impersonate(self.authorization, request.user, wanted, action)
-        self.authorization.check(request.user, action)
+        self.authorization.check(request.user, self._action(request, route))
         if request.arriving is not None:
             await request.receive()
         if route is None or not route.resource:

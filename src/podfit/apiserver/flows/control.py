@@ -1,7 +1,7 @@
 """Flow control: every request of a client has a place in a priority level before it is answered.
 
 The flow schemas and priority levels of the cluster say which; both are read again whenever one of them changes. Parts
-of this process are not limited. Requests are classified by the user who authenticated.
+of this process are not limited. Requests are classified by the user whom they impersonate, if any.
 """
 
 from __future__ import annotations
