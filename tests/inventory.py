@@ -143,6 +143,7 @@ def _registries() -> Iterator[CollectorRegistry]:
             measured(Client(HttpTransport("")), registry)
             if hasattr(module, "Recommendations"):
                 registry.register(module.Recommendations(tuple))
+                registry.register(module.PolicyQuality(dict))
             yield registry
 
 

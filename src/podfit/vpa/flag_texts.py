@@ -94,6 +94,8 @@ _RECOMMENDER = {
     "secure-service": "The Service through which the API server reaches --secure-address.",
     "secure-url": "The address at which podfit's API server reaches it without a Service.",
     "heed-heaps": "Never recommend less memory than heap settings of JVM, Go, Node.js and .NET make a container take.",
+    "shadow-policies": "Policies, separated by commas, that are tried on every container beside the one that sizes it: "
+    "how good they would have been is in the metrics and in `podfit explain vpa`.",
     "small-group-margin": "A further margin, divided by the number of pods.",
     "start-from-similar": "Where containers with little history borrow from: `namespace`, `cluster` or `off`.",
     "starvation-growth": "By what factor more than its usage a starved container is recommended.",

@@ -12,7 +12,7 @@ from podfit.cli.backtesting.history import BadHistory, History
 from podfit.vpa.policies.base import CPU, GIB, Costs, Floats, Policy, Series, sizes_of
 from podfit.vpa.policies.default import Default
 from podfit.vpa.policies.krr import Krr
-from podfit.vpa.policies.quality import Quality, quality_of
+from podfit.vpa.policies.quality import Quality, qualities_of, quality_of, total_of
 
 RECREATE, IN_PLACE = "recreate", "in-place"
 MODES = (IN_PLACE, RECREATE)
@@ -90,8 +90,8 @@ def judged(history: History, policies: list[Policy], what_if: WhatIf) -> list[Re
     for policy in (what_if.applied(one) for one in policies):
         for resource, series in history.series.items():
             sizes = what_if.within(series, sizes_of(policy, series, what_if.costs))
-            each = tuple(quality_of(series.rows(at, at + 1), sizes[at : at + 1]) for at in range(len(sizes)))
-            total = quality_of(series, sizes)
+            each = tuple(qualities_of(series, sizes))
+            total = total_of(each) if each else quality_of(series, sizes)
             results.append(Result(policy.name, resource, total, each, sizes, what_if.costs, what_if.mode))
     return results
 

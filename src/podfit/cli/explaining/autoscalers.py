@@ -100,6 +100,7 @@ def why_numbers(numbers: dict[str, Any]) -> list[str]:
             steps = ", ".join(f"{step['what']} = {_amount(resource, step['value'])}" for step in target["steps"])
             size = _amount(resource, target["value"])
             lines.append(f"  {resource} target {size}: {steps} (confidence {sizes['confidence']:.3g})")
+        lines += [f"  {line}" for line in policy_lines(known.get("policies") or {})]
         if runtime := known.get("runtime"):
             lines.append(f"  {runtime['heap']}; {runtime['restart']}")
         if similar := known.get("similar"):
@@ -112,6 +113,22 @@ def why_numbers(numbers: dict[str, Any]) -> list[str]:
         lines.append(f"Not resized, because their policy has mode Off: {', '.join(numbers['off'])}")
     if not lines:
         lines.append("No checkpoint yet: the steps behind the numbers are known once the recommender has written one.")
+    return lines
+
+
+def policy_lines(judged: dict[str, Any]) -> list[str]:
+    """How good policies would have been, one line each."""
+    lines = []
+    for policy, each in judged.items():
+        words = [
+            f"{resource} {one['slack']:.0%} idle, {one['samplesShort']:.2%} of samples short"
+            + (f", {one['daysShort']:.0%} of days with an OOM" if resource == "memory" else "")
+            + f", {one['resizesADay']:.1f} resizes a day"
+            for resource, one in each.items()
+        ]
+        days = max((one["days"] for one in each.values()), default=0)
+        if words:
+            lines.append(f"policy {policy} over {days} day{'' if days == 1 else 's'}: {'; '.join(words)}")
     return lines
 
 

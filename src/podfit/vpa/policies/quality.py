@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
-from podfit.vpa.policies.base import CPU, GIB, Costs, Floats, Series
+from podfit.vpa.policies.base import CHUNK, CPU, GIB, Costs, Floats, Series
 
 WARM_DAYS = 2
 CHANGE = 0.05
 """A change of the size counts from this part of it."""
+SUMS = ("sized", "served", "used", "samples", "short_samples", "days", "short_days", "changes", "scored")
+"""The fields of `Quality` that add up."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,31 +84,51 @@ class Quality:
 
 def quality_of(series: Series, sizes: Floats) -> Quality:
     """All containers of a series together."""
+    each = qualities_of(series, sizes)
+    return total_of(each) if each else Quality(series.resource, 0, 0, 0, 0, 0, 0, 0, 0, 0, series.step_s)
+
+
+def total_of(each: Sequence[Quality]) -> Quality:
+    """The sums of at least one container, all of one resource and step."""
+    sums = {name: sum(getattr(one, name) for one in each) for name in SUMS}
+    return Quality(resource=each[0].resource, step_s=each[0].step_s, **sums)
+
+
+def qualities_of(series: Series, sizes: Floats) -> list[Quality]:
+    """Each container of a series."""
+    found: list[Quality] = []
+    for begin in range(0, len(sizes), CHUNK):
+        found += _of_rows(series.rows(begin, begin + CHUNK), sizes[begin : begin + CHUNK])
+    return found
+
+
+def _of_rows(series: Series, sizes: Floats) -> list[Quality]:
     day = series.day
     begin = WARM_DAYS * day if series.usage.shape[1] > WARM_DAYS * day else 0
-    used, size = series.usage[:, begin:].astype(np.float64), sizes[:, begin:].astype(np.float64)
+    used, size = series.usage[:, begin:], np.asarray(sizes[:, begin:], np.float32)
     known = ~np.isnan(used)
     scored = known & ~np.isnan(size)
-    short = scored & (used > size)
-    moved = np.abs(np.diff(size, axis=1)) > CHANGE * size[:, :-1]
-    return Quality(
-        series.resource,
-        float(np.where(scored, size, 0.0).sum()),
-        float(np.where(scored, np.minimum(used, size), 0.0).sum()),
-        float(np.where(scored, used, 0.0).sum()),
-        int(known.sum()),
-        int(short.sum()),
-        _days(scored, day),
-        _days(short, day),
-        int((moved & scored[:, 1:]).sum()),
-        int(scored.sum()),
-        series.step_s,
+    given, asked = np.where(scored, size, np.float32(0.0)), np.where(scored, used, np.float32(0.0))
+    short = asked > given
+    moved = np.abs(np.diff(size, axis=1)) > np.float32(CHANGE) * size[:, :-1]
+    moved &= scored[:, 1:]
+    columns = (
+        given.sum(1, dtype=np.float64),
+        np.minimum(asked, given).sum(1, dtype=np.float64),
+        asked.sum(1, dtype=np.float64),
+        *(np.count_nonzero(one, axis=1) for one in (known, short)),
+        *(_days(one, day) for one in (scored, short)),
+        *(np.count_nonzero(one, axis=1) for one in (moved, scored)),
     )
+    rows = zip(*(np.asarray(column).tolist() for column in columns), strict=True)
+    return [
+        Quality(resource=series.resource, step_s=series.step_s, **dict(zip(SUMS, row, strict=True))) for row in rows
+    ]
 
 
-def _days(marked: np.ndarray[tuple[int, ...], np.dtype[np.bool_]], day: int) -> int:
-    """Days of containers in which a sample is marked."""
-    rows, samples = marked.shape
-    padded = np.zeros((rows, -(-samples // day) * day), bool)
-    padded[:, :samples] = marked
-    return int(padded.reshape(rows, -1, day).any(2).sum())
+def _days(marked: NDArray[np.bool_], day: int) -> NDArray[np.int64]:
+    """Of each container, the days in which a sample is marked."""
+    starts = np.arange(0, marked.shape[1], day)
+    if not len(starts):
+        return np.zeros(len(marked), np.int64)
+    return np.asarray(np.logical_or.reduceat(marked, starts, axis=1).sum(1))

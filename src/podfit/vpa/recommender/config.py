@@ -56,6 +56,8 @@ class RecommenderConfig:
     """The Service through which the API server reaches it."""
     secure_url: str = ""
     """Where podfit's API server reaches it without a Service."""
+    shadow_policies: tuple[str, ...] = ()
+    """Policies that are tried on every container beside the one that sizes it."""
     low_confidence_below: float = 1.0
     """A recommendation is called LowConfidence until it rests on this many confidence intervals of samples."""
     plan: bool = False
@@ -87,6 +89,7 @@ def recommender_config(arguments: list[str], default: RecommenderConfig | None =
     check(config.storage)
     if config.model.start_from_similar not in SIMILAR_IN:
         raise BadFlag(f"--start-from-similar must be one of {', '.join(SIMILAR_IN)}")
+    _check_shadows(config.shadow_policies)
     if config.use_external_metrics and not (
         config.external_metrics_cpu_metric or config.external_metrics_memory_metric
     ):
@@ -99,3 +102,11 @@ def recommender_config(arguments: list[str], default: RecommenderConfig | None =
     if config.feature_gates.get("PerVPAConfig"):
         config = replace(config, model=replace(config.model, per_vpa_config=True))
     return config
+
+
+def _check_shadows(names: tuple[str, ...]) -> None:
+    from podfit.vpa.policies.table import POLICIES
+
+    for name in names:
+        if name not in POLICIES:
+            raise BadFlag(f"--shadow-policies: unknown policy {name!r}: it is one of {', '.join(POLICIES)}")

@@ -44,9 +44,10 @@ from podfit.vpa.recommender.decide.status import Condition, Outcome, outcome, re
 from podfit.vpa.recommender.intake import external, usage
 from podfit.vpa.recommender.intake.feed import Feed
 from podfit.vpa.recommender.intake.past import Past
+from podfit.vpa.recommender.intake.policies import Policies
 from podfit.vpa.recommender.intake.throttle import note_starved
 from podfit.vpa.recommender.ledger import Ledger
-from podfit.vpa.recommender.measures import METRICS_CLIENT, Measures, Recommendations
+from podfit.vpa.recommender.measures import METRICS_CLIENT, Measures, PolicyQuality, Recommendations
 from podfit.vpa.recommender.notes import (
     OVERRULED,
     capped_by_limits,
@@ -54,6 +55,7 @@ from podfit.vpa.recommender.notes import (
     metrics_gone,
     missing_since,
     newly_overruled,
+    policy_failed,
     starved,
     trust_of,
 )
@@ -122,8 +124,11 @@ class Recommender:
             self.config.update_worker_count,
             self.measures,
             lambda vpa: settings_note(self.config.model, self.plugin_of(vpa), self.http.url_here),
+            lambda vpa, container: "" if self.history.keeps_samples else self.policies.saved(vpa, container),
         )
         self.starvation = Starvation(self.config.model)
+        self.policies = Policies(self.cluster, self.plugin_of, self.config.shadow_policies)
+        self.registry.register(PolicyQuality(lambda: self.policies.live.totals()))
         self.passes = 0
         self.fetching = ""
         """Why the past is not loaded, or empty."""
@@ -196,6 +201,8 @@ class Recommender:
             with step("LoadMetrics"):
                 await self._load_usage()
             with step("UpdateVPAs"):
+                if not self.fetching:
+                    await self.policies.refresh(self.clock.now())
                 await self._update_vpas()
             with step("MaintainCheckpoints"):
                 await self._maintain_checkpoints()
@@ -217,7 +224,8 @@ class Recommender:
         self.ledger.forget(self.cluster.vpas)
 
     async def _load_past(self) -> None:
-        past = Past(self.cluster, self.sight.ignored)
+        self.policies.follow()
+        past = Past(self.cluster, self.sight.ignored, self.policies)
         backoff = Backoff(1.0, 60.0, jitter=0.1)
         until = self.clock.now()
         if isinstance(self.history, PrometheusHistory):
@@ -231,10 +239,12 @@ class Recommender:
                 self.fetching = f"The history cannot be read yet: {error}"
                 log.warning("%s", self.fetching)
                 await self.clock.sleep(backoff.next())
+        self.policies.past_taken(until)
         past.end()
         if self.history.writes_checkpoints:
             # What the history knows is not taken from checkpoints a second time.
             self.feed.load_checkpoints(lambda vpa, container: (vpa.id[0], container) not in past.containers)
+            self.feed.refused_checkpoints |= self.policies.restore(self.feed.checkpoints, until)
             self._report_checkpoints()
         self._count_earlier(past, until)
         if isinstance(self.history, PrometheusHistory):
@@ -281,6 +291,7 @@ class Recommender:
         for found in usage.in_parts(used, self.cluster, now, self.feed.gone):
             self.measures.quality.scraped(found, self.cluster.fleet)
             note_starved(found, self.cluster.fleet, self.starvation, self.config.model)
+            self.policies.scraped(found)
             self.measures.samples.inc(usage.ingest(found, self.cluster.fleet))
             if self.history.keeps_samples:
                 self.history.record(found.batch())
@@ -313,6 +324,7 @@ class Recommender:
             self._killed.add((oom.namespace, oom.container))
             state = self.cluster.aggregate_of((oom.namespace, oom.pod), oom.container)
             self.measures.quality.ran_out(state, needed)
+            self.policies.killed(state, oom.instant, needed)
         except OomRefused as error:
             outcome = "refused"
             log.info("%s", error)
@@ -334,10 +346,9 @@ class Recommender:
 
     def decide(self) -> dict[VpaId, Outcome]:
         """Every autoscaler's outcome; what has not changed since the last pass is not computed again."""
-        chosen: dict[str, list[Vpa]] = {}
-        for vpa in self.cluster.vpas.values():
-            chosen.setdefault(self.plugin_of(vpa), []).append(vpa)
+        chosen = self.policies.follow()
         sizes = sizes_by_plugin(self.cluster, chosen)
+        self.policies.apply(sizes)
         needs = self._starved(sizes)
         if self.config.model.small_group_margin:
             sizes = {
@@ -421,6 +432,7 @@ class Recommender:
             winner=self._losers.get(vpa.id, ""),
             capped=capped_by_limits(vpa, self.feed.pods.get),
             similar=similar_condition(vpa, loans, kept),
+            policy=policy_failed(self.policies.troubles.get(vpa.id, "")),
         )
         words = missing.never_message(since) if missing.never else ""
         version = vpa.object["metadata"].get("resourceVersion")

@@ -15,6 +15,9 @@ from podfit.api.quantity import Quantity
 from podfit.kit.clock import Clock
 from podfit.kit.series import Counter, Gauge, Histogram
 from podfit.vpa.model.objects.policy import MODES, RESOURCES, update_mode
+from podfit.vpa.policies.quality import Quality as Judged
+from podfit.vpa.policies.quality import total_of
+from podfit.vpa.policies.table import POLICIES
 from podfit.vpa.recommender.decide.histograms.cluster import ClusterState, VpaId
 from podfit.vpa.recommender.quality import Quality
 from podfit.vpa.serve.measures import BUCKETS, FLAGS, ResourceReads, StepTimer
@@ -26,6 +29,20 @@ FIRST_SIZE_BUCKETS = (
 )
 _STEPS = ("total", "LoadVPAs", "LoadPods", "LoadMetrics", "UpdateVPAs", "MaintainCheckpoints", "GarbageCollect")
 METRICS_CLIENT = "default-metrics-client"
+_POLICY_GAUGES: tuple[tuple[str, str, Callable[[Judged], float]], ...] = (
+    ("slack_ratio", "The part of the capacity that the policy would have left idle.", lambda one: one.slack),
+    ("short_samples_ratio", "The part of the samples above the policy's size.", lambda one: one.short),
+    (
+        "short_days_ratio",
+        "Days with a sample above the policy's size; of memory, OOM-days.",
+        lambda one: one.days_short,
+    ),
+    (
+        "resizes_per_day",
+        "How often the policy would have changed a size by more than 5 %.",
+        lambda one: one.changes_a_day,
+    ),
+)
 _SIZES = {"target": "target", "lowerBound": "lower_bound", "upperBound": "upper_bound", "uncappedTarget": "uncapped"}
 
 
@@ -112,6 +129,24 @@ class Recommendations(Collector):
                         labels = (*id, entry["containerName"], resource, bound)
                         sizes.add_metric(labels, Quantity.parse(amount).nanos / 1e9)
         yield sizes
+
+
+class PolicyQuality(Collector):
+    """How good policies would have been over the last days, for all containers together; made when somebody asks."""
+
+    label_values: ClassVar[dict[str, tuple[str, ...]]] = {"policy": tuple(POLICIES), "resource": RESOURCES}
+
+    def __init__(self, current: Callable[[], Mapping[tuple[str, str], list[Judged]]]) -> None:
+        self._current = current
+
+    def collect(self) -> Iterator[GaugeMetricFamily]:
+        found = {key: total_of(each) for key, each in self._current().items() if each}
+        for name, help, value in _POLICY_GAUGES:
+            family = GaugeMetricFamily(f"{P}_policy_{name}", help, labels=("policy", "resource"))
+            for labels, one in found.items():
+                if one.scored:
+                    family.add_metric(labels, value(one))
+            yield family
 
 
 def _flag(value: bool) -> str:

@@ -22,6 +22,7 @@ from podfit.vpa.recommender.decide.histograms.estimate import confidence
 from podfit.vpa.recommender.decide.status import FETCHING_HISTORY, LOW_CONFIDENCE, NO_SAMPLES, Condition
 
 METRICS_GONE = "MetricsUnavailable"
+POLICY_FAILED = "PolicyFailed"
 OVERRULED, CAPPED_BY_LIMIT = "Overruled", "CappedByLimit"
 OURS = frozenset(
     {
@@ -32,11 +33,13 @@ OURS = frozenset(
         OVERRULED,
         CAPPED_BY_LIMIT,
         FROM_SIMILAR,
+        POLICY_FAILED,
         horizontal.CONDITION,
     }
 )
 NOT_STARVED, METRICS_THERE = Condition(CPU_STARVED, False), Condition(METRICS_GONE, False)
 NOT_CAPPED = Condition(CAPPED_BY_LIMIT, False)
+NOT_FAILED = Condition(POLICY_FAILED, False)
 API_FAILED, STOPPED = "MetricsApiFailed", "SamplesStopped"
 
 
@@ -123,6 +126,15 @@ def capped_by_limits(vpa: Vpa, pod_of: Callable[[str, str], Mapping[str, Any] | 
     return NOT_CAPPED
 
 
+def policy_failed(why: str) -> Condition:
+    """Whether the policy that the autoscaler names gives no sizes, and why."""
+    if not why:
+        return NOT_FAILED
+    return Condition(
+        POLICY_FAILED, True, "NoSizes", f"{why[0].upper()}{why[1:]}; the default recommender's sizes stand in."
+    )
+
+
 def extra_conditions(
     vpa: Vpa,
     *,
@@ -134,6 +146,7 @@ def extra_conditions(
     starved: Condition,
     capped: Condition,
     similar: Condition,
+    policy: Condition = NOT_FAILED,
     winner: str = "",
 ) -> tuple[Condition, ...]:
     """`fetching` is empty or says what is the matter; `scaled` are resources with their HPA; `winner` is the autoscaler
@@ -146,7 +159,7 @@ def extra_conditions(
         wanted.append(Condition(LOW_CONFIDENCE, True, "TooFewSamples", words))
     if fetching:
         wanted.append(Condition(FETCHING_HISTORY, True, "HistoryNotLoaded", fetching))
-    wanted += [condition for condition in (metrics, starved, capped, similar) if condition.status]
+    wanted += [condition for condition in (metrics, starved, capped, similar, policy) if condition.status]
     if winner:
         wanted.append(Condition(OVERRULED, True, "OlderAutoscaler", overruled_by(winner)))
     if scaled:

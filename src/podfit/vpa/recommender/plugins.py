@@ -1,7 +1,8 @@
 """Recommenders by name. One is a function from autoscalers to sizes; everything around it is shared.
 
 `default` is upstream's model. `batch` is for pods that run to completion: they care about throughput, so their CPU is
-what they use on average, not what they use in their busiest moments.
+what they use on average, not what they use in their busiest moments. The policies of `vpa/policies` work on usage over
+time, not on histograms (`decide/curves`); until one has decided, its containers have the numbers of `default`.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from typing import Any
 
 from podfit.vpa.model.objects.pods import annotations_of
 from podfit.vpa.recommender.decide.config import Config
+from podfit.vpa.recommender.decide.curves.live import NAMES
 from podfit.vpa.recommender.decide.histograms.aggregate import AggregateState
 from podfit.vpa.recommender.decide.histograms.amounts import amount_of
 from podfit.vpa.recommender.decide.histograms.cluster import ClusterState, Vpa, VpaId
@@ -23,7 +25,7 @@ Plugin = Callable[[ClusterState, Sequence[Vpa]], Sizes]
 """Sizes of all containers of all given autoscalers; containers switched off, or without samples, are left out."""
 
 DEFAULT, BATCH = "default", "batch"
-BUNDLED = (BATCH,)
+BUNDLED = (BATCH, *NAMES)
 WORKLOAD = "podfit.dev/workload"
 """On an autoscaler or a pod: `batch` chooses the batch recommender, `serving` the default one."""
 
@@ -59,7 +61,7 @@ def _batch(state: AggregateState, config: Config, least: dict[str, int], given_t
     )
 
 
-PLUGINS: Mapping[str, Plugin] = {DEFAULT: default, BATCH: batch}
+PLUGINS: Mapping[str, Plugin] = {DEFAULT: default, BATCH: batch, **dict.fromkeys(NAMES, default)}
 
 
 def estimate_one(
@@ -72,14 +74,16 @@ def estimate_one(
 def plugin_for(vpa: Vpa, own_name: str, policies: Iterable[str], pod_notes: Iterable[str] = ()) -> str:
     """Which recommender sizes an autoscaler. `policies` and `pod_notes` are its pods' restartPolicy and annotation.
 
-    Only who asked for `batch`, by name or annotation, gets it: the default keeps giving upstream's numbers. A pod under
-    `batch` that runs forever is served by the default all the same.
+    Only who asked for `batch` or a policy gets it: the default keeps giving upstream's numbers. A pod under `batch`
+    that runs forever is served by the default all the same.
     """
     note = annotations_of(vpa.object).get(WORKLOAD) or next((note for note in pod_notes if note), "")
     if note in (BATCH, "serving"):
         return BATCH if note == BATCH else DEFAULT
     named: Any = (vpa.object.get("spec") or {}).get("recommenders") or ()
     names = [entry.get("name") for entry in named]
+    if policy := next((name for name in names if name in NAMES), ""):
+        return policy
     if BATCH not in names:
         return own_name if own_name in PLUGINS else DEFAULT
     seen = set(policies)

@@ -19,7 +19,7 @@ from podfit.vpa.recommender.decide.checkpoints import checkpoints_of_all, status
 from podfit.vpa.recommender.decide.histograms.cluster import ClusterState, Vpa, VpaId
 from podfit.vpa.recommender.decide.status import Outcome
 from podfit.vpa.recommender.measures import Measures
-from podfit.vpa.recommender.serving.explain import SETTINGS
+from podfit.vpa.recommender.serving.explain import SETTINGS, USAGE
 
 log = logging.getLogger(__name__)
 
@@ -62,10 +62,12 @@ class Checkpoints:
         workers: int,
         measures: Measures,
         note_of: Callable[[Vpa], str] = lambda vpa: "",
+        curve_of: Callable[[VpaId, str], str] = lambda vpa, container: "",
     ) -> None:
-        """`note_of` tells the settings behind an autoscaler's numbers, for who explains them."""
+        """`note_of` tells the settings behind an autoscaler's numbers, for who explains them; `curve_of` what one of
+        its containers used, for policies."""
         self._client, self._cache, self._clock = client, cache, clock
-        self._workers, self._measures, self._note_of = max(1, workers), measures, note_of
+        self._workers, self._measures, self._note_of, self._curve_of = max(1, workers), measures, note_of, curve_of
         self._written: dict[VpaId, tuple[Seconds, State]] = {}
 
     async def write(self, cluster: ClusterState, now: Seconds, timeout_s: float) -> int:
@@ -100,7 +102,7 @@ class Checkpoints:
             while ready:
                 vpa, state, checkpoints = ready.pop()
                 note = self._note_of(vpa)
-                if all([await self._put(vpa.id[0], checkpoint, note) for checkpoint in checkpoints]):
+                if all([await self._put(vpa.id, checkpoint, note) for checkpoint in checkpoints]):
                     self._written[vpa.id] = (now, state)
                 done += 1
                 if self._clock.monotonic() >= deadline:
@@ -109,16 +111,17 @@ class Checkpoints:
         await asyncio.gather(*(work() for _ in range(min(self._workers, len(ready)))))
         return done
 
-    async def _put(self, namespace: str, checkpoint: Object, note: str) -> bool:
-        name = checkpoint["metadata"]["name"]
-        patch = [*status_patch(checkpoint), *self._note_patch(namespace, name, note)]
+    async def _put(self, vpa: VpaId, checkpoint: Object, note: str) -> bool:
+        namespace, name = vpa[0], checkpoint["metadata"]["name"]
+        notes = {SETTINGS: note, USAGE: self._curve_of(vpa, checkpoint["spec"]["containerName"])}
+        patch = [*status_patch(checkpoint), *self._note_patch(namespace, name, notes)]
         try:
             try:
                 await self._client.patch(VPA_CHECKPOINT, namespace, name, patch, content_type=JSON_PATCH)
             except ApiError as error:
                 if error.code != 404:
                     raise
-                await self._client.create(VPA_CHECKPOINT, _whole(namespace, checkpoint, note))
+                await self._client.create(VPA_CHECKPOINT, _whole(namespace, checkpoint, notes))
         except (ApiError, Unreachable) as error:
             self._measures.writes.labels("checkpoint", "failed").inc()
             log.warning("checkpoint %s/%s: %s", namespace, name, error)
@@ -126,13 +129,13 @@ class Checkpoints:
         self._measures.writes.labels("checkpoint", "ok").inc()
         return True
 
-    def _note_patch(self, namespace: str, name: str, note: str) -> list[Object]:
+    def _note_patch(self, namespace: str, name: str, notes: Mapping[str, str]) -> list[Object]:
         known = self._cache.get(namespace, name)
         standing = ((known or {}).get("metadata") or {}).get("annotations") or {}
-        if known is None or standing.get(SETTINGS, "") == note:
+        if known is None or all(standing.get(key, "") == note for key, note in notes.items()):
             return []
-        others = {key: value for key, value in standing.items() if key != SETTINGS}
-        wanted = others | ({SETTINGS: note} if note else {})
+        others = {key: value for key, value in standing.items() if key not in notes}
+        wanted = others | {key: note for key, note in notes.items() if note}
         return [{"op": "add", "path": "/metadata/annotations", "value": wanted}]
 
     async def collect(self, exists: Callable[[VpaId], bool], cares: Callable[[str], bool]) -> int:
@@ -151,8 +154,9 @@ class Checkpoints:
         return len(gone)
 
 
-def _whole(namespace: str, checkpoint: Object, note: str) -> Object:
-    meta = {**checkpoint["metadata"], "namespace": namespace, **({"annotations": {SETTINGS: note}} if note else {})}
+def _whole(namespace: str, checkpoint: Object, notes: Mapping[str, str]) -> Object:
+    annotations = {key: note for key, note in notes.items() if note}
+    meta = {**checkpoint["metadata"], "namespace": namespace, **({"annotations": annotations} if annotations else {})}
     return {
         "apiVersion": VPA_CHECKPOINT.api_version,
         "kind": VPA_CHECKPOINT.kind,

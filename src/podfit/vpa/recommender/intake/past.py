@@ -6,13 +6,17 @@ already sent live samples gets a second self for its past, because samples older
 
 from __future__ import annotations
 
+from typing import Protocol
+
 import numpy as np
+from numpy.typing import NDArray
 
 from podfit.vpa.history.base import NONE, Batch, Series
 from podfit.vpa.model.objects.labels import labels_from
 from podfit.vpa.model.times import NEVER, Seconds
 from podfit.vpa.recommender.decide.evidence.oom import Oom
 from podfit.vpa.recommender.decide.fleet.rows import RowContainer
+from podfit.vpa.recommender.decide.histograms.aggregate import AggregateState
 from podfit.vpa.recommender.decide.histograms.cluster import AggregateKey, ClusterState, PodId, UnknownTarget
 from podfit.vpa.recommender.decide.histograms.container import OomRefused
 from podfit.vpa.recommender.intake.usage import ingest_handles
@@ -21,10 +25,19 @@ _SHADOW = "\0past"
 """No pod can be called so."""
 
 
+class PastCurves(Protocol):
+    def take_past(self, handles: NDArray[np.int64], batch: Batch) -> None:
+        """`handles[i]` stands for `batch.series[i]`, NONE for nobody."""
+
+    def killed(self, state: AggregateState | None, instant: Seconds, memory: int) -> None: ...
+
+
 class Past:
-    def __init__(self, cluster: ClusterState, namespaces: frozenset[str] = frozenset()) -> None:
-        """`namespaces` to leave out."""
-        self._cluster, self._ignored = cluster, namespaces
+    def __init__(
+        self, cluster: ClusterState, namespaces: frozenset[str] = frozenset(), curves: PastCurves | None = None
+    ) -> None:
+        """`namespaces` to leave out; `curves` gets every sample, too."""
+        self._cluster, self._ignored, self._curves = cluster, namespaces, curves
         self._made: set[PodId] = set()
         self._of: dict[PodId, PodId] = {}
         self.samples = 0
@@ -42,6 +55,8 @@ class Past:
         handles = np.fromiter((self._handle(one) for one in batch.series), np.int64, len(batch.series))
         self._count(batch, handles)
         start = 0
+        if self._curves is not None:
+            self._curves.take_past(handles, batch)
         for oom in batch.ooms:
             # In order of time: an event counts from the peak that was known when it happened.
             end = int(np.searchsorted(batch.times, oom.instant, side="right"))
@@ -110,7 +125,10 @@ class Past:
     def _oom(self, real: PodId, container: str, instant: Seconds, memory: int) -> None:
         self._kills.setdefault((real, container), []).append(instant)
         try:
-            self._cluster.record_oom(self._of.get(real, real), container, instant, memory)
+            id = self._of.get(real, real)
+            needed = self._cluster.record_oom(id, container, instant, memory)
+            if self._curves is not None:
+                self._curves.killed(self._cluster.aggregate_of(id, container), instant, needed)
         except (OomRefused, UnknownTarget):
             return
 

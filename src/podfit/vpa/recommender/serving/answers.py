@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from aiohttp import web
 
 from podfit.vpa.recommender.decide.config import to_flags
-from podfit.vpa.recommender.serving.explain import explain
+from podfit.vpa.recommender.serving.explain import explain, judgements
 from podfit.vpa.recommender.serving.queries import status_for
 
 if TYPE_CHECKING:
@@ -45,8 +45,11 @@ class Answers:
         needs = self._of.needs_of(vpa)
         states, pods = self._of.cluster.merged(vpa), len(vpa.pods)
         loans = self._of.loans_of(vpa)
-        heaps, ooms = self._of.heaps_of(vpa), ledger.ooms_of(vpa)
-        story = explain(vpa.object, states, config, ooms, plugin, needs, pods, loans, heaps, self._of.working_sets(vpa))
+        heaps, ooms, given = self._of.heaps_of(vpa), ledger.ooms_of(vpa), self._of.policies.given(vpa)
+        probed = self._of.working_sets(vpa)
+        story = explain(vpa.object, states, config, ooms, plugin, needs, pods, loans, heaps, probed, given)
+        for name, judged in judgements(self._of.policies.live.judged(id)).items():
+            story["containers"].get(name, {})["policies"] = judged
         story["recommender"], story["settings"] = plugin, to_flags(config)
         story["pods"] = pods
         story["conditions"] = (vpa.object.get("status") or {}).get("conditions") or []

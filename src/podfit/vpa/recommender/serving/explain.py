@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from podfit.api.objects import ObjectView
 from podfit.api.quantity import Quantity
@@ -42,6 +42,9 @@ from podfit.vpa.recommender.decide.histograms.histogram import mean
 from podfit.vpa.recommender.decide.postprocess import whole_cores
 from podfit.vpa.runtimes.heaps import Heap
 
+if TYPE_CHECKING:
+    from podfit.vpa.policies.quality import Quality
+
 Steps = list[dict[str, Any]]
 _PERCENTILES = {
     "target": "target_{}_percentile",
@@ -53,14 +56,16 @@ _WIDENING = {"target": None, "lowerBound": LOWER, "upperBound": UPPER}
 
 SETTINGS = "podfit.dev/recommender-settings"
 """Annotation on a checkpoint: what its recommender was told that is not a default, so that others can follow it."""
+USAGE = "podfit.dev/usage"
+"""Annotation on a checkpoint: what its container used over the last days, for a policy that starts again."""
 LISTENS = "listens"
 """Where in that annotation a recommender on this machine says how to reach it."""
-BATCH = "batch"
+DEFAULT, BATCH = "default", "batch"
 
 
 def settings_note(config: Config, recommender: str, url: str = "") -> str:
     """The annotation's text; empty when everything is as usual."""
-    told = to_flags(config) | ({"recommender": recommender} if recommender == BATCH else {})
+    told = to_flags(config) | ({"recommender": recommender} if recommender not in ("", DEFAULT) else {})
     told |= {LISTENS: url} if url else {}
     return json.dumps(told, sort_keys=True) if told else ""
 
@@ -88,10 +93,12 @@ def explain(
     loans: Mapping[str, tuple[Loan, Estimate]] | None = None,
     heaps: Mapping[str, Heap] | None = None,
     found: Mapping[str, int] | None = None,
+    policies: Mapping[str, Estimate] | None = None,
 ) -> dict[str, Any]:
     """Everything behind an autoscaler's recommendation, by container and resource. `needs`: of starved containers;
     `pods`: how many there are, where that is known; `loans`: of containers whose sizes come from similar ones;
-    `heaps`: of containers whose language runtime sizes its own heap; `found`: what squeeze probes found."""
+    `heaps`: of containers whose language runtime sizes its own heap; `found`: what squeeze probes found;
+    `policies`: what a policy gives its containers."""
     meta = vpa.get("metadata") or {}
     counted = {name: state for name, state in states.items() if not scaling_off(container_policy(vpa, name))}
     least = minimums(config, len(counted)) if counted else {}
@@ -101,6 +108,7 @@ def explain(
     for name, state in sorted(counted.items()):
         told = _Told(vpa, name, state, "", config, least, len(counted), recommender, given_needs.get(name), pods)
         told = replace(told, lent=given_loans.get(name), heap=(heaps or {}).get(name), enough=(found or {}).get(name))
+        told = replace(told, given=(policies or {}).get(name))
         containers[name] = _container(told, [event for event in events if event.get("container") == name])
     return {
         "namespace": meta.get("namespace") or "",
@@ -186,6 +194,8 @@ class _Told:
     heap: Heap | None = None
     enough: int | None = None
     """What a squeeze probe found the container to work with."""
+    given: Estimate | None = None
+    """What a policy gives the container; resources that it has not decided are left out."""
     borrowed: bool = False
     """The resource has no samples of its own: all its sizes come from the loan."""
 
@@ -259,6 +269,10 @@ def _why_raised(need: Need) -> str:
 
 def _enclosing(told: _Told, size: str) -> tuple[int, Steps]:
     """The same as `_estimated`, with bounds that enclose a target that is a mean."""
+    if told.given is not None and told.resource in told.given.target:
+        sizes = {"target": told.given.target, "lowerBound": told.given.lower, "upperBound": told.given.upper}
+        amount = sizes[size][told.resource]
+        return amount, [_step(f"policy {told.recommender}, from usage over time", told.resource, amount)]
     amount, steps = _estimated(told, size)
     if told.by_mean and size != "target":
         target = _estimated(told, "target")[0]
@@ -332,3 +346,24 @@ def _step(what: str, resource: str, amount: int) -> dict[str, Any]:
 
 def _quantity(resource: str, amount: int) -> Quantity:
     return cpu_quantity(amount) if resource == "cpu" else memory_quantity(amount)
+
+
+def judgements(found: Mapping[str, Mapping[str, Mapping[str, Quality]]]) -> dict[str, Any]:
+    """By container, policy and resource: how good sizes would have been, in numbers of JSON."""
+    return {
+        container: {
+            policy: {resource: _judgement(one) for resource, one in each.items() if one.scored}
+            for policy, each in policies.items()
+        }
+        for container, policies in found.items()
+    }
+
+
+def _judgement(one: Quality) -> dict[str, Any]:
+    return {
+        "days": one.days,
+        "slack": round(one.slack, 6),
+        "samplesShort": round(one.short, 6),
+        "daysShort": round(one.days_short, 6),
+        "resizesADay": round(one.changes_a_day, 6),
+    }

@@ -1,0 +1,64 @@
+"""From the sizes of policies to estimates: target and bounds, in millicores and bytes."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+
+from podfit.vpa.model.objects.policy import IN_PLACE_MODES, update_mode
+from podfit.vpa.recommender.decide.config import Config
+from podfit.vpa.recommender.decide.curves.sizing import Sized
+from podfit.vpa.recommender.decide.histograms.cluster import Vpa
+from podfit.vpa.recommender.decide.histograms.estimate import Amounts, Estimate, minimums, restricted
+
+LEAST: Mapping[str, int] = {"cpu": 10, "memory": 32 << 20}
+"""10m and 32Mi, unless the flags of the smallest pod say otherwise: those are for histograms of few samples."""
+NEAR = 0.05
+"""In place a pod follows its target when it is this part away from it."""
+
+
+def least_of(config: Config) -> Amounts:
+    asked, usual = minimums(config, 1), minimums(Config(), 1)
+    return {name: asked[name] if asked[name] != usual[name] else amount for name, amount in LEAST.items()}
+
+
+def amount_of(resource: str, size: float) -> int:
+    """Millicores or bytes, rounded up, from cores or bytes."""
+    return math.ceil(round(size * 1000.0, 6)) if resource == "cpu" else math.ceil(size)
+
+
+def given_by_policy(
+    vpa: Vpa, before: Mapping[str, Estimate], given: Mapping[str, Sized], config: Config
+) -> dict[str, Estimate]:
+    """By container: what the policy itself gives, for the resources that it has decided."""
+    found = dict(before)
+    with_policy(vpa, found, given, config)
+    return {name: restricted(found[name], one.size) for name, one in given.items() if name in found and one.size}
+
+
+def with_policy(vpa: Vpa, estimates: dict[str, Estimate], given: Mapping[str, Sized], config: Config) -> None:
+    """Puts what the policy gave into the estimates; a container or resource without it keeps what histograms say."""
+    narrow = update_mode(vpa.object) in IN_PLACE_MODES
+    least = least_of(config)
+    for name, one in given.items():
+        before = estimates.get(name)
+        if before is None or one.failed:
+            continue
+        target = {
+            resource: max(least[resource], amount_of(resource, one.size[resource]))
+            if resource in one.size
+            else before.target[resource]
+            for resource in before.target
+        }
+        estimates[name] = _bounded(target, before, {*one.size} & {*target}, narrow)
+
+
+def _bounded(target: Amounts, before: Estimate, sized: set[str], narrow: bool) -> Estimate:
+    """Near the target where changes are made in place; elsewhere the usual bounds, which enclose it."""
+    lower, upper = dict(before.lower), dict(before.upper)
+    for name in sized:
+        if narrow:
+            lower[name], upper[name] = int(target[name] * (1 - NEAR)), math.ceil(target[name] * (1 + NEAR))
+        else:
+            lower[name], upper[name] = min(lower[name], target[name]), max(upper[name], target[name])
+    return Estimate(target, lower, upper)

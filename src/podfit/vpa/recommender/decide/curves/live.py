@@ -1,0 +1,187 @@
+"""Policies at work: which containers need a fresh size, what they get, and how policies beside them would have done.
+
+A container is sized once an hour, each at its own time of the hour, and at once after a sample that its size did not
+hold or an out-of-memory kill. A size is always what `podfit backtest` would compute from the same usage.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+
+import numpy as np
+
+from podfit.vpa.model.times import Seconds
+from podfit.vpa.policies.base import RESOURCES, Costs, Policy
+from podfit.vpa.policies.quality import Quality
+from podfit.vpa.policies.table import POLICIES
+from podfit.vpa.recommender.decide.curves.curves import HOUR, CurveKey, Curves, slot_of
+from podfit.vpa.recommender.decide.curves.sizing import Sized, sized
+from podfit.vpa.recommender.decide.fleet.arena import Ints
+from podfit.vpa.recommender.decide.fleet.fleet import Fleet
+from podfit.vpa.recommender.decide.fleet.rows import RowAggregate
+from podfit.vpa.recommender.decide.histograms.cluster import Vpa, VpaId
+
+NAMES = tuple(name for name in POLICIES if name != "default")
+"""What `spec.recommenders` may name besides the recommenders that work on histograms."""
+
+
+class LivePolicies:
+    def __init__(
+        self,
+        fleet: Fleet,
+        shadows: Sequence[str] = (),
+        policies: Mapping[str, Policy] = POLICIES,
+        costs: Costs | None = None,
+    ) -> None:
+        """`shadows` are tried on every container, whichever policy sizes it."""
+        self.curves = Curves(fleet)
+        self.shadows = tuple(shadows)
+        self._policies, self._costs = policies, costs or Costs()
+        self._policy: dict[CurveKey, str] = {}
+        self._of: dict[VpaId, list[CurveKey]] = {}
+        self._sized: dict[str, dict[int, Sized]] = {name: {} for name in policies}
+        self._done: dict[int, int] = {}
+        """By curve, the slot that it was last sized for."""
+        self._killed: set[int] = set()
+        self._texts: dict[int, tuple[int, str]] = {}
+
+    def __bool__(self) -> bool:
+        """Whether there is anything to do."""
+        return bool(self._policy)
+
+    # --- who is sized
+
+    def follow(self, chosen: Mapping[str, Iterable[Vpa]]) -> None:
+        """The autoscalers by the recommender that sizes them."""
+        wanted: dict[CurveKey, list[int]] = {}
+        self._policy, self._of = {}, {}
+        for plugin, vpas in chosen.items():
+            policy = plugin if plugin in NAMES else ""
+            for vpa in vpas if policy or self.shadows else ():
+                self._add(vpa, policy, wanted)
+        before = dict(self.curves.numbers)
+        self.curves.keep(wanted)
+        for key in before.keys() - self.curves.numbers.keys():
+            self._forget(before[key])
+
+    def _add(self, vpa: Vpa, policy: str, wanted: dict[CurveKey, list[int]]) -> None:
+        for name, state in vpa.states():
+            key = CurveKey(vpa.id, name)
+            rows = wanted.setdefault(key, [])
+            if isinstance(state, RowAggregate):
+                rows.append(state.row)
+            if key not in self._policy:
+                self._policy[key] = policy
+                self._of.setdefault(vpa.id, []).append(key)
+
+    def _forget(self, curve: int) -> None:
+        self._done.pop(curve, None)
+        self._texts.pop(curve, None)
+        for found in self._sized.values():
+            found.pop(curve, None)
+
+    # --- sizing
+
+    def killed(self, row: int, instant: Seconds, memory: int) -> None:
+        """An out-of-memory kill that counts as so much memory."""
+        self._killed.update(self.curves.killed(row, slot_of(instant), memory))
+
+    def refresh(self, now: Seconds) -> int:
+        """Sizes what is due; answers how many containers that were."""
+        slot = slot_of(now)
+        self.curves.settle(slot)
+        keys = {number: key for key, number in self.curves.numbers.items()}
+        fresh = [number for number in keys if self._done.get(number) != slot]
+        due = {number for number in fresh if self._is_due(number, slot)}
+        due |= self._short(np.array([number for number in fresh if number not in due], np.int64), slot)
+        self._size(keys, due, slot)
+        # A kill counts in the slot that still lasts.
+        killed, self._killed = self._killed & keys.keys(), set()
+        self._size(keys, killed, slot + 1)
+        self._done.update(dict.fromkeys(fresh, slot))
+        return len(due | killed)
+
+    def _is_due(self, curve: int, slot: int) -> bool:
+        before = self._done.get(curve)
+        phase = int(self.curves.phase[curve])
+        return before is None or before > slot or (before - phase) // HOUR != (slot - phase) // HOUR
+
+    def _short(self, curves: Ints, slot: int) -> set[int]:
+        """The curves whose size did not hold what was used since they were last sized."""
+        if not len(curves):
+            return set()
+        begin = max(slot - HOUR, min(self._done.get(int(curve), slot) for curve in curves))
+        found: set[int] = set()
+        for resource in RESOURCES:
+            used = self.curves.usage(curves, begin, slot, resource)
+            most = np.where(np.isnan(used), 0.0, used).max(1, initial=0.0)
+            least = [self._least(int(curve), resource) for curve in curves]
+            found.update(curves[most > np.array(least)].tolist())
+        return found
+
+    def _least(self, curve: int, resource: str) -> float:
+        """The smallest size that a policy gave it."""
+        sizes = (found[curve].size.get(resource) for found in self._sized.values() if curve in found)
+        return min((size for size in sizes if size is not None), default=float("inf"))
+
+    def _size(self, keys: Mapping[int, CurveKey], due: Collection[int], slot: int) -> None:
+        for name, policy in self._policies.items():
+            mine = [curve for curve in due if name in self.shadows or self._policy.get(keys[curve]) == name]
+            if mine:
+                found = sized(self.curves, policy, np.array(sorted(mine), np.int64), slot, self._costs)
+                self._sized[name].update(found)
+
+    # --- restarts
+
+    def saved(self, vpa: VpaId, container: str) -> str:
+        """What the container used, as text that changes once an hour; empty where no policy sizes it."""
+        key = CurveKey(vpa, container)
+        curve = self.curves.numbers.get(key)
+        if curve is None or not self._policy.get(key) or curve not in self._done:
+            return ""
+        hour = (self._done[curve] - int(self.curves.phase[curve])) // HOUR
+        known = self._texts.get(curve)
+        if known is None or known[0] != hour:
+            known = self._texts[curve] = hour, self.curves.saved(key)
+        return known[1]
+
+    def restore(self, vpa: VpaId, container: str, text: str, now: Seconds) -> None:
+        """Raises BadCurve."""
+        self.curves.restore(CurveKey(vpa, container), text, slot_of(now))
+
+    # --- answers
+
+    def of(self, vpa: VpaId) -> dict[str, Sized]:
+        """By container: what the policy of the autoscaler gives it; nothing while it has not decided."""
+        found: dict[str, Sized] = {}
+        for key in self._of.get(vpa, ()):
+            one = self._sized.get(self._policy[key], {}).get(self.curves.numbers[key])
+            if one is not None:
+                found[key.container] = one
+        return found
+
+    def failed(self, vpa: VpaId) -> str:
+        """Why the policy of an autoscaler gives no sizes, for the first container that it is so; empty if it does."""
+        for name, one in sorted(self.of(vpa).items()):
+            if one.failed:
+                return f"container {name}: {one.failed}"
+        return ""
+
+    def judged(self, vpa: VpaId) -> dict[str, dict[str, dict[str, Quality]]]:
+        """By container, policy and resource: how good sizes would have been."""
+        found: dict[str, dict[str, dict[str, Quality]]] = {}
+        for key in self._of.get(vpa, ()):
+            curve = self.curves.numbers[key]
+            for name, each in self._sized.items():
+                if curve in each and each[curve].quality:
+                    found.setdefault(key.container, {})[name] = each[curve].quality
+        return found
+
+    def totals(self) -> dict[tuple[str, str], list[Quality]]:
+        """By policy and resource: the judgements of all containers."""
+        found: dict[tuple[str, str], list[Quality]] = {}
+        for name, each in self._sized.items():
+            for one in list(each.values()):
+                for resource, quality in one.quality.items():
+                    found.setdefault((name, resource), []).append(quality)
+        return found

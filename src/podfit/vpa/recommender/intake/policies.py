@@ -1,0 +1,120 @@
+"""Policies beside the loop: they get every sample and kill, and size the autoscalers that name them.
+
+What a policy returns that is no size becomes one line in the log and a condition; the default recommender's sizes stand
+in meanwhile.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from podfit.api.objects import Object
+from podfit.vpa.history.base import NONE, Batch
+from podfit.vpa.model.objects.pods import annotations_of
+from podfit.vpa.model.times import Seconds
+from podfit.vpa.recommender.decide.curves.applying import given_by_policy, with_policy
+from podfit.vpa.recommender.decide.curves.codes import BadCurve
+from podfit.vpa.recommender.decide.curves.curves import slot_of
+from podfit.vpa.recommender.decide.curves.live import NAMES, LivePolicies
+from podfit.vpa.recommender.decide.fleet.rows import RowAggregate
+from podfit.vpa.recommender.decide.histograms.aggregate import AggregateState
+from podfit.vpa.recommender.decide.histograms.cluster import ClusterState, Vpa, VpaId
+from podfit.vpa.recommender.decide.histograms.estimate import Estimate
+from podfit.vpa.recommender.decide.scrape import estimate_vpas
+from podfit.vpa.recommender.intake.usage import Scraped
+from podfit.vpa.recommender.serving.explain import USAGE
+
+log = logging.getLogger(__name__)
+
+
+class Policies:
+    def __init__(self, cluster: ClusterState, plugin_of: Callable[[Vpa], str], shadows: Sequence[str] = ()) -> None:
+        assert cluster.fleet is not None
+        self._cluster, self._fleet, self._plugin_of = cluster, cluster.fleet, plugin_of
+        self.live = LivePolicies(cluster.fleet, shadows)
+        self.troubles: dict[VpaId, str] = {}
+        """Autoscalers whose policy gives no sizes, and why."""
+        self._chosen: dict[str, list[Vpa]] = {}
+        self._followed = -1
+        """How many aggregates there were when it was last said whose samples count."""
+
+    def follow(self) -> dict[str, list[Vpa]]:
+        """The autoscalers by the recommender that sizes them; the policies follow theirs from now on."""
+        found: dict[str, list[Vpa]] = {}
+        for vpa in self._cluster.vpas.values():
+            found.setdefault(self._plugin_of(vpa), []).append(vpa)
+        self.live.follow(found)
+        self._chosen, self._followed = found, self._cluster.aggregates_known
+        return found
+
+    # --- what is used
+
+    def scraped(self, found: Scraped) -> None:
+        """Before samples go into the fleet: those that it has already are not counted twice."""
+        if self.live:
+            fresh = np.where(found.instants > self._fleet.last_cpu[found.handles], found.cpu, NONE)
+            self.live.curves.take(found.handles, found.instants, fresh, found.memory)
+
+    def take_past(self, handles: NDArray[np.int64], batch: Batch) -> None:
+        """`handles[i]` stands for `batch.series[i]`. Pods that are gone may have made aggregates."""
+        if self._cluster.aggregates_known != self._followed:
+            self.follow()
+        if self.live:
+            self.live.curves.take(handles[batch.index], batch.times, batch.cpu, batch.memory)
+
+    def past_taken(self, until: Seconds) -> None:
+        self.live.curves.settle(slot_of(until) + 1)
+
+    def killed(self, state: AggregateState | None, instant: Seconds, memory: int) -> None:
+        """An out-of-memory kill that counts as so much memory."""
+        if self.live and isinstance(state, RowAggregate):
+            self.live.killed(state.row, instant, memory)
+
+    def restore(self, checkpoints: Iterable[Object], now: Seconds) -> dict[VpaId, str]:
+        """Takes what containers used from checkpoints; answers what could not be read."""
+        self.follow()
+        refused: dict[VpaId, str] = {}
+        for checkpoint in checkpoints if self.live else ():
+            text, spec = annotations_of(checkpoint).get(USAGE), checkpoint.get("spec") or {}
+            name = checkpoint["metadata"]["name"]
+            id = (checkpoint["metadata"].get("namespace", ""), spec.get("vpaObjectName") or "")
+            try:
+                if text and id in self._cluster.vpas:
+                    self.live.restore(id, spec.get("containerName") or "", text, now)
+            except BadCurve as error:
+                refused[id] = f"Annotation {USAGE} of checkpoint {name} cannot be used: {error}"
+                log.warning("checkpoint %s/%s: annotation %s: %s", id[0], name, USAGE, error)
+        return refused
+
+    # --- what is given
+
+    async def refresh(self, now: Seconds) -> None:
+        """In a thread: ten thousand containers that are all due, as after a start, take some seconds."""
+        if self.live:
+            await asyncio.to_thread(self.live.refresh, now)
+        troubles = {id: why for id in self._cluster.vpas if (why := self.live.failed(id))} if self.live else {}
+        for id, why in troubles.items():
+            if id not in self.troubles:
+                log.warning("autoscaler %s/%s: %s", *id, why)
+        self.troubles = troubles
+
+    def apply(self, sizes: dict[VpaId, dict[str, Estimate]]) -> None:
+        """Puts the sizes of policies in place of those of histograms."""
+        for name in NAMES:
+            for vpa in self._chosen.get(name, ()):
+                with_policy(vpa, sizes[vpa.id], self.live.of(vpa.id), self._cluster.config)
+
+    def given(self, vpa: Vpa) -> dict[str, Estimate]:
+        """By container: what the policy of an autoscaler gives, without what is done to it later."""
+        given = self.live.of(vpa.id)
+        before = estimate_vpas(self._cluster, [vpa])[vpa.id] if given else {}
+        return given_by_policy(vpa, before, given, self._cluster.config)
+
+    def saved(self, vpa: VpaId, container: str) -> str:
+        """What the container used, for a checkpoint."""
+        return self.live.saved(vpa, container)
