@@ -9,12 +9,14 @@ from typing import Any, cast
 
 import msgspec
 
+from podfit.agent import loop
 from podfit.agent.build import Built, Outside, build
 from podfit.agent.config import AgentConfig
 from podfit.agent.core import Core
 from podfit.agent.metrics import AgentMetrics
 from podfit.agent.node.node import NodeKeeper
 from podfit.agent.phases.context import PodContext
+from podfit.agent.phases.observe import observe
 from podfit.agent.pods.events import Events
 from podfit.agent.pods.ledger import Ledger
 from podfit.agent.pods.record import PodRecord
@@ -149,6 +151,25 @@ class Lab:
 
     def context(self, record: PodRecord) -> PodContext:
         return PodContext(record, self.parts)
+
+    async def run(self, body: Object | None = None) -> PodRecord:
+        """A pod of this node whose containers run."""
+        record = self.add(body)
+        await loop.reconcile(self.context(record))
+        return record
+
+    async def observed(self, record: PodRecord) -> PodContext:
+        """The context of a pass that has observed the pod."""
+        pod = self.context(record)
+        await observe(pod)
+        return pod
+
+    def grant(self, record: PodRecord, cpu: str, memory: str = "64Mi") -> None:
+        """Another size in the spec, allocated at once."""
+        self.api.revision = max(self.api.revision, 1000)
+        self.built.tracking.roster.changed(record.pod, resized(record.pod, cpu, memory, revision=1000))
+        self.api.pods[record.name] = record.pod
+        self.built.allocation.allocations.grant(record, record.desired)
 
     async def stop(self) -> None:
         await self.tasks.stop()

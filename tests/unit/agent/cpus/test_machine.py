@@ -1,4 +1,4 @@
-"""How the arrangement of CPUs is read from sysfs, and sets of them from text."""
+"""How the arrangement of CPUs is read from sysfs."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from podfit.agent.cpus.decide.sets import BadCpuList, parse, text
+from podfit.agent.cpus.decide.sets import parse, text
 from podfit.agent.cpus.decide.topology import regular
 from podfit.agent.cpus.machine import UnknownTopology, read
 
@@ -49,14 +49,3 @@ def test_this_machine_has_the_cpus_that_it_says_are_online() -> None:
 def test_a_machine_that_describes_nothing_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(UnknownTopology, match="cannot be read"):
         read(tmp_path)
-
-
-@pytest.mark.parametrize(("listed", "cpus"), [("", []), ("0", [0]), ("0-2,5", [0, 1, 2, 5]), (" 3 , 1-1 \n", [1, 3])])
-def test_lists_are_read(listed: str, cpus: list[int]) -> None:
-    assert sorted(parse(listed)) == cpus
-
-
-@pytest.mark.parametrize("listed", ["a", "1-", "-1", "3-1", "1,,2", "1.5", "0x1"])
-def test_what_is_no_list_is_rejected(listed: str) -> None:
-    with pytest.raises(BadCpuList):
-        parse(listed)

@@ -1,0 +1,27 @@
+"""The status of a pod, and the patch that writes it."""
+
+from __future__ import annotations
+
+from podfit.agent.decide.pod import status
+
+
+def test_a_patch_holds_only_what_changed() -> None:
+    before = {
+        "phase": "Running",
+        "conditions": [{"type": "A", "status": "True", "reason": "x"}, {"type": "B", "status": "True"}],
+        "resources": {"limits": {"cpu": "1"}, "requests": {"cpu": "1"}},
+    }
+    after = {
+        "phase": "Running",
+        "conditions": [{"type": "A", "status": "True"}],
+        "resources": {"limits": {"cpu": "2"}},
+    }
+    assert status.patch(before, after, "u") == {
+        "metadata": {"uid": "u"},
+        "status": {
+            "$setElementOrder/conditions": [{"type": "A"}],
+            "conditions": [{"type": "A", "status": "True", "reason": None}, {"$patch": "delete", "type": "B"}],
+            "resources": {"limits": {"cpu": "2"}, "requests": None},
+        },
+    }
+    assert status.patch(before, before, "u") is None

@@ -1,0 +1,24 @@
+"""What the status may claim of the kernel."""
+
+from __future__ import annotations
+
+from podfit.agent.decide.resize import settle
+from podfit.agent.runtimes.values import Limits
+
+
+def test_the_status_shows_the_kernel_not_the_wish() -> None:
+    asked = {"limits": {"cpu": "400m", "memory": "128Mi"}, "requests": {"cpu": "300m", "memory": "64Mi"}}
+    told = {"limits": {"cpu": "200m", "memory": "64Mi"}, "requests": {"cpu": "100m", "memory": "32Mi"}}
+    actual = Limits(102, 20_000, 64 << 20)
+    assert settle.container_resources(asked, told, actual) == told
+    assert settle.container_resources(asked, told, None) == asked
+
+
+def test_values_below_the_kernels_minimum_show_as_they_were_asked() -> None:
+    asked = {"limits": {"cpu": "5m"}, "requests": {"cpu": "1m"}}
+    assert settle.container_resources(asked, asked, Limits(2, 1000, None)) == asked
+
+
+def test_a_size_that_is_no_whole_number_of_pages_shows_as_it_was_asked() -> None:
+    asked = {"limits": {"memory": "100M"}}
+    assert settle.container_resources(asked, asked, Limits(2, None, 99_999_744)) == {"limits": {"memory": "100000000"}}
