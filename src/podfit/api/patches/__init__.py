@@ -9,15 +9,11 @@ from __future__ import annotations
 import json
 from typing import Any
 
-import msgspec
-
 from podfit.api.objects import Object
 from podfit.api.patches import json_patch, merge_patch, strategic
-from podfit.api.patches.quick import quick_merge
 from podfit.api.registry.kinds import Kind
 from podfit.api.schema.decoding.bodies import patched_type_refused
 from podfit.api.schema.decoding.decode import Decoded, DecodeError, convert
-from podfit.api.schema.decoding.fast import Surprise
 from podfit.api.schema.decoding.walk import JSON, UNSTRUCTURED
 from podfit.api.schema.types import Struct
 from podfit.api.status import ApiError, go_quote
@@ -31,7 +27,7 @@ APPLY = "application/apply-patch+yaml"
 
 def patch_object(
     live: Object,
-    raw: bytes,
+    raw: bytes | Object,
     content_type: str,
     struct: Struct,
     *,
@@ -40,42 +36,21 @@ def patch_object(
 ) -> Decoded:
     """`live` with the patch applied, typed again, and warnings. `live` is not changed, but may share parts with it.
 
+    A strategic patch of this process need not be bytes: `raw` may be its JSON. Nothing is kept of it that can change.
     With `kind`, JSON and merge patches that make it another kind are refused; strategic ones cannot change the kind.
     """
     if content_type == STRATEGIC:
         patch = strategic.read_patch(raw)
         problems = [] if field_validation == "Ignore" else strategic.strict_problems(raw, patch)
-        return _strategic(live, patch, struct, field_validation, problems)
+        value = strategic.merged(live, patch, struct)
+        return _typed(live, value, struct, field_validation, UNSTRUCTURED, problems, patch)
+    assert isinstance(raw, bytes)
     dialect: Any = json_patch if content_type == JSON_PATCH else merge_patch
     value = dialect.apply(live, raw)
     if kind is not None and isinstance(value, dict) and (refusal := patched_type_refused(value, kind)):
         raise _invalid_patch(live, value, None, refusal)
     problems = [] if field_validation == "Ignore" else dialect.strict_problems(raw)
     return _typed(live, value, struct, field_validation, JSON, problems, None)
-
-
-def take_patch(live: Object, patch: Any, struct: Struct) -> Object | None:
-    """What `patch_object` makes of the JSON of a strategic patch that never was bytes. Nothing of the patch is kept
-    that can change.
-
-    None where there is more to it: then it has to be encoded.
-    """
-    if "custom" in struct.cache or not isinstance(patch, dict):
-        return None
-    try:
-        return quick_merge(live, msgspec.to_builtins(patch, str_keys=True), struct)
-    except (Surprise, ApiError, TypeError, RecursionError):
-        return None
-
-
-def _strategic(live: Object, patch: Object, struct: Struct, mode: str, problems: list[str]) -> Decoded:
-    if "custom" not in struct.cache and not (problems and mode == "Strict"):
-        try:
-            return Decoded(quick_merge(live, patch, struct), problems)
-        except (Surprise, ApiError):
-            pass
-    value = strategic.merged(live, patch, struct)
-    return _typed(live, value, struct, mode, UNSTRUCTURED, problems, patch)
 
 
 def _typed(
@@ -92,10 +67,10 @@ def _typed(
         made = convert(value, struct, field_validation=words, dialect=dialect, base=live)
     except DecodeError as error:
         raise _invalid_patch(live, value, patch, str(error)) from None
-    complaints = problems + made.warnings
-    if complaints and mode == "Strict":
-        raise _invalid_patch(live, value, patch, "strict decoding error: " + ", ".join(complaints))
-    return Decoded(made.obj, complaints)
+    made.warnings = problems + made.warnings
+    if made.warnings and mode == "Strict":
+        raise _invalid_patch(live, value, patch, "strict decoding error: " + ", ".join(made.warnings))
+    return made
 
 
 def _invalid_patch(live: Object, value: Any, patch: Object | None, why: str) -> ApiError:

@@ -1,15 +1,18 @@
 """Strategic merge patch: `apply(document, raw, struct)`; lists merge by the keys their type declares.
 
 Directives: `$patch` (replace, delete), `$retainKeys`, `$setElementOrder/<list>`, `$deleteFromPrimitiveList/<list>`.
-The document is not changed: what differs is copied.
+The document is not changed: what differs is copied. What stays as it is stays the same object, so that typed reading
+and all later comparisons skip it: a patch costs what it changes, not what the document holds.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
+import msgspec
+
 from podfit.api.patches.merge_patch import GO_MAP
-from podfit.api.patches.ordering import Places, enforce_order, validate_order
+from podfit.api.patches.ordering import enforce_order, names_of, places_of, validate_order
 from podfit.api.schema.decoding.decode import duplicate_fields
 from podfit.api.schema.decoding.scalars import json_word
 from podfit.api.schema.golang.gojson import GoSyntaxError, may_hold_duplicates, parse, parse_exact
@@ -26,7 +29,11 @@ def apply(document: Map, raw: bytes, struct: Struct) -> Map:
     return merged(document, read_patch(raw), struct)
 
 
-def read_patch(raw: bytes) -> Map:
+def read_patch(raw: bytes | Map) -> Map:
+    """The patch as JSON. One that never was bytes is copied: nothing is kept of it that can change."""
+    if not isinstance(raw, bytes):
+        copy: Map = msgspec.to_builtins(raw, str_keys=True)
+        return copy
     try:
         patch = parse(raw)
     except GoSyntaxError as error:
@@ -38,9 +45,11 @@ def read_patch(raw: bytes) -> Map:
     return patch
 
 
-def strict_problems(raw: bytes, patch: Map) -> list[str]:
+def strict_problems(raw: bytes | Map, patch: Map) -> list[str]:
     """Keys that the patch itself, as it was read, holds twice."""
-    return duplicate_fields(parse_exact(raw)) if may_hold_duplicates(raw, patch) else []
+    if not isinstance(raw, bytes) or not may_hold_duplicates(raw, patch):
+        return []
+    return duplicate_fields(parse_exact(raw))
 
 
 def server_error(message: str) -> ApiError:
@@ -57,30 +66,46 @@ def bad_directive(said: Any, item: Map) -> ApiError:
 
 
 def merged(document: Map, patch: Map, kind: Type) -> Map:
-    """The document with the patch merged into it; `kind` says how its fields merge."""
+    """The document with the patch merged into it; `kind` says how its fields merge. What the patch leaves as it is, or
+    sets to what it is, stays the same object: the document itself, if that is all of it."""
     if DIRECTIVE in patch:
         return _directed(patch)
-    out = dict(document)
-    rest = _retained(out, patch)
-    rest = _ordered_lists(out, rest, kind)
-    for key, value in rest.items():
-        deleting = key.startswith(DELETE_PREFIX)
-        if deleting:
+    out = document
+    for key in patch:
+        if key.startswith("$"):
+            out = dict(document)
+            patch = _obeyed(out, patch, kind)
+            break
+    for key, value in patch.items():
+        before, form = out.get(key), value.__class__
+        if form is before.__class__:
+            if form is not dict and form is not list:
+                item = before if value == before else value
+            else:
+                item = _merged_container(before, value, kind, key)
+        elif value is None:
+            item = None
+        elif key.startswith(DELETE_PREFIX):
             key = key[len(DELETE_PREFIX) :]
-            if not isinstance(value, list):
-                raise bad_request("invalid patch format of primitive list")
-        if value is None:
-            out.pop(key, None)
-        elif out.get(key).__class__ is not value.__class__:
-            if not deleting:
-                out[key] = without_directives(value)
-        elif isinstance(value, dict):
-            out[key] = _merge_maps(out[key], value, kind, key)
-        elif isinstance(value, list):
-            out[key] = _merge_lists(out[key], value, kind, key, deleting)
+            before = out.get(key)
+            item = _without_elements(before, value, kind, key)
         else:
-            out[key] = value
+            item = without_directives(value) if form is dict or form is list else value
+        if item is not before:
+            out = dict(document) if out is document else out
+            if item is None:
+                del out[key]
+            else:
+                out[key] = item
     return out
+
+
+def _merged_container(before: Any, value: Any, kind: Type, key: str) -> Any:
+    """The new value of a field that is and stays a map, or a list."""
+    row = (kind.fields.get(key) if kind.__class__ is Struct else None) or _row(kind, key)
+    if value.__class__ is dict:
+        return value if row.replace else merged(before, value, row.type)
+    return merged_list(before, value, row) if row.merge else value
 
 
 def _directed(patch: Map) -> Map:
@@ -90,6 +115,14 @@ def _directed(patch: Map) -> Map:
     if said == "delete":
         return {}
     raise bad_directive(said, patch)
+
+
+def _obeyed(out: Map, patch: Map, kind: Type) -> Map:
+    """Obeys `$retainKeys` and `$setElementOrder` in `out`. Returns what is left of the patch."""
+    rest = _ordered_lists(out, _retained(out, patch), kind)
+    if any(key.startswith(DELETE_PREFIX) and not isinstance(value, list) for key, value in rest.items()):
+        raise bad_request("invalid patch format of primitive list")
+    return rest
 
 
 def _retained(out: Map, patch: Map) -> Map:
@@ -119,21 +152,13 @@ def _row(kind: Type, key: str) -> Field:
     return Field(key, kind)
 
 
-def _merge_maps(document: Map, patch: Map, kind: Type, key: str) -> Map:
-    row = _row(kind, key)
-    if row.replace:
-        return patch
-    return merged(document, patch, row.type)
-
-
-def _merge_lists(document: list[Any], patch: list[Any], kind: Type, key: str, deleting: bool) -> list[Any]:
-    row = _row(kind, key)
-    if deleting:
-        unwanted = Places(patch, None)
-        return [item for item in document if unwanted.of(item) < 0]
-    if not row.merge:
-        return patch
-    return merged_list(document, patch, row)
+def _without_elements(before: Any, patch: list[Any], kind: Type, key: str) -> Any:
+    """Obeys `$deleteFromPrimitiveList`."""
+    if not isinstance(before, list):
+        return before
+    _row(kind, key)
+    unwanted = places_of(patch, None)
+    return [item for item, name in zip(before, names_of(before, None), strict=True) if name not in unwanted]
 
 
 def merged_list(document: list[Any], patch: list[Any], row: Field) -> list[Any]:
@@ -148,29 +173,29 @@ def merged_list(document: list[Any], patch: list[Any], row: Field) -> list[Any]:
     remaining, given, replaced = _special_elements(document, patch, row.merge_key)
     if replaced:
         return given
-    out = _merge_elements(remaining, given, row.merge_key, row.type.item)
-    return enforce_order(out, given, remaining, row.merge_key)
+    return _merge_elements(remaining, given, row.merge_key, row.type.item)
 
 
 def _holds_maps(document: list[Any], patch: list[Any]) -> bool:
     """Whether both lists hold maps; elements of several types are refused."""
-    first, *others = (item.__class__ for item in document + patch)
+    first, *others = dict.fromkeys([item.__class__ for item in document + patch])
     if first is list:
         raise ApiError(422, "Invalid", "the server rejected our request due to an error in our request", {})
-    if any(other is not first for other in others):
+    if others:
         raise server_error(f"list element types are not identical: {go_print([document, patch])}")
     return first is dict
 
 
 def _special_elements(document: list[Any], patch: list[Any], key: str) -> tuple[list[Any], list[Any], bool]:
     """Obeys the elements that carry `$patch`: what remains of the list, the plain elements, and whether to replace."""
-    given, replace = [], False
+    special = [item for item in patch if item.get(DIRECTIVE) is not None]
+    if not special:
+        return document, patch, False
+    replace = False
     deleted: list[Any] = []
-    for item in patch:
-        said = item.get(DIRECTIVE)
-        if said is None:
-            given.append(item)
-        elif said == "delete":
+    for item in special:
+        said = item[DIRECTIVE]
+        if said == "delete":
             if key not in item:
                 raise no_merge_key(item, key)
             deleted.append(item)
@@ -181,27 +206,30 @@ def _special_elements(document: list[Any], patch: list[Any], key: str) -> tuple[
         else:
             raise bad_directive(said, item)
     if deleted:
-        unwanted = Places(deleted, key)
-        document = [other for other in document if unwanted.of(other) < 0]
-    return document, given, replace
+        unwanted = places_of(deleted, key)
+        named = zip(document, names_of(document, key), strict=True)
+        document = [other for other, name in named if name not in unwanted]
+    return document, [item for item in patch if item.get(DIRECTIVE) is None], replace
 
 
 def _merge_elements(document: list[Any], patch: list[Any], key: str, kind: Type) -> list[Any]:
-    out = list(document)
-    places = Places([], key)
-    for index, other in enumerate(document):
-        if key in other:
-            places.add(other, index)
-    for item in patch:
-        if key not in item:
+    """Merges elements of the same name and adds the new ones. The list itself if that changes nothing."""
+    out, places = document, places_of(document, key)
+    places.pop(None, None)  # elements without a name merge with nothing
+    in_order, last = len(places) == len(document), -1
+    for item, name in zip(patch, names_of(patch, key), strict=True):
+        if name is None and key not in item:
             raise no_merge_key(item, key)
-        place = places.of(item)
-        if place >= 0:
-            out[place] = merged(out[place], item, kind)
-        else:
-            places.add(item, len(out))
-            out.append(without_directives(item))
-    return out
+        place = places.get(name, len(out))
+        before = out[place] if place < len(out) else None
+        made = without_directives(item) if before is None else merged(before, item, kind)
+        if made is not before:
+            out = list(document) if out is document else out
+            out[place : place + 1] = [made]
+        places[name] = place
+        in_order, last = in_order and last < place < len(document), place
+    # Elements that were there, in the order in which they were, are in order.
+    return out if in_order else enforce_order(out, patch, document, key)
 
 
 def _ordered_lists(out: Map, patch: Map, kind: Type) -> Map:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from podfit.api.objects import Object
-from podfit.api.patches import APPLY, JSON_PATCH, MERGE_PATCH, STRATEGIC, patch_object, take_patch
+from podfit.api.patches import APPLY, JSON_PATCH, MERGE_PATCH, STRATEGIC, patch_object
 from podfit.api.schema import type_of
 from podfit.api.schema.types import Struct
 from podfit.api.status import ApiError, invalid, unprocessable
@@ -71,13 +71,10 @@ def _patching(call: Call, kind: str, options: WriteOptions) -> Edit:
 
 
 def patched(call: Call, stored: Object, kind: str, struct: Struct, options: WriteOptions) -> Object:
-    sent = call.request.sent
-    obj = take_patch(stored, sent, struct) if kind == STRATEGIC and not isinstance(sent, bytes) else None
-    if obj is None:
-        body, mode = call.request.body, options.validation
-        made = patch_object(stored, body, kind, struct, field_validation=mode, kind=call.kind)
-        call.warnings += made.warnings
-        obj = made.obj
+    body = call.request.sent if kind == STRATEGIC else call.request.body
+    made = patch_object(stored, body, kind, struct, field_validation=options.validation, kind=call.kind)
+    call.warnings += made.warnings
+    obj = made.obj
     if call.kind.custom and obj.get("kind", call.kind.kind) != call.kind.kind:
         refusal = invalid("kind", obj["kind"], f"must be {call.kind.kind}")
         raise unprocessable(call.kind.kind, call.route.name, [refusal], call.kind.group)

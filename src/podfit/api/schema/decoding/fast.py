@@ -214,7 +214,8 @@ def _map_reader(kind: MapOf) -> Reader:
         for key, item in value.items():
             if item is None or key.__class__ is not str:
                 raise Surprise
-            out[key] = item_reader(item, base if known is None else known.get(key, _NEVER))
+            before = base if known is None else known.get(key, _NEVER)
+            out[key] = item if item is before else item_reader(item, before)
         return out
 
     return read
