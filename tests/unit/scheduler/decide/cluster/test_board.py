@@ -4,17 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
-
 from podfit.api.objects import Object
 from podfit.scheduler.decide.cluster.board import Board, Placed, Refused
-from podfit.scheduler.decide.fit.explain import explain, explain_objects, snapshot_of
+from podfit.scheduler.decide.fit.explain import snapshot_of
 from podfit.scheduler.decide.fit.rules import MOST_ALLOCATED, Rules
-from podfit.scheduler.decide.pod.needs import needs_of
-from podfit.scheduler.decide.pod.pods import resident
-from podfit.scheduler.decide.preempt import Budget, Candidate, NoRoom, budgets_from, preempt
+from podfit.scheduler.decide.preempt import NoRoom, preempt
 
 HOST, ZONE = "kubernetes.io/hostname", "topology.kubernetes.io/zone"
+
+
 REQUIRED, PREFERRED = (f"{word}DuringSchedulingIgnoredDuringExecution" for word in ("required", "preferred"))
 
 
@@ -167,97 +165,6 @@ def test_a_pod_goes_to_the_node_it_was_nominated_for() -> None:
     assert chosen(where, new) == "n2"
 
 
-# --- preemption
-
-
-def victims(where: Board, what: Object, budgets: list[Budget] | None = None) -> Candidate | NoRoom:
-    return preempt(where, what, refused(where, what), budgets or [])
-
-
-def test_the_node_with_the_least_important_victims_is_chosen() -> None:
-    where = board([node("n1", cpu="1"), node("n2", cpu="1")], [pod("p", on="n1", priority=5), pod("q", on="n2")])
-    found = victims(where, pod("vip", priority=10))
-    assert isinstance(found, Candidate)
-    assert (found.node, [one.key[1] for one in found.victims]) == ("n2", ["q"])
-
-
-def test_pods_that_need_not_go_stay() -> None:
-    pods = [pod("small", cpu="1", on="n1", priority=1), pod("big", cpu="3", on="n1", priority=2)]
-    found = victims(board([node("n1")], pods), pod("vip", cpu="1", priority=10))
-    assert isinstance(found, Candidate)
-    assert [one.key[1] for one in found.victims] == ["small"]
-
-
-def test_a_budget_is_broken_only_where_nothing_else_helps() -> None:
-    budget = {
-        "metadata": {"namespace": "ns", "name": "b"},
-        "spec": {"selector": {"matchLabels": {"app": "kept"}}},
-        "status": {"disruptionsAllowed": 0},
-    }
-    pods = [pod("kept", on="n1", app="kept"), pod("free", on="n2", priority=5)]
-    where = board([node("n1", cpu="1"), node("n2", cpu="1")], pods)
-    found = victims(where, pod("vip", priority=10), budgets_from([budget]))
-    assert isinstance(found, Candidate)
-    assert (found.node, found.violations) == ("n2", 0)
-    where = board([node("n1", cpu="1")], pods[:1])
-    found = victims(where, pod("vip", priority=10), budgets_from([budget]))
-    assert isinstance(found, Candidate)
-    assert found.violations == 1
-
-
-def test_an_anti_affine_pod_may_be_preempted() -> None:
-    term = {"topologyKey": HOST, "labelSelector": {"matchLabels": {"app": "a"}}}
-    where = board([node("n1")], [pod("p", on="n1", affinity={"podAntiAffinity": {REQUIRED: [term]}})])
-    found = victims(where, pod("vip", priority=10))
-    assert isinstance(found, Candidate)
-    assert [one.key[1] for one in found.victims] == ["p"]
-
-
-@pytest.mark.parametrize(
-    ("cpu", "priority", "message"),
-    [
-        ("4", 0, "0/1 nodes are available: 1 No preemption victims found for incoming pod."),
-        ("5", 9, "0/1 nodes are available: 1 Preemption is not helpful for scheduling."),
-        ("4", 3, "0/1 nodes are available: 1 Insufficient cpu."),
-    ],
-)
-def test_why_preemption_does_not_help_is_told(cpu: str, priority: int, message: str) -> None:
-    pods = [pod("low", on="n1"), pod("high", on="n1", priority=5)]
-    found = victims(board([node("n1")], pods), pod("new", cpu=cpu, priority=priority))
-    assert found == NoRoom(message)
-
-
-def test_a_pod_whose_victims_are_going_waits_for_them() -> None:
-    going = pod("low", on="n1")
-    going["metadata"]["deletionTimestamp"] = "2024-01-01T00:00:00Z"
-    vip = pod("vip", priority=10)
-    vip["status"]["nominatedNodeName"] = "n1"
-    found = victims(board([node("n1", cpu="1")], [going]), vip)
-    assert found == NoRoom("not eligible due to a terminating pod on the nominated node.")
-
-
-# --- explaining
-
-
-def test_explain_says_what_lacks_and_by_how_much() -> None:
-    taint = {"key": "k", "value": "v", "effect": "NoSchedule"}
-    nodes = [node("n1", cpu="2"), node("n2", taints=[taint]), node("n3")]
-    verdicts = explain_objects(pod("new", cpu="1500m"), nodes, [pod("p", on="n1")])
-    lacking, tainted, fits = verdicts
-    assert [one.node for one in verdicts] == ["n1", "n2", "n3"]
-    assert lacking.detail == "cpu: requested 1500m, free 1 of 2, missing 500m"
-    assert lacking.preemption_helps
-    assert (tainted.plugin, tainted.detail) == ("TaintToleration", "taint k=v:NoSchedule")
-    assert fits.fits
-
-
-def test_a_placed_pod_is_explained_as_if_it_had_no_node() -> None:
-    one = pod("p", cpu="3", on="n1")
-    where = Board(snapshot_of([node("n1")], [one]))
-    assert [verdict.fits for verdict in explain(one, where)] == [True]
-    assert resident(one).key in where.snapshot.pods
-
-
 def test_a_pod_whose_claim_is_missing_fits_nowhere_until_it_is_there() -> None:
     where = board([node("n1"), node("n2")])
     claiming = pod("p", volumes=[{"name": "v", "persistentVolumeClaim": {"claimName": "data"}}])
@@ -274,38 +181,3 @@ def test_a_pod_whose_claim_is_missing_fits_nowhere_until_it_is_there() -> None:
     going = {"metadata": {**claim["metadata"], "deletionTimestamp": "now"}}
     where.claims.changed(claim, going)
     assert 'persistentvolumeclaim "data" is being deleted' in refused(where, claiming).message
-
-
-def test_a_status_without_amounts_asks_for_what_the_spec_does() -> None:
-    plain, told = pod("p"), {**pod("p"), "status": {"phase": "Pending", "conditions": []}}
-    assert needs_of(told, use_status=True) is needs_of(plain, use_status=False)
-    statuses = [{"name": "c", "resources": {"requests": {"cpu": "3"}}}]
-    grown = {**told, "status": {**told["status"], "containerStatuses": statuses}}
-    assert needs_of(grown, use_status=True).amounts["cpu"] == 3000
-
-
-@pytest.mark.parametrize(
-    ("where", "field", "value"),
-    [
-        ("metadata", "uid", "another"),
-        ("metadata", "labels", {"app": "b"}),
-        ("metadata", "deletionTimestamp", "2026-01-01T00:00:00Z"),
-        ("spec", "nodeName", "n2"),
-        ("spec", "priority", 7),
-    ],
-)
-def test_a_resident_is_still_the_same_until_something_counts(where: str, field: str, value: object) -> None:
-    one = pod("p", on="n1")
-    here = resident(one)
-    assert here.still({**one, "status": {**one["status"], "phase": "Running"}})
-    assert not here.still({**one, where: {**one[where], field: value}})
-
-
-def test_a_resident_takes_what_it_took_until_its_requests_change() -> None:
-    one = pod("p", on="n1")
-    here, requests = resident(one), one["spec"]["containers"][0]["resources"]["requests"]
-    held = {"name": "c", "resources": {"requests": requests, "limits": {"cpu": "9"}}, "allocatedResources": requests}
-    assert here.other_needs({**one, "status": {"containerStatuses": [held]}}) is None
-    more = {**held, "allocatedResources": {**requests, "cpu": "3"}}
-    needs = here.other_needs({**one, "status": {"containerStatuses": [more]}})
-    assert needs is not None and needs.amounts["cpu"] == 3000

@@ -1,0 +1,45 @@
+"""Why a pod does not fit, with numbers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from podfit.api.objects import Object
+from podfit.scheduler.decide.cluster.board import Board
+from podfit.scheduler.decide.fit.explain import explain, explain_objects, snapshot_of
+from podfit.scheduler.decide.pod.pods import resident
+
+HOST, ZONE = "kubernetes.io/hostname", "topology.kubernetes.io/zone"
+
+
+def node(name: str, cpu: str = "4", memory: str = "8Gi", zone: str = "", **spec: Any) -> Object:
+    labels = {HOST: name, **({ZONE: zone} if zone else {})}
+    amounts = {"cpu": cpu, "memory": memory, "pods": "10"}
+    return {"metadata": {"name": name, "labels": labels}, "spec": spec, "status": {"allocatable": amounts}}
+
+
+def pod(name: str, cpu: str = "1", memory: str = "1Gi", on: str = "", app: str = "a", **spec: Any) -> Object:
+    requests = {key: value for key, value in (("cpu", cpu), ("memory", memory)) if value}
+    containers = [{"name": "c", "resources": {"requests": requests}}]
+    meta = {"name": name, "namespace": "ns", "uid": f"uid-{name}", "labels": {"app": app}}
+    placed = {"nodeName": on} if on else {}
+    return {"metadata": meta, "spec": {"containers": containers, **placed, **spec}, "status": {}}
+
+
+def test_explain_says_what_lacks_and_by_how_much() -> None:
+    taint = {"key": "k", "value": "v", "effect": "NoSchedule"}
+    nodes = [node("n1", cpu="2"), node("n2", taints=[taint]), node("n3")]
+    verdicts = explain_objects(pod("new", cpu="1500m"), nodes, [pod("p", on="n1")])
+    lacking, tainted, fits = verdicts
+    assert [one.node for one in verdicts] == ["n1", "n2", "n3"]
+    assert lacking.detail == "cpu: requested 1500m, free 1 of 2, missing 500m"
+    assert lacking.preemption_helps
+    assert (tainted.plugin, tainted.detail) == ("TaintToleration", "taint k=v:NoSchedule")
+    assert fits.fits
+
+
+def test_a_placed_pod_is_explained_as_if_it_had_no_node() -> None:
+    one = pod("p", cpu="3", on="n1")
+    where = Board(snapshot_of([node("n1")], [one]))
+    assert [verdict.fits for verdict in explain(one, where)] == [True]
+    assert resident(one).key in where.snapshot.pods

@@ -1,0 +1,108 @@
+"""Which pods have to go for a more important one."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from podfit.api.objects import Object
+from podfit.scheduler.decide.cluster.board import Board, Refused
+from podfit.scheduler.decide.fit.explain import snapshot_of
+from podfit.scheduler.decide.fit.rules import Rules
+from podfit.scheduler.decide.preempt import Budget, Candidate, NoRoom, budgets_from, preempt
+
+HOST, ZONE = "kubernetes.io/hostname", "topology.kubernetes.io/zone"
+
+
+REQUIRED, PREFERRED = (f"{word}DuringSchedulingIgnoredDuringExecution" for word in ("required", "preferred"))
+
+
+def node(name: str, cpu: str = "4", memory: str = "8Gi", zone: str = "", **spec: Any) -> Object:
+    labels = {HOST: name, **({ZONE: zone} if zone else {})}
+    amounts = {"cpu": cpu, "memory": memory, "pods": "10"}
+    return {"metadata": {"name": name, "labels": labels}, "spec": spec, "status": {"allocatable": amounts}}
+
+
+def pod(name: str, cpu: str = "1", memory: str = "1Gi", on: str = "", app: str = "a", **spec: Any) -> Object:
+    requests = {key: value for key, value in (("cpu", cpu), ("memory", memory)) if value}
+    containers = [{"name": "c", "resources": {"requests": requests}}]
+    meta = {"name": name, "namespace": "ns", "uid": f"uid-{name}", "labels": {"app": app}}
+    placed = {"nodeName": on} if on else {}
+    return {"metadata": meta, "spec": {"containers": containers, **placed, **spec}, "status": {}}
+
+
+def board(nodes: list[Object], pods: list[Object] | None = None, **rules: Any) -> Board:
+    return Board(snapshot_of(nodes, pods or []), Rules(deterministic=True, **rules))
+
+
+def refused(where: Board, what: Object) -> Refused:
+    verdict = where.place(what)
+    assert isinstance(verdict, Refused)
+    return verdict
+
+
+def victims(where: Board, what: Object, budgets: list[Budget] | None = None) -> Candidate | NoRoom:
+    return preempt(where, what, refused(where, what), budgets or [])
+
+
+def test_the_node_with_the_least_important_victims_is_chosen() -> None:
+    where = board([node("n1", cpu="1"), node("n2", cpu="1")], [pod("p", on="n1", priority=5), pod("q", on="n2")])
+    found = victims(where, pod("vip", priority=10))
+    assert isinstance(found, Candidate)
+    assert (found.node, [one.key[1] for one in found.victims]) == ("n2", ["q"])
+
+
+def test_pods_that_need_not_go_stay() -> None:
+    pods = [pod("small", cpu="1", on="n1", priority=1), pod("big", cpu="3", on="n1", priority=2)]
+    found = victims(board([node("n1")], pods), pod("vip", cpu="1", priority=10))
+    assert isinstance(found, Candidate)
+    assert [one.key[1] for one in found.victims] == ["small"]
+
+
+def test_a_budget_is_broken_only_where_nothing_else_helps() -> None:
+    budget = {
+        "metadata": {"namespace": "ns", "name": "b"},
+        "spec": {"selector": {"matchLabels": {"app": "kept"}}},
+        "status": {"disruptionsAllowed": 0},
+    }
+    pods = [pod("kept", on="n1", app="kept"), pod("free", on="n2", priority=5)]
+    where = board([node("n1", cpu="1"), node("n2", cpu="1")], pods)
+    found = victims(where, pod("vip", priority=10), budgets_from([budget]))
+    assert isinstance(found, Candidate)
+    assert (found.node, found.violations) == ("n2", 0)
+    where = board([node("n1", cpu="1")], pods[:1])
+    found = victims(where, pod("vip", priority=10), budgets_from([budget]))
+    assert isinstance(found, Candidate)
+    assert found.violations == 1
+
+
+def test_an_anti_affine_pod_may_be_preempted() -> None:
+    term = {"topologyKey": HOST, "labelSelector": {"matchLabels": {"app": "a"}}}
+    where = board([node("n1")], [pod("p", on="n1", affinity={"podAntiAffinity": {REQUIRED: [term]}})])
+    found = victims(where, pod("vip", priority=10))
+    assert isinstance(found, Candidate)
+    assert [one.key[1] for one in found.victims] == ["p"]
+
+
+@pytest.mark.parametrize(
+    ("cpu", "priority", "message"),
+    [
+        ("4", 0, "0/1 nodes are available: 1 No preemption victims found for incoming pod."),
+        ("5", 9, "0/1 nodes are available: 1 Preemption is not helpful for scheduling."),
+        ("4", 3, "0/1 nodes are available: 1 Insufficient cpu."),
+    ],
+)
+def test_why_preemption_does_not_help_is_told(cpu: str, priority: int, message: str) -> None:
+    pods = [pod("low", on="n1"), pod("high", on="n1", priority=5)]
+    found = victims(board([node("n1")], pods), pod("new", cpu=cpu, priority=priority))
+    assert found == NoRoom(message)
+
+
+def test_a_pod_whose_victims_are_going_waits_for_them() -> None:
+    going = pod("low", on="n1")
+    going["metadata"]["deletionTimestamp"] = "2024-01-01T00:00:00Z"
+    vip = pod("vip", priority=10)
+    vip["status"]["nominatedNodeName"] = "n1"
+    found = victims(board([node("n1", cpu="1")], [going]), vip)
+    assert found == NoRoom("not eligible due to a terminating pod on the nominated node.")
