@@ -122,6 +122,29 @@ async def test_a_request_whose_answer_nobody_could_read_changes_nothing(
     assert (await send(server, method, SPACE + path, body, media)).status in (200, 201)
 
 
+@pytest.mark.parametrize(("more", "code"), [("", 406), (",application/json", 201)])
+async def test_there_is_no_table_of_reviews(server: ApiServer, more: str, code: int) -> None:
+    body = {"spec": {"nonResourceAttributes": {"path": "/", "verb": "get"}}}
+    headers = {"content-type": "application/json", "accept": f"application/json;as=Table;v=v1;g=meta.k8s.io{more}"}
+    path = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
+    answer = await server.handle(Request("POST", path, {}, headers, json.dumps(body).encode(), ADMIN))
+    assert answer.status == code
+
+
+async def test_an_empty_review_of_access_is_invalid(server: ApiServer) -> None:
+    answer = await send(
+        server, "POST", "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews", {}, "application/json"
+    )
+    assert answer.status == 422
+
+
+async def test_a_pod_and_its_resize_are_the_same_object(server: ApiServer) -> None:
+    plain = await server.handle(Request("GET", SPACE + "/pods/p", {}, {}, b"", ADMIN))
+    resize = await server.handle(Request("GET", SPACE + "/pods/p/resize", {}, {}, b"", ADMIN))
+    assert (plain.status, json.loads(plain.body)) == (200, json.loads(resize.body))
+    assert json.loads(plain.body)["metadata"]["managedFields"]
+
+
 async def test_a_binding_may_insist_on_a_revision(server: ApiServer) -> None:
     answer = await send(server, "POST", f"{SPACE}/pods/p/binding", binding(resourceVersion="1"))
     assert answer.status == 409

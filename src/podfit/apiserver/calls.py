@@ -36,6 +36,7 @@ from podfit.apiserver.representation.negotiate import (
     is_for_eyes,
     negotiate,
     negotiate_built_in,
+    negotiate_review,
 )
 from podfit.apiserver.request import Request, Response
 from podfit.apiserver.routes import Route
@@ -115,6 +116,8 @@ class Call(msgspec.Struct):
         accept = self.request.headers.get("accept", "")
         if not accept:
             return PLAIN
+        if self.kind.verbs == ("create",):
+            return negotiate_review(accept)
         return negotiate_built_in(accept) if self._in_protobuf else negotiate(accept)
 
     @property

@@ -164,6 +164,18 @@ def test_duplicate_keys_are_found_wherever_they_are() -> None:
     assert decode(raw, POD, field_validation="Ignore").warnings == []
 
 
+def test_unknown_and_duplicate_fields_are_named_in_the_order_of_the_document() -> None:
+    raw = b'{"spec": {"one": 1, "hostPID": true, "hostPID": false, "two": 2, "one": 3, "containers": []}}'
+    notes = [
+        "unknown field spec.one",
+        "duplicate field spec.hostPID",
+        "unknown field spec.two",
+        "duplicate field spec.one",
+    ]
+    found = decode(raw, POD, field_validation="Warn").warnings
+    assert [note.replace('"', "") for note in found] == notes
+
+
 def test_strings_that_look_like_keys_are_no_duplicates() -> None:
     value = {"data": {"a": '{"a": 1, "a":2}'}}
     assert decode(body(value), CONFIG_MAP, field_validation="Strict").obj["data"] == value["data"]

@@ -74,6 +74,7 @@ def test_custom_resources_are_published_with_their_own_schema() -> None:
     assert schema["x-kubernetes-group-version-kind"] == [
         {"group": "autoscaling.k8s.io", "kind": "VerticalPodAutoscaler", "version": "v1"}
     ]
+    assert schema["properties"]["metadata"]["description"], "for kubectl explain"
     content = found["paths"]["/apis/autoscaling.k8s.io/v1/namespaces/{namespace}/verticalpodautoscalers/{name}"]
     assert "application/strategic-merge-patch+json" not in content["patch"]["requestBody"]["content"]
 
@@ -102,6 +103,18 @@ def fields_of(message: bytes) -> Iterator[tuple[int, Any]]:
         else:
             assert tag & 7 == 0
             yield tag >> 3, length
+
+
+def test_custom_resources_with_any_fields_are_published_without_any_in_the_old_document() -> None:
+    """With some of them kubectl would refuse all others."""
+    schema = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+    vpa = replace(VPA, struct=custom_struct(VPA, schema))
+    old = openapi.swagger([vpa])["definitions"]["io.k8s.autoscaling.v1.VerticalPodAutoscaler"]
+    assert old.keys() == {"type", "x-kubernetes-group-version-kind"}
+    new = openapi.at([vpa], "apis/autoscaling.k8s.io/v1")
+    assert new is not None
+    kept = new["components"]["schemas"]["io.k8s.autoscaling.v1.VerticalPodAutoscaler"]
+    assert kept["x-kubernetes-preserve-unknown-fields"] and "metadata" in kept["properties"]
 
 
 def test_the_old_document_travels_in_protocol_buffers() -> None:

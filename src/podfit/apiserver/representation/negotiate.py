@@ -68,7 +68,13 @@ def negotiate_built_in(accept: str) -> Accepted:
     return _negotiated(accept, True)
 
 
-def _negotiated(accept: str, in_protobuf: bool) -> Accepted:
+@remembered(64)
+def negotiate_review(accept: str) -> Accepted:
+    """For kinds that are created and never read: there is no table of them."""
+    return _negotiated(accept, True, tables=False)
+
+
+def _negotiated(accept: str, in_protobuf: bool, tables: bool = True) -> Accepted:
     if not accept or accept == JSON:
         return PLAIN
     known = False
@@ -83,7 +89,7 @@ def _negotiated(accept: str, in_protobuf: bool) -> Accepted:
         if not shape:
             return Accepted(media)
         group, version = clause.params.get("g", ""), clause.params.get("v", "")
-        if shape == TABLE and media == PROTOBUF:
+        if shape == TABLE and (media == PROTOBUF or not tables):
             continue
         if shape in _OBJECT_FORMS and group == "meta.k8s.io" and version in _META_VERSIONS:
             return Accepted(media, shape, version)

@@ -43,13 +43,14 @@ class Walker:
         if not isinstance(value, dict):
             return self._mismatch(value, kind, "struct")
         out: dict[str, Any] = {}
-        self._note_duplicates(value)
-        for key, item in value.items():
+        for at, (key, item) in enumerate(value.items()):
+            self._note_duplicates(value, at)
             row = kind.fields.get(key)
             if row is None:
                 self._note("unknown", key)
                 continue
             self._field(out, key, item, row, kind.name)
+        self._note_duplicates(value, len(value))
         for name, row in kind.fields.items():
             if name not in out and printed_when_unset(row):
                 out[name] = unset(row)
@@ -82,7 +83,7 @@ class Walker:
         if not isinstance(value, dict):
             return self._mismatch(value, kind, "map")
         out = {}
-        self._note_duplicates(value)
+        self._note_all_duplicates(value)
         of_bytes = isinstance(kind.value, Scalar) and kind.value.form == "bytes"
         for key, item in value.items():
             self._path.append(key if not self._path else "." + key)
@@ -112,10 +113,16 @@ class Walker:
             self.wrong = f"json: cannot unmarshal {word} into {where}"
         return ZERO[kind.form] if isinstance(kind, Scalar) else zero_of(kind)
 
-    def _note_duplicates(self, value: dict[str, Any]) -> None:
+    def _note_duplicates(self, value: dict[str, Any], at: int) -> None:
+        """Those that were repeated after so many keys of the object."""
         if isinstance(value, Pairs):
-            for key in value.twice:
-                self._note("duplicate", key)
+            for key, after in zip(value.twice, value.after, strict=True):
+                if after == at:
+                    self._note("duplicate", key)
+
+    def _note_all_duplicates(self, value: dict[str, Any]) -> None:
+        for key in getattr(value, "twice", ()):
+            self._note("duplicate", key)
 
     def _note(self, what: str, key: str) -> None:
         if len(self.strict) < MAX_STRICT:

@@ -43,13 +43,16 @@ class Pairs(dict[str, Any]):
     """An object that remembers which keys it held twice."""
 
     twice: tuple[str, ...] = ()
+    after: tuple[int, ...] = ()
+    """For each of them, how many other keys came before it was repeated."""
 
     @staticmethod
     def of(pairs: list[tuple[str, Any]]) -> Pairs:
         made = Pairs(pairs)
         if len(made) != len(pairs):
             seen: set[str] = set()
-            made.twice = tuple(key for key, _ in pairs if key in seen or seen.add(key))  # type: ignore[func-returns-value]
+            repeated = [(key, len(seen)) for key, _ in pairs if key in seen or seen.add(key)]  # type: ignore[func-returns-value]
+            made.twice, made.after = tuple(key for key, _ in repeated), tuple(at for _, at in repeated)
         return made
 
 

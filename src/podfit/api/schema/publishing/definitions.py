@@ -170,10 +170,15 @@ def _gvk(kind: Kind, name: str) -> Object:
 def custom_definition(struct: Struct, kind: Kind, made: Definitions) -> Object:
     """A custom resource's own schema, with the parts every object has."""
     schema: Object = _described(struct.cache["custom"].schema, kind.kind)
+    if not made.v3 and schema.get("x-kubernetes-preserve-unknown-fields"):
+        # With properties of some, kubectl would refuse all others.
+        return {"type": "object", "x-kubernetes-group-version-kind": [_gvk(kind, kind.kind)]}
     properties = dict(schema.get("properties") or {})
     for name in ("apiVersion", "kind"):
         properties[name] = {"type": "string", "description": describe("TypeMeta", name)}
-    properties["metadata"] = made.reference(made.add(type_named("ObjectMeta"), None))
+    meta = made.reference(made.add(type_named("ObjectMeta"), None))
+    words = {"description": describe("TypeMeta", "metadata")}
+    properties["metadata"] = {"allOf": [meta], **words} if made.v3 else {**meta, **words}
     schema["properties"] = properties
     schema["x-kubernetes-group-version-kind"] = [_gvk(kind, kind.kind)]
     return schema
