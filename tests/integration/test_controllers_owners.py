@@ -157,6 +157,17 @@ async def test_a_secret_for_the_token_of_nobody_goes(whole: Whole) -> None:
 # --- owners
 
 
+async def test_objects_that_own_each_other_in_a_circle_go_together(whole: Whole) -> None:
+    names = ("one", "two", "three")
+    made = {name: await whole.client.create(CONFIG, {"metadata": {"name": name}}, "default") for name in names}
+    for name, owner in zip(names, ("three", "one", "two"), strict=True):
+        uid = made[owner]["metadata"]["uid"]
+        reference = {"apiVersion": "v1", "kind": "ConfigMap", "name": owner, "uid": uid, "blockOwnerDeletion": True}
+        await whole.client.patch(CONFIG, "default", name, {"metadata": {"ownerReferences": [reference]}})
+    await whole.client.delete(CONFIG, "default", "one", {"propagationPolicy": "Foreground"})
+    await all_become(whole.client, CONFIG, "default", lambda left: names_of(left).isdisjoint(names))
+
+
 async def test_an_owner_in_another_namespace_or_of_another_name_is_none(whole: Whole) -> None:
     def config(name: str, owner: dict[str, Any] | None = None, called: str = "owner") -> dict[str, Any]:
         meta: dict[str, Any] = {"name": name, "namespace": "default" if owner else "kube-system"}

@@ -94,6 +94,8 @@ class Nothing:
 @dataclass(frozen=True, slots=True)
 class Delete:
     policy: str
+    unblock: bool = False
+    """Its owners no longer wait for it: one of its dependents waits, too, perhaps in a circle."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,8 +135,9 @@ def judge(graph: Graph, item: Item, absent: Callable[[Object, str], bool]) -> Ve
     if solid:
         dangling = tuple(owner["uid"] for owner in gone + waiting)
         return DropReferences(dangling) if dangling else Nothing()
-    if waiting and graph.below(item.uid):
-        return Delete("Foreground")
+    below = graph.below(item.uid)
+    if waiting and below:
+        return Delete("Foreground", unblock=any(child.foreground for child in below))
     # What the object itself asks for counts, should it be deleted.
     return Delete(
         "Orphan" if ORPHAN in item.finalizers else "Foreground" if FOREGROUND in item.finalizers else "Background"

@@ -169,6 +169,8 @@ class GarbageCollector:
     async def _carry_out(self, item: Item, verdict: object) -> None:
         client = self._world.client
         if isinstance(verdict, Delete):
+            if verdict.unblock:
+                await self._unblock(item)
             options = {"preconditions": {"uid": item.uid}, "propagationPolicy": verdict.policy}
             await client.delete(item.kind, item.namespace, item.name, options)
         elif isinstance(verdict, DropReferences):
@@ -188,6 +190,12 @@ class GarbageCollector:
             return
         owners = [owner for owner in live["metadata"].get("ownerReferences") or [] if owner["uid"] not in uids]
         await self._patch_meta(item, live, {"ownerReferences": owners or None})
+
+    async def _unblock(self, item: Item) -> None:
+        live = await self._world.client.find(item.kind, item.namespace, item.name)
+        if live is not None and live["metadata"]["uid"] == item.uid:
+            owners = [{**owner, "blockOwnerDeletion": False} for owner in live["metadata"].get("ownerReferences") or []]
+            await self._patch_meta(item, live, {"ownerReferences": owners or None})
 
     async def _drop_finalizer(self, item: Item, finalizer: str) -> None:
         live = await self._world.client.find(item.kind, item.namespace, item.name)
