@@ -132,12 +132,12 @@ async def leave_in_the_middle_of_a_body(server: ApiServer, tls: ssl.SSLContext, 
     _, writer = await asyncio.open_connection("127.0.0.1", server.front.port, ssl=tls)
     writer.write(b"POST %b HTTP/1.1\r\nHost: x\r\nContent-Length: 3000000\r\n\r\n" % MAPS.encode() + b"x" * sent)
     await writer.drain()
-    while not server.core.seats.writes.in_flight:
+    while not server.core.seats.bodies.in_flight:
         await asyncio.sleep(0)
     writer.close()
     with contextlib.suppress(ConnectionError):
         await writer.wait_closed()
-    while server.core.seats.writes.in_flight:
+    while server.core.seats.bodies.in_flight:
         await asyncio.sleep(0)
 
 

@@ -192,9 +192,12 @@ async def test_many_slow_senders_keep_nobody_waiting(
     for at, (_, writer) in enumerate(wires):
         writer.write(b"GET /version HTTP/1.1\r\nHos" if at % 2 else HEAD + b"Content-Length: 100\r\n\r\n{")
         await writer.drain()
+    while server.core.seats.bodies.in_flight < 25:
+        await asyncio.sleep(0)
     assert await works(admin)
     async with admin.post(MAPS, json={"metadata": {"name": "quick"}}) as answer:
         assert answer.status == 201
+    assert server.core.seats.bodies.in_flight == 25, "answered before any of the slow ones was given up"
     for _, writer in wires:
         writer.transport.abort()
 

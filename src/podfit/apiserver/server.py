@@ -168,7 +168,13 @@ class Core:
     async def _seated(self, request: Request, route: Route | None, finish: Callable[[], None]) -> Response:
         """Waits for a seat of the client's own, and keeps it until the answer has left."""
         try:
-            await self.seats.take(request)
+            if request.arriving is None:
+                await self.seats.take(request)
+            else:
+                await self._receive(request, route)
+        except ApiError as error:
+            finish()
+            return error_response(error, request)
         except BaseException:
             finish()
             raise
@@ -186,6 +192,16 @@ class Core:
             else:
                 response.on_sent = leave
         return response
+
+    async def _receive(self, request: Request, route: Route | None) -> None:
+        """Reads the body of a client that may send it, and takes the seat: a body that arrives slowly holds none."""
+        self.authorization.check(request.user, self._action(request, route))
+        await self.seats.take(request, body=True)
+        try:
+            await request.receive()
+            await self.seats.take(request)
+        finally:
+            self.seats.give_back(request, body=True)
 
     async def _answered(self, request: Request, route: Route | None) -> Response:
         gauge = self.metrics.reading if request.reads else self.metrics.mutating

@@ -3,6 +3,9 @@
 Flow control (`podfit.apiserver.flows`) decides which requests are admitted. Those of one client then share a few seats
 for reads and a few for writes: all work happens on one event loop, and a flood of one client costs others the wait for
 a few seats, not for everything that it was admitted with. Watches and other streams take no seat.
+
+A body that is still arriving has a place of its own, of which there are more: a client that sends slowly keeps its
+other requests waiting only when it has many such bodies, and the memory for them stays bounded.
 """
 
 from __future__ import annotations
@@ -40,13 +43,15 @@ class Seats:
     def __init__(self) -> None:
         self.reads = Limits(4)
         self.writes = Limits(16)
-        self._lines: dict[tuple[str, bool], _Line] = {}
+        self.bodies = Limits(64)
+        self._lines: dict[tuple[str, str], _Line] = {}
 
-    async def take(self, request: Request) -> None:
-        key = _key(request)
+    async def take(self, request: Request, body: bool = False) -> None:
+        """A seat, or with `body` a place for the request's body."""
+        key = _key(request, body)
         line = self._lines.get(key)
         if line is None:
-            line = self._lines[key] = _Line(self.reads if request.reads else self.writes)
+            line = self._lines[key] = _Line(self._limits(request, body))
         line.limits.in_flight += 1
         if line.seated < line.limits.seats:
             line.seated += 1
@@ -60,11 +65,11 @@ class Seats:
                 line.waiting.remove(turn)
                 self._left(key, line)
             else:
-                self.give_back(request)
+                self.give_back(request, body)
             raise
 
-    def give_back(self, request: Request) -> None:
-        key = _key(request)
+    def give_back(self, request: Request, body: bool = False) -> None:
+        key = _key(request, body)
         line = self._lines[key]
         while line.waiting:
             turn = line.waiting.popleft()
@@ -76,14 +81,19 @@ class Seats:
         line.seated -= 1
         self._left(key, line)
 
-    def _left(self, key: tuple[str, bool], line: _Line) -> None:
+    def _limits(self, request: Request, body: bool) -> Limits:
+        if body:
+            return self.bodies
+        return self.reads if request.reads else self.writes
+
+    def _left(self, key: tuple[str, str], line: _Line) -> None:
         line.limits.in_flight -= 1
         if not line.seated and not line.waiting:
             self._lines.pop(key, None)
 
 
-def _key(request: Request) -> tuple[str, bool]:
-    return request.client, request.reads
+def _key(request: Request, body: bool) -> tuple[str, str]:
+    return request.client, "body" if body else "read" if request.reads else "write"
 
 
 def is_endless(route: Route | None) -> bool:
