@@ -1,5 +1,6 @@
 """Daemons, roll-outs, Jobs and StatefulSets against the real API server and agents on fake machines."""
 
+import json
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -81,6 +82,13 @@ async def test_a_daemon_runs_on_each_node(two: Whole) -> None:
     await two.client.create(DAEMON, daemon())
     await becomes(two.client, DAEMON, "default", "d", daemons(2))
     assert {pod["spec"]["nodeName"] for pod in await pods_of(two)} == {"n-1", "n-2"}
+
+
+async def test_the_keys_of_a_daemons_revision_are_sorted_as_in_go(two: Whole) -> None:
+    await two.client.create(DAEMON, daemon())
+    revisions = kind_named("ControllerRevision")
+    [made] = await all_become(two.client, revisions, "default", lambda found: len(found) == 1)
+    assert json.dumps(made["data"]) == json.dumps(made["data"], sort_keys=True)
 
 
 async def test_a_daemon_keeps_off_a_tainted_node_until_it_tolerates_it(two: Whole) -> None:

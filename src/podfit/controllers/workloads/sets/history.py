@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from podfit.api.objects import Object
 from podfit.api.registry.kinds import Kind, kind_named
 from podfit.api.selectors import LabelSelector
@@ -69,7 +71,7 @@ class History:
                     "labels": labels,
                     "ownerReferences": [owner_reference(self._kind, owner)],
                 },
-                "data": {"spec": {"template": {"$patch": "replace", **template}}},
+                "data": in_order({"spec": {"template": {"$patch": "replace", **template}}}),
                 "revision": number,
             }
             try:
@@ -88,3 +90,10 @@ class History:
         spare = [one for one in revisions if one["metadata"]["name"] not in used and hash_of(one) not in used]
         for one in spare[: max(0, len(spare) - limit)]:
             await self._owned.delete(one)
+
+
+def in_order(value: Any) -> Any:
+    """The value with sorted keys. Clients compare the bytes of a revision with those that Go makes of a template."""
+    if isinstance(value, dict):
+        return {key: in_order(value[key]) for key in sorted(value)}
+    return [in_order(item) for item in value] if isinstance(value, list) else value
