@@ -10,7 +10,7 @@ import typer
 from podfit.api.text.depth import allow_depth
 from podfit.cli.commands.cluster import clusters, completion, doctor, image, install, kubeconfig, token, version
 from podfit.cli.commands.running import components, demo, down, vm_runtime, vpa
-from podfit.cli.commands.workloads import backtest, describe, events, explain, migrate, recommend, resize, top
+from podfit.cli.commands.workloads import backtest, describe, events, explain, migrate, recommend, resize, simulate, top
 from podfit.cli.completing.answers import print_answer
 from podfit.cli.completing.scripts import ASK
 from podfit.cli.printing import helping
@@ -55,6 +55,7 @@ for command in (
     migrate,
     recommend,
     backtest,
+    simulate,
     resize,
     top,
     describe,
@@ -82,6 +83,8 @@ TOLD = frozenset(
         "ApiError",
         "BadFlag",
         "BadHistory",
+        "BadScenario",
+        "Violated",
         "Nonsense",
         "NoSuchTarget",
         "UnknownPlugin",

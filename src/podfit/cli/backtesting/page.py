@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from html import escape
 
 import numpy as np
@@ -35,26 +35,37 @@ def as_page(history: History, results: list[Result]) -> str:
 
 
 def _parts(history: History, results: list[Result]) -> Iterator[str]:
-    yield (
-        '<!doctype html><html lang="en"><head><meta charset="utf-8">'
-        f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}"><link rel="icon" href="data:,">'
-        f"<title>Backtest</title><style>{_STYLE}</style></head><body><main><h1>Backtest</h1>"
-        f'<p class="soft">{len(history.names)} containers</p>'
-    )
+    yield head("Backtest", f"{len(history.names)} containers")
     if history.missing:
         items = "".join(f"<li>{escape(one)}</li>" for one in history.missing)
         yield f'<div class="warn" id="partial"><b>These results are partial.</b><ul>{items}</ul></div>'
-    heads = "".join(f"<th>{escape(head)}</th>" for head in HEADS)
-    rows = "".join(
-        f"<tr>{''.join(f'<td>{escape(cell)}</td>' for cell in cells(one, one.total))}</tr>" for one in results
+    yield html_table(HEADS, [cells(one, one.total) for one in results])
+    yield from charts(history, results)
+    yield "</main></body></html>\n"
+
+
+def head(title: str, words: str) -> str:
+    return (
+        '<!doctype html><html lang="en"><head><meta charset="utf-8">'
+        f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}"><link rel="icon" href="data:,">'
+        f"<title>{escape(title)}</title><style>{_STYLE}</style></head><body><main><h1>{escape(title)}</h1>"
+        f'<p class="soft">{escape(words)}</p>'
     )
-    yield f"<table><thead><tr>{heads}</tr></thead><tbody>{rows}</tbody></table>"
+
+
+def html_table(heads: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
+    top = "".join(f"<th>{escape(name)}</th>" for name in heads)
+    body = "".join(f"<tr>{''.join(f'<td>{escape(cell)}</td>' for cell in row)}</tr>" for row in rows)
+    return f"<table><thead><tr>{top}</tr></thead><tbody>{body}</tbody></table>"
+
+
+def charts(history: History, results: list[Result]) -> Iterator[str]:
+    """Usage and sizes of those whose sizes cost most."""
     yield _legend(results)
     for at in _worst(history, results):
         yield f"<h2>{escape(history.names[at])}</h2>"
         for resource in history.series:
             yield _chart(history, [one for one in results if one.resource == resource], resource, at)
-    yield "</main></body></html>\n"
 
 
 def _worst(history: History, results: list[Result]) -> list[int]:

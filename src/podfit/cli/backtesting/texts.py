@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 from podfit.cli.backtesting.results import Result
 from podfit.vpa.policies.base import CPU
 from podfit.vpa.policies.quality import Quality
@@ -10,18 +13,22 @@ HEADS = ("POLICY", "RESOURCE", "SLACK", "SHORT", "DAYS SHORT", "CUT OFF", "RESIZ
 
 
 def cells(result: Result, quality: Quality) -> list[str]:
-    row = result.row(quality)
+    return row_cells(result.policy, result.resource, result.row(quality))
 
-    def part(name: str, digits: int) -> str:
-        return "-" if row[name] is None else f"{row[name]:.{digits}%}"
 
-    def number(name: str) -> str:
-        return "-" if row[name] is None else f"{row[name]:.2f}"
+def row_cells(name: str, resource: str, row: Mapping[str, Any]) -> list[str]:
+    """`row`: what `Result.row` gives."""
 
-    unit = "core-h" if result.resource == CPU else "GiB-h"
+    def part(field: str, digits: int) -> str:
+        return "-" if row[field] is None else f"{row[field]:.{digits}%}"
+
+    def number(field: str) -> str:
+        return "-" if row[field] is None else f"{row[field]:.2f}"
+
+    unit = "core-h" if resource == CPU else "GiB-h"
     return [
-        result.policy + (" (partial)" if row["partial"] else ""),
-        result.resource,
+        name + (" (partial)" if row["partial"] else ""),
+        resource,
         part("slack", 1),
         part("samplesShort", 2),
         part("daysShort", 1),

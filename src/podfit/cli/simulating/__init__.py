@@ -1,0 +1,1 @@
+"""`podfit simulate`: reading scenarios and traces, and showing what came out."""

@@ -1,0 +1,69 @@
+"""Runs as tables and as one HTML page."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from podfit.cli.backtesting import page
+from podfit.cli.backtesting.texts import HEADS as BACKTEST_HEADS
+from podfit.cli.backtesting.texts import row_cells
+from podfit.cli.simulating.results import Named, history_of
+
+HEADS = ("RUN", *BACKTEST_HEADS[1:])
+CLUSTER_HEADS = (
+    *("RUN", "EVICTIONS", "OOM KILLS", "RESIZES", "DEFERRED", "PENDING", "LONGEST", "DOWN"),
+    *("FRAGMENTED", "CPU ALLOCATED", "MEMORY ALLOCATED"),
+)
+
+
+def totals(runs: list[Named]) -> list[list[str]]:
+    return [row_cells(one.label, result.resource, one.row(result)) for one in runs for result in one.results()]
+
+
+def each(runs: list[Named]) -> list[list[str]]:
+    """A row for each workload, which comes first."""
+    return [
+        [workload.name, *row_cells(one.label, result.resource, one.row(result, at))]
+        for one in runs
+        for result in one.results()
+        for at, workload in enumerate(one.run.scenario.workloads)
+    ]
+
+
+def clusters(runs: list[Named]) -> list[list[str]]:
+    return [_cluster(one) for one in runs]
+
+
+def _cluster(one: Named) -> list[str]:
+    found = one.cluster()
+    causes = {cause: count for cause, count in found["evictions"].items() if count}
+    listed = ", ".join(f"{cause} {count}" for cause, count in causes.items())
+    return [
+        one.label,
+        f"{sum(causes.values())} ({listed})" if listed else "0",
+        str(found["oomKills"]),
+        str(found["resizes"]),
+        f"{found['deferredHours']:.1f} pod-h",
+        f"{found['pendingHours']:.1f} pod-h",
+        f"{found['longestPendingSeconds'] / 60:.0f} min",
+        f"{found['downHours']:.1f} pod-h",
+        f"{found['fragmentation']['mean']:.1%}",
+        f"{found['allocated']['cpu']:.1%}",
+        f"{found['allocated']['memory']:.1%}",
+    ]
+
+
+def as_page(runs: list[Named]) -> str:
+    return "".join(_parts(runs))
+
+
+def _parts(runs: list[Named]) -> Iterator[str]:
+    scenario = runs[0].run.scenario
+    nodes = sum(group.count for group in scenario.nodes)
+    days = scenario.steps * scenario.step_s / 86400
+    yield page.head("Simulation", f"{nodes} nodes, {scenario.pods} pods, {days:g} days, seed {scenario.seed}")
+    yield page.html_table(HEADS, totals(runs))
+    yield page.html_table(CLUSTER_HEADS, clusters(runs))
+    yield '<p class="soft">Charts show the mean of the pods of a workload: what they asked for, and their requests.</p>'
+    yield from page.charts(history_of(runs[0].run), [result for one in runs for result in one.results()])
+    yield "</main></body></html>\n"

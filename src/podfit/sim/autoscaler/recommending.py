@@ -1,0 +1,84 @@
+"""The recommender: what each workload used so far, and the size that its policy gives it now.
+
+Policies are functions of whole histories whose sizes at a sample depend on earlier samples alone. So the size for now
+is the last one of the history with one unknown sample more. They are asked every hour, and at once after a kill.
+One series stands for a workload: at each step the pod that used most, as in `podfit recommend --policy`.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from podfit.sim.cluster.pods import Flags, Floats, Ints
+from podfit.sim.scenario.model import OFF, Scenario, Size
+from podfit.vpa.policies.base import CPU, HOUR, MEMORY, Series, sizes_of
+from podfit.vpa.policies.table import POLICIES
+
+UNKNOWN = -1
+LEAST = {CPU: 10, MEMORY: 32 << 20}
+"""No less is recommended: 10m and 32Mi."""
+
+
+class Recommender:
+    def __init__(self, scenario: Scenario, first: Ints) -> None:
+        self._scenario, self._first = scenario, first
+        workloads, steps = scenario.workloads, scenario.steps
+        self._before = round(scenario.history_s / scenario.step_s)
+        self._seen = {
+            resource: np.full((len(workloads), self._before + steps + 1), np.nan, np.float32)
+            for resource in (CPU, MEMORY)
+        }
+        self.cpu: Ints = np.full(len(workloads), UNKNOWN, np.int64)
+        """Targets in millicores and bytes; negative where nothing is recommended yet."""
+        self.memory: Ints = np.full(len(workloads), UNKNOWN, np.int64)
+        self._policies: dict[str, list[int]] = {}
+        for at, workload in enumerate(workloads):
+            if workload.autoscaler.mode != OFF:
+                self._policies.setdefault(workload.autoscaler.policy or scenario.policy, []).append(at)
+        self._least, self._most = _bounds(scenario, "least"), _bounds(scenario, "most")
+        self._due: Flags = np.ones(len(workloads), np.bool_)
+
+    @property
+    def active(self) -> bool:
+        """Whether anybody follows it."""
+        return bool(self._policies)
+
+    def observe(self, step: int, cpu: Floats, memory: Floats, killed: Flags) -> None:
+        """Usage of all pods in a step, NaN where nothing was measured, and who was killed for its memory."""
+        column = self._before + step
+        for resource, values in ((CPU, cpu), (MEMORY, memory)):
+            self._seen[resource][:, column] = np.fmax.reduceat(values, self._first)
+        self._due |= np.logical_or.reduceat(killed, self._first)
+
+    def recommend(self, step: int) -> None:
+        """Sets the targets for this step from the samples before it."""
+        hour = max(1, round(HOUR / self._scenario.step_s))
+        if (self._before + step) % hour == 0 or step == 0:
+            self._due[:] = True
+        if not self._due.any():
+            return
+        for name, members in self._policies.items():
+            rows = np.array([at for at in members if self._due[at]], np.intp)
+            if len(rows):
+                self._set(name, rows, self._before + step)
+        self._due[:] = False
+
+    def _set(self, policy: str, rows: Ints, column: int) -> None:
+        for resource, unit, targets in ((CPU, 1000.0, self.cpu), (MEMORY, 1.0, self.memory)):
+            seen = self._seen[resource][rows, : column + 1]
+            seen[:, column] = np.nan
+            sizes = sizes_of(POLICIES[policy], Series(seen, self._scenario.step_s, resource))[:, column]
+            amounts = np.ceil(sizes.astype(np.float64) * unit - 1e-3)
+            known = np.isfinite(amounts)
+            bounded = np.clip(np.where(known, amounts, 0), self._least[resource][rows], self._most[resource][rows])
+            targets[rows] = np.where(known, bounded.astype(np.int64), targets[rows])
+
+
+def _bounds(scenario: Scenario, side: str) -> dict[str, Floats]:
+    found = {}
+    for resource in (CPU, MEMORY):
+        sizes: list[Size] = [getattr(workload.autoscaler, side) for workload in scenario.workloads]
+        otherwise = float(LEAST[resource]) if side == "least" else float(2**50)
+        given = [getattr(size, resource) for size in sizes]
+        found[resource] = np.array([otherwise if one is None else max(float(one), 1.0) for one in given])
+    return found

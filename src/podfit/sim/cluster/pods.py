@@ -1,0 +1,93 @@
+"""All pods as arrays, one entry for each replica. Amounts are whole millicores and bytes."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from podfit.sim.scenario.model import Scenario
+
+Ints = NDArray[np.int64]
+Floats = NDArray[np.float64]
+Flags = NDArray[np.bool_]
+Numbers = NDArray[np.intp]
+"""Numbers of pods."""
+
+PENDING, STARTING, RUNNING, LOST = 0, 1, 2, 3
+"""Without a node; on a node, waiting for `until`; running; on a node that is down."""
+SETTLED, UNJUDGED, DEFERRED, INFEASIBLE, IN_PROGRESS = 0, 1, 2, 3, 4
+"""Where the resize of a pod stands. In progress: memory cannot be lowered below what is used."""
+NOWHERE = -1
+
+
+class Pods:
+    def __init__(self, scenario: Scenario) -> None:
+        workloads = scenario.workloads
+        replicas = [workload.replicas for workload in workloads]
+        count = sum(replicas)
+        self.workload: Ints = np.repeat(np.arange(len(workloads)), replicas)
+        self.first: Ints = np.concatenate([[0], np.cumsum(replicas)[:-1]]).astype(np.int64)
+        """The first pod of each workload."""
+        self.priority: Ints = self._of([workload.priority for workload in workloads])
+        self.startup_s: Floats = np.asarray([workload.startup_s for workload in workloads], np.float64)[self.workload]
+        self.cpu_ratio = self._ratio([(one.cpu, one.limits.cpu) for one in workloads])
+        """Limit to request: kept by every resize, as the autoscaler does. Infinite without a limit."""
+        self.memory_ratio = self._ratio([(one.memory, one.limits.memory) for one in workloads])
+
+        self.state = np.full(count, PENDING, np.int8)
+        self.node: Ints = np.full(count, NOWHERE, np.int64)
+        self.since: Floats = np.zeros(count)
+        """When the pod was created, or evicted and created again."""
+        self.until: Floats = np.zeros(count)
+        """When a starting container runs, or a lost pod is given up."""
+        self.started: Floats = np.zeros(count)
+        """When the container started; `placed`: when the pod did."""
+        self.placed: Floats = np.zeros(count)
+        self.restarts = np.zeros(count, np.int64)
+        """Failures in a row: they decide the back-off."""
+        self.quick_oom: Flags = np.zeros(count, np.bool_)
+
+        self.want_cpu: Ints = self._of([workload.cpu for workload in workloads])
+        """Desired; `cpu` and `memory` are what is allocated."""
+        self.want_memory: Ints = self._of([workload.memory for workload in workloads])
+        self.cpu, self.memory = self.want_cpu.copy(), self.want_memory.copy()
+        self.resize = np.full(count, SETTLED, np.int8)
+        self.resize_since: Floats = np.zeros(count)
+        self.judged_at: Ints = np.full(count, -1, np.int64)
+        """The version of the node at the last verdict: without a change there is no other one."""
+
+        self.used_memory: Floats = np.zeros(count)
+        self.backlog: Floats = np.zeros(count)
+        """Core-seconds of work that waits."""
+
+    def __len__(self) -> int:
+        return len(self.workload)
+
+    def _of(self, values: list[int]) -> Ints:
+        return np.asarray(values, np.int64)[self.workload]
+
+    def _ratio(self, pairs: list[tuple[int, int | None]]) -> Floats:
+        ratios = [np.inf if limit is None else limit / request for request, limit in pairs]
+        return np.asarray(ratios, np.float64)[self.workload]
+
+    @property
+    def on_node(self) -> Flags:
+        return np.asarray(self.state != PENDING)
+
+    @property
+    def running(self) -> Flags:
+        return np.asarray(self.state == RUNNING)
+
+    def cpu_limit(self) -> Floats:
+        """Cores."""
+        return self.cpu * self.cpu_ratio / 1000.0
+
+    def memory_limit(self) -> Floats:
+        return self.memory * self.memory_ratio
+
+    def counted(self) -> tuple[Ints, Ints]:
+        """What the scheduler counts: the larger of desired and allocated, without what is infeasible."""
+        plain = self.resize == INFEASIBLE
+        cpu = np.where(plain, self.cpu, np.maximum(self.cpu, self.want_cpu))
+        memory = np.where(plain, self.memory, np.maximum(self.memory, self.want_memory))
+        return cpu, memory

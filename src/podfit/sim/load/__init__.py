@@ -1,0 +1,1 @@
+"""What pods ask of their nodes, step by step, before anybody limits them."""

@@ -1,0 +1,1 @@
+"""What is simulated: nodes, workloads, usage curves and faults, read from YAML."""
