@@ -9,7 +9,7 @@ import typer
 
 from podfit.api.text.depth import allow_depth
 from podfit.cli.commands.cluster import clusters, completion, doctor, image, install, kubeconfig, token, version
-from podfit.cli.commands.running import components, demo, down, vm_runtime, vpa
+from podfit.cli.commands.running import agent, control_plane, demo, down, meter, up, vm_runtime, vpa
 from podfit.cli.commands.workloads import backtest, describe, events, explain, migrate, recommend, resize, simulate, top
 from podfit.cli.completing.answers import print_answer
 from podfit.cli.completing.scripts import ASK
@@ -43,7 +43,10 @@ def root(
         raise typer.Exit(2)
 
 
-components.add_to(app)
+up.add_to(app)
+control_plane.add_to(app)
+agent.add_to(app)
+meter.add_to(app)
 token.add_to(app)
 for command in (
     down,

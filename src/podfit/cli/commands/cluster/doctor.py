@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from podfit.cli.clusters import DEFAULT_DATA, DataDir
-from podfit.cli.commands.running.components import Listen
+from podfit.cli.options.components import Listen
 from podfit.cli.options.connect import Context, Kubeconfig
 from podfit.cli.options.ports import host_port
 from podfit.cli.options.runtimes import RuntimeEndpoint

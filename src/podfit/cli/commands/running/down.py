@@ -11,7 +11,7 @@ from typing import Annotated, NoReturn
 import typer
 
 from podfit.cli.clusters import AGENT_LOCK, CLUSTER_LOCK, DEFAULT_DATA, Cluster, DataDir, Name, chosen
-from podfit.cli.commands.running.components import Verbose
+from podfit.cli.options.components import Verbose
 from podfit.cli.options.connect import REFUSED
 from podfit.cli.printing.output import note, say, wrong
 from podfit.cli.run import run

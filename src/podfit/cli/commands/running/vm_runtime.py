@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from podfit.cli.commands.running.components import Verbose
+from podfit.cli.options.components import Verbose
 from podfit.cli.run import run, serve
 
 if TYPE_CHECKING:

@@ -1,0 +1,81 @@
+"""Controllers and scheduler as processes of their own, against any API server."""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TYPE_CHECKING
+
+from podfit.client import Client
+from podfit.compose.parts import (
+    make_blocks,
+    make_world,
+)
+from podfit.kit.clock import Clock, RealClock
+
+if TYPE_CHECKING:
+    # A process loads the parts it runs, when it builds them: the API server alone starts in half the time and memory.
+    from podfit.client.kubeconfig import Access
+    from podfit.controllers.nodes.blocks import PodRanges
+    from podfit.scheduler import SchedulerConfig
+
+Signer = Callable[[bytes, Sequence[str], int | None], bytes]
+
+
+def identity() -> str:
+    return f"{socket.gethostname()}_{os.getpid()}"
+
+
+async def as_leader(client: Client, name: str, work: Callable[[], Awaitable[None]], elect: bool, clock: Clock) -> None:
+    """Runs `work` for ever; with `elect` only while this process holds the Lease `name`. Closes the client after it."""
+    from podfit.reconcile.lease import Leadership
+
+    try:
+        if not elect:
+            await work()
+            return
+        leadership = Leadership(client, name, identity(), clock=clock)
+        try:
+            await leadership.lead(work)
+        finally:
+            await leadership.release()
+    finally:
+        await client.close()
+
+
+async def controllers_alone(
+    access: Access,
+    elect: bool,
+    signer: Signer | None = None,
+    root_ca: bytes = b"",
+    ranges: PodRanges | None = None,
+    by_accounts: bool = True,
+) -> None:
+    """`root_ca`: published in every namespace as kube-root-ca.crt; that of `access` by default. `by_accounts`: each
+    controller writes in the name of its service account."""
+    from podfit.client.accounts import Accounts
+    from podfit.controllers.all import run_controllers
+
+    clock, client = RealClock(), Client(access.transport("podfit-controllers"))
+    accounts = Accounts(access, client, "podfit-controllers", clock) if by_accounts else None
+
+    async def work() -> None:
+        client_of = accounts.client if accounts is not None else None
+        world = make_world(client, clock, root_ca or access.ca or b"", client_of)
+        world.sign_request = signer
+        world.pod_blocks = make_blocks(ranges)
+        await run_controllers(world)
+
+    try:
+        await as_leader(client, "kube-controller-manager", work, elect, clock)
+    finally:
+        if accounts is not None:
+            await accounts.close()
+
+
+async def scheduler_alone(access: Access, elect: bool, config: SchedulerConfig) -> None:
+    from podfit.scheduler import Scheduler
+
+    clock, client = RealClock(), Client(access.transport("podfit-scheduler"))
+    await as_leader(client, "kube-scheduler", Scheduler(client, config, clock).run, elect, clock)

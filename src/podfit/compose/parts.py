@@ -1,0 +1,73 @@
+"""Stores, clients and users: the pieces that the ways of running podfit share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from podfit.apiserver.front.local import local_client
+from podfit.apiserver.request import User
+from podfit.client import Client, EventRecorder
+from podfit.client.transport import SharedLines
+from podfit.kit.badsetting import BadSetting
+from podfit.kit.clock import Clock
+
+if TYPE_CHECKING:
+    # A process loads the parts it runs, when it builds them: the API server alone starts in half the time and memory.
+    from podfit.apiserver.app import ApiServer
+    from podfit.controllers.nodes.blocks import Blocks, PodRanges
+    from podfit.controllers.world import World
+    from podfit.store.backend import Store
+
+CONTROLLERS = User("system:kube-controller-manager", ("system:authenticated",))
+SCHEDULER = User("system:kube-scheduler", ("system:authenticated",))
+
+
+def open_store(setting: str, data_dir: Path) -> Store:
+    """`memory`, `sqlite` (a file in the data directory) or `etcd=URL[,URL…]`."""
+    if setting == "memory":
+        from podfit.store.memory import MemoryStore
+
+        return MemoryStore()
+    if setting == "sqlite":
+        from podfit.store.disk.sqlite import SqliteStore
+
+        return SqliteStore(data_dir / "podfit.db")
+    if setting.startswith("etcd="):
+        from podfit.store.etcd import EtcdStore
+
+        if urls := [url for url in setting.removeprefix("etcd=").split(",") if url]:
+            return EtcdStore(urls)
+    raise BadSetting(f"--store {setting!r}: it is sqlite, memory or etcd=URL[,URL…]")
+
+
+def make_world(
+    client: Client, clock: Clock, cluster_ca: bytes = b"", client_of: Callable[[str], Client] | None = None
+) -> World:
+    """`client` reads for all controllers and records their Events; each writes by the client of its service account."""
+    from podfit.controllers.world import Informers, World
+
+    recorder = EventRecorder(client, "podfit-controllers", clock=clock)
+    return World(client, Informers(client, clock), recorder, clock, cluster_ca, client_of=client_of)
+
+
+def make_blocks(ranges: PodRanges | None) -> tuple[Blocks, ...]:
+    from podfit.controllers.nodes.blocks import blocks_of
+
+    return blocks_of(ranges) if ranges is not None else ()
+
+
+def account_user(name: str) -> User:
+    """A service account of kube-system, as a part of this process acts by it."""
+    groups = ("system:serviceaccounts", "system:serviceaccounts:kube-system", "system:authenticated")
+    return User(f"system:serviceaccount:kube-system:{name}", groups)
+
+
+def account_client(server: ApiServer, name: str, lines: SharedLines | None = None) -> Client:
+    """For a controller of this process, in the name of a service account of kube-system."""
+    return local_client(server, account_user(name), "controllers", lines)
+
+
+def node_user(name: str) -> User:
+    return User(f"system:node:{name}", ("system:nodes", "system:authenticated"))
