@@ -104,7 +104,32 @@ async def messages(socket: aiohttp.ClientWebSocketResponse) -> list[tuple[int, b
 SUCCESS = b'{"metadata":{},"status":"Success"}'
 
 
+@pytest.mark.parametrize(
+    ("command", "told"), [("echo&command=hi", [(1, b"hi\n")]), ("nothing-of-this-name", [(3, b"no such file")])]
+)
+async def test_clients_of_the_first_channel_protocol_get_no_status(
+    front: Front, command: str, told: list[tuple[int, bytes]]
+) -> None:
+    await front.run()
+    async with front.socket(f"{POD_PATH}/exec?command={command}&stdout=1&stderr=1", "channel.k8s.io") as socket:
+        found = await messages(socket)
+    assert [channel for channel, _ in found] == [channel for channel, _ in told]
+    assert all(words in data for (_, data), (_, words) in zip(found, told, strict=True))
+
+
 # --- logs ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("protocol", "wanted"), [("binary.k8s.io", b"hello\n"), ("base64.binary.k8s.io", "aGVsbG8K")])
+async def test_logs_come_over_a_websocket_in_the_protocol_asked_for(
+    front: Front, protocol: str, wanted: bytes | str
+) -> None:
+    await front.run()
+    async with asyncio.timeout(PATIENCE_S):
+        while (await front.get(f"{front.api}{POD_PATH}/log"))[1] != "hello\n":
+            await asyncio.sleep(0.02)
+        async with front.socket(f"{POD_PATH}/log", protocol) as socket:
+            assert [message.data async for message in socket] == [wanted]
 
 
 async def test_logs_come_through_the_api_server(front: Front) -> None:

@@ -1,6 +1,7 @@
 """Kubernetes' channels over a WebSocket: every binary message begins with the number of its channel.
 
-v5 adds 255 to v4: `255 n` closes channel n, which is how the end of standard input travels.
+v5 adds 255 to v4: `255 n` closes channel n, which is how the end of standard input travels. Before v4 the error channel
+had no Status: an error is its text, and success is silence.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from aiohttp import WSMsgType, web
 
 from podfit.streaming.remote import ERROR
 
-V5, V4 = "v5.channel.k8s.io", "v4.channel.k8s.io"
+V5, V4, V1 = "v5.channel.k8s.io", "v4.channel.k8s.io", "channel.k8s.io"
 CLOSE = 255
 
 
@@ -41,5 +42,8 @@ class ChannelEnd:
         await self._socket.send_bytes(bytes((channel,)) + data)
 
     async def finish(self, status: dict[str, Any]) -> None:
-        await self.send(ERROR, msgspec.json.encode(status))
+        if self._socket.ws_protocol != V1:
+            await self.send(ERROR, msgspec.json.encode(status))
+        elif status.get("status") != "Success":
+            await self.send(ERROR, str(status.get("message") or "").encode())
         await self._socket.close(code=1000)

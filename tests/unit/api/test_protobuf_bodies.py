@@ -72,6 +72,13 @@ def test_times_bytes_and_extra_values_have_their_json_form():
     assert review["spec"]["extra"] == {"scope": ["a", "b"]}
 
 
+def test_years_have_four_digits():
+    moment = message((1, -62135596798 + (1 << 64)))
+    lease = read("coordination.k8s.io/v1", "Lease", message((2, message((4, moment)))))
+    assert lease["spec"]["renewTime"] == "0001-01-01T00:00:02.000000Z"
+    assert read("v1", "Event", message((6, moment)))["firstTimestamp"] == "0001-01-01T00:00:02Z"
+
+
 def test_strings_and_numbers_of_one_type_are_told_apart():
     budget = read("policy/v1", "PodDisruptionBudget", message((2, message((1, message((1, 1), (2, 0), (3, "50%")))))))
     assert budget["spec"]["minAvailable"] == "50%"

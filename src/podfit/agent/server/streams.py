@@ -15,7 +15,7 @@ from podfit.agent.runtimes.values import RuntimeFailure
 from podfit.agent.server.routes import Info, Routes
 from podfit.agent.server.targets import Refusal, container_spec, find_pod, running_container
 from podfit.kit.web.door import LARGEST_MESSAGE
-from podfit.streaming.channels import V4, V5, ChannelEnd
+from podfit.streaming.channels import V1, V4, V5, ChannelEnd
 from podfit.streaming.forward import BadPort, ChannelForward, ports_of
 from podfit.streaming.remote import ERROR, RESIZE, STDERR, STDIN, STDOUT, RemoteEnd, converse, failure_status
 from podfit.streaming.tunnels import TUNNEL, UPGRADE, SocketCarrier, SpdyEnd, TunnelForward, upgraded
@@ -74,7 +74,7 @@ class Streams:
             raise Refusal(400, "you must specify at least 1 of stdin, stdout, stderr")
         if _spdy(request):
             return await self._converse_spdy(request, open_stream, wanted, attached)
-        socket = await _websocket(request, (V5, V4))
+        socket = await _websocket(request, (V5, V4, V1))
         await self._serve(ChannelEnd(socket), open_stream, wanted, attached)
         return socket
 

@@ -159,12 +159,17 @@ def _seconds(value: Any) -> tuple[int, int] | None:
 
 def _time(value: Any) -> str | None:
     moment = _seconds(value)
-    return None if moment is None else _date(moment[0]).strftime("%Y-%m-%dT%H:%M:%SZ")
+    return None if moment is None else f"{_second(moment[0])}Z"
 
 
 def _micro_time(value: Any) -> str | None:
     moment = _seconds(value)
-    return None if moment is None else _date(moment[0]).strftime("%Y-%m-%dT%H:%M:%S.") + f"{moment[1] // 1000:06d}Z"
+    return None if moment is None else f"{_second(moment[0])}.{moment[1] // 1000:06d}Z"
+
+
+def _second(seconds: int) -> str:
+    """Years have four digits, those before 1000 too: strftime has no zeros there."""
+    return f"{_date(seconds):%Y-%m-%dT%H:%M:%S}".rjust(19, "0")
 
 
 def _date(seconds: int) -> datetime:

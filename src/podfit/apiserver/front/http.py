@@ -15,7 +15,7 @@ from functools import partial
 from typing import Any
 from urllib.parse import parse_qs, unquote, urlsplit
 
-from aiohttp import WSMsgType, web
+from aiohttp import web
 from aiohttp.http_exceptions import BadHttpMessage, BadHttpMethod
 from aiohttp.web_protocol import RequestHandler
 from multidict import CIMultiDict
@@ -24,8 +24,9 @@ from podfit.api.status import ApiError
 from podfit.apiserver.auth.authenticate import Authenticator
 from podfit.apiserver.config import BODY_LIMIT
 from podfit.apiserver.front.sending import put_headers, send_long
-from podfit.apiserver.protobufs.form import STREAM_TYPE, frames_of
-from podfit.apiserver.proxying.relay import Upgraded, first_of
+from podfit.apiserver.front.websockets import send_log, send_watch
+from podfit.apiserver.protobufs.form import STREAM_TYPE
+from podfit.apiserver.proxying.relay import Upgraded
 from podfit.apiserver.request import ANONYMOUS, Request, Response
 from podfit.apiserver.server import error_response, method_not_allowed
 from podfit.kit.web.door import Door, Visitor
@@ -120,7 +121,9 @@ class HttpFront:
         assert response.stream is not None
         try:
             if headers_say(request, "upgrade", "websocket"):
-                return await _websocket_stream(http, response.stream, response.content_type == STREAM_TYPE)
+                if response.content_type.startswith("text/plain"):
+                    return await send_log(http, response.stream)
+                return await send_watch(http, response.stream, response.content_type == STREAM_TYPE)
             return await self._chunked_stream(http, response, response.stream)
         except ConnectionError:
             # The client was gone before its answer began: nobody reads this one.
@@ -217,35 +220,6 @@ async def _end(stream: Any) -> None:
     close = getattr(stream, "aclose", None)
     if close is not None:
         await close()
-
-
-async def _websocket_stream(http: web.BaseRequest, stream: AsyncIterator[bytes], framed: bool) -> web.StreamResponse:
-    """A watch over WebSocket: an event a message, of text or of protobuf."""
-    socket = web.WebSocketResponse(heartbeat=30)
-    await socket.prepare(http)
-    try:
-        await first_of(_until_closed(socket), (_send_frames if framed else _send_events)(socket, stream))
-    finally:
-        await socket.close()
-    return socket
-
-
-async def _send_events(socket: web.WebSocketResponse, stream: AsyncIterator[bytes]) -> None:
-    async for piece in stream:
-        for line in piece.splitlines():
-            await socket.send_str(line.decode())
-
-
-async def _send_frames(socket: web.WebSocketResponse, stream: AsyncIterator[bytes]) -> None:
-    async for piece in stream:
-        for frame in frames_of(piece):
-            await socket.send_bytes(frame)
-
-
-async def _until_closed(socket: web.WebSocketResponse) -> None:
-    async for message in socket:
-        if message.type in (WSMsgType.ERROR, WSMsgType.CLOSE):
-            return
 
 
 def _request(
