@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -12,6 +11,7 @@ from typing import Any
 import pytest
 from aiohttp import web
 from tests.support.cluster.autoscaling import Autoscaled, autoscaled
+from tests.support.servers.lying import NOW, Impatient, Lying, serving
 
 from podfit.cli.recommending.collecting import Asked, Collector, NothingKnown
 from podfit.cli.recommending.progress import Progress
@@ -19,60 +19,6 @@ from podfit.cli.recommending.texts import as_csv, as_data
 from podfit.kit.clock import FakeClock
 from podfit.vpa.history.queries import PrometheusConfig
 from podfit.vpa.report.decide.findings import Report
-
-NOW = 1_800_000_000.0
-SERIES = {"namespace": "default", "pod": "web-1-0", "container": "main"}
-Answer = Callable[[dict[str, str], dict[str, Any]], web.StreamResponse | None]
-
-
-class Lying:
-    """Answers every query with one container that uses 0.5 cores and 300 MB, unless `fault` answers instead."""
-
-    def __init__(self) -> None:
-        self.fault: Answer = lambda asked, answer: None
-        self.ranges = 0
-        self.tail: dict[str, Any] = {}
-
-    async def query(self, request: web.Request) -> web.StreamResponse:
-        asked = dict(await request.post())
-        text = str(asked["query"])
-        value = "120" if "count_over_time" in text else "1"
-        known = "kube_" not in text and "cfs" not in text and ":" not in text.split("{")[0]
-        result = [{"metric": {}, "value": [float(str(asked["time"])), value]}] if known else []
-        return web.json_response({"status": "success", "data": {"resultType": "vector", "result": result}})
-
-    async def range(self, request: web.Request) -> web.StreamResponse:
-        asked = {name: str(value) for name, value in (await request.post()).items()}
-        self.ranges += 1
-        start, end, step = (float(asked[name]) for name in ("start", "end", "step"))
-        value = "0.5" if "cpu_usage" in asked["query"] else "3e+08"
-        points = [[start + at * step, value] for at in range(int((end - start) // step) + 1)]
-        series = [] if "oom" in asked["query"] else [{"metric": SERIES, "values": points}]
-        answer = {"status": "success", "data": {"resultType": "matrix", "result": series}, **self.tail}
-        return self.fault(asked, answer) or web.Response(
-            text=json.dumps(answer, separators=(",", ":")), content_type="application/json"
-        )
-
-
-@asynccontextmanager
-async def serving(lying: Lying) -> AsyncIterator[str]:
-    app = web.Application()
-    app.router.add_post("/api/v1/query", lying.query)
-    app.router.add_post("/api/v1/query_range", lying.range)
-    runner = web.AppRunner(app)
-    await runner.setup()
-    site = web.TCPSite(runner, "127.0.0.1", 0)
-    await site.start()
-    host, port = runner.addresses[0][:2]
-    yield f"http://{host}:{port}"
-    await runner.cleanup()
-
-
-class Impatient(FakeClock):
-    """Pauses are over at once."""
-
-    async def sleep(self, seconds: float) -> None:
-        return
 
 
 @pytest.fixture
@@ -175,4 +121,12 @@ async def test_answers_that_are_no_json_are_an_error_not_a_zero(cluster: Autosca
     lying.fault = lambda asked, answer: web.Response(text="<html>login</html>")
     async with serving(lying) as url:
         with pytest.raises(NothingKnown, match="cannot be read"):
+            await reported(cluster, url)
+
+
+async def test_a_prometheus_that_does_not_answer_in_time_is_named(cluster: Autoscaled) -> None:
+    lying = Lying()
+    lying.delay_s = 600.0
+    async with serving(lying) as url:
+        with pytest.raises(NothingKnown, match=f"{url}.*no answer within 2 s"):
             await reported(cluster, url)

@@ -37,7 +37,7 @@ def asked(options: dict[str, Any], namespace: str) -> Asked:
         namespace,
         Filters(options["selector"], _kinds(options["kind"]), tuple(options["names"] or ())),
         options["source"],
-        _prometheus(options),
+        prometheus_config(options),
         seconds(options["sample"], "--sample"),
         options["load"] / 100.0,
         options["rules"],
@@ -76,10 +76,10 @@ def _called(kind: Any) -> tuple[str, ...]:
     return kind.plural, kind.singular, kind.kind.lower(), *kind.short
 
 
-def _prometheus(options: dict[str, Any]) -> PrometheusConfig | None:
+def prometheus_config(options: dict[str, Any]) -> PrometheusConfig | None:
     address = options["prometheus"]
     if not address:
-        if options["source"] == "prometheus":
+        if options.get("source") == "prometheus":
             wrong("--source prometheus: say where it is with --prometheus URL")
         return None
     if not address.startswith(("http://", "https://")):

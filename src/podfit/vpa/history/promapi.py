@@ -138,7 +138,9 @@ class PrometheusApi:
                 async for chunk in answer.content.iter_chunked(1 << 18):
                     yield chunk
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
-            raise HistoryAway(f"Prometheus {self._config.prometheus_address}: {error or 'timed out'}") from error
+            # A timeout has no words of its own.
+            words = str(error) or f"no answer within {self._config.prometheus_query_timeout:g} s"
+            raise HistoryAway(f"Prometheus {self._config.prometheus_address}: {words}") from error
         finally:
             if self.measured is not None:
                 self.measured(code, "post", self._clock.monotonic() - started)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import tempfile
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -39,6 +39,9 @@ def report(
     local: Annotated[
         Path | None, typer.Option("--local", metavar="FILE", help="The recommender's own history (SQLite).")
     ] = None,
+    prometheus: Annotated[
+        str, typer.Option("--prometheus", metavar="URL", help="Usage of all containers that Prometheus knows.")
+    ] = "",
     policy: Annotated[
         list[str] | None, typer.Option("--policy", metavar="NAME", help="May be repeated; default all of them.")
     ] = None,
@@ -47,21 +50,43 @@ def report(
         typer.Option("--what-if", metavar="NAME=VALUE", help="Another bound, price, percentile, margin or mode."),
     ] = None,
     step_s: Annotated[
-        float, typer.Option("--step", min=1, max=86400, help="Seconds that samples of --csv and --local are put into.")
+        float, typer.Option("--step", min=1, max=86400, help="Seconds between samples; not for --series.")
     ] = 300.0,
+    history: Annotated[
+        str, typer.Option("--history", metavar="TIME", help="How far back Prometheus is read, such as 8d.")
+    ] = "8d",
+    namespace: Annotated[
+        str, typer.Option("--namespace", "-n", metavar="NAME", help="Only this namespace of Prometheus; default all.")
+    ] = "",
+    cluster_label: Annotated[
+        str, typer.Option("--cluster-label", metavar="NAME=VALUE", help="Only series of Prometheus with this label.")
+    ] = "",
+    bearer_token_file: Annotated[
+        str, typer.Option("--bearer-token-file", metavar="FILE", help="A token for Prometheus.")
+    ] = "",
+    insecure: Annotated[bool, typer.Option("--insecure", help="Do not verify Prometheus' certificate.")] = False,
+    load: Annotated[
+        float,
+        typer.Option("--load", metavar="PERCENT", min=1, max=100, help="The time queries may take, of all time."),
+    ] = 50.0,
+    timeout_s: Annotated[float, typer.Option("--timeout", min=1, help="Seconds that one query may take.")] = 120.0,
+    resume: Annotated[
+        bool, typer.Option("--resume/--fresh", help="Go on with a reading that was interrupted, or begin again.")
+    ] = True,
     output: Annotated[str, typer.Option("--output", "-o", metavar="FORMAT", help="wide, json or html.")] = "",
 ) -> None:
     if context.invoked_subcommand is not None:
         return
+    options = dict(locals())
     check_format(output, FORMATS)
-    if sum(one is not None for one in (series, csv, local)) != 1:
-        wrong("backtest reads one history: --series, --csv or --local")
+    if sum(bool(one) for one in (series, csv, local, prometheus)) != 1:
+        wrong("backtest reads one history: --series, --csv, --local or --prometheus")
     from podfit.cli.backtesting import results
     from podfit.vpa.policies.table import POLICIES
 
     policies = [policy_named(name) for name in dict.fromkeys(policy or POLICIES)]
     asked = results.what_if_of(what_if or [])
-    past = _read(series, csv, local, step_s)
+    past = _read_prometheus(options) if prometheus else _read(series, csv, local, step_s)
     found = results.judged(past, policies, asked)
     for words in past.missing:
         note(f"partial: {words}")
@@ -79,6 +104,24 @@ def _read(series: Path | None, csv: Path | None, local: Path | None, step_s: flo
         return history.read_csv(csv, step_s)
     assert local is not None
     return asyncio.run(history.read_local(local, step_s))
+
+
+def _read_prometheus(options: dict[str, Any]) -> History:
+    import asyncio
+
+    from podfit.cli.backtesting.prometheus import Asked, read_prometheus
+    from podfit.cli.recommending.asked import prometheus_config
+    from podfit.cli.recommending.progress import Progress
+    from podfit.vpa.report.usage.saved import cache_folder
+
+    config = prometheus_config(options)
+    assert config is not None
+    cache = cache_folder() if options["resume"] else None
+    asked = Asked(config, options["namespace"], options["step_s"], options["load"] / 100.0, cache)
+    found, notes = asyncio.run(read_prometheus(asked, Progress()))
+    for words in notes:
+        note(f"note: {words}")
+    return found
 
 
 def _print(past: History, found: list[Result], output: str) -> None:

@@ -54,7 +54,7 @@ class Owners:
         owner = self._recorded.get((namespace, pod))
         if owner is None:
             return None
-        candidates = (self._above.get((namespace, *owner)), _guessed(owner), owner)
+        candidates = (self._above.get((namespace, *owner)), guessed(owner), owner)
         keys = (Key(namespace, *one) for one in candidates if one is not None)
         return next((key for key in keys if key in self._known), None)
 
@@ -67,8 +67,16 @@ class Owners:
         return max(fitting, key=lambda key: len(key.name), default=None)
 
 
-def _guessed(owner: Owner) -> Owner:
+def guessed(owner: Owner) -> Owner:
     """The Deployment of a ReplicaSet, or the CronJob of a Job, by the name it made."""
     kind, name = owner
     match = _MADE.match(name)
     return (_ABOVE[kind], match["name"]) if match and kind in _ABOVE else owner
+
+
+def owner_by_name(pod: str) -> Owner:
+    """What the name of a pod says about its owner, for who does not know which workloads there are."""
+    for kind in ("CronJob", "Deployment", "DaemonSet", "StatefulSet"):
+        if match := _FORMS[kind].match(pod):
+            return kind, match["name"]
+    return "Pod", pod

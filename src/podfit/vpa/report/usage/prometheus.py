@@ -92,7 +92,7 @@ class PrometheusUsage:
                 more = {at: await self._number(chosen.count(), at) for at in instants if at not in probes}
                 return chosen, {**probes, **more}
         metric = self._config.history_memory_metric
-        if not await self._number(f"count({metric})", until):
+        if not any([await self._number(f"count(last_over_time({metric}[1h]))", at) for at in probed]):
             raise NoUsage(f"Prometheus {self._config.prometheus_address} has no {metric}: does it scrape cAdvisor?")
         where = f" of namespace {namespace}" if namespace else ""
         raise NoUsage(
