@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+from datetime import datetime
 from functools import cache
 from typing import Any
 
@@ -23,7 +24,7 @@ _JSON: st.SearchStrategy[Any] = st.recursive(
     lambda inner: st.lists(inner, max_size=2) | st.dictionaries(_WORDS, inner, max_size=2),
     max_leaves=4,
 )
-_WHEN = st.datetimes().map(lambda when: when.replace(year=max(when.year, 1000)))
+_WHEN = st.datetimes(min_value=datetime(1000, 1, 1))
 _SCALARS: dict[str, st.SearchStrategy[Any]] = {
     "string": _WORDS,
     "int": st.integers(-(2**63), 2**63 - 1),

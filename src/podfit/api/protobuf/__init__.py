@@ -16,6 +16,7 @@ from typing import Any
 import msgspec
 
 from podfit.api.objects import Object
+from podfit.api.protobuf import machines
 from podfit.api.protobuf.table import MAGIC, MEDIA_TYPE, UNIONS, message_types, root
 from podfit.api.schema.golang.gojson import GoSyntaxError, parse
 
@@ -77,7 +78,16 @@ def _message(name: str, data: bytes, depth: int) -> Object:
             obj.update(_value(kind[1:], value, depth))
         else:
             obj[field] = _value(kind, value, depth)
+    if name in machines.CARRIERS:
+        _take_machine(obj)
     return obj
+
+
+def _take_machine(obj: Object) -> None:
+    try:
+        machines.take_annotation(obj)
+    except ValueError as error:
+        raise BadProtobuf(str(error)) from None
 
 
 def _items(kind: str, wire: int, value: Any, depth: int) -> list[Any]:

@@ -13,6 +13,7 @@ from typing import Any
 
 import msgspec
 
+from podfit.api.protobuf.machines import CARRIERS, with_annotation
 from podfit.api.protobuf.scalars import WRITERS, Write, delimited, field, length, varint
 from podfit.api.protobuf.table import MAGIC, UNIONS, message_types, root
 
@@ -38,6 +39,7 @@ class Message:
 
     def __init__(self, name: str, above: frozenset[str]) -> None:
         self._above = above | {name}
+        self._carries_machine = name in CARRIERS
         self._fields: list[Any] = []
         self._writers: list[Write] = []
         self._inlined: list[tuple[int, int, bytes]] = []
@@ -63,7 +65,7 @@ class Message:
                     self._writers.append(write)
 
     def of(self, json: bytes) -> bytes:
-        return self.written(self._decode(json))
+        return self.written(self._decode(with_annotation(json) if self._carries_machine else json))
 
     def written(self, value: Any) -> bytes:
         pieces = [

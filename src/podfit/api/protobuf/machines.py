@@ -1,0 +1,49 @@
+"""`spec.virtualMachine` in protobuf, which has no field for it: it travels as an annotation of the pod or the template.
+
+A controller of Kubernetes that reads a Deployment in protobuf copies the template with its annotations into a
+ReplicaSet, and from there into pods. So the annotation comes back where the field would have been lost, and becomes the
+field again. It is never stored.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from podfit.api.objects import Object
+
+ANNOTATION = "podfit.dev/virtual-machine"
+CARRIERS = frozenset(("core.Pod", "core.PodTemplateSpec"))
+"""Messages that have metadata and the spec of a pod."""
+FIELD = "virtualMachine"
+_NAMED = b'"virtualMachine"'
+_encode = msgspec.json.Encoder(order="sorted").encode
+
+
+def with_annotation(json: bytes) -> bytes:
+    """A pod or a template as protobuf shows it."""
+    if _NAMED not in json:
+        return json
+    obj = msgspec.json.decode(json)
+    machine = (obj.get("spec") or {}).get(FIELD)
+    if machine is None:
+        return json
+    metadata = obj.get("metadata") or {}
+    annotations = {**(metadata.get("annotations") or {}), ANNOTATION: _encode(machine).decode()}
+    return msgspec.json.encode({**obj, "metadata": {**metadata, "annotations": annotations}})
+
+
+def take_annotation(obj: Object) -> None:
+    """The reverse, for what a client sent. Raises ValueError if the annotation holds no virtual machine."""
+    metadata = obj.get("metadata") or {}
+    annotations = dict(metadata.get("annotations") or {})
+    text = annotations.pop(ANNOTATION, None)
+    if text is None:
+        return
+    try:
+        machine = msgspec.json.decode(text, type=dict[str, object])
+    except msgspec.MsgspecError as error:
+        raise ValueError(f"the annotation {ANNOTATION} holds no virtual machine: {error}") from None
+    obj["spec"] = {**(obj.get("spec") or {}), FIELD: machine}
+    metadata["annotations"] = annotations
+    if not annotations:
+        del metadata["annotations"]
