@@ -9,10 +9,9 @@ from xml.sax.saxutils import escape, quoteattr
 from podfit.vm.decide.conversions import NAMESPACE
 from podfit.vm.decide.devices import Device, Memory
 from podfit.vm.decide.layout import UEFI, VIRTIO_MEM, Layout
+from podfit.vm.decide.translation import cache_mib
 
 AGENT_CHANNEL = "org.qemu.guest_agent.0"
-TRANSLATION_CACHE_MIB = 32
-"""QEMU's cache of translated code: without a bound an emulated guest that reboots costs more than its own memory."""
 VIRTIO_ALIAS = "ua-podfit-memory"
 NO_NETWORK, USER_NETWORK, TAP = "none", "user", "tap"
 
@@ -113,7 +112,9 @@ def _boot(vm: Definition) -> str:
 
 
 def _emulation(vm: Definition) -> str:
-    return "" if vm.accelerated else f"<tcg><tb-cache unit='MiB'>{TRANSLATION_CACHE_MIB}</tb-cache></tcg>"
+    if vm.accelerated:
+        return ""
+    return f"<tcg><tb-cache unit='MiB'>{cache_mib(vm.layout.max_vcpus)}</tb-cache></tcg>"
 
 
 def _cpu(vm: Definition) -> str:
@@ -190,8 +191,14 @@ class Live:
     vcpus: int
     console: str
     """The path of the serial console's pty; "" while the VM is off."""
-    dimms: dict[int, tuple[str, int]]
-    """By slot: the device's XML, and where it begins in the guest's memory."""
+    dimms: dict[int, tuple[str, int | None]]
+    """By slot: the device's XML, and where it begins in the guest's memory. None: libvirt has not asked QEMU yet."""
+    agent: bool = False
+    """The guest's agent has opened its channel."""
+
+    def placed(self) -> list[tuple[Device, int | None]]:
+        """The devices, with where each begins in the guest's memory."""
+        return [(device, self.dimms[device.slot][1]) for device in self.memory.devices]
 
 
 def read_live(text: str) -> Live:
@@ -205,7 +212,8 @@ def read_live(text: str) -> Live:
             continue
         address = element.find("address")
         slot = int(address.get("slot", str(number)), 0) if address is not None else number
-        base = int(address.get("base", "0"), 0) if address is not None else 0
+        # No device begins at 0, where boot memory is: 0 stands for an address that is not known yet.
+        base = (int(address.get("base", "0"), 0) or None) if address is not None else None
         devices.append(Device(slot, _mib(target.find("size")), int(target.findtext("node", "0"))))
         dimms[slot] = (ElementTree.tostring(element, encoding="unicode"), base)
     # libvirt counts devices into <memory>, and a virtio-mem device with all it may ever have.
@@ -217,7 +225,9 @@ def read_live(text: str) -> Live:
     console = root.find("devices/serial/source")
     balloon = max(0, plugged - _mib(root.find("currentMemory")))
     memory = Memory(boot, tuple(devices), balloon, virtio)
-    return Live(memory, vcpus, console.get("path", "") if console is not None else "", dimms)
+    channel = root.find(f"devices/channel/target[@name='{AGENT_CHANNEL}']")
+    agent = channel is not None and channel.get("state") == "connected"
+    return Live(memory, vcpus, console.get("path", "") if console is not None else "", dimms, agent)
 
 
 def _mib(element: ElementTree.Element | None) -> int:

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import libvirt
+import libvirt_qemu
 
 from podfit.vm.decide.conversions import NAMESPACE
 from podfit.vm.machines.definition import VIRTIO_ALIAS, Live, dimm_xml, read_live
@@ -202,6 +203,13 @@ class Machine:
         await self._do(lambda domain: domain.setMemoryFlags(guest_mib << 10, LIVE))
 
     # --- vCPUs
+    async def translated(self) -> str:
+        """What QEMU says of its cache of translated code; "" under KVM."""
+        hmp = libvirt_qemu.VIR_DOMAIN_QEMU_MONITOR_COMMAND_HMP
+        if self._hypervisor.accelerated:
+            return ""
+        return str(await self._do(lambda domain: libvirt_qemu.qemuMonitorCommand(domain, "info jit", hmp)))
+
     async def add_vcpus(self, count: int) -> None:
         await self._do(lambda domain: (domain.setVcpusFlags(count, LIVE), domain.setVcpusFlags(count, CONFIG)))
 

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
 
+from podfit.vm.decide.blocks import blocks_of
 from podfit.vm.decide.devices import Device, Memory, plan
 from podfit.vm.decide.layout import VIRTIO_MEM
 from podfit.vm.decide.refusals import GuestBusy, GuestLacks
@@ -27,6 +28,8 @@ from podfit.vm.resizing.waits import Waits
 log = logging.getLogger(__name__)
 SILENCE_S = 10.0
 """How long a guest may take to release a device without an event."""
+BLOCK = 128 << 20
+"""The size of a memory block of Linux guests on x86, where the agent does not say it."""
 BALLOON_S = 3.0
 """How long the balloon may stand still."""
 
@@ -56,10 +59,10 @@ class MemoryOf:
 
     async def set(self, target: int, booted: bool = False) -> None:
         """`booted`: what the guest uses of its devices is unknown. Raises GuestBusy if the guest has more than the
-        target in the end, and GuestLacks if it does not use what it was given."""
+        target in the end, GuestLacks if it does not use what it was given or nobody knows."""
         memory = await self.actual()
         if booted and memory.devices:
-            await self._look_again()
+            await self._look_again(memory)
         if target >= memory.guest:
             await self._grow(memory, target)
         else:
@@ -102,29 +105,43 @@ class MemoryOf:
         if found.unused_mib:
             raise GuestLacks(found.why)
 
-    async def _look_again(self) -> None:
+    async def _look_again(self, memory: Memory) -> None:
         """By the agent alone: the balloon's statistics cannot say which memory is missing."""
-        with suppress(AgentFailed):
+        try:
             found = await Online(self._machine, self._agent).by_agent()
-            self._doubt(found.unused_mib, 0)
+        except AgentFailed as error:
+            if not (await self._machine.live()).agent:
+                return
+            plugged = sum(device.size for device in memory.devices)
+            self._doubt(plugged, 0)
+            raise GuestLacks(
+                f"nobody knows whether the guest uses {plugged} MiB that were plugged since it has booted: {error}"
+            ) from error
+        self._doubt(found.unused_mib, 0)
+
+    async def _usable(self) -> int:
+        """What the guest has and uses."""
+        return (await self.actual()).guest - self._container.unused_mib
 
     async def _set_balloon(self, target: int) -> int:
-        """Waits until the balloon is there or stands still; returns what the guest has."""
+        """Waits until the balloon is there or stands still; returns what the guest has and uses."""
         with self._waits.following(self._machine.uuid, BALLOON) as heard:
             await self._leave(target)
-            while (guest := (await self.actual()).guest) != target:
+            while (usable := await self._usable()) != target:
                 if not await heard.wait(BALLOON_S):
                     break
-        return guest
+        return usable
 
-    async def _leave(self, guest: int) -> None:
-        """Asks the balloon to leave the guest this much."""
-        await self._machine.set_balloon(guest - (await self._machine.live()).memory.virtio)
+    async def _leave(self, usable: int) -> None:
+        """Asks the balloon to leave the guest this much of what it uses."""
+        memory = (await self._machine.live()).memory
+        # A virtio-mem device may have shrunk meanwhile, and a balloon cannot leave more than there is.
+        await self._machine.set_balloon(min(usable + self._container.unused_mib, memory.total) - memory.virtio)
 
     # --- shrinking
     async def _shrink(self, memory: Memory, target: int) -> None:
-        guest = await self._guest()
-        goal = max(target, memory.guest - can_give(guest, target))
+        usable = memory.guest - self._container.unused_mib
+        goal = max(target, usable - can_give(await self._guest(), target))
         if goal < memory.guest:
             found = plan(self._layout, memory, goal)
             if found.virtio is not None:
@@ -133,15 +150,19 @@ class MemoryOf:
                 await self._detach(device, goal)
             await self._forget_unused()
             await self._inflate(goal)
-        reached = (await self.actual()).guest
+        reached = await self._usable()
         if reached > target:
             raise GuestBusy(missing(reached, target))
 
     async def _forget_unused(self) -> None:
-        """What is not plugged any more is not unused either."""
+        """What is not plugged any more is not unused either. Without an agent, what is left stays in doubt."""
         plugged = sum(device.size for device in (await self.actual()).devices)
-        if plugged < self._container.unused_mib:
-            self._doubt(plugged, 0)
+        left = min(plugged, self._container.unused_mib)
+        if left:
+            with suppress(AgentFailed):
+                left = (await Online(self._machine, self._agent).by_agent(0)).unused_mib
+        if left != self._container.unused_mib:
+            self._doubt(left, 0)
 
     async def _guest(self) -> Guest:
         try:
@@ -163,7 +184,8 @@ class MemoryOf:
 
     async def _detach(self, device: Device, goal: int) -> None:
         """Leaves the device in place if the guest cannot vacate it; the balloon then takes as much."""
-        if not may_detach(device.size, await self._guest(), goal) or not await self._vacate(device, goal):
+        taken = await self._vacate(device, goal)
+        if taken is None:
             return
         with self._waits.following(self._machine.uuid, REMOVED, REMOVAL_FAILED) as heard:
             alias = await self._machine.detach(device.slot)
@@ -175,43 +197,56 @@ class MemoryOf:
                     log.info("%s: the guest refused to release the memory device %s", self._machine.name, alias)
                     break
         if device.slot in (await self._machine.live()).dimms:
-            await self._bring_back(device)
+            await self._bring_back(taken)
         await self._machine.settle_definition()
 
-    async def _vacate(self, device: Device, goal: int) -> bool:
-        """Takes the device's blocks offline one by one, as long as the guest has room for what is in them."""
+    async def _vacate(self, device: Device, goal: int) -> list[int] | None:
+        """Takes the device's blocks offline one by one, as long as the guest has room for what is in them. Returns
+        those it took; None if the device must stay."""
         try:
-            blocks, size = await self._blocks(device)
+            size = await self._agent.block_size()
+            online = await self._agent.blocks()
         except AgentFailed:
-            return True
-        for number in blocks:
-            if not may_detach(size, await self._guest(), goal) or await self._agent.set_blocks([number], False):
-                await self._bring_back(device)
-                return False
-        return True
+            return [] if may_detach(device.size, await self._guest(), goal) else None
+        base = (await self._machine.live()).dimms[device.slot][1]
+        used = [number for number in blocks_of(device, base, size) if online.get(number)] if base is not None else []
+        if base is None or not may_detach(len(used) * size >> 20, await self._guest(), goal):
+            return None
+        for position, number in enumerate(used):
+            if not may_detach(size >> 20, await self._guest(), goal) or not await self._took(number):
+                await self._bring_back(used[: position + 1])
+                return None
+        return used
 
-    async def _bring_back(self, device: Device) -> None:
+    async def _took(self, number: int) -> bool:
         try:
-            blocks, _ = await self._blocks(device)
-            await self._agent.set_blocks(list(blocks), True)
+            return not await self._agent.set_blocks([number], False)
+        except AgentFailed:
+            return False
+
+    async def _bring_back(self, taken: list[int]) -> None:
+        """Blocks that stay offline are none of the guest's memory."""
+        try:
+            size = await self._agent.block_size()
+            online = await self._agent.blocks()
+            await self._agent.set_blocks([number for number in taken if not online.get(number)], True)
+            online = await self._agent.blocks()
         except AgentFailed as error:
             log.warning("%s: memory blocks stay offline: %s", self._machine.name, error)
-
-    async def _blocks(self, device: Device) -> tuple[range, int]:
-        """The guest's numbers of the device's memory blocks, and the size of a block in MiB."""
-        size = await self._agent.block_size()
-        base = (await self._machine.live()).dimms[device.slot][1]
-        return range(base // size, (base + (device.size << 20)) // size), size >> 20
+            size, online = BLOCK, {}
+        offline = sum(not online.get(number) for number in taken) * size >> 20
+        if offline:
+            self._doubt(self._container.unused_mib + offline, 0)
 
     async def _inflate(self, goal: int) -> None:
         """Steps down to the goal; after a step that the guest did not follow, the balloon asks for no more."""
-        if (await self.actual()).guest < goal:
+        if await self._usable() < goal and (await self.actual()).balloon:
             # Devices went, and the balloon still holds what it held beside them.
             await self._set_balloon(goal)
-        while (present := (await self.actual()).guest) > goal:
+        while (present := await self._usable()) > goal:
             step = next_step(present, goal, await self._guest())
             if step >= present or await self._set_balloon(step) > step:
-                await self._leave((await self.actual()).guest)
+                await self._leave(await self._usable())
                 return
 
     # --- virtio-mem

@@ -10,11 +10,12 @@ import asyncio
 import time
 from dataclasses import dataclass
 
-from podfit.vm.decide.devices import Device
+from podfit.vm.decide.blocks import Unused, unused
+from podfit.vm.decide.refusals import GuestLacks
 from podfit.vm.machines.guest import AgentFailed, GuestAgent
 from podfit.vm.machines.machine import Machine
 
-SEEN_S, REPORTED_S = 10.0, 4.0
+SEEN_S, REPORTED_S = 10.0, 6.0
 """How long the guest may take to show plugged memory, to its agent and in its statistics, which come every second."""
 SILENT_S = 10.0
 _PAUSE_S, _LOOK_S = 0.02, 0.25
@@ -28,13 +29,47 @@ class Found:
     why: str = ""
 
 
+@dataclass(frozen=True)
+class Count:
+    """The guest's memory by its balloon driver."""
+
+    mib: int
+    """0: it does not say."""
+    held_mib: int
+    """What the balloon holds; included."""
+    updated: int
+    """When the guest said so, in whole seconds."""
+    agent: bool
+    """The guest has an agent, which knows better."""
+
+
 class Online:
     def __init__(self, machine: Machine, agent: GuestAgent) -> None:
         self._machine, self._agent = machine, agent
 
     async def total_mib(self) -> int:
-        """What the balloon driver counts; 0 without one."""
-        return (await self._machine.statistics()).get("available", 0) >> 10
+        """What the balloon driver counts, with what the balloon holds; 0 if nobody counts.
+
+        Statistics are up to a second old. Where they must be right, because there is no agent or the balloon may have
+        moved just now, the next ones are waited for: compared with an outdated count, unused memory could pass for
+        used. Raises GuestLacks if none come."""
+        asked = time.time()
+        deadline = asked + SILENT_S
+        while True:
+            now = await self._count()
+            if not now.mib or (now.agent and not now.held_mib) or now.updated > asked:
+                return now.mib
+            if time.time() > deadline:
+                age = time.time() - now.updated
+                raise GuestLacks(f"the guest does not respond: its balloon driver is silent for {age:.0f} s")
+            await asyncio.sleep(_LOOK_S)
+
+    async def _count(self) -> Count:
+        live, found = await self._machine.measured()
+        held = max(0, live.memory.total - live.memory.virtio - (found.get("actual", 0) >> 10))
+        # The guest does not count what its balloon holds. Both together change only with what it uses.
+        counted = (found["available"] >> 10) + held if found.get("available") else 0
+        return Count(counted, held, found.get("last_update", 0), live.agent)
 
     async def look(self, unused_mib: int, expected_mib: int) -> Found:
         """`unused_mib`: what is in doubt; `expected_mib`: what the balloon driver counts once it is used."""
@@ -43,42 +78,34 @@ class Online:
         except AgentFailed as error:
             return await self._ask_balloon(unused_mib, expected_mib, str(error))
 
-    async def by_agent(self) -> Found:
+    async def by_agent(self, patience_s: float = SEEN_S) -> Found:
         """Raises AgentFailed."""
-        deadline, tried = time.monotonic() + SEEN_S, False
+        deadline = time.monotonic() + patience_s
         while True:
-            size, blocks = await self._agent.block_size(), await self._agent.blocks()
+            size = await self._agent.block_size()
             live = await self._machine.live()
-            wanted = [
-                number
-                for device in live.memory.devices
-                for number in _blocks(device, live.dimms[device.slot][1], size)
-                if not blocks.get(number)
-            ]
-            if not wanted:
+            # After the devices: a block that the guest shows by now may belong to none of them, but not the reverse.
+            left = unused(live.placed(), await self._agent.blocks(), size)
+            if not left.mib:
                 return Found()
-            shown = [number for number in wanted if number in blocks]
-            if shown == wanted and not tried:
-                tried = True
-                await self._agent.set_blocks(shown, True)
-            elif time.monotonic() > deadline:
-                return Found(len(wanted) * size >> 20, _why_not(len(wanted), len(shown), size))
-            await asyncio.sleep(_PAUSE_S)
+            if time.monotonic() > deadline:
+                return Found(left.mib, _why_not(left))
+            refused = await self._agent.set_blocks(list(left.offline), True) if not left.hidden else []
+            await asyncio.sleep(_LOOK_S if refused else _PAUSE_S)
 
     async def _ask_balloon(self, unused_mib: int, expected_mib: int, silent: str) -> Found:
-        deadline = time.monotonic() + REPORTED_S
+        asked, deadline = time.time(), time.monotonic() + REPORTED_S
         while True:
-            found = await self._machine.statistics()
-            counted = found.get("available", 0) >> 10
-            if expected_mib and counted >= expected_mib:
+            now = await self._count()
+            if expected_mib and now.mib >= expected_mib and now.updated > asked:
                 return Found()
-            if not counted or not expected_mib or time.monotonic() > deadline:
+            if not now.mib or not expected_mib or time.monotonic() > deadline:
                 break
             await asyncio.sleep(_LOOK_S)
-        if not counted or not expected_mib:
+        if not now.mib or not expected_mib:
             why = f"it has no statistics of a balloon driver either, and {silent}"
             return Found(unused_mib, f"nobody knows whether the guest uses {unused_mib} MiB that were plugged: {why}")
-        age = time.time() - found.get("last_update", 0)
+        age = time.time() - now.updated
         if age > SILENT_S:
             return Found(
                 unused_mib, f"the guest does not respond: its balloon driver is silent for {age:.0f} s, and {silent}"
@@ -95,14 +122,15 @@ def expected(total_mib: int, added_mib: int) -> int:
     return total_mib + int(added_mib * _COUNTED) if total_mib else 0
 
 
-def _blocks(device: Device, base: int, size: int) -> range:
-    return range(base // size, (base + (device.size << 20)) // size)
-
-
-def _why_not(wanted: int, shown: int, size: int) -> str:
-    if shown:
-        return f"the guest's kernel refuses to put {shown * size >> 20} MiB that were plugged online"
+def _why_not(left: Unused) -> str:
+    if left.offline and not left.hidden:
+        mib = len(left.offline) * left.block_mib
+        return f"the guest's kernel refuses to put {mib} MiB that were plugged online"
+    if not left.hidden:
+        return (
+            f"libvirt does not say where {left.unplaced_mib} MiB that were plugged are in the guest's memory; retrying"
+        )
     return (
-        f"the guest does not see {wanted * size >> 20} MiB that were plugged: "
+        f"the guest does not see {len(left.hidden) * left.block_mib} MiB that were plugged: "
         "its kernel has no memory hotplug, or it is turned off"
     )

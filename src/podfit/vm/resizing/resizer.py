@@ -21,7 +21,7 @@ from podfit.vm.decide.devices import plan
 from podfit.vm.decide.refusals import GuestBusy, GuestLacks, Refused
 from podfit.vm.decide.sizes import Limits, Size, size_of
 from podfit.vm.life import Lives
-from podfit.vm.machines.guest import GuestAgent
+from podfit.vm.machines.guest import AgentFailed, GuestAgent
 from podfit.vm.machines.hypervisor import Hypervisor, LibvirtFailed
 from podfit.vm.records import RUNNING, Container, Records
 from podfit.vm.resizing.memory import MemoryOf
@@ -41,7 +41,7 @@ class Worker:
         """Requests are accepted in the order in which they came."""
         self.wake = asyncio.Event()
         self.booted = False
-        """The guest booted: which of its vCPUs are online is unknown."""
+        """The guest booted: which of its vCPUs and memory blocks are online is unknown."""
         self.failure: Exception | None = None
         self.task: asyncio.Task[None] | None = None
         self._answers: list[tuple[Size, asyncio.Future[None]]] = []
@@ -177,6 +177,8 @@ class Resizer:
             await self._apply(container, container.update.target, worker)
         except (Refused, LibvirtFailed, OSError) as error:
             worker.failure = error
+        except AgentFailed as error:
+            worker.failure = GuestLacks(str(error))
         if container.state != RUNNING:
             worker.failure = GuestBusy("the VM has ended")
         elif isinstance(worker.failure, (LibvirtFailed, OSError)) and size_of(before) != container.update.target:
@@ -199,19 +201,47 @@ class Resizer:
 
     async def _apply(self, container: Container, target: Size, worker: Worker) -> None:
         """The third store: libvirt's domain."""
-        machine = self._lives.machine(container)
-        plugged, lacks, booted = (await machine.live()).vcpus, "", worker.booted
-        if worker.booted or plugged - container.offline_vcpus != target.vcpus:
-            worker.booted = False
-            offline, lacks = await set_vcpus(machine, self.agent(container), target.vcpus, self._hypervisor.accelerated)
-            if offline != container.offline_vcpus:
-                container.offline_vcpus = offline
-                self._records.save(container)
+        booted, worker.booted = worker.booted, False
+        try:
+            await self._change(container, target, booted)
+        except BaseException:
+            # What the guest did when it booted is as unknown as before.
+            worker.booted = worker.booted or booted
+            raise
+
+    async def _change(self, container: Container, target: Size, booted: bool) -> None:
+        machine, lacks = self._lives.machine(container), ""
+        if booted or (await machine.live()).vcpus - container.offline_vcpus != target.vcpus:
+            lacks = await self._set_vcpus(container, target.vcpus, booted)
         if container.limits.cpuset_cpus:
             await machine.pin(container.limits.cpuset_cpus, self._hypervisor.host_cpus)
         await self.memory(container).set(target.memory_mib, booted)
         if lacks:
             raise GuestLacks(lacks)
+
+    async def _set_vcpus(self, container: Container, count: int, booted: bool) -> str:
+        """What the guest lacks, if it does not use all of them."""
+        machine, most, accelerated = (
+            self._lives.machine(container),
+            container.layout.max_vcpus,
+            self._hypervisor.accelerated,
+        )
+        try:
+            offline, lacks = await set_vcpus(
+                machine, self.agent(container), count, container.offline_vcpus, most, accelerated
+            )
+        except GuestLacks:
+            if booted:
+                # It began with all of its vCPUs online.
+                self._set_offline(container, 0)
+            raise
+        self._set_offline(container, offline)
+        return lacks
+
+    def _set_offline(self, container: Container, vcpus: int) -> None:
+        if vcpus != container.offline_vcpus:
+            container.offline_vcpus = vcpus
+            self._records.save(container)
 
     async def _settle(self, container: Container, actual: Size) -> None:
         """The cgroup follows a guest that shrank; the domain's definition says what was set."""

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import asyncio
 
-from podfit.vm.decide.refusals import GuestLacks
+from podfit.vm.decide.refusals import GuestBusy, GuestLacks
+from podfit.vm.decide.translation import has_room
 from podfit.vm.machines.guest import AgentFailed, GuestAgent
 from podfit.vm.machines.machine import Machine
 
@@ -21,12 +22,24 @@ def wanted_states(present: dict[int, bool], count: int) -> dict[int, bool]:
     return {number: number in chosen for number, online in present.items() if online != (number in chosen)}
 
 
-async def set_vcpus(machine: Machine, agent: GuestAgent, count: int, accelerated: bool) -> tuple[int, str]:
-    """Returns how many of the plugged vCPUs the guest does not use afterwards, and what it lacks if those are too many.
-    Raises GuestLacks, LibvirtFailed."""
+async def plug(machine: Machine, present: int, count: int, most: int) -> None:
+    """Raises GuestBusy if QEMU would not survive it now."""
+    if not has_room(await machine.translated(), present, count - present, most):
+        raise GuestBusy(
+            f"QEMU has no room for the code of {count - present} more vCPUs before the guest has run on; retrying"
+        )
+    await machine.add_vcpus(count)
+
+
+async def set_vcpus(
+    machine: Machine, agent: GuestAgent, count: int, offline: int, most: int, accelerated: bool
+) -> tuple[int, str]:
+    """`offline`: how many of the plugged vCPUs the guest does not use, or may not; `most`: how many it can ever have.
+    Returns how many are not used afterwards, and what the guest lacks if those are too many. Raises GuestLacks,
+    GuestBusy, LibvirtFailed."""
     before = plugged = (await machine.live()).vcpus
     if count > plugged:
-        await machine.add_vcpus(count)
+        await plug(machine, plugged, count, most)
         plugged = count
     elif count < plugged and accelerated:
         await machine.remove_vcpus(count)
@@ -42,9 +55,10 @@ async def set_vcpus(machine: Machine, agent: GuestAgent, count: int, accelerated
             raise GuestLacks(
                 f"the guest cannot take {plugged - count} of its {plugged} vCPUs offline: {error}"
             ) from error
-        if plugged == before:
+        doubted = offline + plugged - before
+        if not doubted:
             return 0, ""
-        return plugged - before, f"nobody knows whether the guest uses all of its {plugged} vCPUs: {error}"
+        return doubted, f"nobody knows whether the guest uses all of its {plugged} vCPUs: {error}"
 
 
 def _lacks(shown: int, plugged: int, missing: int) -> str:

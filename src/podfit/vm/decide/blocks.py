@@ -1,0 +1,42 @@
+"""Memory blocks: how a guest counts its memory. Which of them belong to plugged devices, and which it does not use."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from podfit.vm.decide.devices import Device
+
+
+@dataclass(frozen=True)
+class Unused:
+    """What a guest does not use of its plugged devices."""
+
+    offline: tuple[int, ...] = ()
+    """Blocks that the guest shows, but has not put online."""
+    hidden: tuple[int, ...] = ()
+    """Blocks that the guest does not show."""
+    unplaced_mib: int = 0
+    """Devices that begin nobody knows where: whether the guest uses them cannot be known either."""
+    block_mib: int = 0
+
+    @property
+    def mib(self) -> int:
+        return (len(self.offline) + len(self.hidden)) * self.block_mib + self.unplaced_mib
+
+
+def blocks_of(device: Device, base: int, block: int) -> range:
+    """The guest's numbers of a device's blocks. `base` and `block` are bytes."""
+    return range(base // block, (base + (device.size << 20)) // block)
+
+
+def unused(devices: Iterable[tuple[Device, int | None]], online: Mapping[int, bool], block: int) -> Unused:
+    """`devices` with where each begins in the guest's memory; `online`: the guest's blocks."""
+    placed = [(device, base) for device, base in devices if base is not None]
+    numbers = [number for device, base in placed for number in blocks_of(device, base, block)]
+    return Unused(
+        offline=tuple(number for number in numbers if online.get(number) is False),
+        hidden=tuple(number for number in numbers if number not in online),
+        unplaced_mib=sum(device.size for device, base in devices if base is None),
+        block_mib=block >> 20,
+    )

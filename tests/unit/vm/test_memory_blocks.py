@@ -1,0 +1,64 @@
+"""What a guest uses of its plugged memory: by its blocks, and never by an address that nobody knows."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from podfit.vm.decide.blocks import blocks_of, unused
+from podfit.vm.decide.devices import Device
+from podfit.vm.machines.definition import read_live
+
+BLOCK, GIB = 128 << 20, 1 << 30
+DIMM = "<memory model='dimm'><target><size unit='KiB'>131072</size><node>0</node></target>{address}</memory>"
+DOMAIN = """<domain><memory unit='KiB'>{total}</memory><currentMemory unit='KiB'>{total}</currentMemory>
+<vcpu current='1'>4</vcpu><devices>{devices}<channel><target type='virtio' name='org.qemu.guest_agent.0' {state}/>
+</channel></devices></domain>"""
+
+
+def domain(*addresses: str, state: str = "") -> str:
+    devices = "".join(DIMM.format(address=address) for address in addresses)
+    return DOMAIN.format(total=(256 + 128 * len(addresses)) << 10, devices=devices, state=state)
+
+
+@pytest.mark.parametrize(
+    "address", ["<address type='dimm' slot='0'/>", "<address type='dimm' slot='0' base='0x0'/>", ""]
+)
+def test_a_device_without_an_address_is_nowhere_and_not_at_the_beginning(address: str) -> None:
+    live = read_live(domain(address, "<address type='dimm' slot='1' base='0x108000000'/>"))
+    assert [base for _, base in live.placed()] == [None, 0x108000000]
+    boot = {0: True, 1: True}
+    assert unused(live.placed(), {**boot, 33: True}, BLOCK).mib == 128, "boot memory is not mistaken for the device"
+    assert unused(live.placed(), boot, BLOCK).mib == 256
+
+
+def test_the_channel_says_whether_the_guest_has_an_agent() -> None:
+    assert read_live(domain(state="state='connected'")).agent
+    assert not read_live(domain(state="state='disconnected'")).agent
+    assert not read_live(domain()).agent
+
+
+def test_blocks_that_the_guest_hides_and_those_it_leaves_offline_are_told_apart() -> None:
+    left = unused([(Device(0, 512), 4 * GIB)], {32: True, 33: False, 35: False}, BLOCK)
+    assert (left.offline, left.hidden, left.mib) == ((33, 35), (34,), 384)
+
+
+@given(
+    st.lists(st.tuples(st.sampled_from((128, 512, 1024, 2048)), st.booleans()), max_size=6),
+    st.dictionaries(st.integers(0, 120), st.booleans()),
+)
+def test_what_is_unused_is_never_more_than_is_plugged_and_nothing_if_all_is_online(
+    sizes: list[tuple[int, bool]], states: dict[int, bool]
+) -> None:
+    devices: list[tuple[Device, int | None]] = []
+    base = 4 * GIB
+    for slot, (size, known) in enumerate(sizes):
+        devices.append((Device(slot, size), base if known else None))
+        base += size << 20
+    left = unused(devices, states, BLOCK)
+    assert 0 <= left.mib <= sum(size for size, _ in sizes)
+    placed = [(device, at) for device, at in devices if at is not None]
+    every = {number: True for device, at in placed for number in blocks_of(device, at, BLOCK)}
+    assert unused(placed, {**states, **every}, BLOCK).mib == 0
+    assert unused(devices, every, BLOCK).mib == left.unplaced_mib
