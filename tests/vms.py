@@ -98,6 +98,17 @@ class Vms:
         await self.runtime["StartContainer"](cri.StartContainerRequest(container_id=id))
         return id
 
+    @contextlib.asynccontextmanager
+    async def running(self, name: str, **how: Any) -> AsyncIterator[str]:
+        """A VM for the time of a block."""
+        id = await self.run(name, **how)
+        try:
+            yield id
+        finally:
+            containers = await self.runtime["ListContainers"](cri.ListContainersRequest())
+            sandbox = next(one.pod_sandbox_id for one in containers.containers if one.id == id)
+            await self.runtime["RemovePodSandbox"](cri.RemovePodSandboxRequest(pod_sandbox_id=sandbox))
+
     async def status(self, id: str) -> cri.ContainerStatus:
         found = await self.runtime["ContainerStatus"](cri.ContainerStatusRequest(container_id=id))
         status: cri.ContainerStatus = found.status

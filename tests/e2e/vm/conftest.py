@@ -1,16 +1,18 @@
-"""A cluster with VMs, as `podfit up --vm` starts it, for all tests of a module."""
+"""What the tests of a module share: a cluster with VMs, as `podfit up --vm` starts it, or a VM runtime and a guest."""
 
 from __future__ import annotations
 
 import hashlib
 import tempfile
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
+import pytest_asyncio
 from tests.e2e.conftest import Running
 from tests.kernelnet import leftovers
-from tests.vms import guest_archive, podfit, share_cache
+from tests.vms import Vms, guest_archive, podfit, serving, share_cache
 
 
 @pytest.fixture(scope="module")
@@ -29,6 +31,23 @@ def up(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
         podfit("down", "--data-dir", str(folder / "data"))
     mark = hashlib.sha256(f"vm {folder / 'data/vm/network'}".encode()).hexdigest()[:8]
     assert leftovers(mark) == []
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def served(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[tuple[Any, Vms]]:
+    """A runtime, and the calls on its socket. A process has one libvirt: no test of the module may serve another."""
+    folder = tmp_path_factory.mktemp("vm")
+    async with serving(folder, guest_archive(folder)) as both:
+        yield both
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def guest(served: tuple[Any, Vms]) -> str:
+    """A booted VM with 1 vCPU and 256 MiB. A test that changes its size leaves it as it will."""
+    _, vms = served
+    id = await vms.run("shared")
+    await vms.booted(id)
+    return id
 
 
 @pytest.fixture

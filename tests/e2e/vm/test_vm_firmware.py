@@ -10,6 +10,7 @@ from tests.vms import guest_archive, needs_vms, serving
 FIRMWARE = Path("/usr/share/qemu/firmware")
 pytestmark = [
     needs_vms,
+    pytest.mark.slow,
     pytest.mark.skipif(not list(FIRMWARE.glob("*edk2-x86_64*.json")), reason="no UEFI firmware (Debian: ovmf)"),
 ]
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 from pathlib import Path
+from typing import Any
 
 import grpc
 import pytest
@@ -17,7 +18,7 @@ pytestmark = needs_vms
 
 
 async def test_a_vm_boots_runs_commands_logs_its_console_and_shuts_down(tmp_path: Path) -> None:
-    async with serving(tmp_path, guest_archive(tmp_path)) as (_, vms):
+    async with serving(tmp_path, guest_archive(tmp_path)) as (runtime, vms):
         id = await vms.run("first", folder=tmp_path / "logs")
         assert (await vms.status(id)).state == cri.ContainerState.CONTAINER_RUNNING
         await vms.booted(id)
@@ -28,9 +29,21 @@ async def test_a_vm_boots_runs_commands_logs_its_console_and_shuts_down(tmp_path
             return "PODFIT-GUEST-READY" in logged(log)
 
         await until(greeted)
+        folders = only_qemu_in_its_cgroup(runtime, id)
         await vms.stop(id, grace=20)
         status = await vms.status(id)
         assert (status.state, status.exit_code, status.reason) == (2, 0, "Completed")
+        await vms.remove_all()
+        assert not any(folder.exists() for folder in folders), "the cgroup goes with the VM"
+
+
+def only_qemu_in_its_cgroup(runtime: Any, id: str) -> list[Path]:
+    container = runtime.container(id)
+    pid = runtime.lives.machine(container).pid()
+    folders = [point / container.group.lstrip("/") for point in runtime.cgroups._at.values()]
+    for folder in folders:
+        assert (folder / "cgroup.procs").read_text().split() == [str(pid)]
+    return folders
 
 
 async def test_a_killed_qemu_is_reported_at_once_and_leaves_no_zombie(tmp_path: Path) -> None:
@@ -99,16 +112,3 @@ async def test_a_guest_writes_to_its_own_overlay_and_never_to_the_image(tmp_path
         assert base.read_bytes() == b"\0" * (8 << 20)
         with pytest.raises(grpc.aio.AioRpcError, match="in use"):
             await vms.image["RemoveImage"](cri.RemoveImageRequest(image=cri.ImageSpec(image="podfit.dev/disk:1")))
-
-
-async def test_only_qemu_is_in_the_cgroup_of_a_vm_and_the_group_goes_with_it(tmp_path: Path) -> None:
-    async with serving(tmp_path, guest_archive(tmp_path)) as (runtime, vms):
-        id = await vms.run("alone")
-        await vms.booted(id)
-        container = runtime.container(id)
-        pid = runtime.lives.machine(container).pid()
-        folders = [point / container.group.lstrip("/") for point in runtime.cgroups._at.values()]
-        for folder in folders:
-            assert (folder / "cgroup.procs").read_text().split() == [str(pid)]
-        await vms.remove_all()
-        assert not any(folder.exists() for folder in folders)

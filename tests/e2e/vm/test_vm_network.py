@@ -24,30 +24,37 @@ async def page(address: str) -> bytes:
     return found
 
 
-async def address_of(vms: Vms) -> tuple[str, str]:
-    sandbox = (await vms.runtime["ListPodSandbox"](cri.ListPodSandboxRequest())).items[0].id
+async def address_of(vms: Vms, id: str = "") -> tuple[str, str]:
+    containers = (await vms.runtime["ListContainers"](cri.ListContainersRequest())).containers
+    sandbox = next(one.pod_sandbox_id for one in containers if id in ("", one.id))
     found = await vms.runtime["PodSandboxStatus"](cri.PodSandboxStatusRequest(pod_sandbox_id=sandbox))
     return sandbox, found.status.network.ip
 
 
-@pytest.mark.parametrize("words", ["", "podfit.dhcp"], ids=["command line", "DHCP"])
-async def test_a_guest_is_reached_at_the_pods_address(tmp_path: Path, words: str) -> None:
+async def test_guests_that_read_their_command_line_or_ask_by_dhcp_are_reached_at_the_pods_address(
+    tmp_path: Path,
+) -> None:
     async with serving(tmp_path, guest_archive(tmp_path), network="bridge") as (runtime, vms):
-        id = await vms.run("reached", cmdline=f"{CMDLINE} {words}")
-        await vms.booted(id)
-        sandbox, address = await address_of(vms)
-        assert address
-        assert b"a VM pod" in await page(address)
-        assert f"{address}/" in await vms.exec(id, "ip addr show eth0")
-        answer = await vms.runtime["PortForward"](cri.PortForwardRequest(pod_sandbox_id=sandbox, port=[8080]))
-        connection = await streaming.forward(answer.url, 8080)
-        await connection.write(b"GET / HTTP/1.0\r\n\r\n")
-        seen = b""
-        while b"a VM pod" not in seen:
-            piece = await connection.read()
-            assert piece
-            seen += piece
-        await connection.close()
-        namespace = Path(runtime.records.sandboxes[sandbox].namespace)
-        assert namespace.exists()
-    assert not namespace.exists()
+        ids = [await vms.run("read", cmdline=CMDLINE), await vms.run("asked", cmdline=f"{CMDLINE} podfit.dhcp")]
+        for id in ids:
+            await vms.booted(id)
+            sandbox, address = await address_of(vms, id)
+            assert address
+            assert b"a VM pod" in await page(address)
+            assert f"{address}/" in await vms.exec(id, "ip addr show eth0")
+            await is_forwarded(vms, sandbox)
+        namespaces = [Path(one.namespace) for one in runtime.records.sandboxes.values()]
+        assert len(namespaces) == 2 and all(one.exists() for one in namespaces)
+    assert not any(one.exists() for one in namespaces)
+
+
+async def is_forwarded(vms: Vms, sandbox: str) -> None:
+    answer = await vms.runtime["PortForward"](cri.PortForwardRequest(pod_sandbox_id=sandbox, port=[8080]))
+    connection = await streaming.forward(answer.url, 8080)
+    await connection.write(b"GET / HTTP/1.0\r\n\r\n")
+    seen = b""
+    while b"a VM pod" not in seen:
+        piece = await connection.read()
+        assert piece
+        seen += piece
+    await connection.close()

@@ -26,7 +26,7 @@ async def power_of(vms: Vms, id: str) -> str:
     return str(about["machine"]["power"])
 
 
-async def test_a_paused_guest_stands_still_and_goes_on_where_it_was(tmp_path: Path) -> None:
+async def test_a_paused_or_suspended_guest_goes_on_where_it_was(tmp_path: Path) -> None:
     async with serving(tmp_path, guest_archive(tmp_path)) as (runtime, vms):
         id = await vms.run("paused")
         await vms.booted(id)
@@ -41,16 +41,6 @@ async def test_a_paused_guest_stands_still_and_goes_on_where_it_was(tmp_path: Pa
         assert await power_of(vms, id) == RUNNING
         await vms.booted(id)
         assert runtime.lives.machine(runtime.container(id)).pid() == pid
-        # A paused guest hears the power button when its pod is deleted.
-        await turn(vms, id, PAUSED)
-        await vms.stop(id, 30)
-        assert (await vms.status(id)).exit_code == 0
-
-
-async def test_a_suspended_guest_keeps_its_memory_without_a_process(tmp_path: Path) -> None:
-    async with serving(tmp_path, guest_archive(tmp_path)) as (runtime, vms):
-        id = await vms.run("suspended")
-        await vms.booted(id)
         await vms.exec(id, "echo kept >/tmp/note")
         pid = runtime.lives.machine(runtime.container(id)).pid()
         await turn(vms, id, SUSPENDED)
@@ -60,10 +50,10 @@ async def test_a_suspended_guest_keeps_its_memory_without_a_process(tmp_path: Pa
         await turn(vms, id, RUNNING)
         await vms.booted(id)
         assert await vms.exec(id, "cat /tmp/note") == "kept\n"
-        await turn(vms, id, SUSPENDED)
-        await vms.stop(id)
-        status = await vms.status(id)
-        assert (status.state, status.exit_code) == (cri.ContainerState.CONTAINER_EXITED, 0)
+        # A paused guest hears the power button when its pod is deleted.
+        await turn(vms, id, PAUSED)
+        await vms.stop(id, 30)
+        assert (await vms.status(id)).exit_code == 0
 
 
 async def test_a_vm_that_is_shut_down_is_resized_and_starts_with_its_new_size(tmp_path: Path) -> None:
@@ -82,6 +72,10 @@ async def test_a_vm_that_is_shut_down_is_resized_and_starts_with_its_new_size(tm
         assert (await vms.guest(id))[0] == 2
         assert await vms.size(id) == (2, 384)
         assert await vms.exec(id, "cat /tmp/note 2>/dev/null || echo new") == "new\n"
+        await turn(vms, id, SUSPENDED)
+        await vms.stop(id)
+        status = await vms.status(id)
+        assert (status.state, status.exit_code) == (cri.ContainerState.CONTAINER_EXITED, 0)
 
 
 async def test_a_vm_that_is_off_stays_off_after_the_runtime_was_killed(tmp_path: Path) -> None:

@@ -5,15 +5,17 @@ from __future__ import annotations
 import contextlib
 import os
 from pathlib import Path
+from typing import Any
 
 import grpc
 import pytest
-from tests.vms import Vms, guest_archive, needs_vms, resources, serving, until
+from tests.vms import Vms, needs_vms, resources, until
 
 from podfit.cri import api_pb2 as cri
 
-pytestmark = needs_vms
+pytestmark = [needs_vms, pytest.mark.asyncio(loop_scope="module")]
 X, DELTA = 256, 128
+BOOT_ID = "cat /proc/sys/kernel/random/boot_id"
 
 
 async def sees(vms: Vms, id: str, cpus: int, memory: int) -> None:
@@ -27,54 +29,55 @@ async def sees(vms: Vms, id: str, cpus: int, memory: int) -> None:
     await until(guest_follows)
 
 
-async def test_memory_grows_in_steps_and_goes_back(tmp_path: Path) -> None:
-    async with serving(tmp_path, guest_archive(tmp_path)) as (_, vms):
-        id = await vms.run("memory", memory=X)
-        await vms.booted(id)
-        for memory in (X + DELTA, X, X + DELTA, X + 3 * DELTA, X):
-            await vms.resize(id, 1, memory)
-            await sees(vms, id, 1, memory)
+async def test_memory_grows_in_steps_and_goes_back(served: tuple[Any, Vms], guest: str) -> None:
+    _, vms = served
+    id = guest
+    await vms.resize(id, 1, 256)
+    for memory in (X + DELTA, X, X + DELTA, X + 3 * DELTA, X):
+        await vms.resize(id, 1, memory)
+        await sees(vms, id, 1, memory)
 
 
-async def test_vcpus_grow_and_go_back_alone_and_together_with_memory(tmp_path: Path) -> None:
-    async with serving(tmp_path, guest_archive(tmp_path)) as (_, vms):
-        id = await vms.run("vcpus", memory=X)
-        await vms.booted(id)
-        for cpus, memory in ((2, X), (1, X), (4, X), (2, X), (1, X), (2, X + DELTA), (4, X + 3 * DELTA), (2, X)):
+async def test_vcpus_grow_and_go_back_alone_and_together_with_memory(served: tuple[Any, Vms], guest: str) -> None:
+    _, vms = served
+    id = guest
+    await vms.resize(id, 1, 256)
+    for cpus, memory in ((2, X), (1, X), (4, X), (2, X), (1, X), (2, X + DELTA), (4, X + 3 * DELTA), (2, X)):
+        await vms.resize(id, cpus, memory)
+        await sees(vms, id, cpus, memory)
+
+
+async def test_every_whole_mib_is_met_by_devices_and_balloon(served: tuple[Any, Vms], guest: str) -> None:
+    _, vms = served
+    id = guest
+    await vms.resize(id, 1, 256)
+    for memory in (X + 1, 700, 513, 300, X - 20):
+        await vms.resize(id, 1, memory)
+        assert await vms.size(id) == (1, memory)
+
+
+async def test_what_a_vm_cannot_have_is_refused_and_changes_nothing(served: tuple[Any, Vms], guest: str) -> None:
+    runtime, vms = served
+    id = guest
+    await vms.resize(id, 1, 256)
+    half = resources(1, X)
+    half.cpu_quota = 150_000
+    request = cri.UpdateContainerResourcesRequest(container_id=id, linux=half)
+    with pytest.raises(grpc.aio.AioRpcError) as fraction:
+        await vms.runtime["UpdateContainerResources"](request)
+    assert fraction.value.code() is grpc.StatusCode.INVALID_ARGUMENT
+    assert "whole vCPUs only" in (fraction.value.details() or "")
+    for cpus, memory, annotation in ((5, X, "vm-max-vcpus"), (1, 4 * X + 1, "vm-max-memory")):
+        with pytest.raises(grpc.aio.AioRpcError) as beyond:
             await vms.resize(id, cpus, memory)
-            await sees(vms, id, cpus, memory)
+        assert beyond.value.code() is grpc.StatusCode.OUT_OF_RANGE
+        assert annotation in (beyond.value.details() or "")
+    assert await vms.size(id) == (1, X) and runtime.container(id).update is None
 
 
-async def test_every_whole_mib_is_met_by_devices_and_balloon(tmp_path: Path) -> None:
-    async with serving(tmp_path, guest_archive(tmp_path)) as (_, vms):
-        id = await vms.run("odd-sizes", memory=X)
-        await vms.booted(id)
-        for memory in (X + 1, 700, 513, 300, X - 20):
-            await vms.resize(id, 1, memory)
-            assert await vms.size(id) == (1, memory)
-
-
-async def test_what_a_vm_cannot_have_is_refused_and_changes_nothing(tmp_path: Path) -> None:
-    async with serving(tmp_path, guest_archive(tmp_path)) as (runtime, vms):
-        id = await vms.run("refused", memory=X)
-        half = resources(1, X)
-        half.cpu_quota = 150_000
-        request = cri.UpdateContainerResourcesRequest(container_id=id, linux=half)
-        with pytest.raises(grpc.aio.AioRpcError) as fraction:
-            await vms.runtime["UpdateContainerResources"](request)
-        assert fraction.value.code() is grpc.StatusCode.INVALID_ARGUMENT
-        assert "whole vCPUs only" in (fraction.value.details() or "")
-        for cpus, memory, annotation in ((5, X, "vm-max-vcpus"), (1, 4 * X + 1, "vm-max-memory")):
-            with pytest.raises(grpc.aio.AioRpcError) as beyond:
-                await vms.resize(id, cpus, memory)
-            assert beyond.value.code() is grpc.StatusCode.OUT_OF_RANGE
-            assert annotation in (beyond.value.details() or "")
-        assert await vms.size(id) == (1, X) and runtime.container(id).update is None
-
-
-async def test_virtio_mem_meets_every_size_both_ways(tmp_path: Path) -> None:
-    async with serving(tmp_path, guest_archive(tmp_path)) as (runtime, vms):
-        id = await vms.run("virtio", memory_="virtio-mem")
+async def test_virtio_mem_meets_every_size_both_ways(served: tuple[Any, Vms]) -> None:
+    runtime, vms = served
+    async with vms.running("virtio", memory_="virtio-mem") as id:
         await vms.booted(id)
         for memory in (X + DELTA, 701, X + 2, X, X - 21):
             await vms.resize(id, 1, memory)
@@ -83,9 +86,9 @@ async def test_virtio_mem_meets_every_size_both_ways(tmp_path: Path) -> None:
         assert not memory.devices
 
 
-async def test_numa_cells_get_memory_where_it_was_asked_for(tmp_path: Path) -> None:
-    async with serving(tmp_path, guest_archive(tmp_path)) as (_, vms):
-        id = await vms.run("numa", cpus=1, memory=512, numa_cells="4", numa_node="1")
+async def test_numa_cells_get_memory_where_it_was_asked_for(served: tuple[Any, Vms]) -> None:
+    _, vms = served
+    async with vms.running("numa", cpus=1, memory=512, numa_cells="4", numa_node="1") as id:
         await vms.booted(id)
         script = "sed -n 's/.*MemTotal: *\\([0-9]*\\).*/\\1/p' /sys/devices/system/node/node[0-3]/meminfo"
         before = [int(line) >> 10 for line in (await vms.exec(id, script)).split()]
@@ -102,21 +105,22 @@ async def sees_cells(vms: Vms, id: str, script: str, expected: list[int]) -> Non
     await until(placed)
 
 
-async def test_the_size_survives_a_reboot_of_the_guest(tmp_path: Path) -> None:
-    async with serving(tmp_path, guest_archive(tmp_path)) as (runtime, vms):
-        id = await vms.run("reboot", cpus=2, memory=X)
-        await vms.booted(id)
-        await vms.resize(id, 3, X + DELTA)
-        await vms.resize(id, 2, X + DELTA)
-        await runtime.lives.machine(runtime.container(id)).reset()
+async def test_the_size_survives_a_reboot_of_the_guest(served: tuple[Any, Vms], guest: str) -> None:
+    runtime, vms = served
+    id = guest
+    await vms.resize(id, 1, 256)
+    await vms.resize(id, 3, X + DELTA)
+    await vms.resize(id, 2, X + DELTA)
+    boot = await vms.exec(id, BOOT_ID)
+    await runtime.lives.machine(runtime.container(id)).reset()
 
-        async def rebooted() -> bool:
-            with contextlib.suppress(grpc.aio.AioRpcError):
-                return float((await vms.exec(id, "cat /proc/uptime")).split()[0]) < 30 and (await vms.guest(id))[0] == 2
-            return False
+    async def rebooted() -> bool:
+        with contextlib.suppress(grpc.aio.AioRpcError):
+            return await vms.exec(id, BOOT_ID) != boot and (await vms.guest(id))[0] == 2
+        return False
 
-        await until(rebooted, 60)
-        await sees(vms, id, 2, X + DELTA)
+    await until(rebooted, 120)
+    await sees(vms, id, 2, X + DELTA)
 
 
 def _allowed(pid: int) -> set[str]:
@@ -125,27 +129,28 @@ def _allowed(pid: int) -> set[str]:
     return {line.split()[1] for text in lists for line in text.splitlines() if line.startswith("Cpus_allowed_list")}
 
 
-async def test_cpusets_hold_for_every_thread_of_qemu_and_in_the_domain(tmp_path: Path) -> None:
+async def test_cpusets_hold_for_every_thread_of_qemu_and_in_the_domain(served: tuple[Any, Vms], guest: str) -> None:
     last = (os.cpu_count() or 1) - 1
     whole = f"0-{last}" if last else "0"
-    async with serving(tmp_path, guest_archive(tmp_path)) as (runtime, vms):
-        id = await vms.run("pinned")
-        machine = runtime.lives.machine(runtime.container(id))
-        for cpus in ("0", whole):
-            pinned = resources(1, 256)
-            pinned.cpuset_cpus = cpus
-            await vms.runtime["UpdateContainerResources"](
-                cri.UpdateContainerResourcesRequest(container_id=id, linux=pinned)
-            )
-            assert (await vms.status(id)).resources.linux.cpuset_cpus == cpus
-            assert _allowed(machine.pid()) == {cpus}
-            pins = await runtime.hypervisor.on(machine.uuid, lambda domain: domain.vcpuPinInfo())
-            assert pins == [tuple(number <= (last if cpus == whole else 0) for number in range(last + 1))]
+    runtime, vms = served
+    id = guest
+    await vms.resize(id, 1, 256)
+    machine = runtime.lives.machine(runtime.container(id))
+    for cpus in ("0", whole):
+        pinned = resources(1, 256)
+        pinned.cpuset_cpus = cpus
+        await vms.runtime["UpdateContainerResources"](
+            cri.UpdateContainerResourcesRequest(container_id=id, linux=pinned)
+        )
+        assert (await vms.status(id)).resources.linux.cpuset_cpus == cpus
+        assert _allowed(machine.pid()) == {cpus}
+        pins = await runtime.hypervisor.on(machine.uuid, lambda domain: domain.vcpuPinInfo())
+        assert set(pins) == {tuple(number <= (last if cpus == whole else 0) for number in range(last + 1))}
 
 
-async def test_a_vm_out_of_slots_says_which_annotation_to_set(tmp_path: Path) -> None:
-    async with serving(tmp_path, guest_archive(tmp_path)) as (_, vms):
-        id = await vms.run("full", slots="1", max_memory="4Gi")
+async def test_a_vm_out_of_slots_says_which_annotation_to_set(served: tuple[Any, Vms]) -> None:
+    _, vms = served
+    async with vms.running("full", slots="1", max_memory="4Gi") as id:
         with pytest.raises(grpc.aio.AioRpcError) as refused:
             await vms.resize(id, 1, 4096)
         assert refused.value.code() is grpc.StatusCode.OUT_OF_RANGE
