@@ -12,7 +12,7 @@ import pytest
 from podfit.api.registry.kinds import POD, Kind, kind_named
 from podfit.api.schema import type_named, type_of
 from podfit.api.schema.decoding.decode import DecodeError, convert, decode
-from podfit.api.schema.decoding.walk import UNSTRUCTURED
+from podfit.api.schema.decoding.notes import UNSTRUCTURED
 from podfit.api.schema.decoding.yamls import YamlError, parse_yaml
 from podfit.api.schema.golang.gojson import GoSyntaxError, parse
 from podfit.api.status import ApiError

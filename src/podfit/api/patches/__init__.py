@@ -14,7 +14,7 @@ from podfit.api.patches import json_patch, merge_patch, strategic
 from podfit.api.registry.kinds import Kind
 from podfit.api.schema.decoding.bodies import patched_type_refused
 from podfit.api.schema.decoding.decode import Decoded, DecodeError, convert
-from podfit.api.schema.decoding.walk import JSON, UNSTRUCTURED
+from podfit.api.schema.decoding.notes import JSON, UNSTRUCTURED
 from podfit.api.schema.types import Struct
 from podfit.api.status import ApiError, go_quote
 from podfit.api.text.goprint import go_print

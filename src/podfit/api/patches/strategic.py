@@ -79,10 +79,12 @@ def merged(document: Map, patch: Map, kind: Type) -> Map:
     for key, value in patch.items():
         before, form = out.get(key), value.__class__
         if form is before.__class__:
-            if form is not dict and form is not list:
-                item = before if value == before else value
-            else:
+            if form is dict or form is list:
                 item = _merged_container(before, value, kind, key)
+            elif value == before:
+                continue
+            else:
+                item = value
         elif value is None:
             item = None
         elif key.startswith(DELETE_PREFIX):

@@ -15,7 +15,7 @@ ATOMIC, GRANULAR, SET, MAP = "atomic", "granular", "set", "map"
 
 @dataclass(slots=True, eq=False)
 class Scalar:
-    """`form` is one of the keys of `scalars.READERS`."""
+    """`form` is one of the keys of `scalars.READERS` or `unions.READERS`."""
 
     form: str
     go: str

@@ -12,8 +12,9 @@ from collections.abc import Callable, Iterable
 from podfit.api.objects import Object
 from podfit.api.registry.kinds import Kind
 from podfit.api.schema import type_of
+from podfit.api.schema.decoding.notes import Notes
+from podfit.api.schema.decoding.reader import reader
 from podfit.api.schema.decoding.scalars import Unreadable
-from podfit.api.schema.decoding.walk import Walker
 
 log = logging.getLogger(__name__)
 
@@ -26,10 +27,10 @@ def problem_of(kind: Kind, obj: Object) -> str:
     struct = type_of(kind)
     if struct is None:
         return ""
-    walker = Walker()
+    notes = Notes()
     with contextlib.suppress(Unreadable):
-        walker.read(obj, struct)
-    return walker.wrong or ""
+        reader(struct)(obj, None, notes)
+    return notes.wrong or ""
 
 
 def usable(kind: Kind, objects: Iterable[Object]) -> list[Object]:

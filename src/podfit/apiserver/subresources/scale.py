@@ -12,7 +12,7 @@ from podfit.api.patches.apply.scales import narrowed, widened
 from podfit.api.registry.kinds import Kind
 from podfit.api.schema import type_of
 from podfit.api.schema.decoding.decode import DecodeError, convert
-from podfit.api.schema.decoding.walk import UNSTRUCTURED
+from podfit.api.schema.decoding.notes import UNSTRUCTURED
 from podfit.api.schema.types import Struct
 from podfit.api.status import internal_error, invalid, unprocessable
 from podfit.apiserver.calls import Call

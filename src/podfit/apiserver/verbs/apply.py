@@ -10,8 +10,8 @@ from podfit.api.patches.apply import apply_patch, check_applied, not_converted, 
 from podfit.api.registry.kinds import POD, Kind
 from podfit.api.schema import type_of
 from podfit.api.schema.decoding.decode import DecodeError, convert
+from podfit.api.schema.decoding.notes import UNSTRUCTURED
 from podfit.api.schema.decoding.scalars import json_word
-from podfit.api.schema.decoding.walk import UNSTRUCTURED
 from podfit.api.schema.decoding.yaml_nodes import YamlError
 from podfit.api.schema.decoding.yamls import parse_yaml
 from podfit.api.schema.types import Struct

@@ -7,8 +7,8 @@ from typing import Any
 
 from podfit.api.patches.apply.fieldset import path_text
 from podfit.api.patches.apply.typed import element_of, field_type, key_default
-from podfit.api.schema.decoding.scalars import UNIONS
 from podfit.api.schema.types import MAP, SET, ListOf, Scalar, Type
+from podfit.api.schema.zeros import UNIONS
 from podfit.api.status import go_quote
 from podfit.api.text.goprint import go_print, go_type
 

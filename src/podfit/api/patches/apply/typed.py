@@ -12,8 +12,8 @@ from functools import lru_cache
 from typing import Any
 
 from podfit.api.patches.apply.fieldset import SELF, FieldSet, is_member
-from podfit.api.schema.decoding.fast import zero_of
 from podfit.api.schema.types import ATOMIC, GRANULAR, MAP, RAW, SET, ListOf, MapOf, Struct, Type
+from podfit.api.schema.zeros import zero_of
 
 _MISSING: Any = object()
 

@@ -14,8 +14,9 @@ from podfit.api.objects import Object
 from podfit.api.registry.kinds import Kind
 from podfit.api.schema import type_named
 from podfit.api.schema.custom.validation import Validator
+from podfit.api.schema.decoding.notes import Notes
+from podfit.api.schema.decoding.reader import reader
 from podfit.api.schema.decoding.scalars import Unreadable
-from podfit.api.schema.decoding.walk import Walker
 from podfit.api.schema.types import ATOMIC, GRANULAR, RAW, Field, ListOf, MapOf, Scalar, Struct, Type
 from podfit.api.status import FieldError
 
@@ -71,11 +72,11 @@ def custom_struct(kind: Kind, schema: Schema | None, scale: dict[str, Any] | Non
 
 
 def _metadata(value: Any, unknown: list[str]) -> Any:
-    walker = Walker()
-    obj = walker.read(value, _META)
-    if walker.wrong is not None:
-        raise Unreadable(walker.wrong)
-    unknown += [f"metadata.{note.partition(chr(34))[2][:-1]}" for note in walker.strict]
+    notes = Notes()
+    obj = reader(_META)(value, None, notes)
+    if notes.wrong is not None:
+        raise Unreadable(notes.wrong)
+    unknown += [f"metadata.{note.partition(chr(34))[2][:-1]}" for note in notes.strict]
     return obj
 
 

@@ -14,9 +14,9 @@ from podfit.api.objects import Object
 from podfit.api.registry.kinds import Kind
 from podfit.api.schema import struct_of, type_of
 from podfit.api.schema.decoding.bodies import TypeMeta, body_error, checked_type, type_meta
-from podfit.api.schema.decoding.fast import OTHERS, Surprise, reader
+from podfit.api.schema.decoding.notes import JSON, Notes, plain
+from podfit.api.schema.decoding.reader import OTHERS, Odd, reader
 from podfit.api.schema.decoding.scalars import Unreadable
-from podfit.api.schema.decoding.walk import JSON, Walker, plain
 from podfit.api.schema.decoding.yaml_nodes import YamlError
 from podfit.api.schema.decoding.yamls import parse_yaml
 from podfit.api.schema.golang.gojson import GoSyntaxError, may_hold_duplicates, parse, parse_exact
@@ -86,8 +86,8 @@ def take(value: Object, kind: Kind) -> Object | None:
     ) != kind.api_version:
         return None
     try:
-        obj: Object = reader(struct)(value, OTHERS)
-    except (Surprise, RecursionError):
+        obj: Object = reader(struct)(value, OTHERS, None)
+    except (Odd, RecursionError):
         return None
     obj["kind"], obj["apiVersion"] = kind.kind, kind.api_version
     return obj
@@ -123,19 +123,19 @@ def _read(
         return _custom(value, custom, mode, raw, duplicates)
     if not duplicates and (mode == "Ignore" or raw is None or not may_hold_duplicates(raw, value)):
         try:
-            return Decoded(reader(struct)(value, base))
-        except Surprise:
+            return Decoded(reader(struct)(value, base, None))
+        except Odd:
             pass
-    walker = Walker(dialect)
+    notes = Notes(dialect)
     try:
-        obj = walker.read(parse_exact(raw) if raw is not None else value, struct)
+        obj = reader(struct)(parse_exact(raw) if raw is not None else value, None, notes)
     except Unreadable as error:
         raise DecodeError(str(error)) from None
-    if walker.wrong is not None:
-        raise DecodeError(walker.wrong)
+    if notes.wrong is not None:
+        raise DecodeError(notes.wrong)
     if not isinstance(obj, dict):
         obj = {}
-    return Decoded(obj, _strict(duplicates + walker.strict, mode))
+    return Decoded(obj, _strict(duplicates + notes.strict, mode))
 
 
 def _custom(value: Any, custom: Any, mode: str, raw: bytes | None, duplicates: list[str]) -> Decoded:

@@ -220,16 +220,6 @@ def read_raw(value: Any) -> Any:
     return value
 
 
-def _union(name: str) -> Callable[[Any], Any]:
-    def read(value: Any) -> Any:
-        # Only now: what is nested is read by those who read scalars.
-        from podfit.api.schema.custom import unions
-
-        return getattr(unions, name)(value)
-
-    return read
-
-
 READERS: dict[str, Callable[[Any], Any]] = {
     "string": read_string,
     "bool": read_bool,
@@ -244,27 +234,4 @@ READERS: dict[str, Callable[[Any], Any]] = {
     "Duration": read_duration,
     "bytes": read_bytes,
     "Raw": read_raw,
-    "SchemaOrArray": _union("schema_or_array"),
-    "SchemaOrBool": _union("schema_or_bool"),
-    "SchemaOrStrings": _union("schema_or_strings"),
 }
-UNIONS = ("SchemaOrArray", "SchemaOrBool", "SchemaOrStrings")
-
-ZERO: dict[str, Any] = {
-    "string": "",
-    "bool": False,
-    "int32": 0,
-    "int64": 0,
-    "float64": 0,
-    "Quantity": "0",
-    "Resource": "0",
-    "IntOrString": 0,
-    "Time": None,
-    "MicroTime": None,
-    "Duration": "0s",
-    "bytes": None,
-    "Raw": None,
-    **dict.fromkeys(UNIONS),
-}
-NEVER_EMPTY = frozenset({"Quantity", "Resource", "IntOrString", "Time", "MicroTime", "Duration", "Raw", *UNIONS})
-"""Go structs: omitempty does not leave them out, pointer or not."""

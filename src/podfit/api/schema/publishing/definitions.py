@@ -7,10 +7,9 @@ from typing import Any
 from podfit.api.objects import Object
 from podfit.api.registry.kinds import Kind
 from podfit.api.schema import TABLES, type_named
-from podfit.api.schema.decoding.fast import zero_of
-from podfit.api.schema.decoding.scalars import UNIONS
 from podfit.api.schema.publishing.descriptions import describe
 from podfit.api.schema.types import ATOMIC, Field, ListOf, MapOf, Scalar, Struct, Type
+from podfit.api.schema.zeros import UNIONS, zero_of
 
 _META = "io.k8s.apimachinery.pkg.apis.meta.v1"
 _PACKAGES = {

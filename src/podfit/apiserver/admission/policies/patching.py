@@ -9,7 +9,7 @@ from podfit.api.patches.apply import typed as typed_values
 from podfit.api.patches.apply.check import complaints
 from podfit.api.patches.json_patch import apply_operations
 from podfit.api.schema.decoding.decode import DecodeError, convert
-from podfit.api.schema.decoding.walk import UNSTRUCTURED
+from podfit.api.schema.decoding.notes import UNSTRUCTURED
 from podfit.api.schema.types import ATOMIC, ListOf, MapOf, Struct, Type
 from podfit.api.status import ApiError, internal_error
 

@@ -1,0 +1,220 @@
+"""The typed decoder: a type becomes one closure over a table of its fields.
+
+A reader keeps no paths and words no errors unless it is given `Notes`. Nearly all objects have nothing that needs
+words: they are read once, without. Whatever is not plain (an unknown field, a wrong type, a bad quantity) then raises
+`Odd`, and the caller has the same reader read the object again, with notes.
+
+The input is never changed, and shared with the output only below free-form values and where it is part of a `base`:
+an object that was read before. What a patch left alone need not be read again. Of an input that is somebody else's
+(the base is `OTHERS`) nothing is shared.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from itertools import zip_longest
+from typing import Any
+
+from podfit.api.schema import type_named
+from podfit.api.schema.decoding import unions
+from podfit.api.schema.decoding.notes import Notes, plain
+from podfit.api.schema.decoding.scalars import READERS, Unreadable, WrongType
+from podfit.api.schema.types import Field, ListOf, MapOf, Scalar, Struct, Type
+from podfit.api.schema.zeros import UNIONS, dropped_when_empty, printed_when_unset, unset, zero_of
+
+Reader = Callable[[Any, Any, Notes | None], Any]
+"""(value, base, notes) → the value as typed. Parts of the value that are the very parts of the base are taken as they
+are. With notes, nothing is taken and nothing raises `Odd`."""
+OTHERS: Any = object()
+"""In place of a base: the value belongs to somebody who may change it."""
+_NEVER: Any = object()
+_PLAIN = (str, int, float, bool)
+
+
+class Odd(Exception):
+    """There is something to say about the value: it has to be read with notes."""
+
+
+def reader(struct: Struct) -> Reader:
+    found: Reader | None = struct.cache.get("reader")
+    if found is None:
+        found = struct.cache["reader"] = _struct_reader(struct)
+    return found
+
+
+def reader_of(kind: Type) -> Reader:
+    if isinstance(kind, Struct):
+        return reader(kind)
+    if isinstance(kind, ListOf):
+        return _list_reader(kind)
+    if isinstance(kind, MapOf):
+        return _map_reader(kind)
+    return _read_raw if kind.form == "Raw" else _scalar_reader(kind)
+
+
+class _Rows:
+    """The fields of a struct by name: how each is read, whether it is a string, and whether an empty value, or null,
+    vanishes. And what is printed even when unset."""
+
+    __slots__ = ("always", "fields")
+
+    def __init__(self, struct: Struct) -> None:
+        self.fields: dict[str, tuple[Reader, bool, bool, bool]] = {}
+        for name, row in struct.fields.items():
+            is_string = isinstance(row.type, Scalar) and row.type.form == "string"
+            drop = dropped_when_empty(row)
+            self.fields[name] = reader_of(row.type), is_string, drop, drop or row.omit_zero
+        self.always: list[tuple[str, Field, Any]] = [
+            (row.name, row, unset(row)) for row in struct if printed_when_unset(row)
+        ]
+
+
+def _struct_reader(struct: Struct) -> Reader:
+    rows: _Rows | None = None
+
+    def read(value: Any, base: Any, notes: Notes | None) -> Any:
+        nonlocal rows
+        if rows is None:
+            # Only now: types refer to themselves (JSONSchemaProps), so compiling them at once would not end.
+            rows = _Rows(struct)
+        if value.__class__ is not dict and not isinstance(value, dict):
+            return _wrong(value, struct, "struct", notes)
+        fields = rows.fields
+        known, before = (base, _NEVER) if base.__class__ is dict else (None, base)
+        out: dict[str, Any] = {}
+        for key, item in value.items() if notes is None else notes.items_of(value):
+            if known is not None:
+                before = known.get(key, _NEVER)
+                if item is before:
+                    out[key] = item
+                    continue
+            field = fields.get(key)
+            if field is None:
+                if notes is None:
+                    raise Odd
+                notes.unknown(key)
+                continue
+            if item is None:
+                continue
+            read_field, is_string, drop, drop_null = field
+            if not is_string or item.__class__ is not str:
+                if notes is None:
+                    item = read_field(item, before, None)
+                else:
+                    notes.enter_field(key, struct.name)
+                    item = read_field(item, before, notes)
+                    notes.leave_field()
+            if item or not (drop_null if item is None else drop):
+                out[key] = item
+        for name, row, zero in rows.always:
+            if name not in out:
+                # Structs are changed later on: each object gets one of its own.
+                out[name] = unset(row) if zero.__class__ is dict else zero
+        return out
+
+    return read
+
+
+def _wrong(value: Any, kind: Type, shape: str, notes: Notes | None) -> Any:
+    if notes is None:
+        raise Odd
+    return zero_of(kind) if value is None else notes.mismatch(value, kind, shape)
+
+
+def _scalar_reader(kind: Scalar) -> Reader:
+    full = partial(unions.READERS[kind.form], _schema) if kind.form in UNIONS else READERS[kind.form]
+    exact = kind.form in ("Quantity", "Resource")
+
+    def read(value: Any, base: Any, notes: Notes | None) -> Any:
+        if notes is not None:
+            return notes.scalar(value, kind, full)
+        if exact and value.__class__ is float:
+            raise Odd  # how the fraction was written matters, and only who reads with notes parses for that
+        try:
+            return full(value)
+        except (Unreadable, WrongType):
+            raise Odd from None
+
+    return read
+
+
+def _schema(value: Any) -> Any:
+    """A schema inside a definition. Unknown fields are dropped silently; the path of errors begins here."""
+    notes = Notes()
+    schema = reader(type_named("JSONSchemaProps", "apiextensions.k8s.io"))(value, None, notes)
+    if notes.wrong is not None:
+        raise Unreadable(notes.wrong)
+    return schema
+
+
+def _read_raw(value: Any, base: Any, notes: Notes | None) -> Any:
+    if notes is not None:
+        return plain(value)
+    return _copied(value) if base is OTHERS else value
+
+
+def _copied(value: Any) -> Any:
+    if value.__class__ is dict:
+        if any(key.__class__ is not str for key in value):
+            raise Odd
+        return {key: _copied(item) for key, item in value.items()}
+    if value.__class__ is list:
+        return [_copied(item) for item in value]
+    if value is None or value.__class__ in _PLAIN:
+        return value
+    raise Odd
+
+
+def _list_reader(kind: ListOf) -> Reader:
+    read_item = reader_of(kind.item)
+
+    def read(value: Any, base: Any, notes: Notes | None) -> Any:
+        if value.__class__ is not list:
+            return _wrong(value, kind, "slice", notes)
+        if notes is not None:
+            return [_inside(notes, at, item, kind.item, read_item) for at, item in enumerate(value)]
+        if None in value:
+            raise Odd
+        if base.__class__ is not list:
+            return [read_item(item, base, None) for item in value]
+        pairs = zip_longest(value, base[: len(value)], fillvalue=_NEVER)
+        return [item if item is before else read_item(item, before, None) for item, before in pairs]
+
+    return read
+
+
+def _inside(notes: Notes, place: str | int, item: Any, kind: Type, read_item: Reader) -> Any:
+    """An element of a list, or a value of a map; a null is the zero value."""
+    notes.enter(place)
+    read = zero_of(kind) if item is None else read_item(item, None, notes)
+    notes.leave()
+    return read
+
+
+def _map_reader(kind: MapOf) -> Reader:
+    read_item = reader_of(kind.value)
+    of_strings, of_bytes = (isinstance(kind.value, Scalar) and kind.value.form == form for form in ("string", "bytes"))
+
+    def read(value: Any, base: Any, notes: Notes | None) -> Any:
+        if value.__class__ is not dict and not isinstance(value, dict):
+            return _wrong(value, kind, "map", notes)
+        if notes is not None:
+            notes.duplicates(value)
+            # What is stored knows empty bytes in a map, but none that are nothing.
+            return {
+                key: "" if item is None and of_bytes else _inside(notes, key, item, kind.value, read_item)
+                for key, item in value.items()
+            }
+        known = base if base.__class__ is dict else None
+        out = {}
+        for key, item in value.items():
+            if item is None or key.__class__ is not str:
+                raise Odd
+            if not of_strings or item.__class__ is not str:
+                before = base if known is None else known.get(key, _NEVER)
+                item = item if item is before else read_item(item, before, None)
+            out[key] = item
+        return out
+
+    return read
