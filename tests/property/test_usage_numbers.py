@@ -55,7 +55,7 @@ def test_numbers_count_as_their_text(readings: dict[Any, tuple[float, ...]]) -> 
     rates, cluster = told(readings), known_to(readings)
     numbers, items = Numbers(), list[Object]()
     for (namespace, pod), keys in rates.placed.items():
-        rates.tell(keys, numbers)
+        rates.collect(keys, numbers)
         items.append(_pod_metrics(Meta(pod, namespace), rates.pod(namespace, pod)))
     assert samples(counted(numbers, cluster, NOW)) == samples(scraped(items, cluster, NOW))
 

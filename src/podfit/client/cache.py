@@ -1,4 +1,4 @@
-"""A local copy of a collection, kept current by list and watch, that tells its subscribers what changed.
+"""A local copy of a collection, kept current by list and watch, that notifies its subscribers of changes.
 
 The copy survives the server being away: it goes on from the last revision, or lists again and reports the difference,
 so that subscribers never miss that something changed (they may miss intermediate states, as any Kubernetes client).
@@ -36,7 +36,7 @@ class Index:
     values: Callable[[Object], Iterable[str]]
     field: tuple[str, str] | None
     """The field that the values are made from, as ("spec", "nodeName"); None where they come from the name and the
-    namespace alone. Nothing is filed anew as long as it stays."""
+    namespace alone. Nothing is indexed again as long as it stays."""
 
 
 BY_NAMESPACE = Index(lambda obj: (obj["metadata"].get("namespace", ""),), None)
@@ -101,7 +101,7 @@ class Cache:
         return [objects[key] for key in found] if found else []
 
     def subscribe(self, handler: Handler) -> None:
-        """Also told of what is here already."""
+        """Also called for what is here already."""
         self._handlers.append(handler)
         for obj in self:
             handler(None, obj)

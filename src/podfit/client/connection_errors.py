@@ -1,4 +1,4 @@
-"""What a person is told when a server does not answer: the cause in kubectl's words, never an exception's own text."""
+"""The message when a server does not answer: the cause in kubectl's words, never an exception's own text."""
 
 from __future__ import annotations
 

@@ -42,7 +42,7 @@ NATIVE_FORM = ServerForm()
 
 
 async def ask_form(client: Client) -> ServerForm:
-    """From discovery and the version. A server that does not tell is taken to speak the newest form."""
+    """From discovery and the version. A server that does not say is assumed to speak the newest form."""
     try:
         listed = await client.raw("GET", "/api/v1")
         version = await client.raw("GET", "/version")
@@ -60,8 +60,8 @@ _KEYS = ("major", "minor")
 
 
 async def default_dialect(client: Client, clock: Clock) -> str:
-    """The dialect of namespaces without a label. Waits for a server that does not answer; one that refuses to tell, or
-    does not know dialects, speaks the native one."""
+    """The dialect of namespaces without a label. Waits for a server that does not answer; one that refuses, or does
+    not know dialects, speaks the native one."""
     pause = Backoff(0.05, 5.0, jitter=0.2)
     while True:
         try:
@@ -96,7 +96,7 @@ def modern(pod: Object) -> Object:
     if not word or not isinstance(word, str) or word == PROPOSED:
         return pod
     kind = IN_PROGRESS if word == IN_PROGRESS_WORD else PENDING
-    if any(one.get("type") == kind for one in status.get("conditions") or ()):
+    if any(condition.get("type") == kind for condition in status.get("conditions") or ()):
         return pod
     made = {"type": kind, "status": "True", **({"reason": word} if kind == PENDING else {})}
     return {**pod, "status": {**status, "conditions": [made, *(status.get("conditions") or ())]}}
@@ -109,5 +109,5 @@ def modern_answer(answer: Any) -> Any:
     items = answer.get("items")
     if items is None:
         return modern(answer) if answer.get("status") else answer
-    made = [modern(one) for one in items]
+    made = [modern(item) for item in items]
     return answer if all(one is other for one, other in zip(made, items, strict=True)) else {**answer, "items": made}

@@ -40,7 +40,7 @@ def load_pair(context: ssl.SSLContext, cert: bytes, key: bytes) -> None:
 
 
 class Ask(msgspec.Struct, frozen=True):
-    """One request, as it is handed from whoever wraps a transport to the next."""
+    """One request, as it is passed from one wrapper of a transport to the next."""
 
     method: str
     path: str
@@ -49,7 +49,7 @@ class Ask(msgspec.Struct, frozen=True):
     """A server in this process may be handed the object itself, which it reads before it answers and does not keep."""
     content_type: str = ""
     headers: Mapping[str, str] | None = None
-    """What else the server is told."""
+    """Further headers."""
 
 
 class Reply(msgspec.Struct, frozen=True):
@@ -206,8 +206,8 @@ class SharedLines:
     """Decodes a line once for all who read it: every part of a process watches the same changes, and those that are
     not handed over come as lines.
 
-    The objects are shared, so nobody may change what a watch brought. They come without managedFields: these are half
-    of an object, and no part asks who wrote a field.
+    The objects are shared, so what a watch delivered must not be changed. They come without managedFields, which are
+    half of an object and which no component reads.
     """
 
     def __init__(self, kept: int = 4096, seconds: float = 1.0) -> None:

@@ -11,7 +11,7 @@ from podfit.client.cache import Key
 
 log = logging.getLogger(__name__)
 
-Told = Callable[[Key, Object | None, Object | None], None]
+OnChange = Callable[[Key, Object | None, Object | None], None]
 """Called with an owner's (namespace, name) and an object of it before and after a change: None before when the object
 became this owner's, None after when it is no longer."""
 Found = Callable[[Object], None]
@@ -31,7 +31,7 @@ def controller_uid(obj: Object) -> Sequence[str]:
 
 
 def orphan_in(obj: Object) -> Iterable[str]:
-    """The namespace of an object that nobody controls: where a controller may look for some to adopt."""
+    """The namespace of an object without a controller: where a controller may look for some to adopt."""
     return () if controller_uid(obj) else (obj["metadata"].get("namespace", ""),)
 
 
@@ -50,22 +50,22 @@ class Waking:
 
     def __init__(self, cache: Cache) -> None:
         self._cache = cache
-        self._told: dict[str, list[Told]] = {}
+        self._on_change: dict[str, list[OnChange]] = {}
         self._found: list[Found] = []
         cache.subscribe(self._changed)
 
-    def owned_by(self, kind: str, told: Told) -> None:
-        """For every change of an object that an owner of this kind controls, or controlled. Also told of what is here
-        already."""
-        self._told.setdefault(kind, []).append(told)
+    def owned_by(self, kind: str, on_change: OnChange) -> None:
+        """For every change of an object that an owner of this kind controls, or controlled. Also called for existing
+        objects."""
+        self._on_change.setdefault(kind, []).append(on_change)
         for obj in self._cache:
             owner = controller_of(obj)
             if owner is not None and owner.get("kind") == kind:
-                told((obj["metadata"]["namespace"], owner["name"]), None, obj)
+                on_change((obj["metadata"]["namespace"], owner["name"]), None, obj)
 
     def orphans(self, found: Found) -> None:
-        """For every object that nobody controls and that was not like this before, by its owners or its labels:
-        somebody may adopt it now. Also told of those that are here already."""
+        """For every object without a controller that was not like this before, by its owners or its labels:
+        a controller may adopt it now. Also called for existing ones."""
         self._found.append(found)
         for obj in self._cache:
             if controller_of(obj) is None:
@@ -88,9 +88,9 @@ class Waking:
                 self._find(after)
 
     def _tell(self, owner: Object, before: Object | None, after: Object | None) -> None:
-        for told in self._told.get(owner.get("kind", ""), ()):
+        for on_change in self._on_change.get(owner.get("kind", ""), ()):
             try:
-                told(((after or before or {})["metadata"]["namespace"], owner["name"]), before, after)
+                on_change(((after or before or {})["metadata"]["namespace"], owner["name"]), before, after)
             except Exception:
                 log.exception("a follower of %s failed", self._cache.kind.plural)
 

@@ -1,6 +1,6 @@
 """What every controller is given: a client, shared caches, an Event recorder, a clock.
 
-Caches are shared: whoever asks for a kind gets the one copy, however many controllers read it.
+Caches are shared: there is one copy of a kind, however many controllers read it.
 """
 
 from __future__ import annotations

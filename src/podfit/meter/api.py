@@ -79,7 +79,7 @@ class MetricsApi:
     async def answer(
         self, method: str, path: str, query: Query, headers: Mapping[str, str], here: bool = False
     ) -> Answer:
-        """`headers` with lower-case names; `here` if nobody has to encode the answer. Refusals are Statuses like
+        """`headers` with lower-case names; `here` if the answer need not be encoded. Refusals are Statuses like
         everywhere in Kubernetes."""
         accepted = headers.get("accept", "")
         form = NUMBERS if here and NUMBERS in accepted else _TABLE if _TABLE in accepted else ""
@@ -233,7 +233,7 @@ def _table(items: list[Object]) -> Object:
 
 
 def _row(item: Object) -> dict[str, Any]:
-    usages = [item["usage"]] if "usage" in item else [one["usage"] for one in item["containers"]]
+    usages = [item["usage"]] if "usage" in item else [container["usage"] for container in item["containers"]]
     total = {
         word: str(sum((Quantity.parse(usage[word]) for usage in usages), Quantity(0))) for word in ("cpu", "memory")
     }

@@ -1,4 +1,4 @@
-"""The meter: scrapes every node, keeps what each container uses now, and tells those who want history.
+"""The meter: scrapes every node, keeps what each container uses now, and passes it to subscribers that keep history.
 
 Nodes are read through the API server (nodes/proxy), those of the same process directly. A node that does not answer
 keeps its last values for a while; then they are gone, as Kubernetes shows nothing rather than something old.
@@ -47,7 +47,7 @@ Subscriber = Callable[[Sequence[Sample]], None]
 class MeterConfig:
     interval_s: float = 15.0
     second_look_s: float = 1.2
-    """What is new is looked at again this soon, so that it has a rate."""
+    """New containers are read again this soon, so that they have a rate."""
     timeout_s: float = 10.0
     at_once: int = 32
     """Nodes of other processes scraped at the same time."""
@@ -105,7 +105,7 @@ class Meter:
 
     # --- scraping
     async def scrape(self, names: Sequence[str] | None = None) -> None:
-        """Reads every node, or those named, once and tells the subscribers."""
+        """Reads every node, or those named, once and notifies the subscribers."""
         gate = asyncio.Semaphore(self.config.at_once)
         samples: list[Sample] = []
         if names is None:
@@ -191,9 +191,9 @@ class Meter:
         turns = Turns(self.clock)
         for node, rates in list(self._rates.items()):
             for pod, keys in rates.placed.items():
-                # A pod that moved may still be told of by the node it was on.
+                # A pod that moved may still be reported by the node it was on.
                 if self._where.get(pod) == node and (not namespace or pod[0] == namespace):
-                    rates.tell(keys, found)
+                    rates.collect(keys, found)
             found.oom_ends.update(
                 {key: count for key, count in rates.oom_ends.items() if not namespace or key[0] == namespace}
             )

@@ -1,6 +1,6 @@
 """From cumulative counters to what is used now. Pure.
 
-Two readings of the same run give a rate. A counter that fell, or a start time that moved, begins anew; a container
+Two readings of the same run give a rate. A counter that fell, or a start time that moved, starts over; a container
 younger than one scrape is measured from its start. Readings from the past are left out unless the clock was set back.
 """
 
@@ -23,11 +23,11 @@ class Use(NamedTuple):
     at: float
     window_s: float
     throttled: float = 0.0
-    """The part of the periods in which the CPU limit was reached; 0 where nobody counts."""
+    """The part of the periods in which the CPU limit was reached; 0 where it is not counted."""
 
 
 def use_of(before: Reading | None, after: Reading, fresh_s: float) -> Use | None:
-    """What was used until `after`; None while nobody can tell."""
+    """What was used until `after`; None while that is unknown."""
     if before is not None and same_run(before, after):
         passed = after.at - before.at
         if passed >= _SHORTEST_S:
@@ -108,7 +108,7 @@ class NodeRates:
         """By container."""
         return {key[2]: self.containers[key] for key in self.placed.get((namespace, name), ())}
 
-    def tell(self, keys: Sequence[Key], into: Numbers) -> None:
+    def collect(self, keys: Sequence[Key], into: Numbers) -> None:
         """Of the containers of a pod."""
         uses = [self.containers[key] for key in keys]
         first = min(uses, key=lambda use: use.at)

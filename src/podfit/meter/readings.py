@@ -55,7 +55,7 @@ def _number(text: str) -> float | None:
 
 
 def read_page(text: str, now: float) -> NodeReading:
-    """`now` stands in for times that the page does not tell."""
+    """`now` stands in for times that the page does not have."""
     found = _Found()
     node_cpu: tuple[float, float] | None = None
     node_memory: float | None = None

@@ -31,7 +31,7 @@ ACTIONS = {
     "FailedScheduling": "Scheduling",
     **dict.fromkeys(("Preempted", "ResizePreempting", "ResizePreemptionFailed"), "Preempting"),
 }
-"""What the scheduler was doing when it tells the reason of an Event."""
+"""The action of each reason of an Event."""
 _BREATH = 16
 """So many Events are sent between two looks at whether there is something better to do."""
 
@@ -42,7 +42,7 @@ class Hands:
     def __init__(
         self, client: Client, recorder: EventRecorder, clock: Clock, name: str, busy: Callable[[], bool] = lambda: False
     ) -> None:
-        """`busy` tells that pods are due for a decision: Events can wait."""
+        """`busy`: whether pods are due for a decision. Events can wait."""
         self._client, self._recorder, self._clock, self._name = client, recorder, clock, name
         self._busy, self._quiet = busy, asyncio.Event()
         self._binds: asyncio.Queue[Work] = asyncio.Queue()
@@ -98,7 +98,7 @@ class Hands:
         }
         await self._client.create(POD, binding, namespace, name, "binding")
         self._bound_at = asyncio.get_running_loop().time()
-        self.tell(pod, "Normal", "Scheduled", f"Successfully assigned {namespace}/{name} to {node}")
+        self.emit(pod, "Normal", "Scheduled", f"Successfully assigned {namespace}/{name} to {node}")
 
     async def report_refusal(self, pod: Object, reason: str, message: str, nominated: str | None) -> None:
         """PodScheduled=False, written only where it says something new. `nominated`: None leaves it as it is."""
@@ -151,7 +151,7 @@ class Hands:
                 raise
             return
         uid = preemptor["metadata"].get("uid", "")
-        self.tell(victim, "Normal", "Preempted", f"Preempted by pod {uid} on node {node}", preemptor)
+        self.emit(victim, "Normal", "Preempted", f"Preempted by pod {uid} on node {node}", preemptor)
 
     async def evict(self, victim: Object, why: str) -> bool:
         """Through the Eviction API; False where a disruption budget says no."""
@@ -170,13 +170,13 @@ class Hands:
             if error.code == 429:
                 return False
             raise
-        self.tell(victim, "Normal", "Preempted", why)
+        self.emit(victim, "Normal", "Preempted", why)
         return True
 
-    def tell(self, pod: Object, type: str, reason: str, message: str, because_of: Object | None = None) -> None:
+    def emit(self, pod: Object, type: str, reason: str, message: str, because_of: Object | None = None) -> None:
         """An Event; in a burst of bindings it waits until pods have their nodes, which matters more.
 
-        `because_of`: the pod for which this one is told so.
+        `because_of`: the related object of the Event.
         """
         self._untold.append((pod, type, reason, message, self._clock.now(), because_of))
         if self._calm() or len(self._untold) >= _MOST_UNTOLD:

@@ -1,4 +1,4 @@
-"""The scheduler: watches tell what there is, each turn gives nodes to the pods that are due, workers write it down.
+"""The scheduler: watches fill the board, each turn assigns nodes to the pods that are due, workers write the bindings.
 
 A turn decides many pods without yielding; what it decided is assumed at once, so that the next decision sees it, and
 taken back should the API server refuse it.
@@ -137,7 +137,7 @@ class Scheduler:
                 self._due.set()
 
     def _measure(self) -> None:
-        """Gauges are read when somebody asks for them."""
+        """Gauges are computed when they are read."""
         metrics, name = self.metrics, self.config.scheduler_name
         for state in QUEUES:
             metrics.pending.labels(state).set_function(partial(self._pending, state))
@@ -171,7 +171,7 @@ class Scheduler:
     def _regroup(self) -> None:
         cared_for, claims = self.board.snapshot.holders.cared_for, self.board.claims.version
         if (cared_for, claims) != (self._cared_for, self._claimed):
-            # Pods that were of one shape may not be any more: each finds its group anew.
+            # Pods that were of one shape may not be any more: each finds its group again.
             self._cared_for, self._claimed = cared_for, claims
             self.queue.flush(self.clock.monotonic(), 0.0)
 
@@ -222,7 +222,7 @@ class Scheduler:
         except Exception as error:
             # One pod that cannot be understood must not stop the others.
             log.exception("scheduling %s/%s failed", *entry.key)
-            self._hands.tell(entry.pod, "Warning", "FailedScheduling", f"internal error: {error}")
+            self._hands.emit(entry.pod, "Warning", "FailedScheduling", f"internal error: {error}")
             self.queue.back_off(entry, self.clock.monotonic())
             result = ERROR
         self.metrics.tried(result, self.config.scheduler_name, self.clock.monotonic() - began)
@@ -254,7 +254,7 @@ class Scheduler:
             self.queue.remove(entry.key)
             return
         self.metrics.attempts.labels(ERROR, self.config.scheduler_name).inc()
-        self._hands.tell(entry.pod, "Warning", "FailedScheduling", f"binding rejected: {error}")
+        self._hands.emit(entry.pod, "Warning", "FailedScheduling", f"binding rejected: {error}")
         self.queue.back_off(entry, self.clock.monotonic())
 
     # --- refusals
@@ -271,7 +271,7 @@ class Scheduler:
                 self._preempt(entry, outcome)
         plugins = Fitting.plugins(refused.codes) if refused.codes is not None else frozenset()
         self.queue.park(entry, shape, self._seen(shape), self.clock.monotonic(), plugins)
-        self._hands.tell(entry.pod, "Warning", "FailedScheduling", message)
+        self._hands.emit(entry.pod, "Warning", "FailedScheduling", message)
         pod = entry.pod
         self._hands.write(lambda: self._hands.report_refusal(pod, "Unschedulable", message, nominated))
 

@@ -63,7 +63,7 @@ class MakingRoom:
             self._hands.write(lambda: self._evict(pod, outcome.victims, name))
         elif isinstance(outcome, Stuck):
             why = f"Deferred resize cannot be made room for on node {name}: no less important pods may go; {outcome}"
-            self._hands.tell(pod, "Warning", "ResizePreemptionFailed", f"{why} missing")
+            self._hands.emit(pod, "Warning", "ResizePreemptionFailed", f"{why} missing")
 
     async def _evict(self, pod: Object, victims: tuple[Object, ...], node: str) -> None:
         namespace, name = pod_key(pod)
@@ -75,8 +75,8 @@ class MakingRoom:
             (gone if done else kept).append("/".join(pod_key(victim)))
         self._metrics.deferred_evictions.inc(len(gone))
         if gone:
-            told = f"Evicted {', '.join(gone)} from node {node} for the deferred resize"
-            self._hands.tell(pod, "Normal", "ResizePreempting", told)
+            message = f"Evicted {', '.join(gone)} from node {node} for the deferred resize"
+            self._hands.emit(pod, "Normal", "ResizePreempting", message)
         if kept:
-            told = f"Disruption budgets keep {', '.join(kept)} on node {node}; the resize stays deferred"
-            self._hands.tell(pod, "Warning", "ResizePreemptionFailed", told)
+            message = f"Disruption budgets keep {', '.join(kept)} on node {node}; the resize stays deferred"
+            self._hands.emit(pod, "Warning", "ResizePreemptionFailed", message)

@@ -1,4 +1,4 @@
-"""Turns what the watches tell into changes of the board and the queue; says nothing to the cluster."""
+"""Turns watch events into changes of the board and the queue; writes nothing."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ class Observer:
         self.deferred.pop(key, None)
 
     def _bound(self, pod: Object) -> bool:
-        """Whether this is news. Most updates are of what does not matter here: no row changes, nobody is woken."""
+        """Whether this is news. Most updates are of what does not matter here: no row changes, no pod is woken."""
         key, snapshot = pod_key(pod), self._board.snapshot
         known = snapshot.pods.get(key)
         if known is None or not known.still(pod):

@@ -43,7 +43,7 @@ class ExclusiveCpus:
 
     @property
     def shared(self) -> Cpus:
-        """What is assigned to nobody."""
+        """The CPUs that no container is assigned."""
         return self.topology.all - _all_of(self._assigned)
 
     @property

@@ -161,7 +161,11 @@ class StaticPolicy:
         return found is None or found.state == EXITED
 
     def _forget_ended(self, uid: str, state: PodState | None) -> None:
-        left = {one.id for one in state.containers if one.state != EXITED} if state is not None else set()
+        left = (
+            {container.id for container in state.containers if container.state != EXITED}
+            if state is not None
+            else set()
+        )
         self._forget(key for key, one in self._placed.items() if one.uid == uid and key not in left)
 
     def _forget(self, container_ids: Iterable[str]) -> None:

@@ -1,4 +1,4 @@
-"""What a runtime is told of a pod and its containers: commands, environment, mounts, user, limits, log files."""
+"""The runtime configuration of pods and containers: commands, environment, mounts, user, limits, log files."""
 
 from __future__ import annotations
 
@@ -164,7 +164,7 @@ class ContainerMaker:
         )
 
     async def _check_user(self, record: PodRecord, container: Object) -> None:
-        """`runAsNonRoot`: refused when it would be root, or when nobody can know."""
+        """`runAsNonRoot`: refused when it would be root, or when that cannot be known."""
         merged = {**(record.pod["spec"].get("securityContext") or {}), **(container.get("securityContext") or {})}
         if not merged.get("runAsNonRoot"):
             return
@@ -301,7 +301,7 @@ def security(spec: dict[str, Any], container: Object) -> Security:
     return Security(
         uid=merged.get("runAsUser"),
         gid=merged.get("runAsGroup"),
-        groups=tuple(int(one) for one in groups),
+        groups=tuple(int(group) for group in groups),
         strict_groups=pod.get("supplementalGroupsPolicy") == "Strict",
         privileged=privileged,
         add_capabilities=tuple(capabilities.get("add") or ()),
@@ -318,7 +318,7 @@ def security(spec: dict[str, Any], container: Object) -> Security:
 def pod_security(spec: dict[str, Any]) -> Security:
     """What holds for the sandbox: it is privileged if any container is."""
     containers = (*(spec.get("initContainers") or ()), *(spec.get("containers") or ()))
-    privileged = any((one.get("securityContext") or {}).get("privileged") for one in containers)
+    privileged = any((container.get("securityContext") or {}).get("privileged") for container in containers)
     return replace(security(spec, {}), privileged=privileged)
 
 

@@ -73,7 +73,7 @@ class Environment:
         self._services = services
 
     async def of(self, pod: Object, container: Object, ips: tuple[str, ...]) -> dict[str, str]:
-        """`pod` is sized as allocated: that is what resourceFieldRefs tell. Raises MissingObject."""
+        """`pod` is sized as allocated: that is what resourceFieldRefs show. Raises MissingObject."""
         namespace = pod["metadata"].get("namespace") or "default"
         known = self._services(pod, bool(ips) and ips[0] != self.host_ip) if self._services is not None else {}
         size = 0

@@ -1,4 +1,4 @@
-"""The files that tell a pod names: its hostname, /etc/hosts and resolv.conf, as a kubelet writes them."""
+"""The files by which a pod resolves names: its hostname, /etc/hosts and resolv.conf, as a kubelet writes them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The variables that tell a container of Services, in the form that Docker links once had and Kubernetes keeps.
+"""The environment variables of Services, in the form that Docker links once had and Kubernetes keeps.
 
 Services of the pod's own namespace, and always `kubernetes`: what runs in a pod finds the API server by it. The address
 of that Service is replaced by the one at which the node itself finds the API server, if it knows, except where that is
@@ -45,7 +45,7 @@ class Services:
         await self._cache.run()
 
     async def known(self, patience_s: float) -> None:
-        """Until they were read; not for ever, since a server may refuse to tell."""
+        """Until they were read; not for ever, since a server may refuse to list them."""
         with suppress(TimeoutError):
             async with asyncio.timeout(patience_s):
                 await self._cache.ready.wait()
@@ -60,7 +60,7 @@ class Services:
         return self._api_server is not None and _is_loopback(self._api_server[0])
 
     def variables(self, pod: Object, own_network: bool) -> dict[str, str]:
-        """Raises MissingObject while nobody knows; a static pod does not wait for an API server."""
+        """Raises MissingObject until they are known; a static pod does not wait for an API server."""
         if not self._cache.ready.is_set():
             if is_static(pod):
                 return {}

@@ -42,7 +42,7 @@ async def refuse_second(access: Access, node: str) -> None:
 def _place(node: Object) -> tuple[str, int] | None:
     status = node.get("status") or {}
     port = ((status.get("daemonEndpoints") or {}).get("kubeletEndpoint") or {}).get("Port")
-    addresses = [one["address"] for one in status.get("addresses") or () if one.get("type") == "InternalIP"]
+    addresses = [address["address"] for address in status.get("addresses") or () if address.get("type") == "InternalIP"]
     return (addresses[0], port) if addresses and port else None
 
 

@@ -54,7 +54,7 @@ def request_for(node: str, key: ec.EllipticCurvePrivateKey, names: Sequence[str]
     )
     builder = x509.CertificateSigningRequestBuilder().subject_name(subject)
     if names:
-        builder = builder.add_extension(x509.SubjectAlternativeName([_general(one) for one in names]), False)
+        builder = builder.add_extension(x509.SubjectAlternativeName([_general(name) for name in names]), False)
     return builder.sign(key, hashes.SHA256()).public_bytes(serialization.Encoding.PEM)
 
 

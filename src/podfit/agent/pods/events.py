@@ -50,7 +50,9 @@ def details(pod: Mapping[str, Any], shown: Mapping[str, Object], generation: int
     told: Object = {}
     for key in ("initContainers", "containers"):
         if containers := pod["spec"].get(key):
-            told[key] = [{"name": one["name"], "resources": shown.get(one["name"], {})} for one in containers]
+            told[key] = [
+                {"name": container["name"], "resources": shown.get(container["name"], {})} for container in containers
+            ]
     told["generation"] = generation
     if error:
         told["error"] = error

@@ -52,7 +52,7 @@ class Probes:
         self._results: dict[tuple[str, str], _Result] = {}
         self.counts: dict[tuple[str, str, str], int] = {}
         """How often each (container, kind of probe) gave each result (successful, failed)."""
-        self._containers = {one["name"]: one for one in all_containers(record.pod["spec"])}
+        self._containers = {container["name"]: container for container in all_containers(record.pod["spec"])}
 
     # --- what passes ask
     def started(self, name: str, container_id: str) -> bool:

@@ -1,4 +1,4 @@
-"""What the agent asks of a runtime, and what a runtime tells the agent. Fit for CRI: values are the kernel's.
+"""What the agent asks of a runtime, and what a runtime reports. Fit for CRI: values are the kernel's.
 
 One contract suite (tests/contract/test_runtime.py) holds for every runtime. Ids are the runtime's; a pod is named by
 its UID, a container by the id that `create_container` gave. Every call is idempotent where that makes sense: stopping
@@ -62,8 +62,8 @@ class Runtime(Protocol):
 
     # pods
     async def run_pod(self, config: PodConfig) -> None:
-        """Makes the pod: its cgroup with its limits, its namespaces. Idempotent for the same uid; a stopped pod is made
-        anew, as after a reboot, and keeps the states of its old containers."""
+        """Makes the pod: its cgroup with its limits, its namespaces. Idempotent for the same uid; a stopped pod is
+        recreated, as after a reboot, and keeps the states of its old containers."""
 
     async def stop_pod(self, uid: str) -> None:
         """Kills whatever still runs in it and frees what it holds; its containers' states stay readable."""
@@ -95,7 +95,7 @@ class Runtime(Protocol):
         """Writes the cgroup of a container that is created or runs; the same promise."""
 
     async def update_all(self, uid: str, changes: Sequence[tuple[str, Change]]) -> bool:
-        """Makes changes of a pod ("") and its containers (their ids) as one, for runtimes with somebody behind them who
+        """Makes changes of a pod ("") and its containers (their ids) as one, for runtimes whose backend
         answers late. True: the kernel has them all, written in this order, and `confirmations` has the answer when it
         is there; an event (confirmed, refused) announces it. False: nothing has changed, and they are to be made one by
         one, which also says what is refused."""
@@ -118,14 +118,14 @@ class Runtime(Protocol):
 
     async def memory_below(self, uid: str, container_id: str, bytes: int) -> None:
         """Returns once usage of the container (of the pod if the id is "") is below `bytes`, notified by the kernel
-        where it can tell. Cancel it to stop waiting."""
+        where it can know. Cancel it to stop waiting."""
 
     async def memory_above(self, uid: str, container_id: str, bytes: int) -> None:
         """Returns once usage of the container is at or above `bytes`, notified by the kernel within milliseconds where
         it can. Cancel it to stop waiting."""
 
     async def memory_stall(self, container_id: str) -> int | None:
-        """Microseconds that tasks of the container have waited for memory, ever; None where the kernel does not tell
+        """Microseconds that tasks of the container have waited for memory, ever; None where the kernel does not count
         (it does on cgroup v2), or nothing could be held back."""
 
     async def hold_memory(self, container_id: str, bytes: int | None) -> None:

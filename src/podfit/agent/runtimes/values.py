@@ -1,4 +1,4 @@
-"""What the agent and its runtimes tell each other, as values: configurations, states, limits, failures. No I/O."""
+"""What the agent and its runtimes exchange, as values: configurations, states, limits, failures. No I/O."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class RuntimeFailure(StreamFailure):
 
 
 class RuntimeSilent(RuntimeFailure):
-    """The runtime is away or does not answer: nobody knows whether it did what was asked."""
+    """The runtime is unreachable or does not answer: whether it did what was asked is unknown."""
 
 
 class NotFound(RuntimeFailure):
@@ -61,7 +61,7 @@ class WriteRefused(RuntimeFailure):
 
 
 class BelowUsage(RuntimeFailure):
-    """A memory limit below what is in use and cannot be reclaimed: nothing was changed, nobody was killed."""
+    """A memory limit below what is in use and cannot be reclaimed: nothing was changed, no process was killed."""
 
     def __init__(self, usage_bytes: int, limit_bytes: int, outside_bytes: int = 0) -> None:
         """`outside_bytes`: of a pod, what is held by processes of the runtime that belong to no container."""

@@ -45,7 +45,11 @@ async def _actual(agent: Agent, uid: str) -> Actual:
     state = await agent.runtime.pod(uid)
     if state is None:
         return Actual()
-    running = {one.name: await _container(agent, one.id) for one in state.containers if one.state == RUNNING}
+    running = {
+        container.name: await _container(agent, container.id)
+        for container in state.containers
+        if container.state == RUNNING
+    }
     known = {name: sizes for name, sizes in running.items() if sizes is not None}
     return Actual(known, await _pod(agent, uid) if state.alive else None)
 

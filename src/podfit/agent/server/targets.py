@@ -43,7 +43,7 @@ def container_spec(record: PodRecord, name: str) -> Object | None:
 async def attempts(agent: Agent, record: PodRecord, name: str) -> list[ContainerState]:
     """Of one container, oldest first."""
     state = await agent.runtime.pod(record.uid)
-    found = [one for one in state.containers if one.name == name] if state is not None else []
+    found = [container for container in state.containers if container.name == name] if state is not None else []
     return sorted(found, key=lambda one: one.attempt)
 
 

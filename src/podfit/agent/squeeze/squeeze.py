@@ -41,7 +41,11 @@ class Squeeze:
     def follow(self, record: PodRecord) -> None:
         """After each pass over a pod."""
         wanted = not record.terminal and record.termination is None and asked_for(record.pod)
-        running = {one.id: one for one in record.state.containers if one.state == RUNNING} if record.state else {}
+        running = (
+            {container.id: container for container in record.state.containers if container.state == RUNNING}
+            if record.state
+            else {}
+        )
         for key in [key for key in self._under_way if key[0] == record.uid and not (wanted and key[1] in running)]:
             self._under_way.pop(key).cancel()
         if not wanted:

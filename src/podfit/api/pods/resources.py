@@ -71,7 +71,7 @@ def pod_requests(
     return total
 
 
-def requests_told(pod: Mapping[str, Any], use_status: bool) -> bytes:
+def requests_key(pod: Mapping[str, Any], use_status: bool) -> bytes:
     """All that `pod_requests` looks at: the same for pods of one template, so that sums can be looked up by it."""
     return msgspec.json.encode((_wanted(pod.get("spec") or _NOTHING), _reported(pod) if use_status else None))
 

@@ -17,7 +17,7 @@ class ActionRecorder(EventRecorder):
     def __init__(
         self, client: Client, component: str, instance: str, actions: Mapping[str, str], clock: Clock | None = None
     ) -> None:
-        """`instance` tells which one of several speaks; `actions` what is being done when a reason is told."""
+        """`instance` says which of several replicas reports; `actions` names the action of each reason."""
         super().__init__(client, component, instance, clock, correlate=False)
         self._actions = actions
 

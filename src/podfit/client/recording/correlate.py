@@ -1,7 +1,7 @@
 """How much is said of one object: similar Events become one, and who says too much is not heard. Pure.
 
 Kubernetes' own bounds: of Events that differ only in their message the tenth within ten minutes and all after it are
-told as one, whose message is that of the latest; a part of the system may say 25 things of an object at once, then one
+sent as one, whose message is that of the latest; a part of the system may say 25 things of an object at once, then one
 more every five minutes.
 """
 
@@ -39,7 +39,7 @@ class Correlator:
         self._patience: OrderedDict[Key, _Patience] = OrderedDict()
 
     def hear(self, who: Key, type: str, reason: str, message: str, now: float) -> Said | None:
-        """What to tell; `who` is the part of the system and the object. None: it has said enough."""
+        """The Event to send; `who` is the component and the object. None: it is over its rate limit."""
         said = self._combine((who, type, reason), message, now)
         return said if self._bears(who, now) else None
 

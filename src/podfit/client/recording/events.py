@@ -31,7 +31,7 @@ _REMEMBERED = 4096
 _QUEUED = 8192
 
 _NAMES = random.Random()
-"""Of its own: names have to differ even where somebody seeds the shared one. They need not be hard to guess."""
+"""Of its own: names have to differ even where the shared generator is seeded. They need not be hard to guess."""
 
 Key = tuple[object, ...]
 """What makes two Events the same one: who says it, the object and its field, type, reason and message."""
@@ -62,7 +62,7 @@ class _Lane:
     waiting: OrderedDict[Key, Waiting] = field(default_factory=OrderedDict)
     sent: OrderedDict[Key, _Sent] = field(default_factory=OrderedDict)
     idle: asyncio.Future[None] | None = None
-    """Of whoever sends, while there is nothing to send."""
+    """The future of the sender, while there is nothing to send."""
 
     async def filled(self) -> None:
         """Until something is waiting."""
@@ -97,7 +97,7 @@ class EventRecorder:
         self._idle.set()
         self._correlator = Correlator() if correlate else None
         self.dropped = 0
-        """Events that nobody will see, because too many were waiting."""
+        """Events that were dropped, because too many were waiting."""
 
     def named(self, component: str) -> Voice:
         """For another part of the system whose Events go the same way."""
@@ -148,7 +148,7 @@ class EventRecorder:
 
     def _drop(self, reason: str, name: str) -> None:
         self.dropped += 1
-        # Said at the 1st, 2nd, 4th, 8th …: whoever floods Events must not flood the log too.
+        # Logged at the 1st, 2nd, 4th, 8th …: a flood of Events must not flood the log too.
         if self.dropped & (self.dropped - 1) == 0:
             log.warning("too many Events waiting; dropped %s on %s (%d so far)", reason, name, self.dropped)
 

@@ -48,7 +48,7 @@ def read_request(pem: bytes) -> Asked:
         return tuple(str(one.value) for one in request.subject.get_attributes_for_oid(oid))
 
     def named(kind: type[x509.GeneralName]) -> tuple[str, ...]:
-        return tuple(str(one.value) for one in names if isinstance(one, kind))
+        return tuple(str(name.value) for name in names if isinstance(name, kind))
 
     # Of several common names the last one counts, as in Go; the certificate gets no other.
     return Asked(

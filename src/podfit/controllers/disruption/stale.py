@@ -1,7 +1,7 @@
 """Takes back announcements of a disruption that never came.
 
-Whoever disrupts a pod sets its condition DisruptionTarget to True first and deletes it then. A pod that is not being
-deleted two minutes later stays: the condition is set to False.
+A disruption sets the condition DisruptionTarget of a pod to True, and then deletes the pod. If the pod is not being
+deleted two minutes later, the condition is set to False.
 """
 
 from __future__ import annotations

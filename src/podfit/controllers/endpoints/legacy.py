@@ -158,6 +158,6 @@ def _differs(stored: Object, wanted: Object) -> bool:
 def _canonical(subsets: list[Object] | None) -> list[str]:
     fields = ("addresses", "notReadyAddresses", "ports")
     return sorted(
-        repr([sorted(repr(sorted(row.items(), key=str)) for row in one.get(field) or ()) for field in fields])
-        for one in subsets or ()
+        repr([sorted(repr(sorted(row.items(), key=str)) for row in subset.get(field) or ()) for field in fields])
+        for subset in subsets or ()
     )

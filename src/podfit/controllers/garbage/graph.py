@@ -1,6 +1,6 @@
 """Who owns whom: an in-memory graph of UIDs, and what should happen to an object by it. Pure.
 
-The graph knows the objects the caches show (`nodes`) and the owners that are only named by somebody's reference.
+The graph knows the objects the caches show (`nodes`) and the owners that are only named by a reference.
 """
 
 from __future__ import annotations
@@ -121,7 +121,7 @@ Verdict = Nothing | Delete | DropReferences | DropFinalizer | Orphan
 
 
 def judge(graph: Graph, item: Item, absent: Callable[[Object, str], bool]) -> Verdict:
-    """What to do with `item`. `absent(reference, namespace)` tells whether an owner is known not to exist."""
+    """What to do with `item`. `absent(reference, namespace)` says whether an owner is known not to exist."""
     if item.orphaning:
         return Orphan(tuple(child.uid for child in graph.below(item.uid)))
     if item.foreground:

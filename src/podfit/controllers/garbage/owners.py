@@ -90,14 +90,14 @@ class GarbageCollector:
                 for child in self._graph.below(item.uid):
                     self._engine.add(child.uid)
             self._look_at_waiting(old.owners if old else ())
-            # The same name with another UID: the one before was deleted while nobody looked.
+            # The same name with another UID: the one before was deleted in between.
             if before is not None and before["metadata"]["uid"] != item.uid:
                 self._gone(before["metadata"]["uid"])
         elif before is not None:
             self._gone(before["metadata"]["uid"])
 
     def _settled(self, item: Item) -> bool:
-        """Whether all its owners are there. Most changes are of what nobody looks at here; should an owner go or wait
+        """Whether all its owners are there. Most changes do not matter here; should an owner go or wait
         for its dependents, that calls for another look itself."""
         return not item.owners or all(owner["uid"] in self._graph.nodes for owner in item.owners)
 
@@ -148,7 +148,7 @@ class GarbageCollector:
             return True
         kind = self._kinds.get((owner.get("apiVersion", ""), owner.get("kind", "")))
         if kind is None or (kind.namespaced and not item.namespace):
-            # Nobody can tell: of a kind that is not served, or in a namespace that the reference cannot name.
+            # Unknown: of a kind that is not served, or in a namespace that the reference cannot name.
             return False
         namespace, name = item.namespace if kind.namespaced else "", owner.get("name", "")
         reference = (uid, kind, namespace, name)

@@ -1,4 +1,4 @@
-"""Removes pods that nobody will ever finish: bound to a node that is gone or out of service, deleted before they were
+"""Removes pods that will never finish: bound to a node that is gone or out of service, deleted before they were
 bound, or finished and more of them than are worth keeping."""
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ _GONE = ("DeletionByPodGC", "PodGC: node no longer exists")
 
 
 def is_out_of_service(node: Object) -> bool:
-    """Whether somebody vouches for it that nothing runs on the node any more, and it does not say otherwise."""
+    """Whether the node is marked as out of service, and is not ready."""
     taints = (node.get("spec") or {}).get("taints") or ()
     if all(taint["key"] != _OUT_OF_SERVICE for taint in taints):
         return False
     conditions = (node.get("status") or {}).get("conditions") or ()
-    return all(one["type"] != "Ready" or one["status"] != "True" for one in conditions)
+    return all(condition["type"] != "Ready" or condition["status"] != "True" for condition in conditions)
 
 
 class PodGarbageController:
@@ -73,7 +73,7 @@ class PodGarbageController:
             namespace, _, name = rest.partition("/")
             pod = self._pods.get(namespace, name)
             if pod is not None and not (pod.get("spec") or {}).get("nodeName"):
-                # Nobody else will ever say how it ended, and a finalizer may wait for that.
+                # No node will report how it ended, and a finalizer may wait for that.
                 await self._fail(pod)
                 await self._remove(pod)
             return DONE
@@ -100,7 +100,7 @@ class PodGarbageController:
         return DONE
 
     async def _left(self, name: str) -> Result:
-        """Pods that are to end on a node where nobody ends them."""
+        """Terminating pods on nodes without an agent."""
         node = self._nodes.get("", name)
         if node is not None and is_out_of_service(node):
             for pod in self._pods.by("node", name):
@@ -116,7 +116,7 @@ class PodGarbageController:
             await self._remove(pod)
 
     async def _fail(self, pod: Object, disrupted: tuple[str, str] | None = None) -> None:
-        """`disrupted` tells reason and message where it is a disruption."""
+        """`disrupted`: reason and message, where it is a disruption."""
         if (pod.get("status") or {}).get("phase") in _FINISHED:
             return
         status: Object = {"phase": "Failed"}

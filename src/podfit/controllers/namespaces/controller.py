@@ -2,7 +2,7 @@
 
 Pods go first and with their grace, and everything else waits for them: what protects a pod (a NetworkPolicy, a Secret
 it reads at its end) outlives it. Their deletion events are waited for, not polled. Only where something else keeps
-content alive (a finalizer of somebody's) is it looked at again after a while.
+content alive (a finalizer) is it checked again after a while.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class NamespaceController:
         body = {**namespace, "spec": {**namespace["spec"], "finalizers": finalizers}}
         made = await self._world.client.update(NAMESPACE, body, "finalize")
         if finalizers or namespace["metadata"].get("finalizers"):
-            # It stays for somebody else: say that it is not for its content.
+            # Another finalizer keeps it: report that its content is gone.
             await self._report(made, {}, [])
         return DONE
 

@@ -1,8 +1,8 @@
-"""Tells nodes that stopped reporting, and taints nodes by their conditions.
+"""Detects nodes that stopped reporting, and taints nodes by their conditions.
 
 A node reports by renewing its Lease or by a heartbeat in its status. Silence is measured on our own clock, from the
 last change we saw: the node's clock does not matter. A server outage is no silence of the nodes: while our own watch
-is cut off, nobody is judged.
+is cut off, no node is judged.
 """
 
 from __future__ import annotations
@@ -144,7 +144,12 @@ class NodeLifecycleController:
         now = rfc3339(self._world.clock.now())
         for pod in self._pods.by("node", node):
             ready = next(
-                (one for one in (pod.get("status") or {}).get("conditions") or [] if one["type"] == "Ready"), None
+                (
+                    condition
+                    for condition in (pod.get("status") or {}).get("conditions") or []
+                    if condition["type"] == "Ready"
+                ),
+                None,
             )
             if ready is None or ready["status"] != "True":
                 continue
@@ -160,7 +165,7 @@ class NodeLifecycleController:
             self._world.recorder.record(pod, "Warning", "NodeNotReady", "Node is not ready")
 
     async def _say_ttl(self, node: Object) -> None:
-        """Tells agents how long they may cache secrets and config maps: the larger the cluster, the longer."""
+        """Publishes how long agents may cache secrets and config maps: the larger the cluster, the longer."""
         wanted = next((ttl for size, ttl in _CACHE_TTL_S if len(self._nodes) <= size), 300)
         if (node["metadata"].get("annotations") or {}).get(TTL) != str(wanted):
             change = {"metadata": {"annotations": {TTL: str(wanted)}}}
@@ -204,7 +209,10 @@ def wanted_taints(node: Object, now: str, policy: str = zones.EVICT) -> list[Obj
 
 
 def _condition(node: Object, type: str) -> Object | None:
-    return next((one for one in (node.get("status") or {}).get("conditions") or [] if one["type"] == type), None)
+    return next(
+        (condition for condition in (node.get("status") or {}).get("conditions") or [] if condition["type"] == type),
+        None,
+    )
 
 
 def _status(node: Object, type: str) -> str:

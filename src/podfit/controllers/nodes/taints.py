@@ -119,7 +119,7 @@ def eviction_time(taints: list[Object], tolerations: list[Object], seen: float) 
     """
     due: float | None = None
     for taint in taints:
-        using = [one for one in tolerations if tolerates(one, taint)]
+        using = [toleration for toleration in tolerations if tolerates(toleration, taint)]
         if not using:
             return seen
         seconds = [one["tolerationSeconds"] for one in using if one.get("tolerationSeconds") is not None]

@@ -1,7 +1,7 @@
 """How many nodes of a zone may be lost before it is rather the network that is at fault. Pure.
 
 Pods of a lost node are evicted so that others take over. Where no node answers, or most of a small zone's do not, that
-would only end what may be running well: then nobody is evicted. Nodes are counted as they come, change and go: a
+would only end what may be running well: then no pod is evicted. Nodes are counted as they come, change and go: a
 thousand that become ready one after the other are not counted a thousand times.
 """
 
@@ -12,7 +12,7 @@ from collections import Counter
 from podfit.api.objects import Object
 
 EVICT, HOLD, NEVER = "evict", "hold", "never"
-"""Evict; evict nobody more; evict nobody, and let go whom we meant to."""
+"""Evict; evict no further pods; evict none, and cancel pending evictions."""
 _UNHEALTHY_SHARE, _FEW, _LARGE = 0.55, 2, 50
 Zone = tuple[str, str]
 """Region and zone."""
@@ -25,7 +25,7 @@ def zone_of(node: Object) -> Zone:
 
 def is_ready(node: Object) -> bool:
     conditions = (node.get("status") or {}).get("conditions") or []
-    return any(one["type"] == "Ready" and one["status"] == "True" for one in conditions)
+    return any(condition["type"] == "Ready" and condition["status"] == "True" for condition in conditions)
 
 
 class Zones:
@@ -37,7 +37,7 @@ class Zones:
         self._lost: dict[Zone, dict[str, None]] = {}
         """Names, in the order in which they were lost; no zone that lost none."""
         self._gone = 0
-        self._told: dict[Zone, str] = {}
+        self._policies: dict[Zone, str] = {}
 
     def put(self, name: str, node: Object | None) -> None:
         """As it is now; None: it is no more."""
@@ -71,5 +71,5 @@ class Zones:
     def judged_anew(self) -> list[str]:
         """The lost nodes about which something else is decided than when this was asked last."""
         policies = {zone: self.decide(zone) for zone in self._lost}
-        told, self._told = self._told, policies
-        return [name for zone, policy in policies.items() if told.get(zone) != policy for name in self._lost[zone]]
+        before, self._policies = self._policies, policies
+        return [name for zone, policy in policies.items() if before.get(zone) != policy for name in self._lost[zone]]

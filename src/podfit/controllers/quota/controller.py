@@ -1,6 +1,6 @@
 """Keeps `status.used` of quotas true: what admission added is taken back when objects go or shrink.
 
-A quota is counted anew when the usage of an object in its namespace changed, not when anything changed: a pod's status
+A quota is recounted when the usage of an object in its namespace changed, not when anything changed: a pod's status
 updates mostly do not matter, but one that shows a smaller size does.
 """
 
@@ -103,7 +103,7 @@ class QuotaController:
         return Requeue(_RESYNC_S, "a full recount from time to time")
 
     async def _follow_counted(self, hard: Object) -> None:
-        """Caches for `count/…` of kinds nobody followed yet."""
+        """Caches for `count/…` of kinds that were not followed yet."""
         known = {count_name(*id) for id in self._kinds}
         if all(not name.startswith("count/") or name in known for name in hard):
             return

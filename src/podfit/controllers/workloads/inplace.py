@@ -31,7 +31,7 @@ BATCH = "podfit.dev/resize-max-unavailable"
 """On a ReplicaSet: how many pods a Deployment lets it resize at a time."""
 DEFAULT_DEADLINE_S = 300.0
 _TOLD = 5
-"""So many Events tell how far the resizes of a workload are."""
+"""The number of Events that report the progress of resizes of a workload."""
 _UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0}
 
 
@@ -148,11 +148,11 @@ def _refusal(stands: Progress) -> tuple[str, str] | None:
 
 
 class InPlace:
-    """Carries out plans for one controller and tells how far they are."""
+    """Carries out plans for one controller and reports their progress."""
 
     def __init__(self, world: World, owned: Owned) -> None:
         self._world, self._owned = world.acting("inplace-resize-controller"), owned
-        # Its own voice: whoever makes forty pods may have said all it may of their owner.
+        # A recorder of its own: a controller that makes forty pods may have used up its rate limit for their owner.
         self._recorder = world.recorder.named("inplace-resize-controller")
         self._told: dict[str, tuple[int, int]] = {}
 
@@ -185,7 +185,7 @@ class InPlace:
             await self._mark(step.pod, step.mark)
 
     async def _mark(self, pod: Object, mark: str) -> None:
-        """The resize comes first: a pod that is not marked is looked at again, one that is marked is left alone."""
+        """The resize comes first: a pod that is not marked is checked again, one that is marked is left alone."""
         meta = pod["metadata"]
         change = {"metadata": {"annotations": {SIZED_FOR: mark}}}
         try:

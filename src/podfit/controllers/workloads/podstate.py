@@ -22,7 +22,10 @@ def is_active(pod: Object) -> bool:
 
 
 def condition(obj: Object, type: str) -> Object | None:
-    return next((one for one in (obj.get("status") or {}).get("conditions") or [] if one["type"] == type), None)
+    return next(
+        (condition for condition in (obj.get("status") or {}).get("conditions") or [] if condition["type"] == type),
+        None,
+    )
 
 
 def is_ready(pod: Object) -> bool:

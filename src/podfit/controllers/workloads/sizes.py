@@ -63,8 +63,8 @@ def _named(template: Object) -> set[tuple[str, str, str]]:
 
 def _sized(spec: Object) -> Iterator[tuple[str, dict[str, dict[str, str]]]]:
     """Whose sizes these are (a container's name, or none for the pod's own), and cpu and memory of each field."""
-    for one in [*(spec.get("initContainers") or []), *_containers(spec)]:
-        yield one["name"], _defaulted(one.get("resources") or {})
+    for container in [*(spec.get("initContainers") or []), *_containers(spec)]:
+        yield container["name"], _defaulted(container.get("resources") or {})
     if spec.get("resources"):
         yield "", _resizable(spec["resources"])
 
@@ -101,21 +101,21 @@ def size_mark(template: Object) -> str:
 
 
 def marked(pod: Object) -> str:
-    """The sizes its workload has brought the pod to last; "" when nobody wrote that down."""
+    """The sizes its workload has brought the pod to last; "" when that is not recorded."""
     return str((pod["metadata"].get("annotations") or {}).get(SIZED_FOR, ""))
 
 
 def size_patch(pod: Object, template: Object) -> Object | None:
     """The strategic merge patch for /resize that brings `pod` to the template's sizes.
 
-    None when it has them, or had them: what somebody else made of the pod since (an autoscaler, a person) stays until
+    None when it has them, or had them: what another client made of the pod since (an autoscaler, a person) stays until
     the template changes.
     """
     return None if marked(pod) == size_mark(template) else _plain_patch(pod, template)
 
 
 def _plain_patch(pod: Object, template: Object) -> Object | None:
-    """The same, whoever sized the pod last."""
+    """The same, regardless of what sized the pod last."""
     spec, wanted = pod["spec"], template.get("spec") or {}
     change: Object = {}
     for field in ("containers", "initContainers"):

@@ -33,7 +33,7 @@ class Candidate:
 
 @dataclass(frozen=True, slots=True)
 class NoRoom:
-    """Preemption does not help; the message tells why."""
+    """Preemption does not help; the message says why."""
 
     message: str
 
@@ -133,7 +133,7 @@ def _on_node(
     victims = sorted((one for one in snapshot.here[row].values() if one.priority < priority), key=importance)
     for one in victims:
         snapshot.remove_pod(one.key)
-    removed = {one.key: one for one in victims}
+    removed = {victim.key: victim for victim in victims}
     try:
         if not board.fits_beside(fitting, row, promised):
             with board.beside(promised):
@@ -165,25 +165,25 @@ def _by_budget(victims: list[Resident], budgets: list[Budget]) -> tuple[list[Res
     left = {id(budget): budget.allowed for budget in budgets}
     protected: list[Resident] = []
     free: list[Resident] = []
-    for one in victims:
+    for victim in victims:
         broken = False
         for budget in budgets:
-            if budget.namespace != one.namespace or not one.labels or not budget.selector.matches(one.labels):
+            if budget.namespace != victim.namespace or not victim.labels or not budget.selector.matches(victim.labels):
                 continue
-            if one.key[1] in budget.gone:
+            if victim.key[1] in budget.gone:
                 continue
             left[id(budget)] -= 1
             broken = broken or left[id(budget)] < 0
-        (protected if broken else free).append(one)
+        (protected if broken else free).append(victim)
     return protected, free
 
 
 def _best(candidates: list[Candidate]) -> Candidate:
     def cost(candidate: Candidate) -> tuple[int, int, int, int, float]:
         victims = candidate.victims
-        top = max((one.priority for one in victims), default=-_OFFSET)
-        oldest = min((one.started for one in victims if one.priority == top), default=0.0)
-        total = sum(one.priority + _OFFSET for one in victims)
+        top = max((victim.priority for victim in victims), default=-_OFFSET)
+        oldest = min((victim.started for victim in victims if victim.priority == top), default=0.0)
+        total = sum(victim.priority + _OFFSET for victim in victims)
         return candidate.violations, top, total, len(victims), -oldest
 
     return min(candidates, key=cost)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from podfit.api.objects import Object
-from podfit.api.pods.resources import requests_told, same_requests
+from podfit.api.pods.resources import requests_key, same_requests
 from podfit.api.quantity import Quantity
 from podfit.client import Cache
 from podfit.client.cache import Key, key_of
@@ -306,11 +306,11 @@ def _is_fixed(pod: Object) -> bool:
 
 
 _memo = Memo[bytes, Amounts](4096)
-"""By `requests_told`, which holds everything that the amounts depend on."""
+"""By `requests_key`, which holds everything that the amounts depend on."""
 
 
 def _asked(pod: Object) -> Amounts:
     """What the pod reserves. Most changes of a pod, and most pods, ask for the same amounts."""
-    reported = requests_told(pod, use_status=True)
+    reported = requests_key(pod, use_status=True)
     found = _memo.get(reported)
     return found if found is not None else _memo.keep(reported, amounts_of(pod, use_status=True))

@@ -47,7 +47,9 @@ def claims(pod: Mapping[str, Any], sizes: Desired | Allocated, qos: str) -> list
     spec = pod["spec"]
     exclusive = qos == GUARANTEED and not spec.get("resources")
     inits, mains = spec.get("initContainers") or (), spec.get("containers") or ()
-    kinds = [(one, SIDECAR if is_sidecar(one) else INIT) for one in inits] + [(one, MAIN) for one in mains]
+    kinds = [(container, SIDECAR if is_sidecar(container) else INIT) for container in inits] + [
+        (container, MAIN) for container in mains
+    ]
     return [
         Claim(one["name"], whole_cpus(sizes.containers.get(one["name"])) if exclusive else 0, kind)
         for one, kind in kinds

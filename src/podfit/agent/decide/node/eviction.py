@@ -55,7 +55,10 @@ def message(met: Met, consumer: Consumer) -> str:
     level = amount(spec.get("resources"), RESOURCE).request if resource == RESOURCE else None
     if level is not None and consumer.used is not None:
         text += _over(f"Pod {consumer.pod['metadata']['name']}", consumer.used, level, resource)
-    sizes = {one["name"]: one for one in [*(spec.get("containers") or ()), *(spec.get("initContainers") or ())]}
+    sizes = {
+        container["name"]: container
+        for container in [*(spec.get("containers") or ()), *(spec.get("initContainers") or ())]
+    }
     for name, used in consumer.containers.items():
         request = amount(sizes[name].get("resources"), resource).request or 0 if name in sizes else used
         if used > request:
@@ -73,7 +76,7 @@ def refusal(pod: Mapping[str, Any], qos: str, pressed: frozenset[str]) -> tuple[
     if not pressed or is_critical(pod):
         return None
     if pressed == {MEMORY}:
-        tolerated = any(tolerates(one, _TAINT) for one in pod["spec"].get("tolerations") or ())
+        tolerated = any(tolerates(toleration, _TAINT) for toleration in pod["spec"].get("tolerations") or ())
         if qos != BEST_EFFORT or tolerated:
             return None
     listed = " ".join(kind for kind in (MEMORY, DISK, PID) if kind in pressed)

@@ -101,8 +101,8 @@ _NOTHING_TO_DO = Next(initialized=True)
 
 
 def _all_run(containers: list[Seen]) -> bool:
-    for one in containers:
-        last = one.last
+    for container in containers:
+        last = container.last
         if last is None or last.state != RUNNING:
             return False
     return bool(containers)

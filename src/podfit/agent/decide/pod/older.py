@@ -18,7 +18,9 @@ def known(status: Mapping[str, Any]) -> Object:
     """What such a server has of a status that was read from it."""
     kept = {key: value for key, value in status.items() if key not in _NEWER}
     if "conditions" in kept:
-        kept["conditions"] = [_plain(one) for one in kept["conditions"] if one.get("type") not in _RESIZE]
+        kept["conditions"] = [
+            _plain(condition) for condition in kept["conditions"] if condition.get("type") not in _RESIZE
+        ]
     return kept
 
 
@@ -30,7 +32,11 @@ def in_words(status: Mapping[str, Any], before: Mapping[str, Any], undecided: bo
 
 
 def _word(status: Mapping[str, Any]) -> str | None:
-    found = {one["type"]: one for one in status.get("conditions") or () if one.get("status") == "True"}
+    found = {
+        condition["type"]: condition
+        for condition in status.get("conditions") or ()
+        if condition.get("status") == "True"
+    }
     if PENDING in found:
         return str(found[PENDING].get("reason") or DEFERRED)
     return IN_PROGRESS_WORD if IN_PROGRESS in found else None

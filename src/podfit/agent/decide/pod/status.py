@@ -92,10 +92,16 @@ def build(facts: Facts) -> Object:
     if facts.message:
         status["message"] = facts.message
     if spec.get("initContainers"):
-        status["initContainerStatuses"] = [_container(facts, one, regular=False) for one in spec["initContainers"]]
-    status["containerStatuses"] = [_container(facts, one, regular=True) for one in spec.get("containers") or ()]
+        status["initContainerStatuses"] = [
+            _container(facts, container, regular=False) for container in spec["initContainers"]
+        ]
+    status["containerStatuses"] = [
+        _container(facts, container, regular=True) for container in spec.get("containers") or ()
+    ]
     if spec.get("ephemeralContainers"):
-        status["ephemeralContainerStatuses"] = [_ephemeral(facts, one) for one in spec["ephemeralContainers"]]
+        status["ephemeralContainerStatuses"] = [
+            _ephemeral(facts, container) for container in spec["ephemeralContainers"]
+        ]
     _pod_level(facts, status)
     if spec.get("virtualMachine"):
         _machine(facts, before, status)
@@ -340,7 +346,9 @@ def _containers_ready(facts: Facts) -> tuple[bool, tuple[str, ...]]:
     if facts.phase == "Failed":
         return False, ("PodFailed",)
     spec = facts.pod["spec"]
-    counted = [one for one in spec.get("initContainers") or () if is_sidecar(one)] + (spec.get("containers") or [])
+    counted = [container for container in spec.get("initContainers") or () if is_sidecar(container)] + (
+        spec.get("containers") or []
+    )
     unready = [one["name"] for one in counted if not facts.seen[one["name"]].ready]
     if unready:
         conflicts = "".join(f"; {name}: {facts.seen[name].conflict}" for name in unready if facts.seen[name].conflict)
@@ -350,7 +358,10 @@ def _containers_ready(facts: Facts) -> tuple[bool, tuple[str, ...]]:
 
 def _pod_ready(facts: Facts, ready: bool, why: tuple[str, ...]) -> Object:
     if ready and (required := facts.pod["spec"].get("readinessGates")):
-        before = {one["type"]: one["status"] for one in (facts.pod.get("status") or {}).get("conditions") or ()}
+        before = {
+            condition["type"]: condition["status"]
+            for condition in (facts.pod.get("status") or {}).get("conditions") or ()
+        }
         gates = [gate["conditionType"] for gate in required]
         closed = [gate for gate in gates if before.get(gate) != "True"]
         if closed:

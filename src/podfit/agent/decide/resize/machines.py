@@ -24,7 +24,11 @@ def machines_of(state: PodState | None) -> dict[str, Machine]:
     """The virtual machines of a pod that run, by container."""
     if state is None:
         return {}
-    return {one.name: one.machine for one in state.containers if one.machine is not None and one.state == RUNNING}
+    return {
+        container.name: container.machine
+        for container in state.containers
+        if container.machine is not None and container.state == RUNNING
+    }
 
 
 def impossible(desired: Desired, allocated: Allocated, machines: Mapping[str, Machine]) -> tuple[str, str] | None:

@@ -241,9 +241,9 @@ def _any_made_of_objects(pod: Object) -> bool:
 
 
 def _shown(pod: Object, ips: tuple[str, ...]) -> tuple[Any, ...]:
-    """All that the downward API tells and that may change while the pod runs."""
+    """All fields of the downward API that may change while the pod runs."""
     meta = pod["metadata"]
-    sizes = [one.get("resources") for one in all_containers(pod["spec"])]
+    sizes = [container.get("resources") for container in all_containers(pod["spec"])]
     return meta.get("labels"), meta.get("annotations"), sizes, ips
 
 

@@ -36,7 +36,7 @@ class Cgroups(Protocol):
         """What every container of a pod has in its cgroup beside its limits: values by file."""
 
     def note_shares(self, group: str, shares: int) -> None:
-        """Remembers the shares that a group was made with by somebody else, unless there is a note already: the
+        """Remembers the shares that another program made a group with, unless there is a note already: the
         kernel's own form may be coarser."""
 
     def exists(self, group: str) -> bool: ...
@@ -52,7 +52,7 @@ class Cgroups(Protocol):
         """Usage without what the kernel could take back by itself (page cache)."""
 
     def memory_stall(self, group: str) -> int | None:
-        """Microseconds that members have waited for memory, ever; None where the kernel does not tell."""
+        """Microseconds that members have waited for memory, ever; None where the kernel does not count."""
 
     def hold(self, group: str, threshold: int | None) -> None:
         """Holds the group back instead of letting it run out of memory: above the threshold (v2), or at its limit (v1);
@@ -62,7 +62,7 @@ class Cgroups(Protocol):
         """Where a process writes 0 to become a member."""
 
     def expect_cpusets(self) -> None:
-        """Somebody else may restrict the CPUs of groups: `limits` looks at each."""
+        """Another program may restrict the CPUs of groups: `limits` reads each."""
 
     def pin_files(self, group: str) -> list[str]:
         """The same for hierarchies that have the group only if its CPUs are restricted."""
@@ -88,7 +88,7 @@ class Cgroups(Protocol):
         """A descriptor that becomes readable when the group runs out of memory; None: use inotify on `oom_file`."""
 
     def usage_eventfd(self, group: str, threshold: int) -> int | None:
-        """A descriptor that becomes readable when usage crosses the threshold; None if this kernel cannot tell."""
+        """A descriptor that becomes readable when usage crosses the threshold; None if this kernel cannot notify."""
 
 
 def pod_group(root: str, qos: str, uid: str) -> str:
@@ -171,7 +171,7 @@ def remove_everywhere(group: str) -> bool:
 
 
 class Vanished(NotFound):
-    """A group that was there is not any more: somebody else removed it."""
+    """A cgroup of ours is gone: another program removed it."""
 
 
 def refused(error: OSError, group: str) -> RuntimeFailure:

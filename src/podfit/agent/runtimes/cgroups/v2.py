@@ -143,7 +143,7 @@ class CgroupsV2:
             if usage <= wanted:
                 break
             with suppress(OSError):
-                # EAGAIN: less could be reclaimed than asked for; usage tells how much.
+                # EAGAIN: less could be reclaimed than asked for; usage shows how much.
                 write(f"{path}/memory.reclaim", str(usage - wanted))
             usage = int(read(f"{path}/memory.current"))
         return usage
@@ -188,7 +188,7 @@ class CgroupsV2:
             configured = int(os.getxattr(path, SHARES_ATTRIBUTE))
         except (OSError, ValueError):
             return shares_of(weight)
-        # Somebody else may have written the weight since: then the kernel is right and the note is old.
+        # Another program may have written the weight since: then the kernel is right and the note is stale.
         known = weight in (weight_of(configured), steeper_weight_of(configured))
         return configured if known else shares_of(weight)
 

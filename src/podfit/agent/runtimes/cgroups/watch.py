@@ -1,8 +1,8 @@
 """Notifications of the kernel: that a container ran out of memory, and that usage fell below a number.
 
-v1 has eventfds for both: a threshold on memory.usage_in_bytes fires in either direction. v2 tells of OOM kills through
-inotify on memory.events; of falling usage it cannot tell (memory.events counts limits that were hit, pressure triggers
-tell of stalls), so there two small files are read again with pauses that grow to a second.
+v1 has eventfds for both: a threshold on memory.usage_in_bytes fires in either direction. v2 reports OOM kills through
+inotify on memory.events; falling usage it does not report (memory.events counts limits that were hit, pressure triggers
+report stalls), so there two small files are read again with pauses that grow to a second.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ FULL_LOOK_S = 0.02
 class OomWatch:
     """Calls back with the container's id whenever its group's count of kills grew."""
 
-    def __init__(self, cgroups: Cgroups, told: Callable[[str], None]) -> None:
-        self._cgroups, self._told = cgroups, told
+    def __init__(self, cgroups: Cgroups, on_oom: Callable[[str], None]) -> None:
+        self._cgroups, self._on_oom = cgroups, on_oom
         self._eventfds: dict[str, int] = {}
         self._inotify = -1
         self._watches: dict[int, str] = {}
@@ -94,7 +94,7 @@ class OomWatch:
         kills = read_table(file).get("oom_kill", 0)
         if kills > before:
             self._files[container_id] = file, kills
-            self._told(container_id)
+            self._on_oom(container_id)
         elif self._eventfds.get(container_id) is not None and kills == before and os.path.exists(file):
             # v1's eventfd fires when the group runs dry, a moment before the kill is counted.
             asyncio.get_running_loop().call_later(0.01, self._look_again, container_id)
@@ -105,7 +105,7 @@ class OomWatch:
             kills = read_table(file).get("oom_kill", 0)
             if kills > before:
                 self._files[container_id] = file, kills
-                self._told(container_id)
+                self._on_oom(container_id)
 
 
 async def memory_below(cgroups: Cgroups, group: str, threshold: int) -> None:

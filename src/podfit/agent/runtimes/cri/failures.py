@@ -17,9 +17,9 @@ _NOT_READY = {"RuntimeReady": "container runtime not ready", "NetworkReady": "co
 def not_ready(status: api.RuntimeStatus) -> str:
     """What keeps a runtime that answers from running pods, in the kubelet's words; "" if nothing does."""
     return ", ".join(
-        f"{_NOT_READY[one.type]}: {one.type}=false reason:{one.reason} message:{one.message}"
-        for one in status.conditions
-        if one.type in _NOT_READY and not one.status
+        f"{_NOT_READY[condition.type]}: {condition.type}=false reason:{condition.reason} message:{condition.message}"
+        for condition in status.conditions
+        if condition.type in _NOT_READY and not condition.status
     )
 
 

@@ -162,7 +162,7 @@ class CriExec:
 
 
 def outcome(text: bytes) -> int:
-    """The exit code in the Status that ends an exec. Nothing: the connection broke off, and nobody knows."""
+    """The exit code in the Status that ends an exec. Nothing: the connection broke, and the code is unknown."""
     if not text:
         return KILLED
     try:

@@ -29,7 +29,7 @@ class Load(Protocol):
         """How long the load is above the cap."""
 
     def first_above(self, level: float, start: float) -> float | None:
-        """When the load is next above the level (now counts); None: never, or nobody can tell."""
+        """When the load is next above the level (now counts); None: never, or it cannot be computed."""
 
     def first_below(self, level: float, start: float) -> float | None: ...
 
@@ -142,7 +142,7 @@ def _longer(width: float, v0: float, v1: float, cap: float) -> float:
 
 
 class Sampled:
-    """Any function of time; nobody can tell in advance when it crosses something."""
+    """Any function of time; when it crosses a level cannot be computed in advance."""
 
     def __init__(self, function: Callable[[float], float], samples: int = 8) -> None:
         self._function, self._samples = function, samples

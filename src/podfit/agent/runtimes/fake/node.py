@@ -1,4 +1,4 @@
-"""The fake machine: pods and containers as numbers, accounted for lazily, whenever somebody looks.
+"""The fake machine: pods and containers as numbers, accounted for lazily, when they are read.
 
 It outlives the runtime that works on it, as a kernel outlives an agent: hand the same `FakeNodeState` to the next
 `FakeRuntime` to play an agent's restart. Nothing here runs by itself; the runtime's one timer calls `advance`.
@@ -30,7 +30,7 @@ from podfit.agent.runtimes.values import (
 )
 
 DEFAULT_CPU, DEFAULT_MEMORY = constant(0.001), constant(float(4 << 20))
-"""A container that was told nothing: one thousandth of a core, 4 MiB."""
+"""A container without a load of its own: one thousandth of a core, 4 MiB."""
 
 Hook = Callable[[str, str, str, Any], None]
 """(`before` or `after`, operation, pod UID or container id, argument); may raise, as a crash would."""
@@ -89,7 +89,7 @@ class FakeContainer:
             self.throttled_periods += throttled_s * 1e6 / self.limits.cpu_period_us
 
     def view(self) -> ContainerState:
-        """Made anew when the state changes, or the message: times, code and reason are set with the state."""
+        """Rebuilt when the state changes, or the message: times, code and reason are set with the state."""
         if self._view is None or self._view.state != self.state or self._view.message != self.message:
             self._view = self._made_view()
         return self._view

@@ -1,6 +1,6 @@
 """What a fake container does, read from its command: `sleep N`, `exit N`, `true`, `false`, `echo X`, or some of them.
 
-Anything else runs for ever and leaves with 0 when it is told to. As a real PID 1, `sleep` does not hear SIGTERM, and a
+Anything else runs for ever and exits with 0 on SIGTERM. As a real PID 1, `sleep` does not hear SIGTERM, and a
 shell does if the script sets a trap.
 """
 

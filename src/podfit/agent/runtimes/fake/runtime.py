@@ -1,6 +1,6 @@
 """A runtime in memory, with the protocol and the manners of the real one: for tests, and nodes by the thousand.
 
-Deterministic under a fake clock. Usage is computed when somebody looks; what happens by itself is in fake_time.py.
+Deterministic under a fake clock. Usage is computed when it is read; what happens by itself is in time.py.
 """
 
 from __future__ import annotations
@@ -288,7 +288,7 @@ class FakeRuntime:
             self._time.settle(list(pod.containers.values()))
 
     async def update_all(self, uid: str, changes: Sequence[tuple[str, Change]]) -> bool:
-        return False  # nobody is behind this runtime
+        return False  # no other runtime is behind this one
 
     async def pod_limits(self, uid: str) -> Limits:
         return self._pod(uid).limits

@@ -1,4 +1,4 @@
-"""What happens by itself on the fake machine: programs end, speak and run out of memory, and somebody wants to know.
+"""What happens by itself on the fake machine: programs end, print and run out of memory, and waiters are woken.
 
 One timer, asleep until the next thing that is bound to happen, and none while nothing is. Everything that looks or
 changes calls `settle` or `advance` first, so an observer never sees a state that time has overtaken.
@@ -16,7 +16,7 @@ from podfit.agent.runtimes.values import RUNNING, Event, Limits, NotFound
 from podfit.kit.clock import Clock
 
 POD_LOOK_S = 1.0
-"""Nobody knows when a sum of curves falls below a number: a pod's usage is looked at this often while awaited."""
+"""When a sum of curves falls below a number cannot be computed: a pod's usage is read this often while awaited."""
 
 
 class FakeTime:
@@ -55,7 +55,7 @@ class FakeTime:
         self._set_timer()
 
     def advance(self, container: FakeContainer, now: float) -> float:
-        """Makes happen what was bound to happen to it by now, and tells when the next thing is."""
+        """Applies everything that was due by now, and returns when the next event is."""
         if container.state != RUNNING:
             return math.inf
         output = container.program.output

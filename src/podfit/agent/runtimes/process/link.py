@@ -1,7 +1,7 @@
 """The agent's end of the socket to the keeper: starts the keeper if there is none, asks, and hears of exits.
 
 Messages are JSON in packets (SOCK_SEQPACKET keeps their borders), descriptors travel along. If the keeper dies, the
-link starts another one, which adopts the containers, and tells `lost` so that the runtime looks at everything again.
+link starts another one, which adopts the containers, and calls `lost`, so that the runtime reads all states again.
 """
 
 from __future__ import annotations

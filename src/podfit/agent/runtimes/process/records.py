@@ -1,4 +1,4 @@
-"""What the runtime keeps on disk so that an agent that starts anew knows its pods and containers.
+"""What the runtime keeps on disk so that a restarted agent knows its pods and containers.
 
     <data>/pods/<uid>.json              PodConfig, by the agent
     <data>/containers/<id>/container.json   ContainerConfig and image, by the agent
@@ -99,7 +99,7 @@ class Pod:
     record: PodRecord
     containers: dict[str, Container] = field(default_factory=dict)
     lost: bool = False
-    """Its cgroup was removed by somebody else: it has to be stopped and made anew."""
+    """Another program removed its cgroup: the pod has to be stopped and recreated."""
     ending: bool = False
     """Nothing starts in it any more: what is there now is all that has to be ended."""
 

@@ -345,7 +345,7 @@ class ProcessRuntime(ImageCalls, StreamCalls):
             self._cgroups.write(container.record.group, change)
 
     async def update_all(self, uid: str, changes: Sequence[tuple[str, Change]]) -> bool:
-        return False  # nobody is behind this runtime
+        return False  # no other runtime is behind this one
 
     async def set_power(self, container_id: str, power: str, grace_s: float) -> None:
         raise no_machine(container_id)
@@ -368,12 +368,14 @@ class ProcessRuntime(ImageCalls, StreamCalls):
 
     async def usages(self, uid: str) -> list[tuple[ContainerState, Usage]]:
         state = await self.pod(uid)
-        running = [one for one in state.containers if one.state == RUNNING] if state and state.alive else []
+        running = (
+            [container for container in state.containers if container.state == RUNNING] if state and state.alive else []
+        )
         return [(one, await self.container_usage(one.id)) for one in running]
 
     @contextmanager
     def _noticing(self, pod: Pod, container: Container | None = None) -> Iterator[None]:
-        """Somebody removed a group under us. A pod without its group is a pod to be made anew; a process that was
+        """Another program removed a cgroup of ours. A pod without its cgroup is recreated; a process that was
         moved out of its container's group runs without limits and is ended, for its pod to start it again."""
         try:
             yield
@@ -429,7 +431,7 @@ class ProcessRuntime(ImageCalls, StreamCalls):
     def use_range(self, pod_range: str) -> None:
         self._networks.use_range(pod_range)
 
-    # what we are told
+    # events of the keeper
 
     def _told(self, message: dict[str, Any]) -> None:
         if message["event"] == "exec":

@@ -22,7 +22,7 @@ PACKET = 16384
 class ReadEnd:
     """A descriptor's bytes, a piece at a time; reading waits, it never polls.
 
-    After each piece it rests until `more`: what nobody takes stays in the pipe, where it holds the writer back.
+    After each piece it rests until `more`: what is not read stays in the pipe, which blocks the writer.
     """
 
     def __init__(self, descriptor: int, took: Callable[[bytes], None]) -> None:
@@ -73,7 +73,7 @@ async def end_exec(link: Link, key: str) -> None:
 
 
 class ProcessExec:
-    """An exec: our ends of its pipes (or of its terminal), and the exit code that the keeper will tell."""
+    """An exec: our ends of its pipes (or of its terminal), and the exit code that the keeper will report."""
 
     def __init__(
         self, link: Link, key: str, ended: asyncio.Future[int], terminal: int, pipes: tuple[int, int, int]

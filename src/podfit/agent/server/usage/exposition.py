@@ -63,7 +63,9 @@ def _names(pod: PodSample) -> dict[str, str]:
 def resource_page(node: NodeSample) -> str:
     page = Page()
     containers = [
-        ({**_names(pod), "container": one.state.name}, one, one.usage.at) for pod in node.pods for one in pod.containers
+        ({**_names(pod), "container": container.state.name}, container, container.usage.at)
+        for pod in node.pods
+        for container in pod.containers
     ]
     pods = [(_names(pod), pod.usage) for pod in node.pods]
     page.add(
@@ -139,15 +141,15 @@ def _groups(node: NodeSample, root: str) -> list[tuple[dict[str, str], PodSample
         names = _names(pod)
         whole = {**names, "container": "", "id": pod_id(pod, root), "image": "", "name": ""}
         found.append((whole, pod))
-        for one in pod.containers:
+        for container in pod.containers:
             labels = {
                 **names,
-                "container": one.state.name,
-                "id": f"{whole['id']}/{one.state.id}",
-                "image": one.state.image,
-                "name": one.state.id,
+                "container": container.state.name,
+                "id": f"{whole['id']}/{container.state.id}",
+                "image": container.state.image,
+                "name": container.state.id,
             }
-            found.append((labels, one))
+            found.append((labels, container))
     return found
 
 

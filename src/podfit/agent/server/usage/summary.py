@@ -30,7 +30,7 @@ def _pod(pod: PodSample) -> dict[str, Any]:
     return {
         "podRef": {"name": record.name, "namespace": record.namespace, "uid": record.uid},
         "startTime": rfc3339(pod.created_at),
-        "containers": [_container(one) for one in pod.containers],
+        "containers": [_container(container) for container in pod.containers],
         "cpu": _cpu(pod.usage, pod.nano_cores),
         "memory": _memory(pod.usage, pod.limits.memory_bytes),
         "process_stats": {"process_count": pod.usage.processes},

@@ -54,8 +54,10 @@ def resources_of(node: NodeSample) -> NodeReading:
     usage = node.usage
     reading = NodeReading(Reading(node.at, usage.cpu_nanos / 1e9, usage.working_set_bytes))
     for pod in node.pods:
-        for one in pod.containers:
-            reading.containers[pod.record.namespace, pod.record.name, one.state.name] = _reading(one.state, one.usage)
+        for container in pod.containers:
+            reading.containers[pod.record.namespace, pod.record.name, container.state.name] = _reading(
+                container.state, container.usage
+            )
         reading.oom_ends.update(_oom_ends(pod.record))
     return reading
 
@@ -167,7 +169,7 @@ class UsageReader:
         state = await runtime.pod(record.uid)
         if state is None or not state.alive:
             return None
-        running = [one for one in state.containers if one.state == RUNNING]
+        running = [container for container in state.containers if container.state == RUNNING]
         containers = []
         for one in running:
             usage = await runtime.container_usage(one.id)

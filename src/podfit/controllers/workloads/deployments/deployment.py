@@ -90,7 +90,12 @@ class DeploymentController:
                 new = await self._refresh(deployment, new, sets, paused)
             if new is not None:
                 deployment = await self._note_revision(deployment, revision_of(new))
-            await self._advance(deployment, new, [one for one in sets if new is None or _uid(one) != _uid(new)], paused)
+            await self._advance(
+                deployment,
+                new,
+                [replica_set for replica_set in sets if new is None or _uid(replica_set) != _uid(new)],
+                paused,
+            )
             await self._clean_up(deployment, new, sets)
         return await self._report(deployment, new, await self._owned.of(deployment, selector), start)
 
@@ -102,7 +107,7 @@ class DeploymentController:
 
     async def _make(self, deployment: Object, sets: list[Object], *, revision: int = 0) -> Object | None:
         template = deployment["spec"]["template"]
-        revision = revision or max((revision_of(one) for one in sets), default=0) + 1
+        revision = revision or max((revision_of(replica_set) for replica_set in sets), default=0) + 1
         limits = bounds(deployment["spec"])
         total = sum(map(replicas_of, sets))
         size = new_size(replicas_of(deployment), limits.surge, 0, total)
@@ -177,7 +182,7 @@ class DeploymentController:
 
     async def _refresh(self, deployment: Object, new: Object, sets: list[Object], paused: bool) -> Object:
         """Brings the new set's annotations up to date and, in place, its template."""
-        newest = max((revision_of(one) for one in sets if _uid(one) != _uid(new)), default=0)
+        newest = max((revision_of(replica_set) for replica_set in sets if _uid(replica_set) != _uid(new)), default=0)
         revision = max(revision_of(new), newest + 1)
         template = deployment["spec"]["template"]
         other_size = not _has_sizes(new, deployment)
@@ -215,13 +220,13 @@ class DeploymentController:
         """Before a template is changed in place, its former self is written down as a set without pods."""
         former = bare_template(new["spec"]["template"])
         wanted = bare_template(deployment["spec"]["template"])
-        for one in sets:
+        for replica_set in sets:
             if (
-                _uid(one) != _uid(new)
-                and not replicas_of(one)
-                and bare_template(one["spec"]["template"]) in (former, wanted)
+                _uid(replica_set) != _uid(new)
+                and not replicas_of(replica_set)
+                and bare_template(replica_set["spec"]["template"]) in (former, wanted)
             ):
-                await self._owned.delete(one)
+                await self._owned.delete(replica_set)
         past = {**deployment, "spec": {**deployment["spec"], "template": former}}
         salt = revision_of(new) + 1_000_000
         body = self._set_body(past, former, 0, revision_of(new), 0, salt)
@@ -265,7 +270,7 @@ class DeploymentController:
 
     def _was_rescaled(self, deployment: Object, sets: list[Object]) -> bool:
         """Someone changed the Deployment's replicas while more than one set is alive."""
-        alive = [one for one in sets if replicas_of(one)]
+        alive = [replica_set for replica_set in sets if replicas_of(replica_set)]
         wanted = str(replicas_of(deployment))
         return any((one["metadata"].get("annotations") or {}).get(DESIRED, wanted) != wanted for one in alive)
 
@@ -320,13 +325,13 @@ class DeploymentController:
             return
         limit = int(deployment["spec"].get("revisionHistoryLimit", 10))
         spent = [
-            one
-            for one in sets
-            if (new is None or _uid(one) != _uid(new))
-            and not replicas_of(one)
-            and not count(one, "replicas")
-            and not is_deleting(one)
-            and count(one, "observedGeneration") >= int(one["metadata"].get("generation", 0))
+            replica_set
+            for replica_set in sets
+            if (new is None or _uid(replica_set) != _uid(new))
+            and not replicas_of(replica_set)
+            and not count(replica_set, "replicas")
+            and not is_deleting(replica_set)
+            and count(replica_set, "observedGeneration") >= int(replica_set["metadata"].get("generation", 0))
         ]
         spent.sort(key=revision_of)
         for one in spent[: max(0, len(spent) - limit)]:

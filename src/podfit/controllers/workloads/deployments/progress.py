@@ -31,13 +31,14 @@ def deployment_status(
 ) -> tuple[Object, float | None]:
     """The status to write, and the time by which the roll-out must have progressed (None: it is not waiting)."""
     counts = {
-        field: sum(count(one, field) for one in sets) for field in ("replicas", "readyReplicas", "availableReplicas")
+        field: sum(count(replica_set, field) for replica_set in sets)
+        for field in ("replicas", "readyReplicas", "availableReplicas")
     }
     counts["updatedReplicas"] = updated
     counts["unavailableReplicas"] = max(0, sum(map(replicas_of, sets)) - counts["availableReplicas"])
     status: Object = {"observedGeneration": deployment["metadata"].get("generation", 0)}
     status.update({field: counts[field] for field in _COUNTS if counts[field]})
-    status["terminatingReplicas"] = sum(count(one, "terminatingReplicas") for one in sets)
+    status["terminatingReplicas"] = sum(count(replica_set, "terminatingReplicas") for replica_set in sets)
     collisions = (deployment.get("status") or {}).get("collisionCount")
     if collisions:
         status["collisionCount"] = collisions
@@ -71,7 +72,9 @@ def is_complete(deployment: Object) -> bool:
 class _Conditions:
     def __init__(self, deployment: Object, now: float) -> None:
         self.now = rfc3339(now)
-        self.all: list[Object] = [dict(one) for one in (deployment.get("status") or {}).get("conditions") or []]
+        self.all: list[Object] = [
+            dict(condition) for condition in (deployment.get("status") or {}).get("conditions") or []
+        ]
 
     def get(self, type: str) -> Object | None:
         return next((one for one in self.all if one["type"] == type), None)
@@ -143,7 +146,7 @@ def _availability(conditions: _Conditions, deployment: Object, counts: dict[str,
 
 def _failure(conditions: _Conditions, new: Object | None, sets: list[Object]) -> None:
     """The new set's failure counts more than that of one that is going."""
-    found = (condition(one, _FAILURE) for one in [*([new] if new else []), *sets])
+    found = (condition(replica_set, _FAILURE) for replica_set in [*([new] if new else []), *sets])
     failed = next((one for one in found if one), None)
     if failed:
         words = failed["status"], failed.get("reason", ""), failed.get("message", "")

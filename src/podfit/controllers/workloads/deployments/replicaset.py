@@ -62,7 +62,7 @@ class ReplicaSetController:
             self._engine.add(key)
 
     def _offer(self, orphan: Object) -> None:
-        """Somebody may adopt it."""
+        """A controller may adopt it."""
         for candidate in () if is_deleting(orphan) else self._sets.by("namespace", orphan["metadata"]["namespace"]):
             if self.selector(candidate).matches(orphan["metadata"].get("labels") or {}):
                 self._set_changed(None, candidate)

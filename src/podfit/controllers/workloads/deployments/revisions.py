@@ -54,13 +54,19 @@ def by_age(sets: list[Object]) -> list[Object]:
 def find_new(deployment: Object, sets: list[Object]) -> Object | None:
     """The oldest ReplicaSet with just the Deployment's template."""
     wanted = bare_template(deployment["spec"]["template"])
-    return next((one for one in by_age(sets) if bare_template(one["spec"]["template"]) == wanted), None)
+    return next(
+        (replica_set for replica_set in by_age(sets) if bare_template(replica_set["spec"]["template"]) == wanted), None
+    )
 
 
 def find_resizable(deployment: Object, sets: list[Object]) -> Object | None:
     """The ReplicaSet whose running pods a resize alone brings to the Deployment's template."""
     wanted = bare_template(deployment["spec"]["template"])
-    alike = [one for one in sets if differ_in_size_only(bare_template(one["spec"]["template"]), wanted)]
+    alike = [
+        replica_set
+        for replica_set in sets
+        if differ_in_size_only(bare_template(replica_set["spec"]["template"]), wanted)
+    ]
     running = [one for one in alike if replicas_of(one) or count(one, "replicas")]
     return max(running, key=lambda one: (replicas_of(one), revision_of(one)), default=None)
 
@@ -68,7 +74,7 @@ def find_resizable(deployment: Object, sets: list[Object]) -> Object | None:
 def set_annotations(deployment: Object, current: dict[str, str], revision: int, maximum: int) -> dict[str, str]:
     """The annotations a ReplicaSet should carry: the Deployment's own, its revision, and what its size was chosen for.
 
-    The last stays until another size is chosen: it tells what the set's share of the whole was.
+    The last stays until another size is chosen: it records the set's share of the whole.
     """
     copied = {
         key: value for key, value in (deployment["metadata"].get("annotations") or {}).items() if key not in _NOT_COPIED

@@ -57,7 +57,7 @@ def new_size(replicas: int, surge: int, new: int, total: int) -> int:
 def old_sizes(replicas: int, unavailable: int, new: Size, old: list[Size]) -> dict[str, int]:
     """How large each old ReplicaSet should be now; oldest first in `old`. Only those that change are named.
 
-    Unhealthy pods go first: they serve nobody. Then healthy ones, as far as availability allows.
+    Unhealthy pods go first: they serve no traffic. Then healthy ones, as far as availability allows.
     """
     minimum = replicas - unavailable
     total = new.replicas + sum(one.replicas for one in old)
@@ -87,7 +87,7 @@ def proportional(total: int, sets: list[Size], aims: Mapping[str, int] | None = 
     `sets` are sorted by age: of two that are as large the newer one grows first, and the older one shrinks first.
     `aims` are the totals that sets were made for, where it is not what there is now.
     """
-    now = sum(one.replicas for one in sets)
+    now = sum(replica_set.replicas for replica_set in sets)
     change = total - now
     if not change or not now:
         return {}
@@ -104,4 +104,8 @@ def proportional(total: int, sets: list[Size], aims: Mapping[str, int] | None = 
         size = max(0, sizes[one.name] + left)
         left -= size - sizes[one.name]
         sizes[one.name] = size
-    return {one.name: sizes[one.name] for one in sets if sizes[one.name] != one.replicas}
+    return {
+        replica_set.name: sizes[replica_set.name]
+        for replica_set in sets
+        if sizes[replica_set.name] != replica_set.replicas
+    }

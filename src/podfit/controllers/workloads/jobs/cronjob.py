@@ -235,5 +235,10 @@ def _reference(job: Object) -> Object:
 def _ending(job: Object) -> str:
     conditions = (job.get("status") or {}).get("conditions") or []
     return next(
-        (one["type"] for one in conditions if one["type"] in ("Complete", "Failed") and one["status"] == "True"), ""
+        (
+            condition["type"]
+            for condition in conditions
+            if condition["type"] in ("Complete", "Failed") and condition["status"] == "True"
+        ),
+        "",
     )

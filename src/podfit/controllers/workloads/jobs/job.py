@@ -326,9 +326,9 @@ class JobController:
         if ttl is None or is_deleting(job):
             return DONE
         ended = next(
-            one
-            for one in job["status"]["conditions"]
-            if one["type"] in ("Complete", "Failed") and one["status"] == "True"
+            condition
+            for condition in job["status"]["conditions"]
+            if condition["type"] in ("Complete", "Failed") and condition["status"] == "True"
         )
         left = parse_rfc3339(ended["lastTransitionTime"]) + int(ttl) - self._world.clock.now()
         if left > 0:
@@ -341,7 +341,9 @@ class JobController:
 
 def is_finished(job: Object) -> bool:
     conditions = (job.get("status") or {}).get("conditions") or []
-    return any(one["type"] in ("Complete", "Failed") and one["status"] == "True" for one in conditions)
+    return any(
+        condition["type"] in ("Complete", "Failed") and condition["status"] == "True" for condition in conditions
+    )
 
 
 def _is_ending(job: Object) -> bool:
@@ -378,8 +380,8 @@ def _uncounted(good: set[str], bad: set[str]) -> Object:
 
 def _finished_at(pod: Object) -> float:
     ends = []
-    for one in (pod.get("status") or {}).get("containerStatuses") or []:
-        ended = (one.get("state") or {}).get("terminated") or {}
+    for status in (pod.get("status") or {}).get("containerStatuses") or []:
+        ended = (status.get("state") or {}).get("terminated") or {}
         if ended.get("finishedAt"):
             ends.append(parse_rfc3339(ended["finishedAt"]))
     return max(ends) if ends else parse_rfc3339(pod["metadata"]["creationTimestamp"])

@@ -95,8 +95,8 @@ def over_backoff(spec: Object, failed: int, active: tuple[Object, ...]) -> bool:
 def _restarts(pod: Object) -> int:
     """Of all its containers together."""
     status = pod.get("status") or {}
-    told = [*(status.get("initContainerStatuses") or []), *(status.get("containerStatuses") or [])]
-    return sum(int(one.get("restartCount", 0)) for one in told)
+    listed = [*(status.get("initContainerStatuses") or []), *(status.get("containerStatuses") or [])]
+    return sum(int(container.get("restartCount", 0)) for container in listed)
 
 
 def failure_action(spec: Object, pod: Object) -> tuple[str, str]:

@@ -1,4 +1,4 @@
-"""Whether a Job is over, and how it is told: first as a target, then, when its last pod is gone, for good. Pure."""
+"""Whether a Job is over, and how that is reported: first as a target, then for good when its last pod is gone. Pure."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def conclude(status: Object, found: Verdict, now: float) -> None:
 
 def _add(status: Object, type: str, found: Verdict, now: float) -> None:
     conditions = status.get("conditions") or []
-    if any(one["type"] == type and one["status"] == "True" for one in conditions):
+    if any(condition["type"] == type and condition["status"] == "True" for condition in conditions):
         return
     stamp = rfc3339(now)
     made = {"type": type, "status": "True", "lastProbeTime": stamp, "lastTransitionTime": stamp}

@@ -150,7 +150,7 @@ class DaemonSetController:
         await self._history.trim(owner, revisions, used | {update["metadata"]["name"]})
         wait_s = await self._report(owner, pods, update)
         waits = [one for one in (later, wait_s, result.after_s if isinstance(result, Requeue) else 0.0) if one]
-        return Requeue(min(waits), "a daemon pod is due to be looked at") if waits else DONE
+        return Requeue(min(waits), "a daemon pod is due for a check") if waits else DONE
 
     async def _place(self, owner: Object, pods: list[Object], update: Object) -> float:
         """Starts pods where they miss, stops them where they do not belong; returns when to retry failed ones."""
@@ -281,7 +281,7 @@ class DaemonSetController:
                 if fresh[place] in available or not serves:
                     await self._stop(owner, pod)
             elif node is not None and should_run(owner["spec"]["template"], node)[0] and (room > 0 or not serves):
-                # One that serves nobody is replaced whatever the room.
+                # An unavailable one is replaced whatever the surge.
                 room -= serves
                 begin.append(place)
         await self._start(owner, begin, update)
@@ -289,7 +289,7 @@ class DaemonSetController:
     async def _relabel(self, old: list[Object], revisions: list[Object], update: Object) -> list[Object]:
         """Gives pods whose resize is in force the newest revision's label; returns those no resize can bring to it."""
         template = template_of(update)
-        known = {hash_of(one): template_of(one) for one in revisions}
+        known = {hash_of(revision): template_of(revision) for revision in revisions}
         others: list[Object] = []
         for pod in old:
             own = known.get(str((pod["metadata"].get("labels") or {}).get(HASH_LABEL, "")))

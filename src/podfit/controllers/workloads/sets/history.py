@@ -25,7 +25,7 @@ def hash_of(revision: Object) -> str:
 
 
 def template_of(revision: Object) -> Object:
-    """Empty when the data, which may be any JSON in a revision somebody else made, holds no template."""
+    """Empty when the data, which may be any JSON in a revision that another client made, holds no template."""
     found = revision.get("data")
     for step in ("spec", "template"):
         found = found.get(step) if isinstance(found, dict) else None
@@ -46,7 +46,7 @@ class History:
     async def current(self, owner: Object, revisions: list[Object]) -> Object:
         """The revision of the owner's template now: an equal one brought to the top, or a new one."""
         template = owner["spec"]["template"]
-        top = max((int(one.get("revision", 0)) for one in revisions), default=0)
+        top = max((int(revision.get("revision", 0)) for revision in revisions), default=0)
         for one in reversed(revisions):
             if template_of(one) == template:
                 return one if int(one.get("revision", 0)) == top else await self._renumber(one, top + 1)
@@ -87,7 +87,11 @@ class History:
     async def trim(self, owner: Object, revisions: list[Object], used: set[str]) -> None:
         """Forgets the oldest revisions that no pod has, beyond the limit."""
         limit = int(owner["spec"].get("revisionHistoryLimit", 10))
-        spare = [one for one in revisions if one["metadata"]["name"] not in used and hash_of(one) not in used]
+        spare = [
+            revision
+            for revision in revisions
+            if revision["metadata"]["name"] not in used and hash_of(revision) not in used
+        ]
         for one in spare[: max(0, len(spare) - limit)]:
             await self._owned.delete(one)
 

@@ -57,7 +57,11 @@ class SetClaims:
             if claim is None:
                 continue
             gone = {owner["metadata"]["uid"], pod["metadata"]["uid"]}
-            others = [one for one in claim["metadata"].get("ownerReferences") or [] if one["uid"] not in gone]
+            others = [
+                reference
+                for reference in claim["metadata"].get("ownerReferences") or []
+                if reference["uid"] not in gone
+            ]
             meta = {**claim["metadata"], "ownerReferences": [*others, _reference(pod, "v1", "Pod")]}
             await client.update(CLAIM, {**claim, "metadata": meta})
 

@@ -40,7 +40,7 @@ def ordinal(pod: Object) -> int:
 
 
 def is_member(owner: Object, pod: Object) -> bool:
-    """Whether the pod has one of the set's names. Others stay alone, whatever their labels: they are nobody's copy."""
+    """Whether the pod has one of the set's names. Others are not its replicas, whatever their labels."""
     found = _NAME.fullmatch(pod["metadata"]["name"])
     return found is not None and found.group(1) == owner["metadata"]["name"]
 
@@ -152,7 +152,7 @@ class StatefulSetController:
         """The pods to replace now, highest ordinal first, within the partition.
 
         One after the other, whatever those below are like, and none before the one above it serves; where the set says
-        how many may be missing, as many at once, and those that serve nobody in any case.
+        how many may be missing, as many at once, and unavailable ones in any case.
         """
         rolling = (owner["spec"].get("updateStrategy") or {}).get("rollingUpdate") or {}
         start = int((owner["spec"].get("ordinals") or {}).get("start", 0))
@@ -255,7 +255,10 @@ class StatefulSetController:
             spec["subdomain"] = owner["spec"]["serviceName"]
         if claims:
             names = {claim["name"] for claim in claims}
-            spec["volumes"] = [*(one for one in spec.get("volumes") or [] if one["name"] not in names), *claims]
+            spec["volumes"] = [
+                *(volume for volume in spec.get("volumes") or [] if volume["name"] not in names),
+                *claims,
+            ]
         return {**body, "spec": spec}
 
     def _tell_recreated(self, owner: Object, pod: Object) -> None:

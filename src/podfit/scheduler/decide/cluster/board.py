@@ -36,7 +36,7 @@ class Placed:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Refused:
-    """No node takes the pod now; `codes` tell why, row by row (None when there is no node to ask)."""
+    """No node takes the pod now; `codes` say why, row by row (None when there is no node to ask)."""
 
     message: str
     fitting: Fitting

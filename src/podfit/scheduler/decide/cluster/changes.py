@@ -1,4 +1,4 @@
-"""A log of changed rows, so that whoever derived something from all rows can catch up on the few that changed."""
+"""A log of changed rows, so that what is derived from all rows can be updated for the few that changed."""
 
 from __future__ import annotations
 

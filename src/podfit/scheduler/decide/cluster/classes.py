@@ -1,4 +1,4 @@
-"""Rows that default spread constraints cannot tell apart: each class of them is compared once, not each row.
+"""Rows that are equal to default spread constraints: each class of them is compared once, not each row.
 
 A default constraint looks at the pods of the family on the node, or at the larger domain the node is in. Nodes with as
 many of them in the same domains score alike, and there are few such classes however many nodes there are.
@@ -25,17 +25,17 @@ Live = tuple[list[int], list[list[int]]]
 Traits = tuple[int, ...]
 """By constraint what it sees of a node: how many pods of the family, or which domain. -1: the node lacks the label."""
 _FEW = 8
-"""Up to so many rows are moved one by one; more are numbered anew all at once."""
+"""Up to so many rows are moved one by one; more are numbered again all at once."""
 _MOST = 128
 """With more classes than that it is quicker to compare rows."""
-NOBODY = 0
+NO_CLASS = 0
 """The number of rows that do not take the pod."""
 
 
 class Classes:
     """The class of each row that takes a pod.
 
-    What it depends on changes only with the pods of the row and with its node: the snapshot's logs tell which rows to
+    What it depends on changes only with the pods of the row and with its node: the snapshot's logs say which rows to
     look at again, and a node that changed makes all numbers stale.
     """
 
@@ -101,20 +101,20 @@ class Classes:
 
     # --- numbering
     def _move(self, row: int, ranked: Ints, counted: Sequence[Counted]) -> None:
-        before, after = int(self._of_row[row]), NOBODY
+        before, after = int(self._of_row[row]), NO_CLASS
         if ranked[row] >= 0:
             traits = tuple(
                 self._trait(row, spread.topology_key, count)
                 for spread, count in zip(self._spreads, counted, strict=True)
             )
-            after = self._numbers.get(traits, NOBODY) or self._add(traits)
+            after = self._numbers.get(traits, NO_CLASS) or self._add(traits)
         if before != after:
             self._of_row[row] = after
             self._count(before, -1)
             self._count(after, 1)
 
     def _count(self, number: int, more: int) -> None:
-        if number == NOBODY:
+        if number == NO_CLASS:
             return
         members = self._members[number]
         self._members[number] = members + more
@@ -152,5 +152,5 @@ class Classes:
         self._members[1:] = rows[found].tolist()
         small = np.zeros(size, np.int64)
         small[found] = np.arange(1, len(found) + 1)
-        self._of_row = np.where(ranked >= 0, small[digits], NOBODY)
+        self._of_row = np.where(ranked >= 0, small[digits], NO_CLASS)
         return True

@@ -27,14 +27,14 @@ Ints = NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True)
 class Tally:
-    """Pods that match all of `who`; leaving ones count unless told otherwise."""
+    """Pods that match all of `who`; terminating ones count unless `terminating` is false."""
 
     who: tuple[Matcher, ...]
     count_terminating: bool = True
 
 
 class Counted:
-    """Amounts by row, and summed up by domain for each topology key somebody asks about."""
+    """Amounts by row, and summed up by domain for each topology key in use."""
 
     __slots__ = ("_by_domain", "_topology", "_version", "by_row", "stale")
 
@@ -92,7 +92,7 @@ class Holders:
         self._cared: frozenset[str] | None = None
         self._cared_at = 0
         self.version = 0
-        """Changes when a term appears that no pod carried before, or namespaces are labelled anew."""
+        """Changes when a term appears that no pod carried before, or labels of namespaces change."""
 
     # --- who matches
     def count(self, tally: Tally) -> Counted:
@@ -180,7 +180,7 @@ class Holders:
         if self._cared_at != self.version:
             self._cared_at = self.version
             terms = [*self.keep_away, *self.attract]
-            keys = frozenset(one.key for term in terms for one in term.who.selector.requirements)
+            keys = frozenset(requirement.key for term in terms for requirement in term.who.selector.requirements)
             self._cared = keys if terms else None
         return self._cared
 

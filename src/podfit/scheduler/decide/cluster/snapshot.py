@@ -119,7 +119,8 @@ class Snapshot:
     def _set_selectable(self, row: int, node: Object, before: Object | None) -> None:
         spec = node.get("spec") or {}
         taints = tuple(
-            (one.get("key") or "", one.get("value") or "", one.get("effect") or "") for one in spec.get("taints") or ()
+            (taint.get("key") or "", taint.get("value") or "", taint.get("effect") or "")
+            for taint in spec.get("taints") or ()
         )
         number = self._taint_ids.get(taints)
         if number is None:

@@ -1,4 +1,4 @@
-"""Domains: for each topology key somebody asked about, the domain each node is in, as small numbers."""
+"""Domains: for each topology key in use, the domain of each node, as small numbers."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Topology:
         self._values: dict[str, dict[str, int]] = {}
         self._domains: dict[str, tuple[int, tuple[int, bool]]] = {}
         self.version = 0
-        """Changes when a node may have changed its domain: what was summed up by domain must be summed up anew."""
+        """Changes when a node may have changed its domain: sums by domain must be computed again."""
 
     def of(self, key: str) -> Ids:
         """The domain of each row; NOWHERE for nodes without the label."""

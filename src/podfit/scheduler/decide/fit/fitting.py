@@ -43,7 +43,7 @@ class Fitting:
         self._columns = np.array(list(columns), np.intp)
         self._needs = np.array(list(columns.values()), np.int64)
         self._pairs = list(columns.items())
-        self._ignores_cordon = any(tolerates(one, _UNSCHEDULABLE) for one in shape.tolerations)
+        self._ignores_cordon = any(tolerates(toleration, _UNSCHEDULABLE) for toleration in shape.tolerations)
         affinity = (shape.spec.get("affinity") or {}).get("nodeAffinity") or {}
         self._prefers_nodes = bool(affinity.get(PREFERRED))
         self._tainted = np.zeros(0, np.bool_)

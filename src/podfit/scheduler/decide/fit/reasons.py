@@ -86,8 +86,8 @@ def insufficient(resource: str) -> str:
 
 def available(nodes: int, reasons: Mapping[str, int] | Counter[str], before: str = "") -> str:
     """ "0/3 nodes are available: 1 Insufficient cpu, 2 node(s) were unschedulable."; `before` replaces the list."""
-    told = before or ", ".join(sorted(f"{count} {reason}" for reason, count in reasons.items() if count))
-    return f"0/{nodes} nodes are available:" + (f" {told}." if told else "")
+    listed = before or ", ".join(sorted(f"{count} {reason}" for reason, count in reasons.items() if count))
+    return f"0/{nodes} nodes are available:" + (f" {listed}." if listed else "")
 
 
 def refusal(first: str, preemption: str) -> str:

@@ -1,6 +1,6 @@
-"""Pods that want to be near, away from, or spread among others: which nodes their wishes leave.
+"""Pods that want to be near, away from, or spread among others: which nodes that leaves.
 
-Everything is counted by domain of a topology key; a pod's own wishes and those of running pods both count.
+Everything is counted by domain of a topology key; a pod's own terms and those of running pods both count.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ class Relations:
         return term.who.matches(self._shape.namespace, self._shape.labels, self._snapshot.namespaces)
 
     def codes(self, masks: Masks) -> Codes:
-        """For each row the first relation that rules it out. The masks tell which nodes count for spreading."""
+        """For each row the first relation that rules it out. The masks say which nodes count for spreading."""
         codes = np.zeros(self._snapshot.capacity, np.int8)
         for refused, code in self._refusals(masks):
             np.putmask(codes, refused, int(code))
@@ -216,7 +216,7 @@ class Relations:
         return found
 
     def liking(self) -> Ints | None:
-        """The sum of what this pod and the running ones prefer, by row; None where nobody prefers anything."""
+        """The sum of what this pod and the running ones prefer, by row; None where no pod prefers anything."""
         if not self.liked:
             return None
         total = np.zeros(self._snapshot.capacity, np.int64)

@@ -82,7 +82,11 @@ def preferred_affinity(snapshot: Snapshot, shape: Shape, rows: list[int]) -> Int
 
 def soft_taints(snapshot: Snapshot, shape: Shape) -> Ints | None:
     """How many PreferNoSchedule taints of each taint set the pod does not tolerate; None where no node has any."""
-    soft = [one for one in shape.tolerations if not one.get("effect") or one["effect"] == "PreferNoSchedule"]
+    soft = [
+        toleration
+        for toleration in shape.tolerations
+        if not toleration.get("effect") or toleration["effect"] == "PreferNoSchedule"
+    ]
     counts = [
         sum(
             not any(tolerates(one, {"key": key, "value": value, "effect": effect}) for one in soft)
@@ -98,7 +102,7 @@ def scaled(raw: Ints, among: Bools, reverse: bool = False) -> Ints:
     """Scores relative to the best of the nodes that fit; nothing where they do not differ."""
     top = int(raw[among].max(initial=0))
     if top == 0:
-        # The same for all ranks nobody, and must not depend on taints that only nodes of the past had.
+        # A score that is the same for all ranks no node, and must not depend on taints that only nodes of the past had.
         return np.zeros(len(raw), np.int64)
     share = raw * MAX // top
     return MAX - share if reverse else share

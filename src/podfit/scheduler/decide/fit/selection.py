@@ -24,9 +24,9 @@ def named_nodes(spec: Object) -> frozenset[str] | None:
     found: set[str] = set()
     for term in terms:
         listed: set[str] | None = None
-        for one in term.get("matchFields") or ():
-            if one.get("key") == "metadata.name" and one.get("operator") == "In":
-                values = set(one.get("values") or ())
+        for requirement in term.get("matchFields") or ():
+            if requirement.get("key") == "metadata.name" and requirement.get("operator") == "In":
+                values = set(requirement.get("values") or ())
                 listed = values if listed is None else listed & values
         if listed is None:
             return None

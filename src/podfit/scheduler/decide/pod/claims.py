@@ -1,6 +1,6 @@
 """Volume claims that pods name: one that does not exist, or is going, keeps its pod from every node.
 
-Whether a claim has a volume is not looked at: volumes are stored, nobody binds them.
+Whether a claim has a volume does not matter: volumes are stored, and no controller binds them.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ Key = tuple[str, str]
 class Claims:
     def __init__(self) -> None:
         self.aware = False
-        """Set by who keeps this current; otherwise no claim is missed."""
+        """Set by the component that keeps this current; otherwise no claim counts as missing."""
         self.version = 0
         """Changes when a claim that a pod missed is there."""
         self._going: dict[Key, bool] = {}

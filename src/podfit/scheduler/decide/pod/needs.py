@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import msgspec
 
 from podfit.api.objects import Object
-from podfit.api.pods.resources import CPU, MEMORY, pod_requests, requests_told
+from podfit.api.pods.resources import CPU, MEMORY, pod_requests, requests_key
 from podfit.api.quantity import Quantity
 from podfit.kit.memo import Memo
 
@@ -27,19 +27,19 @@ class Needs:
     amounts: Mapping[str, int]
     nonzero_cpu: int
     nonzero_memory: int
-    told: bytes = b""
+    key: bytes = b""
     """The same for the same amounts."""
 
 
 _memo = Memo[bytes, Needs](65536)
-"""By `requests_told`, which holds everything that a pod's needs depend on."""
+"""By `requests_key`, which holds everything that a pod's needs depend on."""
 
 
 def needs_of(pod: Object, use_status: bool) -> Needs:
     """Pods of one template ask for the same, so the answer is looked up by what it depends on."""
-    told = requests_told(pod, use_status)
-    found = _memo.get(told)
-    return found if found is not None else _memo.keep(told, _measure(pod, use_status))
+    key = requests_key(pod, use_status)
+    found = _memo.get(key)
+    return found if found is not None else _memo.keep(key, _measure(pod, use_status))
 
 
 def _measure(pod: Object, use_status: bool) -> Needs:
@@ -48,7 +48,7 @@ def _measure(pod: Object, use_status: bool) -> Needs:
         units = amount.milli if name == CPU else amount.value
         if units > 0:
             amounts[name] = min(units, MOST)
-    # Where a resize is infeasible the spec does not count: what no status tells then is the least there is.
+    # Where a resize is infeasible the spec does not count: what no status shows then is the least there is.
     counted = {**_LEAST_AMOUNTS, **pod_requests(_outspoken(pod), use_status=use_status)}
     cpu, memory = min(counted[CPU].milli, MOST), min(counted[MEMORY].value, MOST)
     return Needs(amounts, cpu, memory, _encode((sorted(amounts.items()), cpu, memory)))

@@ -28,7 +28,7 @@ _KEPT = ("name", "namespace", "uid", "resourceVersion", "deletionTimestamp")
 class Family:
     """Pods that should be apart from each other."""
 
-    told: bytes
+    key: bytes
     """The same for the same family."""
     spreads: tuple[Spread, ...]
 
@@ -74,7 +74,9 @@ class Owners:
             return None
         meta = pod["metadata"]
         namespace, labels = meta.get("namespace") or "", meta.get("labels") or {}
-        owner = next((one for one in meta.get("ownerReferences") or () if one.get("controller")), None)
+        owner = next(
+            (reference for reference in meta.get("ownerReferences") or () if reference.get("controller")), None
+        )
         above = (owner["kind"], namespace, owner["name"]) if owner is not None and _is_set(owner) else None
         key = (namespace, above, frozenset(labels.items()))
         if key not in self._known:
@@ -90,13 +92,17 @@ class Owners:
                 merged.update(selector)
         owning = self._sets.get(above) if above is not None else None
         requirements = list(LabelSelector.of_labels(merged).requirements)
-        requirements += [one for one in owning.requirements if one not in requirements] if owning is not None else []
+        requirements += (
+            [requirement for requirement in owning.requirements if requirement not in requirements]
+            if owning is not None
+            else []
+        )
         if not requirements:
             return None
         ordered = tuple(sorted(requirements, key=lambda one: (one.key, one.operator, one.values)))
         who = Matcher(frozenset((namespace,)), None, LabelSelector(ordered))
-        told = msgspec.json.encode((namespace, [(one.key, one.operator, one.values) for one in ordered]))
-        return Family(told, tuple(Spread(key, skew, False, 1, who, True, True, False) for key, skew in _DEFAULTS))
+        key = msgspec.json.encode((namespace, [(one.key, one.operator, one.values) for one in ordered]))
+        return Family(key, tuple(Spread(key, skew, False, 1, who, True, True, False) for key, skew in _DEFAULTS))
 
 
 def _is_set(owner: Object) -> bool:

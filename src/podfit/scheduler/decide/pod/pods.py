@@ -79,7 +79,7 @@ class Resident:
         if same_requests(self.pod, pod):
             return None
         needs = needs_of(pod, use_status=True)
-        return None if needs.told == self.needs.told else needs
+        return None if needs.key == self.needs.key else needs
 
 
 @dataclass(slots=True, eq=False)
@@ -139,9 +139,9 @@ def _terms(spec: Object, namespace: str, labels: Mapping[str, str]) -> Terms:
     affinity = spec.get("affinity")
     if not affinity or not (affinity.get("podAffinity") or affinity.get("podAntiAffinity")):
         return NO_TERMS
-    told = _encode((affinity, namespace, labels))
-    found = _memo.get(told)
-    return found if found is not None else _memo.keep(told, terms_of(spec, namespace, labels))
+    key = _encode((affinity, namespace, labels))
+    found = _memo.get(key)
+    return found if found is not None else _memo.keep(key, terms_of(spec, namespace, labels))
 
 
 def resident(pod: Object, node: str = "") -> Resident:
@@ -179,8 +179,8 @@ def shape_of(
     family: Family | None = None,
     refused: str = "",
 ) -> Shape:
-    """`cared_for` are the labels that running pods look at in others (None: they care for nobody): pods that differ in
-    other labels only are of one shape. `family`: whom the pod is spread among if it does not say so itself."""
+    """`cared_for` are the labels that terms of running pods select by (None: there are none): pods that differ only in
+    other labels are of one shape. `family`: whom the pod is spread among if it does not say so itself."""
     meta, spec = pod["metadata"], pod.get("spec") or {}
     namespace, labels = meta.get("namespace") or "", meta.get("labels") or {}
     affinity = spec.get("affinity") or {}
@@ -190,16 +190,16 @@ def shape_of(
     )
     selection = (spec.get("nodeSelector"), affinity.get("nodeAffinity"), spec.get("nodeName"))
     selector = _encode(selection) if selection != _ANYWHERE else _ANYWHERE_KEY
-    told = (
+    parts = (
         selector,
-        needs.told,
+        needs.key,
         spec.get("tolerations"),
         ports,
         _identity(namespace, labels, spec, relational, cared_for),
-        family.told if family is not None else None,
+        family.key if family is not None else None,
         refused,
     )
-    key = _encode(told)
+    key = _encode(parts)
     return known(key) or Shape(
         key,
         namespace,

@@ -47,7 +47,7 @@ class Term:
 
 @dataclass(frozen=True, slots=True)
 class Terms:
-    """All inter-pod wishes of one pod."""
+    """All inter-pod terms of one pod."""
 
     affinity: tuple[Term, ...] = ()
     anti_affinity: tuple[Term, ...] = ()

@@ -84,7 +84,7 @@ class Sandboxes:
         self._book.drop_pod(uid)
 
     async def remove_all(self) -> None:
-        """Also those that nobody here knows yet."""
+        """Also those that this agent does not know yet."""
         try:
             await self._book.relist()
         except CriError as error:

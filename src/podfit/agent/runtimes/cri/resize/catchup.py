@@ -1,6 +1,6 @@
 """A runtime that is behind: the kernel has a container's new limits, and the runtime has not answered in time.
 
-Nobody knows whether it did what was asked. The kernel's values stand, and the runtime is asked again until it answers;
+Whether it did what was asked is unknown. The kernel's values stand, and the runtime is asked again until it answers;
 if it refuses then, the former values are put back.
 """
 

@@ -3,7 +3,7 @@
 The pod's cgroup is the agent's own. A container's is the runtime's, but the agent writes it too, before it asks the
 runtime: the kernel has the new limit within a millisecond and says at once what it refuses, and the runtime (which
 starts a program for every update) catches up. If the runtime refuses what the kernel accepted, the cgroup is put back.
-If it does not answer, the kernel's values stand, and it is asked again until it has caught up: nobody knows whether it
+If it does not answer, the kernel's values stand, and it is asked again until it has caught up: it is unknown whether it
 did what was asked, and both orders end the same.
 
 Containers whose cgroup cannot be read, such as virtual machines, are the runtime's alone.

@@ -40,7 +40,7 @@ def _liftable(book: Book, pod: Pod, starting: Container) -> int | None:
     """The pod's quota; None if it has none, or if its containers could use more than that without it."""
     if book.cgroups is None:
         return None
-    running = [one for one in pod.containers.values() if one.state.state == RUNNING]
+    running = [container for container in pod.containers.values() if container.state.state == RUNNING]
     if any(not one.group for one in running):
         return None
     try:

@@ -1,7 +1,7 @@
 """All changes of a resize at once: the kernel first, in the order given, then one update of each container.
 
 The runtime starts a program for every update, which takes longer than everything else of a resize. So the containers of
-a pod are updated side by side, each once for CPU and memory, and nobody waits: the kernel has the values, and the
+a pod are updated side by side, each once for CPU and memory, and the pass does not wait: the kernel has the values; the
 answers are kept in `confirmations`. If the runtime refuses one of them, all are put back in reverse order, each step of
 which is as legal as it was forwards; the caller then makes the changes one by one, and learns what was refused.
 """

@@ -143,7 +143,7 @@ class Book:
         if state.state == RUNNING:
             if not known.group and self.cgroups is not None:
                 group = group_of(state.pid, "memory" if self.cgroups.version == 1 else "")
-                # Only below the pod's: a virtual machine may be a process of somebody else's group.
+                # Only below the pod's: a virtual machine may be a process of another program's cgroup.
                 known.group = group if group.startswith(f"{pod.group}/") else ""
                 if known.group and kept.limits.cpu_shares is not None:
                     self.cgroups.note_shares(known.group, kept.limits.cpu_shares)
@@ -159,7 +159,7 @@ class Book:
         return known
 
     def lose(self, pod: Pod) -> None:
-        """Somebody removed the pod's cgroup: it has to be stopped and made again."""
+        """Another program removed the pod's cgroup: the pod has to be stopped and recreated."""
         if pod.alive and self.cgroups is not None and not self.cgroups.exists(pod.group):
             pod.alive = False
             self.emit("pod-gone", pod.config.uid)

@@ -34,7 +34,7 @@ def boot_id() -> str:
 
 
 def start_ticks(pid: int) -> int:
-    """When the process began, in clock ticks since boot; 0 if there is none. Tells a reused pid from the old one."""
+    """When the process began, in clock ticks since boot; 0 if there is none. Differs when a pid is reused."""
     try:
         with open(f"/proc/{pid}/stat", "rb") as file:
             fields = file.read().rpartition(b")")[2].split()
@@ -56,7 +56,7 @@ def write_state(folder: str, state: dict[str, Any]) -> None:
             os.unlink(temporary)
         if len(data) > STATE_BYTES:
             data = json.dumps({**state, "message": ""}).encode()
-        # Without a folder nobody asks for the state any more.
+        # Without a folder the state is not needed any more.
         with contextlib.suppress(OSError), open(path, "r+b", buffering=0) as file:
             file.write(data.ljust(STATE_BYTES))
 
@@ -127,7 +127,7 @@ class Child:
         if not os.path.exists(path):
             os.mkfifo(path, 0o600)
         if self.spec["uid"]:
-            # Programs open /dev/stdout anew, which checks the owner of the pipe.
+            # Programs reopen /dev/stdout, which checks the owner of the pipe.
             os.chown(path, self.spec["uid"], -1)
         self.readers[os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)] = stream
         return os.open(path, os.O_RDWR | os.O_CLOEXEC)
@@ -187,7 +187,7 @@ class Child:
         except BlockingIOError:
             return False
         except OSError:
-            # The program closed its input: nobody will ever read it.
+            # The program closed its input: it will never be read.
             self.unfed = b""
         return True
 

@@ -1,6 +1,6 @@
 """The way from a forked keeper to the container's program: root, mounts, limits of power, then exec.
 
-Runs in the child, as PID 1 of the container's pid namespace (unless the pod shares one). Whatever goes wrong is told
+Runs in the child, as PID 1 of the container's pid namespace (unless the pod shares one). Failures are reported
 through the status pipe and the child is gone. The cgroup is joined last, just before exec: the interpreter's own pages
 must not count against a container with a limit of a few MiB.
 """

@@ -88,7 +88,7 @@ DEFAULT_CAPABILITIES = frozenset(
         "AUDIT_WRITE",
     ]
 )
-"""What containers keep unless told otherwise: the set that container engines agree on."""
+"""The capabilities that containers keep by default: the set that container engines agree on."""
 
 # PyDLL keeps the interpreter lock: these calls are short, and a release around them buys nothing in one thread.
 libc = ctypes.PyDLL(None, use_errno=True)

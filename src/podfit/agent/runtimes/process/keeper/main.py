@@ -91,7 +91,7 @@ class Keeper:
             ready = self.epoll.poll(None if self.accepted or self.by_pid else LONELY_S)
             for descriptor, _ in ready:
                 self.handle(descriptor)
-            # Whoever started us may have died before it came: nobody is waited for for ever.
+            # The agent that started us may have died before it connected: do not wait for it for ever.
             if not self.connections and not self.by_pid and not self.execs and (self.accepted or not ready):
                 return
 
@@ -155,7 +155,7 @@ class Keeper:
             self.forget(connection.endpoint.fileno())
             connection.endpoint.close()
 
-    def tell(self, event: Message) -> None:
+    def send_event(self, event: Message) -> None:
         for connection in list(self.connections):
             self.send(connection, event)
 
@@ -173,7 +173,7 @@ class Keeper:
         namespaces = self.pod_namespaces(spec, message["peers"])
         target = self.target_namespace(spec, int(message.get("target") or 0))
         stdio = child.open_streams()
-        told, status = os.pipe2(os.O_CLOEXEC)
+        reading, status = os.pipe2(os.O_CLOEXEC)
         pid = self.fork_into(target or namespaces.get("pid"), fresh=not spec["host_pid"])
         if pid == 0:
             joined = {name: descriptor for name, descriptor in namespaces.items() if name != "pid"}
@@ -182,15 +182,15 @@ class Keeper:
             os.close(descriptor)
         child.started(pid)
         self.keep(child)
-        self.starting[child.id] = lambda: self.launched(child, told, answer)
-        self.listen(told, self.starting[child.id])
+        self.starting[child.id] = lambda: self.launched(child, reading, answer)
+        self.listen(reading, self.starting[child.id])
 
-    def launched(self, child: Child, told: int, answer: Callable[[Message], object]) -> None:
+    def launched(self, child: Child, reading: int, answer: Callable[[Message], object]) -> None:
         """The status pipe closes at exec; before that it may carry what went wrong."""
         del self.starting[child.id]
-        report = os.read(told, 65536)
-        self.forget(told)
-        os.close(told)
+        report = os.read(reading, 65536)
+        self.forget(reading)
+        os.close(reading)
         if report:
             child.state["failed"] = json.loads(report)["error"]
             answer({"error": child.state["failed"]})
@@ -199,7 +199,7 @@ class Keeper:
             self.follow(child)
         write_state(child.folder, child.state)
         # To all: who asked may be gone, and its successor waits for news.
-        self.tell({"event": "started", "id": child.id, "pod": child.pod, "state": child.state})
+        self.send_event({"event": "started", "id": child.id, "pod": child.pod, "state": child.state})
         answer({"state": child.state})
 
     def do_signal(self, message: Message, _: list[int], answer: Callable[[Message], object]) -> None:
@@ -219,19 +219,19 @@ class Keeper:
         pid_namespace = os.open(f"/proc/{child.pid}/ns/pid", os.O_RDONLY | os.O_CLOEXEC)
         # A number would mean another process once we are inside that namespace: a descriptor does not.
         process = os.pidfd_open(child.pid)
-        told, status = os.pipe2(os.O_CLOEXEC)
+        reading, status = os.pipe2(os.O_CLOEXEC)
         pid = self.fork_into(pid_namespace, fresh=False)
         if pid == 0:
             launch.run_in(spec, tuple(descriptors), process, status)
         for descriptor in (status, pid_namespace, process):
             os.close(descriptor)
         self.execs[pid] = message["key"]
-        self.listen(told, lambda: self.exec_launched(told, pid, answer))
+        self.listen(reading, lambda: self.exec_launched(reading, pid, answer))
 
-    def exec_launched(self, told: int, pid: int, answer: Callable[[Message], object]) -> None:
-        report = os.read(told, 65536)
-        self.forget(told)
-        os.close(told)
+    def exec_launched(self, reading: int, pid: int, answer: Callable[[Message], object]) -> None:
+        report = os.read(reading, 65536)
+        self.forget(reading)
+        os.close(reading)
         answer({"error": json.loads(report)["error"]} if report else {"pid": pid})
 
     def do_exec_signal(self, message: Message, _: list[int], answer: Callable[[Message], object]) -> None:
@@ -410,12 +410,12 @@ class Keeper:
             child = self.by_pid.get(pid)
             if key is not None:
                 code = os.waitstatus_to_exitcode(status)
-                self.tell({"event": "exec", "key": key, "code": 128 - code if code < 0 else code})
+                self.send_event({"event": "exec", "key": key, "code": 128 - code if code < 0 else code})
             elif child is not None:
                 self.ended(child, status)
 
     def ended(self, child: Child, status: int | None) -> None:
-        """`status` as wait gave it; None if the process was a dead keeper's child and nobody can know."""
+        """`status` as wait gave it; None if the process was the child of a keeper that died, and its status is lost."""
         if child.id in self.starting:
             self.starting[child.id]()
         if child.spec["host_pid"] or child.spec["share_pid"] or child.spec.get("targeted"):
@@ -434,10 +434,10 @@ class Keeper:
             child.record_end(137, "ContainerStatusUnknown", "the container ended unobserved")
         else:
             child.finished(status)
-        self.tell({"event": "exited", "id": child.id, "pod": child.pod, "state": child.state})
+        self.send_event({"event": "exited", "id": child.id, "pod": child.pod, "state": child.state})
 
     def adopt(self) -> None:
-        """Takes over from a keeper that died: its containers run on, and a pidfd tells when they end."""
+        """Takes over from a keeper that died: its containers run on, and a pidfd reports when they end."""
         base = os.path.join(self.data_dir, "containers")
         for name in os.listdir(base):
             folder = os.path.join(base, name)
@@ -458,7 +458,7 @@ class Keeper:
 
 
 def main(data_dir: str, ready: int) -> None:
-    """Detaches from whoever started us (twice forked: init is the parent), takes the lock, serves."""
+    """Detaches from the process that started us (twice forked: init is the parent), takes the lock, serves."""
     if os.fork():
         os._exit(0)
     os.setsid()

@@ -52,7 +52,7 @@ _REFUSED = {
 }
 """By number on x86_64 and on aarch64."""
 _FOREIGN = 0x40000000
-"""x86_64 has a second set of numbers (x32) from here on; nobody uses it but to get around filters."""
+"""x86_64 has a second set of numbers (x32) from here on; it is used only to get around filters."""
 _LOAD, _JUMP_EQUAL, _JUMP_FROM, _RETURN = 0x20, 0x15, 0x35, 0x06
 _ALLOW, _EPERM = 0x7FFF0000, 0x00050001
 

@@ -1,7 +1,7 @@
 """Terminals of a container's own: made in its devpts, so that they have a name there (`tty` knows it), and handed out.
 
 The program's end is opened inside the container, by the child that becomes the program; the other end travels through
-a socket to whoever pumps it: the keeper for containers, the agent for execs.
+a socket to the process that pumps it: the keeper for containers, the agent for execs.
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from podfit.api.pods.resources import pod_requests, requests_told, same_requests
+from podfit.api.pods.resources import pod_requests, requests_key, same_requests
 
 AMOUNTS = st.fixed_dictionaries({}, optional={"cpu": st.sampled_from(["1", "2"]), "memory": st.just("1Mi")})
 RESOURCES = st.fixed_dictionaries({}, optional={"requests": AMOUNTS, "limits": AMOUNTS})
@@ -50,7 +50,7 @@ def test_pods_that_tell_the_same_ask_for_the_same(data: st.DataObject, use_statu
     other = (
         {**one, part: data.draw(PODS)[part]} if part != "phase" else {**one, "status": {**one["status"], "phase": ""}}
     )
-    told = requests_told(one, use_status) == requests_told(other, use_status)
+    told = requests_key(one, use_status) == requests_key(other, use_status)
     if told:
         assert pod_requests(one, use_status=use_status) == pod_requests(other, use_status=use_status)
     if use_status:
@@ -62,4 +62,4 @@ def test_pods_that_tell_the_same_ask_for_the_same(data: st.DataObject, use_statu
 
 @given(PODS)
 def test_a_status_that_is_not_asked_for_tells_nothing(pod: dict[str, Any]) -> None:
-    assert requests_told(pod, False) == requests_told({"spec": pod["spec"]}, True)
+    assert requests_key(pod, False) == requests_key({"spec": pod["spec"]}, True)
