@@ -10,11 +10,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as some
 
 from podfit.api.resize.verdicts import Granted, Unchanged
-from podfit.sim.autoscaler.updating import CONFIG, bounds, difference, disturbable, outside, worth
+from podfit.scheduler.decide.cluster.board import Placed
+from podfit.sim.autoscaler.updating import CONFIG, difference, disturbable, worth
 from podfit.sim.cluster.objects import Template
+from podfit.sim.cluster.placing import schedule
+from podfit.sim.cluster.pods import PENDING
 from podfit.sim.cluster.resizing import roomy, verdict_on
+from podfit.sim.cluster.state import Cluster
 from podfit.sim.report.tally import fragmentation
-from podfit.sim.run import Run, simulate
+from podfit.sim.run import Run, phases, simulate
 from podfit.sim.scenario.model import (
     BURSTS,
     CONSTANT,
@@ -135,6 +139,23 @@ def test_every_pod_is_in_one_place_in_every_step(scenario: Scenario) -> None:
     assert tally.quality("cpu").samples == tally.quality("memory").samples
 
 
+@settings(max_examples=30, deadline=None)
+@given(scenarios())
+def test_no_pod_waits_that_the_scheduler_would_place(scenario: Scenario) -> None:
+    """Pods of a shape that was refused are not asked about again in a pass: the answer would be the same."""
+    plain = tuple(replace(workload, priority=0) for workload in scenario.workloads)
+    scenario = replace(scenario, workloads=plain, duration_s=2 * HOUR)
+    cluster = Cluster(scenario)
+    for step in range(scenario.steps):
+        cluster.step, cluster.now = step, step * scenario.step_s
+        for phase in phases(scenario):
+            phase(cluster)
+            if phase is schedule:
+                waiting = np.flatnonzero(cluster.pods.state == PENDING).tolist()
+                answers = [cluster.nodes.board.place(cluster.pod_object(pod)) for pod in waiting]
+                assert not [answer for answer in answers if isinstance(answer, Placed)]
+
+
 # --- arrays decide as objects do
 
 SIZES = some.tuples(some.integers(1, 3000), some.integers(1, 3000).map(lambda mib: mib * MIB))
@@ -183,15 +204,24 @@ def test_what_asks_for_no_more_is_granted_wherever_it_is(
 @given(
     SIZES,
     SIZES,
-    some.sampled_from((0.0, 0.1, 0.5)),
+    SIZES,
+    SIZES,
     some.sampled_from((0.0, HOUR, 12 * HOUR, 50 * HOUR)),
     some.booleans(),
 )
 def test_pods_are_worth_an_update_as_the_updater_decides(
-    own: tuple[int, int], target: tuple[int, int], threshold: float, age_s: float, oomed: bool
+    own: tuple[int, int],
+    target: tuple[int, int],
+    below: tuple[int, int],
+    above: tuple[int, int],
+    age_s: float,
+    oomed: bool,
 ) -> None:
     requests, targets = ([np.array([amount]) for amount in pair] for pair in (own, target))
-    out = outside(requests[0], targets[0], threshold) | outside(requests[1], targets[1], threshold)
+    low, high = (
+        tuple(pick(*pair) for pair in zip(target, bound, strict=True)) for pick, bound in ((min, below), (max, above))
+    )
+    out = np.array([any(request < low[at] or request > high[at] for at, request in enumerate(own))])
     differs = difference(requests[0], requests[1], targets[0], targets[1])
     found = bool(worth(out, differs, np.array([age_s]), np.array([oomed]))[0])
 
@@ -200,11 +230,7 @@ def test_pods_are_worth_an_update_as_the_updater_decides(
     if oomed:
         ended = {"reason": "OOMKilled", "startedAt": "1970-01-02T00:00:00Z", "finishedAt": "1970-01-02T00:01:00Z"}
         pod["status"]["containerStatuses"] = [{"name": "main", "lastState": {"terminated": ended}}]
-    low, high = zip(*(bounds(one, threshold) for one in targets), strict=True)
-    amounts = [
-        resource_list({"cpu": f"{int(cpu)}m", "memory": str(int(memory))})
-        for cpu, memory in (target, (low[0][0], low[1][0]), (high[0][0], high[1][0]))
-    ]
+    amounts = [resource_list({"cpu": f"{cpu}m", "memory": str(memory)}) for cpu, memory in (target, low, high)]
     entry = Recommended("main", target=amounts[0], lower=amounts[1], upper=amounts[2], uncapped=amounts[0])
     priority = priority_of(pod, [entry])
     assert found == worth_updating(pod, {}, priority, 86400.0 + age_s, CONFIG)

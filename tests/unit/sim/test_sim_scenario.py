@@ -166,3 +166,14 @@ def test_what_is_no_scenario_is_refused_with_one_line(text: str) -> None:
     with pytest.raises(BadScenario) as refused:
         parse(text)
     assert "\n" not in str(refused.value)
+
+
+def test_a_fault_after_the_end_is_refused() -> None:
+    scenario = plain() | {"faults": [{"fault": "metrics-gap", "at": "1d", "for": "1m"}]}
+    with pytest.raises(BadScenario, match=r"^faults\[0\].at: after the end of the simulation$"):
+        parse(yaml.safe_dump(scenario))
+
+
+def test_a_fault_that_is_shorter_than_a_step_has_the_step_that_it_falls_into() -> None:
+    fault = Fault(NODE_DOWN, 400.0, 10.0)
+    assert [now for now in (0.0, 300.0, 600.0) if fault.active(now, 300.0)] == [300.0]

@@ -1,7 +1,8 @@
 """The recommender: what each workload used so far, and the size that its policy gives it now.
 
 Policies are functions of whole histories whose sizes at a sample depend on earlier samples alone. So the size for now
-is the last one of the history with one unknown sample more. They are asked every hour, and at once after a kill.
+is the last one of the history with one unknown sample more. They are asked every hour, and
+at once after a sample that the size did not hold.
 One series stands for a workload: at each step the pod that used most, as in `podfit recommend --policy`.
 """
 
@@ -9,6 +10,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from podfit.sim.autoscaler import bounds
 from podfit.sim.cluster.pods import Flags, Floats, Ints
 from podfit.sim.scenario.model import OFF, Scenario, Size
 from podfit.vpa.policies.base import CPU, HOUR, MEMORY, Series, sizes_of
@@ -31,10 +33,15 @@ class Recommender:
         self.cpu: Ints = np.full(len(workloads), UNKNOWN, np.int64)
         """Targets in millicores and bytes; negative where nothing is recommended yet."""
         self.memory: Ints = np.full(len(workloads), UNKNOWN, np.int64)
-        self._policies: dict[str, list[int]] = {}
+        self.low = {resource: np.zeros(len(workloads), np.int64) for resource in (CPU, MEMORY)}
+        """Requests outside of `low` to `high` are worth an update."""
+        self.high = {resource: np.zeros(len(workloads), np.int64) for resource in (CPU, MEMORY)}
+        self._policies: dict[tuple[str, bool], list[int]] = {}
+        """The workloads of each policy, and whether their bounds are narrow."""
         for at, workload in enumerate(workloads):
-            if workload.autoscaler.mode != OFF:
-                self._policies.setdefault(workload.autoscaler.policy or scenario.policy, []).append(at)
+            mode, policy = workload.autoscaler.mode, workload.autoscaler.policy or scenario.policy
+            if mode != OFF:
+                self._policies.setdefault((policy, bounds.is_narrow(mode, policy)), []).append(at)
         self._least, self._most = _bounds(scenario, "least"), _bounds(scenario, "most")
         self._due: Flags = np.ones(len(workloads), np.bool_)
 
@@ -46,9 +53,11 @@ class Recommender:
     def observe(self, step: int, cpu: Floats, memory: Floats, killed: Flags) -> None:
         """Usage of all pods in a step, NaN where nothing was measured, and who was killed for its memory."""
         column = self._before + step
-        for resource, values in ((CPU, cpu), (MEMORY, memory)):
-            self._seen[resource][:, column] = np.fmax.reduceat(values, self._first)
         self._due |= np.logical_or.reduceat(killed, self._first)
+        for resource, unit, values, targets in ((CPU, 1000.0, cpu, self.cpu), (MEMORY, 1.0, memory, self.memory)):
+            most = np.fmax.reduceat(values, self._first)
+            self._seen[resource][:, column] = most
+            self._due |= (targets >= 0) & (most * unit > targets)
 
     def recommend(self, step: int) -> None:
         """Sets the targets for this step from the samples before it."""
@@ -57,21 +66,26 @@ class Recommender:
             self._due[:] = True
         if not self._due.any():
             return
-        for name, members in self._policies.items():
+        for (policy, narrow), members in self._policies.items():
             rows = np.array([at for at in members if self._due[at]], np.intp)
             if len(rows):
-                self._set(name, rows, self._before + step)
+                self._set(policy, narrow, rows, self._before + step)
         self._due[:] = False
 
-    def _set(self, policy: str, rows: Ints, column: int) -> None:
+    def _set(self, policy: str, narrow: bool, rows: Ints, column: int) -> None:
         for resource, unit, targets in ((CPU, 1000.0, self.cpu), (MEMORY, 1.0, self.memory)):
             seen = self._seen[resource][rows, : column + 1]
             seen[:, column] = np.nan
-            sizes = sizes_of(POLICIES[policy], Series(seen, self._scenario.step_s, resource))[:, column]
+            series = Series(seen, self._scenario.step_s, resource)
+            sizes = sizes_of(POLICIES[policy], series)[:, column]
             amounts = np.ceil(sizes.astype(np.float64) * unit - 1e-3)
             known = np.isfinite(amounts)
             bounded = np.clip(np.where(known, amounts, 0), self._least[resource][rows], self._most[resource][rows])
             targets[rows] = np.where(known, bounded.astype(np.int64), targets[rows])
+            low, high = bounds.near(targets[rows]) if narrow else bounds.usual(series, targets[rows], unit)
+            # A target that is bounded itself has bounds within the same limits.
+            self.low[resource][rows] = np.minimum(low, targets[rows])
+            self.high[resource][rows] = np.maximum(np.minimum(high, self._most[resource][rows]), targets[rows])
 
 
 def _bounds(scenario: Scenario, side: str) -> dict[str, Floats]:

@@ -24,6 +24,7 @@ from podfit.sim.cluster.pods import (
 from podfit.sim.cluster.state import Cluster
 from podfit.sim.report.tally import UPDATER
 from podfit.sim.scenario.model import IN_PLACE, IN_PLACE_OR_RECREATE, RECREATE, Scenario
+from podfit.vpa.policies.base import CPU, MEMORY
 from podfit.vpa.updater.decide.config import Config
 
 CONFIG = Config(timeouts_per_attempt=True)
@@ -35,16 +36,6 @@ def difference(cpu: Ints, memory: Ints, target_cpu: Ints, target_memory: Ints) -
     first = np.abs(cpu - target_cpu) / np.maximum(cpu, 1)
     second = np.abs(memory - target_memory) / np.maximum(memory, 1)
     return np.asarray(first + second, np.float64)
-
-
-def outside(requests: Ints, targets: Ints, threshold: float) -> Flags:
-    """A policy has no bounds of its own: those of a target are this part below and above it."""
-    low, high = bounds(targets, threshold)
-    return np.asarray((requests < low) | (requests > high))
-
-
-def bounds(targets: Ints, threshold: float) -> tuple[Ints, Ints]:
-    return np.floor(targets * (1 - threshold)).astype(np.int64), np.ceil(targets * (1 + threshold)).astype(np.int64)
 
 
 def worth(out: Flags, differs: Floats, age_s: Floats, quick_oom: Flags, config: Config = CONFIG) -> Flags:
@@ -98,8 +89,9 @@ class Updater:
         some = np.flatnonzero(known[pods.workload] & (pods.state != PENDING) & (pods.state != LOST))
         cpu, memory, workload = pods.cpu[some], pods.memory[some], pods.workload[some]
         target_cpu, target_memory = recommended.cpu[workload], recommended.memory[workload]
-        threshold = cluster.scenario.update_threshold
-        out = outside(cpu, target_cpu, threshold) | outside(memory, target_memory, threshold)
+        out = np.zeros(len(some), np.bool_)
+        for resource, requests in ((CPU, cpu), (MEMORY, memory)):
+            out |= (requests < recommended.low[resource][workload]) | (requests > recommended.high[resource][workload])
         differs = difference(cpu, memory, target_cpu, target_memory)
         chosen = worth(out, differs, cluster.now - pods.placed[some], pods.quick_oom[some])
         up = (target_cpu > cpu) | (target_memory > memory)

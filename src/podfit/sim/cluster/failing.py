@@ -15,7 +15,7 @@ GIVE_UP_S = 40.0 + 300.0
 
 def fail(cluster: Cluster) -> None:
     for at, fault in enumerate(cluster.scenario.faults):
-        if fault.kind == NODE_DOWN and at not in cluster.failed and fault.active(cluster.now):
+        if fault.kind == NODE_DOWN and at not in cluster.failed and fault.active(cluster.now, cluster.step_s):
             among = cluster.nodes.group_members(fault.nodes)
             among = among[cluster.nodes.alive[among]]
             chosen = cluster.random.sample(among.tolist(), min(fault.count, len(among)))
@@ -23,7 +23,7 @@ def fail(cluster: Cluster) -> None:
             _down(cluster, cluster.failed[at])
     _give_up(cluster)
     for at, nodes in cluster.failed.items():
-        if len(nodes) and not cluster.scenario.faults[at].active(cluster.now):
+        if len(nodes) and not cluster.scenario.faults[at].active(cluster.now, cluster.step_s):
             _up(cluster, nodes)
             cluster.failed[at] = np.zeros(0, np.intp)
 
@@ -61,4 +61,4 @@ def recommending(cluster: Cluster) -> bool:
 
 
 def _any(cluster: Cluster, kind: str) -> bool:
-    return any(fault.kind == kind and fault.active(cluster.now) for fault in cluster.scenario.faults)
+    return any(fault.kind == kind and fault.active(cluster.now, cluster.step_s) for fault in cluster.scenario.faults)

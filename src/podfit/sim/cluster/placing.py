@@ -14,15 +14,20 @@ from podfit.sim.report.tally import PREEMPTED
 
 def schedule(cluster: Cluster) -> None:
     """Asks the scheduler's board about every pending pod. Pods of one shape that follow a refused one are refused, too:
-    within a pass nodes only fill."""
+    within a pass nodes only fill, unless pods are preempted."""
     pods = cluster.pods
     waiting = np.flatnonzero(pods.state == PENDING)
     order = np.lexsort((waiting, pods.since[waiting], -pods.priority[waiting]))
     refused: set[tuple[int, int, int]] = set()
     for pod in waiting[order].tolist():
         shape = (int(pods.workload[pod]), int(pods.want_cpu[pod]), int(pods.want_memory[pod]))
-        if shape not in refused and not _place(cluster, pod):
+        if shape in refused:
+            continue
+        before = cluster.tally.preemptions
+        if not _place(cluster, pod):
             refused.add(shape)
+        elif cluster.tally.preemptions > before:
+            refused.clear()
 
 
 def _place(cluster: Cluster, pod: int) -> bool:
@@ -34,6 +39,7 @@ def _place(cluster: Cluster, pod: int) -> bool:
         if isinstance(found, Candidate):
             victims = np.array([cluster.number_of(one.key) for one in found.victims], np.intp)
             cluster.evict(victims, PREEMPTED)
+            cluster.tally.preemptions += 1
             answer = board.place(wanted)
     if not isinstance(answer, Placed):
         return False

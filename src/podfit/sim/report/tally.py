@@ -106,7 +106,7 @@ class Tally:
         self.pending_s, self.deferred_s = np.zeros(count), np.zeros(count)
         self.waits: list[float] = []
         """How long pods waited for a node, of those that waited at all."""
-        self.placements = self.infeasible = 0
+        self.placements = self.preemptions = self.infeasible = 0
         self.down_s = self.longest_wait_s = 0.0
         self.fragmented: list[float] = []
         self.allocated: dict[str, list[float]] = {resource: [] for resource in RESOURCES}

@@ -88,8 +88,9 @@ class Fault:
     """The group of nodes that fail; empty: any."""
     count: int = 1
 
-    def active(self, now: float) -> bool:
-        return self.at_s <= now < self.at_s + self.for_s
+    def active(self, now: float, step_s: float) -> bool:
+        """Whether the step that begins now has a part of it."""
+        return self.at_s < now + step_s and now < self.at_s + self.for_s
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,8 +105,6 @@ class Scenario:
     seed: int = 0
     policy: str = "default"
     """Of workloads that name none."""
-    update_threshold: float = 0.1
-    """A request that is further from its target than this part of it is updated."""
 
     @property
     def steps(self) -> int:

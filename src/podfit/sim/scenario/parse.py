@@ -40,7 +40,6 @@ def parse(source: str) -> Scenario:
         fields.maybe("history", seconds, 0.0),
         fields.maybe("seed", whole(0, 2**63 - 1), 0),
         fields.maybe("policy", one_of(tuple(POLICIES)), "default"),
-        fields.maybe("updateThreshold", number(0.0, 1.0), 0.1),
     )
     fields.done()
     _check(found)
@@ -73,6 +72,8 @@ def _check(scenario: Scenario) -> None:
     for at, fault in enumerate(scenario.faults):
         if fault.nodes and fault.nodes not in known:
             raise BadScenario(f"faults[{at}].nodes: {fault.nodes!r} is not one of {', '.join(sorted(known))}")
+        if fault.at_s >= scenario.duration_s:
+            raise BadScenario(f"faults[{at}].at: after the end of the simulation")
 
 
 def _positive(path: str, value: Any) -> float:
