@@ -18,6 +18,7 @@ from pathlib import Path
 
 import aiohttp
 import msgspec
+import numpy as np
 from tests.support.cluster.autoscaling import REPLICA_SET, autoscaled
 from tests.support.cluster.loops import Loops, Phases
 
@@ -29,6 +30,7 @@ from podfit.client.transport import Ask, Reply, Stream
 from podfit.kit.clock import FakeClock, rfc3339
 from podfit.vpa.admission.config import AdmissionConfig
 from podfit.vpa.admission.loop import AdmissionWebhook
+from podfit.vpa.history.base import Batch, NoHistory, Series, Sink
 from podfit.vpa.recommender.config import RecommenderConfig
 from podfit.vpa.recommender.loop import Recommender
 from podfit.vpa.updater.config import UpdaterConfig
@@ -123,6 +125,49 @@ async def recommender_pass(vpas: int) -> list[Row]:
         Row("recommender: a pass that writes every status and every checkpoint", f"{max(seconds):.2f} s", "≤ 5 s"),
         Row(f"recommender: of it, {written:,} checkpoints", f"{saved:.2f} s"),
     ]
+
+
+class TenDays(NoHistory):
+    """Five-minute samples of every pod, as if they had been kept."""
+
+    def __init__(self, server: Canned, days: int = 10) -> None:
+        self._pods = [one["metadata"] for one in server.lists[POD.path()]]
+        self._days = days
+
+    async def load(self, sink: Sink, until: float) -> None:
+        random = np.random.default_rng(0)
+        series = [Series(one["namespace"], one["name"], "main", f"app={one['labels']['app']}") for one in self._pods]
+        level, index = random.uniform(100, 2000, len(series)), np.tile(np.arange(len(series)), 12)
+        for hour in range(24 * self._days):
+            times = until - 3600.0 * (24 * self._days - hour) + np.repeat(np.arange(12) * 300.0, len(series))
+            cpu = (np.tile(level, 12) * random.lognormal(0, 0.2, len(index))).astype(np.int64)
+            sink.take(Batch(series, index, times, cpu, cpu * 2**20))
+
+
+async def policy_ratio(vpas: int) -> list[Row]:
+    """An hour of passes, after ten days of history, under the default recommender and under `auto`."""
+    seconds = {}
+    for name in ("default", "auto"):
+        server = crowd(vpas, 1)
+        for vpa in server.lists[VPA.path()]:
+            vpa["spec"]["recommenders"] = [{"name": name}]
+        clock = FakeClock(1_800_000_000.0)
+        recommender = Recommender(Client(server), RecommenderConfig(address=""), TenDays(server), clock)
+        await recommender.start()
+        while recommender.fetching:
+            await asyncio.sleep(0.01)
+        await recommender.one_pass()
+        seconds[name] = 0.0
+        for _ in range(60):
+            await clock.advance(60)
+            scrape(server, clock.now())
+            begun = time.process_time()
+            await recommender.one_pass()
+            seconds[name] += time.process_time() - begun
+        await recommender.stop()
+    shown = ", ".join(f"{name} {took:.1f} s" for name, took in seconds.items())
+    what = f"recommender: an hour of passes with `auto`, in times of `default` ({vpas:,} autoscalers: {shown})"
+    return [Row(what, f"{seconds['auto'] / seconds['default']:.2f}", "≤ 3")]
 
 
 async def updater_rate(pods: int) -> list[Row]:
@@ -239,7 +284,12 @@ async def _ask(port: int, body: bytes, count: int, rate: float) -> list[float]:
 
 
 async def measure(vpas: int) -> list[Row]:
-    loops = [*await recommender_pass(vpas), *await updater_rate(400), *await step_met(0.1, 2.0)]
+    loops = [
+        *await recommender_pass(vpas),
+        *await policy_ratio(vpas // 20),
+        *await updater_rate(400),
+        *await step_met(0.1, 2.0),
+    ]
     loops += await step_met_in_any_phase(0.1, 2.0)
     return [*loops, *await webhook_latency(600, 200.0)]
 

@@ -9,6 +9,7 @@ out-of-memory kills are rare, so those of all days count, next to how often the 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -46,14 +47,24 @@ def factors(first: float, last: float, step: float) -> tuple[float, ...]:
     return tuple(float(value) for value in np.arange(first, last + step / 2, step))
 
 
+@cache
+def _steps(factors: tuple[float, ...]) -> Sizes:
+    return np.array(factors, np.float32)[:, None]
+
+
+@cache
+def _powers(factors: tuple[float, ...]) -> Sizes:
+    return np.asarray(np.exp(_steps(factors)))
+
+
 def _at(families: list[Family], hour: int, least: float) -> Sizes:
     """[expert, container]: the sizes decided at the end of an hour."""
     out = np.empty((sum(len(one.factors) for one in families), len(families[0].base)), np.float32)
     at = 0
     for one in families:
-        steps = np.array(one.factors, np.float32)[:, None]
-        spread = np.float32(1.0) if one.spread is None else one.spread[:, hour].astype(np.float32)
-        np.multiply(np.exp(steps * spread), one.base[:, hour].astype(np.float32), out=out[at : at + len(steps)])
+        steps = _steps(one.factors)
+        powers = _powers(one.factors) if one.spread is None else np.exp(steps * one.spread[:, hour].astype(np.float32))
+        np.multiply(powers, one.base[:, hour].astype(np.float32), out=out[at : at + len(steps)])
         at += len(steps)
     return np.maximum(out, np.float32(least), out=out)
 
@@ -104,17 +115,25 @@ def choose_memory(hours: Hours, families: list[Family], prior: Array, costs: Cos
     days = np.zeros(len(hours.top), np.float32)
     expected = (MEMORY_PRIOR_DAYS * prior[:, None]).astype(np.float32)
     chosen = np.full(hours.top.shape, np.nan)
+    short, work = np.empty_like(today), np.empty_like(idle)
+    # [hour, container], so that an hour is one piece of memory.
+    tops = np.ascontiguousarray(hours.ranked[0].T)
+    levels = np.where(hours.known, hours.mean, np.inf).T.astype(np.float32, order="C")
     standing: Sizes | None = None
     for hour in range(hours.top.shape[1]):
         known = hours.known[:, hour]
         if hour % 24 == 0:
             today[:] = False
         if standing is not None:
-            short = (hours.ranked[0][:, hour] > standing) & known & (standing > 0)
+            np.greater(tops[hour], standing, out=short)
+            short &= known
+            short &= standing > 0
             kills += short & ~today
             today |= short
-            level = np.where(known, hours.mean[:, hour], np.inf).astype(np.float32)
-            idle += np.maximum(standing - level, 0.0) * np.float32(FIVE_MINUTES)
+            np.subtract(standing, levels[hour], out=work)
+            np.maximum(work, np.float32(0.0), out=work)
+            work *= np.float32(FIVE_MINUTES)
+            idle += work
         days += known.astype(np.float32) / np.float32(24.0)
         fresh = _at(families, hour, least)
         cost = (1 - NOW) * idle / np.maximum(days, np.float32(1e-6)) + np.float32(NOW * 24 * FIVE_MINUTES) * fresh
@@ -127,6 +146,13 @@ def choose_memory(hours: Hours, families: list[Family], prior: Array, costs: Cos
 def _blended(sizes: Sizes, cost: Sizes, price: float) -> Array:
     """The geometric mean of the sizes of the best experts, by how little they cost."""
     weights = np.exp(-(cost - cost.min(0)) / np.float32(BLEND * price))
-    # Added in order: a plain sum would round differently for one container than for many.
-    total, share = (np.cumsum(one, axis=0)[-1] for one in (weights * np.log(sizes), weights))
+    total, share = (_in_order(one) for one in (weights * np.log(sizes), weights))
     return np.asarray(np.exp(total / share), np.float64)
+
+
+def _in_order(values: Sizes) -> Sizes:
+    """The sum of the rows, added in order: a plain sum would round differently for one container than for many."""
+    total: Sizes = values[0].copy()
+    for row in values[1:]:
+        total += row
+    return total

@@ -25,16 +25,17 @@ def constants() -> dict[str, Any]:
     return found
 
 
-def both_signs(traits: Array) -> Array:
+def both_signs(traits: list[Array]) -> list[Array]:
     """Each trait twice: as it is, and only where it is negative."""
-    return np.concatenate([traits, np.minimum(traits, 0.0)])
+    return [*traits, *(np.minimum(trait, 0.0) for trait in traits)]
 
 
-def linear(weights: list[float], traits: Array) -> Array:
+def linear(weights: list[float], traits: list[Array]) -> Array:
     """The last weight is the constant. Added in order: a matrix product rounds differently for one container."""
-    out = np.full(traits.shape[1:], weights[-1])
+    out = np.full(traits[0].shape, weights[-1])
+    part = np.empty_like(out)
     for weight, trait in zip(weights, traits, strict=False):
-        out += weight * trait
+        out += np.multiply(trait, weight, out=part)
     return out
 
 

@@ -23,17 +23,17 @@ class Forecast:
     spread: Array
 
 
-def forecast(kind: str, both: Array, base: Array) -> Forecast:
+def forecast(kind: str, both: list[Array], base: Array) -> Forecast:
     weights = constants()[kind]
     level, spread = (np.clip(linear(weights[name], both), *LIMITS) for name in ("level", "spread"))
     return Forecast(base * np.exp(level), np.exp(np.minimum(spread, MOST_SPREAD)))
 
 
-def read(hours: Hours, base: Array) -> Array:
+def read(hours: Hours, base: Array) -> list[Array]:
     return both_signs(traits_of(hours, base))
 
 
-def with_amounts(both: Array, hours: Hours, price: float) -> list[Array]:
+def with_amounts(both: list[Array], hours: Hours, price: float) -> list[Array]:
     """Traits plus how large the container is beside the price of being short."""
     least = FLOOR["cpu"]
     amounts = (np.maximum(instead(steady_mean(hours, span), least), least) / price for span in (24, 240))
@@ -41,7 +41,7 @@ def with_amounts(both: Array, hours: Hours, price: float) -> list[Array]:
     return [*both, day, day**2, all_]
 
 
-def cheapest(both: Array, hours: Hours, base: Array, price: float) -> Array:
+def cheapest(both: list[Array], hours: Hours, base: Array, price: float) -> Array:
     """The size that a regression fitted to cost, not to usage, gives."""
     weights = constants()["cheapest"]
     *level, constant = weights["level"]

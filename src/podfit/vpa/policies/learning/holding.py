@@ -21,15 +21,23 @@ def hold(series: Series, decided: Array, at_once: NDArray[np.bool_], raised: flo
     per, (rows, samples) = series.hour, series.usage.shape
     out = np.full((rows, samples), np.nan, np.float32)
     size = np.full(rows, np.nan)
+    tops = _tops(series.usage, per)
     for hour in range(1, -(-samples // per)):
         size = _next(size, decided[:, hour - 1], drop[:, hour - 1])
         begin, end = hour * per, min(samples, hour * per + per)
         out[:, begin:end] = size[:, None]
-        used = series.usage[:, begin:end]
-        above = at_once[:, hour - 1] & (np.where(np.isnan(used), -np.inf, used).max(1) > size)
-        for row in np.flatnonzero(above):
-            size[row] = _raise(out[row, begin:end], used[row], float(size[row]), raised)
+        above = np.flatnonzero(at_once[:, hour - 1] & (tops[:, hour] > size))
+        if len(above):
+            out[above, begin:end], size[above] = _raise(series.usage[above, begin:end], size[above], raised)
     return out
+
+
+def _tops(usage: Floats, per: int) -> Floats:
+    """The maximum of every hour, the last one even if it is not whole."""
+    low = np.where(np.isnan(usage), np.float32(-np.inf), usage)
+    if not low.shape[1]:
+        return low
+    return np.asarray(np.maximum.reduceat(low, np.arange(0, low.shape[1], per), axis=1))
 
 
 def _next(size: Array, decided: Array, drop: Array) -> Array:
@@ -39,10 +47,12 @@ def _next(size: Array, decided: Array, drop: Array) -> Array:
     return np.where(np.isfinite(decided), fresh, size)
 
 
-def _raise(out: Floats, used: Floats, size: float, raised: float) -> float:
-    """Within one hour of one container; answers with the size at its end."""
-    for at in range(len(used)):
-        out[at] = size
-        if used[at] > size:
-            size = max(size, float(used[at]) * raised)
-    return size
+def _raise(used: Floats, size: Array, raised: float) -> tuple[Floats, Array]:
+    """Within one hour: the sizes at its samples, and at its end."""
+    out = np.empty(used.shape, np.float32)
+    needed = used.astype(np.float64)
+    for at in range(used.shape[1]):
+        out[:, at] = size
+        now = needed[:, at]
+        size = np.where(now > size, np.maximum(size, now * raised), size)
+    return out, size

@@ -23,8 +23,8 @@ def swing24(hours: Hours) -> Array:
     return instead(filled(np.where(known, recent_mean(hours.spread / hours.mean, 24), np.nan)), 0.0)
 
 
-def traits_of(hours: Hours, base: Array) -> Array:
-    """[trait, container, hour]; 0 where nothing is known. `base` is the maximum of the last known hour."""
+def traits_of(hours: Hours, base: Array) -> list[Array]:
+    """Each trait [container, hour]; 0 where nothing is known. `base` is the maximum of the last known hour."""
     level, top = np.log(base), hours.top
     found: dict[str, Array] = {}
 
@@ -46,7 +46,7 @@ def traits_of(hours: Hours, base: Array) -> Array:
     found.update(_rises(top))
     found["swing"] = instead(hours.spread / hours.mean, 0.0)
     found["swing24"] = swing24(hours)
-    return np.stack([instead(found[name], 0.0) for name in NAMES])
+    return [instead(found[name], 0.0) for name in NAMES]
 
 
 def _rhythm(top: Array, level: Array) -> dict[str, Array]:
