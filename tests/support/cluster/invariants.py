@@ -48,6 +48,7 @@ def children_fit(machine: FakeNodeState) -> Iterator[str]:
                 yield f"{name}: {children} above {limit}"
 
 
-def expect_node_is_sound(agent: Agent) -> None:
-    wrong = [*accounts_add_up(agent), *allocations_fit(agent)]
+def expect_node_is_sound(agent: Agent, machine: FakeNodeState) -> None:
+    """Checked after every step of every simulated node."""
+    wrong = [*accounts_add_up(agent), *allocations_fit(agent), *children_fit(machine)]
     assert wrong == [], f"node {agent.config.node_name}: {wrong}"

@@ -173,7 +173,7 @@ class TestNode:
                 await self.agent.idle()
             calm = calm + 1 if before == self.cluster.server.config.store.revision else 0
         if self.up and self.agent.synced.is_set():
-            expect_node_is_sound(self.agent)
+            expect_node_is_sound(self.agent, self.machine)
 
     async def pass_time(self, seconds: float, step: float = 1.0) -> None:
         while seconds > 0:
