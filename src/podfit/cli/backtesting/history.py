@@ -23,6 +23,8 @@ DEFAULT_STEP_S = 300.0
 ALL_DAYS = 3650.0
 MOST_CELLS = 400_000_000
 """Containers times samples that are read at most."""
+MOST_STEPS = 1_000_000
+"""Nine years of five minutes: more is a wrong time among the samples."""
 
 
 class BadHistory(ValueError):
@@ -54,10 +56,18 @@ def read_npz(path: Path) -> History:
             f"{path}: `cpu` has shape {series['cpu'].usage.shape}, `memory` {series['memory'].usage.shape}"
         )
     count = next(iter(shapes))[0]
+    if np.ndim(found.get("names", ())) != 1:
+        raise BadHistory(f"{path}: `names` is no list of names")
     names = [str(name) for name in found["names"]] if "names" in found else [f"container-{at}" for at in range(count)]
     if len(names) != count:
         raise BadHistory(f"{path}: {len(names)} names for {count} containers")
-    return History(tuple(names), series, gaps(series))
+    return _with_samples(History(tuple(names), series, gaps(series)), str(path))
+
+
+def _with_samples(history: History, source: str) -> History:
+    if not any(np.isfinite(one.usage).any() for one in history.series.values()):
+        raise BadHistory(f"{source} has no samples")
+    return history
 
 
 def _step(path: Path, found: dict[str, Any]) -> float:
@@ -139,6 +149,10 @@ def from_rows(
     begin = np.floor(instants.min() / step_s) * step_s
     sample = ((instants - begin) // step_s).astype(np.int64)
     samples = int(sample.max()) + 1
+    if samples > MOST_STEPS:
+        raise BadHistory(
+            f"{source}: the first and the last sample are {samples} steps of {step_s:g} s apart; is a time wrong?"
+        )
     if samples * len(names) > MOST_CELLS:
         raise BadHistory(
             f"{source}: {len(names)} containers over {samples} steps of {step_s:g} s are too many; take a longer --step"
@@ -158,7 +172,7 @@ def from_rows(
             np.add.at(count, place, 1)
             out = np.where(count > 0, total / np.maximum(count, 1), np.nan)
         series[resource] = Series(out.astype(np.float32), step_s, resource)
-    return History(tuple(names), series, gaps(series))
+    return _with_samples(History(tuple(names), series, gaps(series)), source)
 
 
 def gaps(series: dict[str, Series]) -> tuple[str, ...]:
