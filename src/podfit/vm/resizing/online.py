@@ -80,9 +80,8 @@ class Online:
 
     async def by_agent(self, patience_s: float = SEEN_S) -> Found:
         """Raises AgentFailed."""
-        deadline = time.monotonic() + patience_s
+        deadline, size, seen = time.monotonic() + patience_s, await self._agent.block_size(), False
         while True:
-            size = await self._agent.block_size()
             live = await self._machine.live()
             # After the devices: a block that the guest shows by now may belong to none of them, but not the reverse.
             left = unused(live.placed(), await self._agent.blocks(), size)
@@ -90,7 +89,9 @@ class Online:
                 return Found()
             if time.monotonic() > deadline:
                 return Found(left.mib, _why_not(left))
-            refused = await self._agent.set_blocks(list(left.offline), True) if not left.hidden else []
+            # Most kernels put it online by themselves, a moment after they show it.
+            refused = await self._agent.set_blocks(list(left.offline), True) if seen and not left.hidden else []
+            seen = not left.hidden
             await asyncio.sleep(_LOOK_S if refused else _PAUSE_S)
 
     async def _ask_balloon(self, unused_mib: int, expected_mib: int, silent: str) -> Found:
