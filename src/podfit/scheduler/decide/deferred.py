@@ -14,7 +14,7 @@ from podfit.api.quantity import Quantity
 from podfit.api.resize.progress import pending
 from podfit.api.resize.room import held, units
 from podfit.api.resize.verdicts import Deferred
-from podfit.kit.clock import parse_rfc3339
+from podfit.kit.rfc3339 import parse_rfc3339
 from podfit.scheduler.decide.pod.pods import finished, pod_key, priority_of
 from podfit.scheduler.decide.preempt import Budget
 

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from contextlib import suppress
 
 from podfit.agent.runtimes.cgroups import Cgroups, Vanished, read_table
-from podfit.agent.runtimes.process.keeper import linux
+from podfit.kit.files import inotify as kernel
 
 FIRST_LOOK_S, LONGEST_LOOK_S = 0.02, 1.0
 SAFETY_LOOK_S = 2.0
@@ -46,10 +46,10 @@ class OomWatch:
 
     def _watch_file(self, container_id: str, file: str) -> None:
         if self._inotify < 0:
-            self._inotify = linux.inotify_init()
+            self._inotify = kernel.inotify_init()
             asyncio.get_running_loop().add_reader(self._inotify, self._modified)
         with suppress(OSError):
-            self._watches[linux.inotify_add_watch(self._inotify, file, linux.IN_MODIFY)] = container_id
+            self._watches[kernel.inotify_add_watch(self._inotify, file, kernel.IN_MODIFY)] = container_id
 
     def remove(self, container_id: str) -> None:
         self._files.pop(container_id, None)
@@ -59,7 +59,7 @@ class OomWatch:
             os.close(event)
         for watch, owner in list(self._watches.items()):
             if owner == container_id:
-                linux.inotify_rm_watch(self._inotify, watch)
+                kernel.inotify_rm_watch(self._inotify, watch)
                 del self._watches[watch]
 
     def close(self) -> None:
@@ -127,11 +127,11 @@ async def memory_above(cgroups: Cgroups, group: str, threshold: int) -> None:
     """v1's eventfd signals the crossing; on v2 memory.events does, if the group is held back at the threshold. Page
     cache alone is no reason: while it fills the group, two small files are read every few milliseconds."""
     eventfd = cgroups.usage_eventfd(group, threshold)
-    inotify = -1 if eventfd is not None else linux.inotify_init()
+    inotify = -1 if eventfd is not None else kernel.inotify_init()
     try:
         if inotify >= 0:
             with suppress(OSError):
-                linux.inotify_add_watch(inotify, cgroups.oom_file(group), linux.IN_MODIFY)
+                kernel.inotify_add_watch(inotify, cgroups.oom_file(group), kernel.IN_MODIFY)
         while cgroups.held_memory(group) < threshold:
             full = cgroups.usage(group).memory_bytes >= threshold
             await _any_readable(eventfd if eventfd is not None else inotify, FULL_LOOK_S if full else SAFETY_LOOK_S)

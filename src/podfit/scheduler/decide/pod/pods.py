@@ -13,8 +13,8 @@ import msgspec
 
 from podfit.api.objects import Object
 from podfit.api.pods.resources import same_requests
-from podfit.kit.clock import parse_rfc3339
 from podfit.kit.memo import Memo
+from podfit.kit.rfc3339 import parse_rfc3339
 from podfit.scheduler.decide.pod.needs import Needs, needs_of
 from podfit.scheduler.decide.pod.owners import Family
 from podfit.scheduler.decide.pod.terms import NO_TERMS, Spread, Terms, spreads_of, terms_of

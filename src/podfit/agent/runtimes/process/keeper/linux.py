@@ -1,4 +1,4 @@
-"""The kernel calls that Python 3.11 has no name for, through libc: namespaces, mounts, capabilities, inotify.
+"""The kernel calls that Python 3.11 has no name for, through libc: namespaces, mounts, capabilities.
 
 Imported by the keeper, which must start quickly and stay small: nothing here may import more than ctypes and os.
 """
@@ -21,7 +21,6 @@ MS_PRIVATE, MS_SLAVE = 1 << 18, 1 << 19
 MNT_DETACH = 2
 
 PR_CAPBSET_DROP, PR_SET_NO_NEW_PRIVS, PR_SET_NAME, PR_SET_SECCOMP, PR_SET_CHILD_SUBREAPER = 24, 38, 15, 22, 36
-IN_MODIFY, IN_CLOEXEC, IN_NONBLOCK = 0x2, 0o2000000, 0o4000
 
 _SYS_PIVOT_ROOT = {"x86_64": 155, "aarch64": 41}
 
@@ -151,15 +150,3 @@ def drop_bounding_set(keep: frozenset[str]) -> None:
             except OSError:
                 # EINVAL: an older kernel that has fewer capabilities than the table.
                 continue
-
-
-def inotify_init() -> int:
-    return checked(libc.inotify_init1(IN_CLOEXEC | IN_NONBLOCK), "inotify_init1")
-
-
-def inotify_add_watch(descriptor: int, path: str, mask: int) -> int:
-    return checked(libc.inotify_add_watch(descriptor, os.fsencode(path), mask), f"inotify_add_watch {path}")
-
-
-def inotify_rm_watch(descriptor: int, watch: int) -> None:
-    libc.inotify_rm_watch(descriptor, watch)
