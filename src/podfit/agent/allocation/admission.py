@@ -18,9 +18,13 @@ from podfit.agent.decide.pod import sysctls
 from podfit.agent.decide.resize import allocate
 from podfit.agent.pods.events import WARNING
 from podfit.agent.pods.record import PodRecord
+from podfit.api.pods.host_ports import any_collide, host_ports
 from podfit.api.pods.resources import pod_requests
 from podfit.api.resize.room import shortages
 from podfit.api.resize.verdicts import Shortage
+
+PORTS_TAKEN = ("NodePorts", "Predicate NodePorts failed: node(s) didn't have free ports for the requested pod ports")
+"""Reason and message."""
 
 
 class Admission:
@@ -113,11 +117,18 @@ class Admission:
             return placement.REFUSAL
         missing = shortages(pod_requests(record.pod), self._allocations.room(record.uid), adding=True)
         if not missing:
-            return self._without_cpus(record)
+            return PORTS_TAKEN if self._ports_taken(record) else self._without_cpus(record)
         if self.make_room(record, missing):
             self._waiting.add(record.uid)
             return None
         return missing[0].reason, missing[0].message
+
+    def _ports_taken(self, record: PodRecord) -> bool:
+        wanted = host_ports(record.pod["spec"])
+        if not wanted:
+            return False
+        others = self._allocations.holders(but=record.uid)
+        return any_collide(wanted, (port for other in others for port in host_ports(other.pod["spec"])))
 
     def make_room(self, record: PodRecord, missing: tuple[Shortage, ...] | list[Shortage]) -> bool:
         """For a critical pod only. True if enough is being evicted, or was already."""

@@ -14,13 +14,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from podfit.api.objects import Object
+from podfit.api.pods.host_ports import Port, collide
 from podfit.api.pods.resources import CPU, EPHEMERAL_STORAGE, MEMORY
 from podfit.api.quantity import Quantity
 from podfit.scheduler.decide.cluster.changes import Changes
 from podfit.scheduler.decide.cluster.holders import Counted, Holders, Tally
 from podfit.scheduler.decide.cluster.topology import Topology
 from podfit.scheduler.decide.pod.needs import MOST, Needs
-from podfit.scheduler.decide.pod.pods import PODS, Key, Port, Resident, collide
+from podfit.scheduler.decide.pod.pods import PODS, Key, Resident
 
 Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]

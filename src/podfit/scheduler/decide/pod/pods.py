@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 import msgspec
 
 from podfit.api.objects import Object
+from podfit.api.pods.host_ports import Port, host_ports
 from podfit.api.pods.resources import same_requests
 from podfit.kit.memo import Memo
 from podfit.kit.rfc3339 import parse_rfc3339
@@ -22,9 +23,6 @@ from podfit.scheduler.decide.pod.terms import NO_TERMS, Spread, Terms, spreads_o
 PODS = "pods"
 
 Key = tuple[str, str]
-Port = tuple[str, str, int]
-"""(address, protocol, port) on the host."""
-_ANY_ADDRESS = "0.0.0.0"
 _encode = msgspec.json.encode
 _ANYWHERE = (None, None, None)
 _ANYWHERE_KEY = _encode(_ANYWHERE)
@@ -114,23 +112,6 @@ def priority_of(pod: Object) -> int:
     return int((pod.get("spec") or {}).get("priority") or 0)
 
 
-def ports_of(spec: Object) -> tuple[Port, ...]:
-    found = []
-    containers = [*(spec.get("containers") or ())]
-    containers += [one for one in spec.get("initContainers") or () if one.get("restartPolicy") == "Always"]
-    for container in containers:
-        for port in container.get("ports") or ():
-            number = port.get("hostPort") or (port.get("containerPort") if spec.get("hostNetwork") else 0)
-            if number:
-                found.append((port.get("hostIP") or _ANY_ADDRESS, port.get("protocol") or "TCP", int(number)))
-    return tuple(found)
-
-
-def collide(one: str, other: str) -> bool:
-    """Two addresses of the same port: the wildcard collides with all."""
-    return one == other or _ANY_ADDRESS in (one, other)
-
-
 _memo = Memo[bytes, Terms](65536)
 """By the encoded arguments of `terms_of`."""
 
@@ -155,7 +136,7 @@ def resident(pod: Object, node: str = "") -> Resident:
         needs_of(pod, use_status=True),
         priority_of(pod),
         labels,
-        ports_of(spec),
+        host_ports(spec),
         _terms(spec, meta.get("namespace") or "", labels),
         started_at(pod),
         bool(meta.get("deletionTimestamp")),
@@ -184,7 +165,7 @@ def shape_of(
     meta, spec = pod["metadata"], pod.get("spec") or {}
     namespace, labels = meta.get("namespace") or "", meta.get("labels") or {}
     affinity = spec.get("affinity") or {}
-    needs, ports = needs_of(pod, use_status=False), ports_of(spec)
+    needs, ports = needs_of(pod, use_status=False), host_ports(spec)
     relational = bool(
         affinity.get("podAffinity") or affinity.get("podAntiAffinity") or spec.get("topologySpreadConstraints")
     )
