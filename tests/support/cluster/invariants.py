@@ -39,16 +39,32 @@ def allocations_fit(agent: Agent) -> Iterator[str]:
 
 
 def children_fit(machine: FakeNodeState) -> Iterator[str]:
-    """The limits of running containers never exceed those of their pod, in any prefix of an actuation."""
+    """The limits of running containers together never exceed those of their pod, in any prefix of an actuation.
+
+    Holds for pods without pod-level resources and without limits below the kernel's least quota.
+    """
+    for name, limit, children in _limits(machine):
+        if sum(children) > limit:
+            yield f"{name}: {children} above {limit}"
+
+
+def no_child_exceeds_its_pod(machine: FakeNodeState) -> Iterator[str]:
+    """The kernel refuses a container's quota above that of its pod."""
+    for name, limit, children in _limits(machine):
+        if max(children, default=0) > limit:
+            yield f"{name}: {children} above {limit}"
+
+
+def _limits(machine: FakeNodeState) -> Iterator[tuple[str, int, list[int]]]:
     for pod in machine.pods.values():
         running = [container for container in pod.containers.values() if container.state == RUNNING]
         for name in ("cpu_quota_us", "memory_bytes"):
             limit, children = getattr(pod.limits, name), [getattr(container.limits, name) for container in running]
-            if limit is not None and None not in children and sum(children) > limit:
-                yield f"{name}: {children} above {limit}"
+            if limit is not None and None not in children:
+                yield name, limit, children
 
 
 def expect_node_is_sound(agent: Agent, machine: FakeNodeState) -> None:
     """Checked after every step of every simulated node."""
-    wrong = [*accounts_add_up(agent), *allocations_fit(agent), *children_fit(machine)]
+    wrong = [*accounts_add_up(agent), *allocations_fit(agent), *no_child_exceeds_its_pod(machine)]
     assert wrong == [], f"node {agent.config.node_name}: {wrong}"
