@@ -36,8 +36,8 @@ def cpu_families(hours: Hours, base: Array, costs: Costs, kinds: Collection[bool
         cheap = cheapest(both, hours, base, costs.burst)
         found += [
             Family("bursty", forecast("bursty", both, base).level, factors(-1.2, 0.6, 0.15), bursty=True),
-            Family("cheapest", cheap, factors(-0.6, 0.6, 0.12), bursty=True),
-            *(Family(f"mean{span}", steady_mean(hours, span), MEANS, bursty=True) for span in (6, 24, 240)),
+            Family("cheapest", cheap, factors(-0.6, 0.6, 0.06), bursty=True),
+            *(Family(f"mean{span}", steady_mean(hours, span), MEANS, bursty=True) for span in (24, 240)),
         ]
     return found
 

@@ -34,7 +34,7 @@ class Costs:
     """GiB-hours that a day with an out-of-memory kill is worth."""
     short: float = 1.05
     """Core-hours that five minutes of CPU shortage are worth."""
-    burst: float = 0.212
+    burst: float = 0.225
     """The same for a container whose usage swings so much that a burst is over by the next sample."""
     drop: float = 0.15
     """Sizes sink in steps of 5 % an hour, unless they have to sink by more than this: then at once."""

@@ -21,14 +21,16 @@ Sizes = NDArray[np.float32]
 Flags = NDArray[np.bool_]
 FIVE_MINUTES = 12.0
 """Costs of an hour are counted in units of five minutes."""
-FADE = 0.5 ** (1 / 48)
-"""CPU: what an expert cost two days ago counts half."""
+FADE, BURSTY_FADE = 0.5 ** (1 / 48), 0.5 ** (1 / 24)
+"""CPU: what an expert cost two days ago counts half; a day ago for bursty containers."""
 CPU_PRIOR_HOURS = 12.0
 MEMORY_PRIOR_DAYS = 2.0
 NOW = 0.25
 """Memory: how much the size of this hour weighs beside what the expert took on average."""
 BLEND = 0.015
 """Memory: experts whose cost is within about this part of an OOM-day of the best one are averaged."""
+BURSTY_BLEND = 1.2
+"""Bursty CPU: the same, in the price of so many short samples."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,9 +71,12 @@ def _at(families: list[Family], hour: int, least: float) -> Sizes:
     return np.maximum(out, np.float32(least), out=out)
 
 
-def _open_to(families: list[Family], bursty: bool) -> NDArray[np.intp]:
-    """The numbers of the experts that such containers may follow."""
-    return np.flatnonzero(np.concatenate([[one.bursty in (None, bursty)] * len(one.factors) for one in families]))
+def _open_to(families: list[Family], bursty: bool) -> NDArray[np.intp] | slice:
+    """The experts that such containers may follow; a slice where possible, which takes no copy of their numbers."""
+    found = np.flatnonzero(np.concatenate([[one.bursty in (None, bursty)] * len(one.factors) for one in families]))
+    if not len(found) or found[-1] - found[0] + 1 == len(found):
+        return slice(int(found[0]), int(found[-1]) + 1) if len(found) else slice(0)
+    return found
 
 
 def choose_cpu(hours: Hours, families: list[Family], prior: Array, bursty: Flags, costs: Costs, least: float) -> Array:
@@ -83,25 +88,33 @@ def choose_cpu(hours: Hours, families: list[Family], prior: Array, bursty: Flags
     spent = CPU_PRIOR_HOURS * prior[:, None].astype(np.float32) * np.float32(costs.short * FIVE_MINUTES)
     spent = np.repeat(spent, len(hours.top), axis=1)
     chosen = np.full(hours.top.shape, np.nan)
-    each, ever = np.arange(len(hours.top)), bool(bursty.any())
+    each, ever, always = np.arange(len(hours.top)), bool(bursty.any()), bool(bursty.all())
     # [hour, container], so that an hour is one piece of memory.
     idle_above = np.where(hours.known, hours.mean, np.inf).T.astype(np.float32, order="C")
     price = (np.where(bursty, costs.burst, costs.short) * hours.known * FIVE_MINUTES).T.astype(np.float32, order="C")
     ranked = [one.T.astype(np.float32, order="C") for one in hours.ranked]
-    fade = np.where(hours.known, FADE, 1.0).T.astype(np.float32, order="C")
+    fade = np.where(hours.known, np.where(bursty, BURSTY_FADE, FADE), 1.0).T.astype(np.float32, order="C")
+    within = BURSTY_BLEND * costs.burst * FIVE_MINUTES
+    work, short = np.empty_like(spent), np.empty(spent.shape, bool)
     standing: Sizes | None = None
     for hour in range(hours.top.shape[1]):
         if standing is not None:
             spent *= fade[hour]
-            spent += np.maximum(standing - idle_above[hour], 0.0) * np.float32(FIVE_MINUTES)
-            spent += (ranked[0][hour] > standing) * price[hour]
+            np.subtract(standing, idle_above[hour], out=work)
+            np.maximum(work, np.float32(0.0), out=work)
+            work *= np.float32(FIVE_MINUTES)
+            spent += work
+            spent += np.multiply(np.greater(ranked[0][hour], standing, out=short), price[hour], out=work)
+            each_rank = price[hour] * bursty[:, hour]
             for weight, rank in zip(RANK_WEIGHTS[1:], ranked[1:], strict=True) if ever else ():
-                spent += (rank[hour] > standing) * (price[hour] * bursty[:, hour] * np.float32(weight))
+                np.greater(rank[hour], standing, out=short)
+                spent += np.multiply(short, each_rank * np.float32(weight), out=work)
         fresh = _at(families, hour, least)
-        best = calm_ones[spent[calm_ones].argmin(0)] if len(calm_ones) else 0
+        if not always and len(calm := fresh[calm_ones]):
+            chosen[:, hour] = calm[spent[calm_ones].argmin(0), each]
         if ever:
-            best = np.where(bursty[:, hour], bursty_ones[spent[bursty_ones].argmin(0)], best)
-        chosen[:, hour] = fresh[best, each]
+            blended = _blended(fresh[bursty_ones], spent[bursty_ones], within)
+            chosen[:, hour] = np.where(bursty[:, hour], blended, chosen[:, hour])
         standing = np.where(np.isfinite(fresh), fresh, np.float32(0.0))
     return chosen
 
@@ -138,14 +151,14 @@ def choose_memory(hours: Hours, families: list[Family], prior: Array, costs: Cos
         fresh = _at(families, hour, least)
         cost = (1 - NOW) * idle / np.maximum(days, np.float32(1e-6)) + np.float32(NOW * 24 * FIVE_MINUTES) * fresh
         cost += price * (kills + expected) / (days + np.float32(MEMORY_PRIOR_DAYS))
-        chosen[:, hour] = _blended(fresh, cost, float(price))
+        chosen[:, hour] = _blended(fresh, cost, BLEND * float(price))
         standing = np.where(np.isfinite(fresh), fresh, np.float32(0.0))
     return chosen
 
 
-def _blended(sizes: Sizes, cost: Sizes, price: float) -> Array:
-    """The geometric mean of the sizes of the best experts, by how little they cost."""
-    weights = np.exp(-(cost - cost.min(0)) / np.float32(BLEND * price))
+def _blended(sizes: Sizes, cost: Sizes, within: float) -> Array:
+    """The geometric mean of the sizes of the best experts, those within about `within` of the cheapest."""
+    weights = np.exp(-(cost - cost.min(0)) / np.float32(within))
     total, share = (_in_order(one) for one in (weights * np.log(sizes), weights))
     return np.asarray(np.exp(total / share), np.float64)
 
