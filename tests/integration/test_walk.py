@@ -107,6 +107,9 @@ async def traced_resize(folder: Path, **options: Any) -> set[str]:
                     while not settled((await anext(events))[1], generation):
                         pass
                 rounds.append(trace.modules)
+        # Pods outlive their agent: none is left on the machine.
+        await client.delete(POD, "default", "p", {"gracePeriodSeconds": 1})
+        await becomes(client, POD, "default", "p", lambda pod: pod is None)
         return set.intersection(*rounds[1:])
 
 
