@@ -47,16 +47,16 @@ def _field(pod: Object, container: str) -> str:
 
 def details(pod: Mapping[str, Any], shown: Mapping[str, Object], generation: int, error: str = "") -> str:
     """The JSON in those messages: initContainers, containers, generation, error, in this order."""
-    told: Object = {}
+    fields: Object = {}
     for key in ("initContainers", "containers"):
         if containers := pod["spec"].get(key):
-            told[key] = [
+            fields[key] = [
                 {"name": container["name"], "resources": shown.get(container["name"], {})} for container in containers
             ]
-    told["generation"] = generation
+    fields["generation"] = generation
     if error:
-        told["error"] = error
-    return _go_json(told)
+        fields["error"] = error
+    return _go_json(fields)
 
 
 def _go_json(value: Object) -> str:

@@ -10,7 +10,7 @@ from podfit.api.text.goprint import go_print
 
 
 def names_of(items: list[Any], key: str | None) -> list[Any]:
-    """What tells the elements of a list apart, hashable: their merge keys or, without one, the elements themselves."""
+    """What identifies the elements of a list, hashable: their merge keys or, without one, the elements themselves."""
     if key is not None:
         items = [item.get(key) if isinstance(item, dict) else item for item in items]
     return [item if item.__class__ is str else _hashable(item) for item in items]

@@ -45,7 +45,7 @@ async def watch(call: Call) -> Response:
 
 class _Stream:
     """The pieces of a watch. The front may also pass a sink, which gets encoded events without asking for them;
-    whoever reads them in this process, a subscriber, which gets objects."""
+    a reader in this process passes a subscriber, which gets objects."""
 
     def __init__(self, call: Call, form: Form, options: ListOptions, selection: Chosen | None) -> None:
         self._call, self._form, self._options, self._selection = call, form, options, selection

@@ -53,8 +53,8 @@ async def read_prometheus(asked: Asked, progress: Progress, clock: Clock | None 
     finally:
         await usage.close()
     if not reading.curves.known:
-        raise BadHistory("; ".join(usage.told.missing) or f"Prometheus {config.prometheus_address} has no samples")
-    return reading.history(usage.told.missing, clock.now()), [*usage.told.notes, *reading.notes()]
+        raise BadHistory("; ".join(usage.remarks.missing) or f"Prometheus {config.prometheus_address} has no samples")
+    return reading.history(usage.remarks.missing, clock.now()), [*usage.remarks.notes, *reading.notes()]
 
 
 class _Reading:

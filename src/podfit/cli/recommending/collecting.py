@@ -22,7 +22,7 @@ from podfit.vpa.report.decide.findings import Prices, Report, Rules, findings, o
 from podfit.vpa.report.decide.policies import by_policy
 from podfit.vpa.report.usage.asking import pod_pattern
 from podfit.vpa.report.usage.curves import Grid
-from podfit.vpa.report.usage.evidence import CHECKPOINTS, METRICS, PROMETHEUS, Known, Told
+from podfit.vpa.report.usage.evidence import CHECKPOINTS, METRICS, PROMETHEUS, Known, Remarks
 from podfit.vpa.report.usage.gathering import Gatherer
 from podfit.vpa.report.usage.otherwise import from_checkpoints, from_metrics
 from podfit.vpa.report.usage.prometheus import NoUsage, Plan, PrometheusUsage
@@ -85,21 +85,23 @@ class Collector:
     def __init__(self, client: Client, asked: Asked, clock: Clock, progress: Progress, cluster: str = "") -> None:
         self._client, self._asked, self._clock, self._progress = client, asked, clock, progress
         self._cluster = cluster
-        self._told = Told()
+        self._remarks = Remarks()
         self._used: dict[str, None] = {}
         self.workloads: dict[Key, Workload] = {}
 
     async def report(self) -> Report:
         """Raises NothingKnown where no source has anything about any workload."""
         asked = self._asked
-        every = await read_workloads(self._client, asked.namespace, self._told.notes.append)
+        every = await read_workloads(self._client, asked.namespace, self._remarks.notes.append)
         self.workloads = {key: one for key, one in every.items() if asked.filters.let(one)}
         known = await self._known(every) if self.workloads else {}
         if self.workloads and not any((key, name) in known for key, name in self._wanted()):
-            raise NothingKnown("; ".join([*self._told.missing, *self._told.notes]) or "no source of usage was found")
+            raise NothingKnown(
+                "; ".join([*self._remarks.missing, *self._remarks.notes]) or "no source of usage was found"
+            )
         known, kept = by_policy(known, asked.policy)
         if kept:
-            self._told.notes.append(
+            self._remarks.notes.append(
                 f"{kept} containers have the default policy's sizes: there is no curve of their use"
             )
         rows = findings(self.workloads.values(), known, asked.decide)
@@ -110,8 +112,8 @@ class Collector:
             asked.prices,
             self._clock.now(),
             tuple(self._used),
-            tuple(self._told.notes),
-            tuple(self._told.missing),
+            tuple(self._remarks.notes),
+            tuple(self._remarks.missing),
         )
 
     def _wanted(self) -> Iterable[tuple[Key, str]]:
@@ -123,22 +125,22 @@ class Collector:
         if source in ("auto", PROMETHEUS) and self._asked.prometheus is not None:
             known = self._first(PROMETHEUS, known, await self._from_prometheus(every))
         if source in ("auto", CHECKPOINTS) and self._lacking(known):
-            told = Told()
-            found = await from_checkpoints(self._client, self._asked.namespace, self._asked.model, told)
-            self._told.missing += told.missing
+            remarks = Remarks()
+            found = await from_checkpoints(self._client, self._asked.namespace, self._asked.model, remarks)
+            self._remarks.missing += remarks.missing
             if not found and source == CHECKPOINTS:
-                self._told.missing.append("no autoscaler has checkpoints here")
+                self._remarks.missing.append("no autoscaler has checkpoints here")
             known = self._first(CHECKPOINTS, known, found)
         if source == METRICS or (source == "auto" and not known):
             owners = Owners(every, _pods_of(every))
             with self._progress.of("sampling metrics.k8s.io") as seen:
                 found = await from_metrics(
                     self._client, self._asked.namespace, owners, self._asked.model, self._asked.sample_s, self._clock,
-                    seen, self._told,
+                    seen, self._remarks,
                 )  # fmt: skip
             known = self._first(METRICS, known, found)
             if found:
-                self._told.notes.append(
+                self._remarks.notes.append(
                     f"usage was sampled for {self._asked.sample_s:g} s only: other times of the day are not in it"
                 )
         return known
@@ -168,11 +170,11 @@ class Collector:
             plan = await usage.plan(self._clock.now(), asked.namespace, pattern, asked.rules)
             return await self._read(usage, plan, every)
         except (NoUsage, HistoryAway) as error:
-            usage.told.missing.append(str(error))
+            usage.remarks.missing.append(str(error))
             return {}
         finally:
-            self._told.notes += usage.told.notes
-            self._told.missing += usage.told.missing
+            self._remarks.notes += usage.remarks.notes
+            self._remarks.missing += usage.remarks.missing
             await usage.close()
 
     async def _read(self, usage: PrometheusUsage, plan: Plan, every: dict[Key, Workload]) -> Known:
@@ -193,7 +195,7 @@ class Collector:
         return known
 
     def _say_what_is_odd(self, gatherer: Gatherer, known: Known, plan: Plan) -> None:
-        notes = self._told.notes
+        notes = self._remarks.notes
         if gatherer.strangers:
             pod = "/".join(next(iter(gatherer.strangers)))
             words = (
@@ -202,13 +204,15 @@ class Collector:
             if known:
                 notes.append(f"{words}: left out")
             else:
-                self._told.missing.append(f"{words}: is it the Prometheus of another cluster, or are pods relabelled?")
+                self._remarks.missing.append(
+                    f"{words}: is it the Prometheus of another cluster, or are pods relabelled?"
+                )
         if gatherer.impossible:
             notes.append(f"{gatherer.impossible} samples are above what any node has: left out")
         newest = max((one.last for one in known.values()), default=0.0)
         if known and self._clock.now() - newest > max(3600.0, 3 * plan.asking.config.history_resolution):
             hours = (self._clock.now() - newest) / 3600
-            self._told.missing.append(f"the newest sample in Prometheus is {hours:.1f} hours old")
+            self._remarks.missing.append(f"the newest sample in Prometheus is {hours:.1f} hours old")
         gappy = [one for one in known.values() if one.coverage < 0.8]
         if gappy:
             notes.append(f"{len(gappy)} containers have gaps in their samples (coverage below 80 %)")

@@ -72,7 +72,7 @@ Known = dict[tuple[Key, str], Evidence]
 
 
 @dataclass(slots=True)
-class Told:
+class Remarks:
     """What was read and what was not: words for people, and whether something is missing."""
 
     notes: list[str] = field(default_factory=list)

@@ -23,14 +23,14 @@ from podfit.vpa.report.cluster.owners import Owners
 from podfit.vpa.report.cluster.reading import listed
 from podfit.vpa.report.cluster.workloads import Key
 from podfit.vpa.report.usage.curves import Grid
-from podfit.vpa.report.usage.evidence import CHECKPOINTS, METRICS, Evidence, Known, Told
+from podfit.vpa.report.usage.evidence import CHECKPOINTS, METRICS, Evidence, Known, Remarks
 from podfit.vpa.report.usage.gathering import Gatherer
 
 EVERY_S = 15.0
 Seen = Callable[[int, int, int], None]
 
 
-async def from_checkpoints(client: Client, namespace: str, config: Config, told: Told) -> Known:
+async def from_checkpoints(client: Client, namespace: str, config: Config, remarks: Remarks) -> Known:
     """What autoscalers have learned, of either maker."""
     try:
         saved = await listed(client, VPA_CHECKPOINT, namespace)
@@ -57,7 +57,7 @@ async def from_checkpoints(client: Client, namespace: str, config: Config, told:
         try:
             found[key, container] = _of_checkpoint(one.get("status") or {}, config, siblings[_vpa_of(one)])
         except CheckpointError as error:
-            told.missing.append(f"checkpoint {one['metadata']['name']} cannot be used: {error}")
+            remarks.missing.append(f"checkpoint {one['metadata']['name']} cannot be used: {error}")
     return found
 
 
@@ -84,7 +84,7 @@ async def from_metrics(
     length: Seconds,
     clock: Clock,
     seen: Seen,
-    told: Told,
+    remarks: Remarks,
 ) -> Known:
     """Samples every few seconds for a while; what happens at other times of the day is not in them."""
     begun = clock.monotonic()
@@ -98,7 +98,7 @@ async def from_metrics(
             if error.code not in (403, 404, 503):
                 raise
             words = "is not served" if error.code == 404 else f"cannot be read: {error}"
-            told.missing.append(f"metrics.k8s.io {words}")
+            remarks.missing.append(f"metrics.k8s.io {words}")
             return gatherer.known(METRICS)
         gatherer.take(batch)
         samples += len(batch.times)

@@ -23,7 +23,7 @@ from podfit.vpa.recommender.decide.evidence.oom import Oom
 from podfit.vpa.report.cluster.owners import Owner
 from podfit.vpa.report.usage import asking
 from podfit.vpa.report.usage.asking import Asking
-from podfit.vpa.report.usage.evidence import Told
+from podfit.vpa.report.usage.evidence import Remarks
 from podfit.vpa.report.usage.gathering import kills
 from podfit.vpa.report.usage.saved import Saved
 
@@ -31,7 +31,7 @@ TRIES, FAILURES = 3, 3
 """How often a part is asked for, and how many parts in a row may fail before the rest is not asked for."""
 _HOUR, _DAY = 3600.0, 86400.0
 Seen = Callable[[int, int, int], None]
-"""Told after each part: parts done, parts in all, samples."""
+"""Called after each part: parts done, parts in all, samples."""
 
 
 class NoUsage(Exception):
@@ -57,7 +57,7 @@ class PrometheusUsage:
         """`share` is the part of the time in which queries may run."""
         self._config, self._clock, self._share, self._saved = config, clock, share, saved
         self.api = PrometheusApi(config, clock)
-        self.told = Told()
+        self.remarks = Remarks()
         self._counters: dict[tuple[str, str, str], float | None] = {}
         self._odd = 0
 
@@ -108,7 +108,7 @@ class PrometheusUsage:
                 continue
             old = await self._number(chosen.count(rule), until - self._config.history_length + _HOUR)
             if chosen.memory_rule or (old and await self._number(chosen.count(rule), until) >= 0.9 * whole):
-                self.told.notes.append(f"cpu is read from the recording rule {rule}")
+                self.remarks.notes.append(f"cpu is read from the recording rule {rule}")
                 return replace(chosen, cpu_rule=rule)
         return replace(chosen, cpu_rule="")
 
@@ -126,7 +126,7 @@ class PrometheusUsage:
     async def _look_for_doubles(self, chosen: Asking, until: Seconds) -> None:
         containers, series = await self._number(chosen.count(), until), await self._number(chosen.series(), until)
         if containers and series >= 1.5 * containers:
-            self.told.notes.append(
+            self.remarks.notes.append(
                 f"Prometheus has {series:.0f} series of {containers:.0f} containers (scraped more than once?): of "
                 "several series of one container the highest counts"
             )
@@ -145,7 +145,7 @@ class PrometheusUsage:
                 try:
                     found = await self.api.instant(query, at)
                 except (Refused, TooMuch, HistoryAway) as error:
-                    self.told.notes.append(f"owners of pods that are gone are guessed by name: {error}")
+                    self.remarks.notes.append(f"owners of pods that are gone are guessed by name: {error}")
                     return pods, above
                 for one in found:
                     namespace, name = one.labels.get("namespace", ""), one.labels.get(label, "")
@@ -165,7 +165,7 @@ class PrometheusUsage:
         try:
             found = await self.api.instant(plan.asking.throttled(), plan.until)
         except (Refused, TooMuch, HistoryAway) as error:
-            self.told.notes.append(f"throttling is not known: {error}")
+            self.remarks.notes.append(f"throttling is not known: {error}")
             return {}
         names = plan.asking.by.split(", ")
         keyed = [((*(one.labels.get(name, "") for name in names),), one.value) for one in found]
@@ -199,23 +199,23 @@ class PrometheusUsage:
         self._finish(samples)
 
     def _missed(self, part: Part, why: str) -> Batch:
-        self.told.missing.append(f"nothing from {to_rfc3339(part.start)} to {to_rfc3339(part.end)}: {why}")
+        self.remarks.missing.append(f"nothing from {to_rfc3339(part.start)} to {to_rfc3339(part.end)}: {why}")
         nothing = np.zeros(0, np.int64)
         return Batch([], nothing, np.zeros(0), nothing, nothing)
 
     def _give_up(self, waiting: list[Part], why: str) -> None:
-        del self.told.missing[-FAILURES + 1 :]
+        del self.remarks.missing[-FAILURES + 1 :]
         start = to_rfc3339(waiting[0].start)
-        self.told.missing[-1:] = [f"reading stopped at {start}, {FAILURES} parts failed in a row: {why}"]
+        self.remarks.missing[-1:] = [f"reading stopped at {start}, {FAILURES} parts failed in a row: {why}"]
 
     def _finish(self, samples: int) -> None:
-        self.told.missing += [f"Prometheus warns: {words}" for words in self.api.warnings]
+        self.remarks.missing += [f"Prometheus warns: {words}" for words in self.api.warnings]
         if self._odd:
-            self.told.notes.append(f"{self._odd} samples were no usable number (NaN, infinite, negative): left out")
+            self.remarks.notes.append(f"{self._odd} samples were no usable number (NaN, infinite, negative): left out")
         if self._saved is not None:
             if self._saved.reused:
-                self.told.notes.append(f"{self._saved.reused} parts were read before and not asked for again")
-            if not self.told.missing:
+                self.remarks.notes.append(f"{self._saved.reused} parts were read before and not asked for again")
+            if not self.remarks.missing:
                 self._saved.end()
 
     async def _part(self, plan: Plan, part: Part) -> Batch:
@@ -253,8 +253,8 @@ class PrometheusUsage:
             async for labels, times, values in self.api.range(plan.asking.ooms(plan.every), part):
                 ooms += self._kills(plan, labels, times, values)
         except Refused as error:
-            if not any("out-of-memory" in one for one in self.told.notes):
-                self.told.notes.append(f"out-of-memory kills are not known: {error}")
+            if not any("out-of-memory" in one for one in self.remarks.notes):
+                self.remarks.notes.append(f"out-of-memory kills are not known: {error}")
         return columns.batch(sorted(ooms, key=lambda oom: oom.instant))
 
     def _kills(self, plan: Plan, labels: dict[str, str], times: Floats, values: Floats) -> list[Oom]:
