@@ -54,7 +54,7 @@ async def serving(lying: Lying) -> AsyncIterator[str]:
     app = web.Application()
     app.router.add_post("/api/v1/query", lying.query)
     app.router.add_post("/api/v1/query_range", lying.range)
-    runner = web.AppRunner(app)
+    runner = web.AppRunner(app, shutdown_timeout=0.1)
     await runner.setup()
     site = web.TCPSite(runner, "127.0.0.1", 0)
     await site.start()
