@@ -77,7 +77,8 @@ def privileges() -> Finding:
 
 def cgroups() -> Finding:
     """Makes a cgroup, sets its limits and removes it."""
-    from podfit.agent.runtimes.cgroups import detect, mounted
+    from podfit.agent.runtimes.cgroups import detect
+    from podfit.agent.runtimes.cgroups.files import mounted
     from podfit.agent.runtimes.values import RuntimeFailure
 
     advice = "mount the cpu and memory controllers writable (in a container: --privileged --cgroupns=host), be root"

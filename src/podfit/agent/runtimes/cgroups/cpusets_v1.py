@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from contextlib import suppress
 
-from podfit.agent.runtimes.cgroups import read, remove_tree, write
+from podfit.agent.runtimes.cgroups.files import read, remove_tree, write
 from podfit.agent.runtimes.values import WriteRefused
 
 _FILES = ("cpuset.cpus", "cpuset.mems")

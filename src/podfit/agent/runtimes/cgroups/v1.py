@@ -10,7 +10,9 @@ import errno
 import os
 from contextlib import suppress
 
-from podfit.agent.runtimes.cgroups import (
+from podfit.agent.runtimes.cgroups.cpusets_v1 import CpusetsV1
+from podfit.agent.runtimes.cgroups.devices import RULES_V1
+from podfit.agent.runtimes.cgroups.files import (
     guarded,
     kill_members,
     now,
@@ -22,8 +24,6 @@ from podfit.agent.runtimes.cgroups import (
     tree,
     write,
 )
-from podfit.agent.runtimes.cgroups.cpusets_v1 import CpusetsV1
-from podfit.agent.runtimes.cgroups.devices import RULES_V1
 from podfit.agent.runtimes.values import UNLIMITED, BelowUsage, Change, Limits, Usage
 
 WANTED = ("cpu", "cpuacct", "memory", "pids", "freezer", "devices")

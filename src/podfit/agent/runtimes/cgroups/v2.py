@@ -11,7 +11,8 @@ import os
 from collections.abc import Callable
 from contextlib import suppress
 
-from podfit.agent.runtimes.cgroups import (
+from podfit.agent.runtimes.cgroups.devices import confine_v2
+from podfit.agent.runtimes.cgroups.files import (
     guarded,
     kill_members,
     now,
@@ -23,7 +24,6 @@ from podfit.agent.runtimes.cgroups import (
     tree,
     write,
 )
-from podfit.agent.runtimes.cgroups.devices import confine_v2
 from podfit.agent.runtimes.cgroups.weights import formula, shares_of, steeper_weight_of, weight_of
 from podfit.agent.runtimes.values import UNLIMITED, BelowUsage, Change, Limits, Usage
 

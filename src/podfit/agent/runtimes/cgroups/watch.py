@@ -13,7 +13,8 @@ import struct
 from collections.abc import Callable
 from contextlib import suppress
 
-from podfit.agent.runtimes.cgroups import Cgroups, Vanished, read_table
+from podfit.agent.runtimes.cgroups import Cgroups
+from podfit.agent.runtimes.cgroups.files import Vanished, read_table
 from podfit.kit.files import inotify as kernel
 
 FIRST_LOOK_S, LONGEST_LOOK_S = 0.02, 1.0

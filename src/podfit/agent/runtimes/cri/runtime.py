@@ -10,7 +10,8 @@ import shutil
 from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 
-from podfit.agent.runtimes.cgroups import Cgroups, detect, remove_everywhere
+from podfit.agent.runtimes.cgroups import Cgroups, detect
+from podfit.agent.runtimes.cgroups.files import remove_everywhere
 from podfit.agent.runtimes.confirmations import Confirmations
 from podfit.agent.runtimes.cri.commands import Commands, StreamCalls
 from podfit.agent.runtimes.cri.failures import failure, not_ready

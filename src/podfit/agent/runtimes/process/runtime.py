@@ -15,7 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from podfit.agent.runtimes.base import ByteStream
-from podfit.agent.runtimes.cgroups import Cgroups, Vanished, pod_group
+from podfit.agent.runtimes.cgroups import Cgroups, pod_group
+from podfit.agent.runtimes.cgroups.files import Vanished
 from podfit.agent.runtimes.cgroups.watch import OomWatch, memory_above, memory_below
 from podfit.agent.runtimes.confirmations import Confirmations
 from podfit.agent.runtimes.execs import exec_sync

@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import platform
 
-from podfit.agent.runtimes.cgroups import Cgroups, detect, mounted
+from podfit.agent.runtimes.cgroups import Cgroups, detect
+from podfit.agent.runtimes.cgroups.files import mounted
 from podfit.agent.runtimes.values import RuntimeFailure
 from podfit.kit.process.privileges import CAP_SYS_ADMIN, has_capability
 

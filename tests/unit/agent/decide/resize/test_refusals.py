@@ -9,7 +9,7 @@ import pytest
 from podfit.agent.actuation.actuator import _failed
 from podfit.agent.decide.resize.actuate import GROW, SetContainer, SetPod, Step
 from podfit.agent.decide.resize.refusals import refusal
-from podfit.agent.runtimes.cgroups import refused
+from podfit.agent.runtimes.cgroups.files import refused
 from podfit.agent.runtimes.values import UNLIMITED, Change, RuntimeFailure, WriteRefused
 
 PATH = "/sys/fs/cgroup/kubepods/burstable/pod1/memory.max"

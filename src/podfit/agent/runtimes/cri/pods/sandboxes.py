@@ -8,7 +8,7 @@ import time
 
 from msgspec import structs
 
-from podfit.agent.runtimes.cgroups import remove_everywhere
+from podfit.agent.runtimes.cgroups.files import remove_everywhere
 from podfit.agent.runtimes.cri.failures import failure
 from podfit.agent.runtimes.cri.messages import configs
 from podfit.agent.runtimes.cri.messages.subpaths import SubPaths

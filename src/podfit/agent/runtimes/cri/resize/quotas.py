@@ -10,7 +10,8 @@ from __future__ import annotations
 import asyncio
 from contextlib import suppress
 
-from podfit.agent.runtimes.cgroups import Cgroups, read
+from podfit.agent.runtimes.cgroups import Cgroups
+from podfit.agent.runtimes.cgroups.files import read
 from podfit.agent.runtimes.values import UNLIMITED, Change, RuntimeFailure, WriteRefused
 
 _PAUSES_S = (0.002, 0.005, 0.02, 0.1, 0.5)

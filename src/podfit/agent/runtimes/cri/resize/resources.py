@@ -14,7 +14,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 
-from podfit.agent.runtimes.cgroups import Vanished
+from podfit.agent.runtimes.cgroups.files import Vanished
 from podfit.agent.runtimes.confirmations import Confirmations
 from podfit.agent.runtimes.cri.failures import failure
 from podfit.agent.runtimes.cri.messages import amounts

@@ -10,7 +10,7 @@ import time
 
 from msgspec.structs import replace
 
-from podfit.agent.runtimes.cgroups import Vanished
+from podfit.agent.runtimes.cgroups.files import Vanished
 from podfit.agent.runtimes.cgroups.watch import memory_above, memory_below
 from podfit.agent.runtimes.cri.failures import failure
 from podfit.agent.runtimes.cri.messages import amounts
