@@ -16,8 +16,8 @@ from podfit.agent.decide.resize.sized import Sized
 from podfit.agent.runtimes.fake.node import changed
 from podfit.agent.runtimes.values import BelowUsage, Limits, RuntimeFailure
 from podfit.api.pods.resources import pod_requests, qos_class
+from podfit.api.pods.room import Room, shortages
 from podfit.api.quantity import Quantity
-from podfit.api.resize.room import Room, shortages
 from podfit.api.resize.states import Actuated, Allocated, desired_of, effective, equal, resized
 from podfit.api.resize.verdicts import Deferred, Granted, Infeasible, Unchanged
 

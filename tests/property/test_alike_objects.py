@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from podfit.api.patches.apply import ResetFields, track_update
 from podfit.api.patches.apply.outlines import outline
 from podfit.api.schema import type_named
-from podfit.api.schema.golang.gojson import parse_exact
+from podfit.api.text.gojson import parse_exact
 
 STATUS = ResetFields((("status",),))
 NOW = "2026-01-01T00:00:00Z"

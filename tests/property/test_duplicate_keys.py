@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from podfit.api.encoded import encoded
 from podfit.api.schema.decoding.decode import duplicate_fields
-from podfit.api.schema.golang.gojson import may_hold_duplicates, parse_exact
+from podfit.api.text.gojson import may_hold_duplicates, parse_exact
 
 words = st.text(alphabet='ab\\":{}, ', max_size=6)
 

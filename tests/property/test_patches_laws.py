@@ -18,9 +18,9 @@ from podfit.api.schema.custom.structural import CustomSchema
 from podfit.api.schema.decoding.decode import convert, decode
 from podfit.api.schema.decoding.notes import Notes
 from podfit.api.schema.decoding.reader import Odd, reader
-from podfit.api.schema.golang.gojson import parse, syntax_error
 from podfit.api.selectors import LabelSelector, SelectorError
 from podfit.api.status import ApiError
+from podfit.api.text.gojson import parse, syntax_error
 
 POD = type_named("Pod")
 MAP = type_named("ConfigMap")

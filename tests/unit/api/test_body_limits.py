@@ -17,9 +17,9 @@ from podfit.api.quantity import Quantity, QuantityError
 from podfit.api.schema import type_named
 from podfit.api.schema.decoding.yaml_nodes import YamlError
 from podfit.api.schema.decoding.yamls import parse_yaml
-from podfit.api.schema.golang.gojson import GoSyntaxError, parse
 from podfit.api.status import ApiError
 from podfit.api.text.depth import MAX_DEPTH, allow_depth, deeper_than
+from podfit.api.text.gojson import GoSyntaxError, parse
 
 allow_depth()
 DEEP = MAX_DEPTH + 1

@@ -14,8 +14,8 @@ from podfit.api.schema import type_named, type_of
 from podfit.api.schema.decoding.decode import DecodeError, convert, decode
 from podfit.api.schema.decoding.notes import UNSTRUCTURED
 from podfit.api.schema.decoding.yamls import YamlError, parse_yaml
-from podfit.api.schema.golang.gojson import GoSyntaxError, parse
 from podfit.api.status import ApiError
+from podfit.api.text.gojson import GoSyntaxError, parse
 
 CONFIG_MAP, SECRET, DEPLOYMENT, SERVICE = map(kind_named, ("ConfigMap", "Secret", "Deployment", "Service"))
 

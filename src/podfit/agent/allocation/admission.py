@@ -20,7 +20,7 @@ from podfit.agent.pods.events import WARNING
 from podfit.agent.pods.record import PodRecord
 from podfit.api.pods.host_ports import any_collide, host_ports
 from podfit.api.pods.resources import pod_requests
-from podfit.api.resize.room import shortages
+from podfit.api.pods.room import shortages
 from podfit.api.resize.verdicts import Shortage
 
 PORTS_TAKEN = ("NodePorts", "Predicate NodePorts failed: node(s) didn't have free ports for the requested pod ports")

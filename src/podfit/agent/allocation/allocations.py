@@ -9,8 +9,8 @@ from podfit.agent.allocation.node_facts import NodeFacts
 from podfit.agent.allocation.reservations import Reservations
 from podfit.agent.pods.ledger import Ledger
 from podfit.agent.pods.record import PodRecord
+from podfit.api.pods.room import Room
 from podfit.api.quantity import ZERO
-from podfit.api.resize.room import Room
 from podfit.api.resize.states import Allocated, Desired
 from podfit.kit.clock import Clock
 

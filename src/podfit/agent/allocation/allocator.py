@@ -22,9 +22,9 @@ from podfit.agent.decide.resize.sized import Sized
 from podfit.agent.pods.conditions import Conditions
 from podfit.agent.pods.record import PodRecord
 from podfit.api.pods.resources import Amounts, add_into
+from podfit.api.pods.room import Room
 from podfit.api.quantity import Quantity
 from podfit.api.resize.conditions import DEFERRED, INFEASIBLE
-from podfit.api.resize.room import Room
 from podfit.api.resize.states import Allocated, Desired, equal, requests_equal, same, shared
 from podfit.api.resize.verdicts import Deferred, Granted, Infeasible, Unchanged
 from podfit.kit.process.oserrors import system_words

@@ -10,8 +10,8 @@ from collections.abc import Collection, Iterable, Mapping
 
 from podfit.agent.pods.record import PodRecord
 from podfit.api.pods.resources import Amounts
+from podfit.api.pods.room import units
 from podfit.api.quantity import ZERO
-from podfit.api.resize.room import units
 from podfit.api.resize.states import Allocated
 from podfit.api.resize.verdicts import Shortage
 from podfit.kit.clock import Clock

@@ -10,9 +10,9 @@ from typing import Any
 
 from podfit.api.patches.editing import Document, NoSuchPlace, Pieces, copied, size_of
 from podfit.api.schema.decoding.scalars import json_word
-from podfit.api.schema.golang.gojson import GoSyntaxError, may_hold_duplicates, parse, parse_exact
 from podfit.api.status import ApiError, bad_request
 from podfit.api.text.depth import MAX_DEPTH, deeper_than
+from podfit.api.text.gojson import GoSyntaxError, may_hold_duplicates, parse, parse_exact
 
 MOST_OPERATIONS = 10_000
 MOST_COPIED = 3 << 20

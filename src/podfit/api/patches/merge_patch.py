@@ -6,8 +6,8 @@ from typing import Any
 
 from podfit.api.schema.decoding.decode import duplicate_fields
 from podfit.api.schema.decoding.scalars import json_word
-from podfit.api.schema.golang.gojson import GoSyntaxError, may_hold_duplicates, parse, parse_exact
 from podfit.api.status import bad_request
+from podfit.api.text.gojson import GoSyntaxError, may_hold_duplicates, parse, parse_exact
 
 
 def apply(document: Any, raw: bytes) -> Any:

@@ -15,9 +15,9 @@ from podfit.api.patches.merge_patch import GO_MAP
 from podfit.api.patches.ordering import enforce_order, names_of, places_of, validate_order
 from podfit.api.schema.decoding.decode import duplicate_fields
 from podfit.api.schema.decoding.scalars import json_word
-from podfit.api.schema.golang.gojson import GoSyntaxError, may_hold_duplicates, parse, parse_exact
 from podfit.api.schema.types import Field, ListOf, MapOf, Struct, Type
 from podfit.api.status import ApiError, bad_request
+from podfit.api.text.gojson import GoSyntaxError, may_hold_duplicates, parse, parse_exact
 from podfit.api.text.goprint import go_print
 
 DIRECTIVE, RETAIN_KEYS = "$patch", "$retainKeys"

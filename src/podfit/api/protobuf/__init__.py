@@ -18,7 +18,7 @@ import msgspec
 from podfit.api.objects import Object
 from podfit.api.protobuf import machines
 from podfit.api.protobuf.table import MAGIC, MEDIA_TYPE, UNIONS, message_types, root
-from podfit.api.schema.golang.gojson import GoSyntaxError, parse
+from podfit.api.text.gojson import GoSyntaxError, parse
 
 __all__ = ["MEDIA_TYPE", "BadProtobuf", "to_json"]
 

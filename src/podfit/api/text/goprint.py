@@ -6,6 +6,8 @@ import math
 from decimal import Decimal
 from typing import Any
 
+from podfit.api.status import go_value as _json_value
+
 _PLAIN_UP_TO = 6
 """Powers of ten from this one on are written with an exponent."""
 
@@ -34,6 +36,13 @@ def go_float(value: float) -> str:
         return f"{value:.{max(0, len(text) - 1 - power)}f}"
     fraction = f".{text[1:]}" if len(text) > 1 else ""
     return f"{'-' if sign else ''}{text[0]}{fraction}e{'-' if power < 0 else '+'}{abs(power):02d}"
+
+
+def go_value(value: Any) -> str:
+    """A value as field errors of custom resources print it, whose numbers are Go's."""
+    if isinstance(value, float):
+        return go_float(value)
+    return _json_value(value)
 
 
 def go_type(value: Any) -> str:

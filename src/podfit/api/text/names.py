@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 
-from podfit.api.selectors import key_problems, value_problems
+from podfit.api.text.labels import key_problems, value_problems
 from podfit.api.text.remember import remembered
 
 _LABEL = "[a-z0-9]([-a-z0-9]*[a-z0-9])?"

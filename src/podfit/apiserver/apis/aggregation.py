@@ -20,8 +20,8 @@ import aiohttp
 
 from podfit.api.objects import Object
 from podfit.api.registry.kinds import Kind, kind_named
-from podfit.api.schema.golang.gojson import parse
 from podfit.api.status import ApiError, go_quote
+from podfit.api.text.gojson import parse
 from podfit.apiserver.apis.discovery import Discovery
 from podfit.apiserver.auth.certs.pki import Pki
 from podfit.apiserver.proxying.dialing import why_not

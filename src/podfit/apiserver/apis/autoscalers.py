@@ -10,7 +10,7 @@ import json
 from typing import Any
 
 from podfit.api.objects import Object
-from podfit.api.schema.golang.gojson import GoSyntaxError, parse
+from podfit.api.text.gojson import GoSyntaxError, parse
 
 _PREFIX = "autoscaling.alpha.kubernetes.io/"
 METRICS, CURRENT, CONDITIONS, BEHAVIOR = (

@@ -6,9 +6,9 @@ import msgspec
 
 from podfit.api.objects import Object
 from podfit.api.registry.kinds import POD, Kind, kind_named
-from podfit.api.schema.golang.gojson import GoSyntaxError, parse
 from podfit.api.selectors import LabelSelector, SelectorError
 from podfit.api.status import ApiError, bad_request, forbidden, too_many_requests
+from podfit.api.text.gojson import GoSyntaxError, parse
 from podfit.apiserver.admission.base import CREATE, Attributes
 from podfit.apiserver.calls import Call, success
 from podfit.apiserver.request import Response

@@ -15,8 +15,8 @@ import msgspec
 
 from podfit.api.objects import Object
 from podfit.api.registry.kinds import Kind
-from podfit.api.schema.golang.gojson import GoSyntaxError, parse
 from podfit.api.status import ApiError, bad_request, go_quote
+from podfit.api.text.gojson import GoSyntaxError, parse
 from podfit.apiserver.calls import Call
 from podfit.apiserver.protobufs.form import ProtobufForm
 from podfit.apiserver.representation.forms import Spliced

@@ -11,8 +11,8 @@ import uuid
 from typing import Any
 
 from podfit.api.objects import Object
-from podfit.api.schema.golang.gojson import parse
 from podfit.api.status import ApiError
+from podfit.api.text.gojson import parse
 from podfit.api.text.names import label_value, qualified_name
 from podfit.apiserver.admission.webhooks.call import Caller, CallFailed
 

@@ -9,7 +9,6 @@ from typing import Any
 
 from podfit.api.objects import Object
 from podfit.api.schema.decoding.scalars import json_word
-from podfit.api.schema.golang.gojson import GoSyntaxError, parse
 from podfit.api.status import (
     FieldError,
     bad_request,
@@ -21,6 +20,7 @@ from podfit.api.status import (
     too_long,
     unprocessable,
 )
+from podfit.api.text.gojson import GoSyntaxError, parse
 from podfit.api.text.remember import remembered
 from podfit.apiserver.routes import truthy
 

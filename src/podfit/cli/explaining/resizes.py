@@ -6,9 +6,9 @@ from typing import Any
 
 from podfit.api.objects import Object
 from podfit.api.pods.resources import pod_requests
+from podfit.api.pods.room import has_ended, held, room_on, units
 from podfit.api.registry.kinds import NODE, POD
 from podfit.api.resize.conditions import DEFERRED, ERROR, INFEASIBLE
-from podfit.api.resize.room import has_ended, held, room_on, units
 from podfit.cli.containers import oom_kills, oom_lines
 from podfit.cli.node_side import states, story
 from podfit.cli.printing.amounts import RESOURCES, amount_text, number, quantity

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from podfit.api.objects import Object
+from podfit.api.pods.room import missing, room_on
 from podfit.api.registry.kinds import NODE, POD
 from podfit.api.resize.progress import pending
-from podfit.api.resize.room import missing, room_on
 from podfit.api.resize.verdicts import Deferred, Infeasible, Shortage
 from podfit.api.status import ApiError
 from podfit.cli.printing.amounts import amount_text

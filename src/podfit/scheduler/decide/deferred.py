@@ -10,9 +10,9 @@ from dataclasses import dataclass
 
 from podfit.api.objects import Object
 from podfit.api.pods.resources import CPU, pod_requests
+from podfit.api.pods.room import held, units
 from podfit.api.quantity import Quantity
 from podfit.api.resize.progress import pending
-from podfit.api.resize.room import held, units
 from podfit.api.resize.verdicts import Deferred
 from podfit.kit.rfc3339 import parse_rfc3339
 from podfit.scheduler.decide.pod.pods import finished, pod_key, priority_of

@@ -9,8 +9,8 @@ from __future__ import annotations
 import numpy as np
 
 from podfit.agent.decide.resize import allocate
+from podfit.api.pods.room import Room
 from podfit.api.quantity import Quantity
-from podfit.api.resize.room import Room
 from podfit.api.resize.states import Allocated, Desired
 from podfit.api.resize.verdicts import Deferred, Granted, Infeasible, Verdict
 from podfit.sim.cluster.objects import CONTAINER, NODE_POLICY, Template

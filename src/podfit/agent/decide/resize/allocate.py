@@ -17,10 +17,10 @@ from podfit.agent.runtimes.values import Machine
 from podfit.api.objects import Object
 from podfit.api.pods.machines import CLASS as VM_CLASS
 from podfit.api.pods.resources import GUARANTEED, Amounts
+from podfit.api.pods.room import COMPUTED, Room, grown, shortages, units
 from podfit.api.quantity import Quantity
 from podfit.api.resize.conditions import INFEASIBLE
 from podfit.api.resize.dialects import DESIGN_2020, DESIGN_2021, LABEL
-from podfit.api.resize.room import COMPUTED, Room, grown, shortages, units
 from podfit.api.resize.states import CPU, MEMORY, Allocated, Desired, all_containers, amount, equal
 from podfit.api.resize.verdicts import Deferred, Granted, Infeasible, Shortage, Unchanged, Verdict
 

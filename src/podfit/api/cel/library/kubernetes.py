@@ -10,8 +10,8 @@ from podfit.api.cel.evaluation.values import INT_MAX, INT_MIN, NONE, Failed, May
 from podfit.api.cel.library.addresses import url_problem
 from podfit.api.cel.library.functions import Library
 from podfit.api.quantity import DECIMAL_EXPONENT, NANO, Quantity, QuantityError
-from podfit.api.schema.custom.formats import FORMATS
 from podfit.api.text import names
+from podfit.api.text.formats import FORMATS
 
 LIBRARY = Library()
 _add = LIBRARY.add

@@ -15,10 +15,10 @@ from podfit.api.patches.apply import fieldset, managers, outlines, typed
 from podfit.api.patches.apply.check import complaints
 from podfit.api.patches.apply.fieldset import FieldSet
 from podfit.api.patches.apply.managers import APPLY, UPDATE, Identity, Owner, Owners, identity, manager_name
-from podfit.api.schema.golang.gojson import GoSyntaxError, parse
 from podfit.api.schema.types import Struct
 from podfit.api.schema.zeros import zero_of
 from podfit.api.status import ApiError, bad_request
+from podfit.api.text.gojson import GoSyntaxError, parse
 
 __all__ = ["ResetFields", "apply_patch", "check_applied", "manager_name", "read_applied", "track_update"]
 

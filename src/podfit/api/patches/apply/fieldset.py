@@ -11,7 +11,7 @@ import json
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from podfit.api.schema.golang.gojson import GoSyntaxError, parse
+from podfit.api.text.gojson import GoSyntaxError, parse
 from podfit.api.text.remember import remembered
 
 FieldSet = dict[str, Any]

@@ -15,8 +15,8 @@ from podfit.api.cel.evaluation.values import NONE, Failed, Maybe, Stopped
 from podfit.api.cel.parsing.syntax import BadExpression
 from podfit.api.schema.celrules.rule_places import RULES, has_rules
 from podfit.api.schema.celrules.rule_types import Declared, declared, unescaped
-from podfit.api.schema.custom.measures import go_value
 from podfit.api.status import DUPLICATE, FORBIDDEN, INVALID, REQUIRED, FieldError, invalid
+from podfit.api.text.goprint import go_value
 
 Schema = dict[str, Any]
 _LONGEST_MESSAGE = 5 * 1024

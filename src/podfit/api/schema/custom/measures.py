@@ -8,10 +8,9 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from podfit.api.schema.custom.formats import FORMATS
 from podfit.api.status import INVALID, TYPE_INVALID, FieldError
-from podfit.api.status import go_value as _json_value
-from podfit.api.text.goprint import go_float
+from podfit.api.text.formats import FORMATS
+from podfit.api.text.goprint import go_value
 
 Schema = dict[str, Any]
 _INT32 = (-(1 << 31), (1 << 31) - 1)
@@ -26,12 +25,6 @@ def as_go(value: Any) -> Any:
     if isinstance(value, int) and not isinstance(value, bool) and not _INT64[0] <= value <= _INT64[1]:
         return float(value)
     return value
-
-
-def go_value(value: Any) -> str:
-    if isinstance(value, float):
-        return go_float(value)
-    return _json_value(value)
 
 
 def error(kind: str, path: str, what: str, value: str) -> FieldError:

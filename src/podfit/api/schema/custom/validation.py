@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from podfit.api.cel.cost.budget import UNPACED, Pace
 from podfit.api.schema.celrules.rule_places import has_rules
-from podfit.api.schema.custom.formats import FORMATS
-from podfit.api.schema.custom.measures import as_go, composite, error, go_value, number_errors, type_errors
+from podfit.api.schema.custom.measures import as_go, composite, error, number_errors, type_errors
 from podfit.api.schema.custom.scalepaths import scale_errors
 from podfit.api.status import (
     DUPLICATE,
@@ -28,6 +27,8 @@ from podfit.api.status import (
     not_supported,
 )
 from podfit.api.status import go_value as _json_value
+from podfit.api.text.formats import FORMATS
+from podfit.api.text.goprint import go_value
 from podfit.api.text.patterns import BadPattern, compile_pattern
 
 if TYPE_CHECKING:

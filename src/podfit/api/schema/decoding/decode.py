@@ -19,9 +19,9 @@ from podfit.api.schema.decoding.reader import OTHERS, Odd, reader
 from podfit.api.schema.decoding.scalars import Unreadable
 from podfit.api.schema.decoding.yaml_nodes import YamlError
 from podfit.api.schema.decoding.yamls import parse_yaml
-from podfit.api.schema.golang.gojson import GoSyntaxError, may_hold_duplicates, parse, parse_exact
 from podfit.api.schema.types import Struct
 from podfit.api.status import ApiError, bad_request
+from podfit.api.text.gojson import GoSyntaxError, may_hold_duplicates, parse, parse_exact
 
 
 class DecodeError(ValueError):

@@ -10,9 +10,9 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from podfit.api.schema.decoding.scalars import Unreadable, WrongType, json_word
-from podfit.api.schema.golang.gojson import Literal, Pairs
 from podfit.api.schema.types import Scalar, Type
 from podfit.api.schema.zeros import ZERO, zero_of
+from podfit.api.text.gojson import Literal, Pairs
 
 JSON, UNSTRUCTURED = "json", "unstructured"
 """Two dialects of complaint: Go's JSON decoder, and the converter that reads a patched object."""

@@ -13,8 +13,8 @@ import msgspec
 import yaml
 
 from podfit.api.schema.decoding.yaml_nodes import TAG, TOO_DEEP, Builder, YamlError, compose
-from podfit.api.schema.golang.gojson import may_hold_duplicates
 from podfit.api.text.depth import too_deep
+from podfit.api.text.gojson import may_hold_duplicates
 
 _FAST: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 

@@ -10,8 +10,8 @@ from typing import Any
 
 from podfit.api.objects import Object
 from podfit.api.registry.kinds import Kind
-from podfit.api.schema.golang.gojson import parse
 from podfit.api.status import REASON_OF_CODE, ApiError
+from podfit.api.text.gojson import parse
 from podfit.apiserver.admission.base import CREATE, DELETE, UPDATE, Attributes
 from podfit.apiserver.auth.reviews import user_info
 

@@ -8,10 +8,10 @@ from podfit.api.objects import Object
 from podfit.api.quantity import Quantity
 from podfit.api.registry.kinds import Kind
 from podfit.api.schema.decoding.scalars import json_word
-from podfit.api.schema.golang.gojson import GoSyntaxError, parse
 from podfit.api.status import duplicate, go_quote, invalid, not_supported, required, too_long
 from podfit.api.status import field_forbidden as forbidden
 from podfit.api.text import names
+from podfit.api.text.gojson import GoSyntaxError, parse
 from podfit.apiserver.strategy import resourcelists
 from podfit.apiserver.strategy.base import Errors, Strategy
 from podfit.apiserver.strategy.checks import IMMUTABLE, NOT_NEGATIVE, labels, names_valid

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from podfit.api.objects import Object
-from podfit.api.schema.golang.gojson import GoSyntaxError, parse
 from podfit.api.status import field_forbidden as forbidden
 from podfit.api.status import go_quote, invalid
+from podfit.api.text.gojson import GoSyntaxError, parse
 from podfit.apiserver.strategy.checks import Errors, local_descending_path
 from podfit.apiserver.strategy.podspec.placement import tolerations
 

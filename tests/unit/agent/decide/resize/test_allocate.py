@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from podfit.agent.decide.resize.allocate import Candidate, Policy, decide, queue_key, victims
+from podfit.api.pods.room import Room
 from podfit.api.quantity import Quantity
-from podfit.api.resize.room import Room
 from podfit.api.resize.states import Allocated, desired_of
 from podfit.api.resize.verdicts import Deferred, Granted, Infeasible, Unchanged
 

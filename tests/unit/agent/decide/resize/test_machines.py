@@ -8,8 +8,8 @@ import pytest
 
 from podfit.agent.decide.resize.allocate import Policy, decide
 from podfit.agent.runtimes.values import Machine
+from podfit.api.pods.room import Room
 from podfit.api.quantity import Quantity
-from podfit.api.resize.room import Room
 from podfit.api.resize.states import Allocated, desired_of
 from podfit.api.resize.verdicts import Granted, Infeasible
 

@@ -7,8 +7,8 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
+from podfit.api.pods.room import Room, grown, held, missing, room_on, shortages
 from podfit.api.quantity import Quantity
-from podfit.api.resize.room import Room, grown, held, missing, room_on, shortages
 from podfit.api.resize.verdicts import Shortage
 
 CORES = st.integers(0, 64)

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from datetime import date
 from urllib.parse import urlsplit
 
-from podfit.api.schema.decoding.scalars import Unreadable, time_text
+from podfit.api.text.times import BadTime, time_text
 
 
 def _no_error(check: Callable[[str], object], *errors: type[Exception]) -> Callable[[str], bool]:
@@ -40,8 +40,8 @@ _is_network = _no_error(lambda text: ipaddress.ip_network(text, strict=False), V
 _is_base64 = _no_error(lambda text: base64.b64decode(text, validate=True), binascii.Error, ValueError)
 
 FORMATS: dict[str, Callable[[str], bool]] = {
-    "date-time": _no_error(time_text, Unreadable),
-    "datetime": _no_error(time_text, Unreadable),
+    "date-time": _no_error(time_text, BadTime),
+    "datetime": _no_error(time_text, BadTime),
     "date": _no_error(date.fromisoformat, ValueError),
     "byte": lambda text: bool(text) and _is_base64(text),
     "uuid": lambda text: bool(_UUID.fullmatch(text)),
