@@ -16,7 +16,7 @@ from typing import Any
 
 from podfit.api.objects import Object
 from podfit.kit.process import garbage
-from podfit.scheduler.decide.cluster.board import Board, Placed
+from podfit.scheduler.decide.board import Board, Placed
 from podfit.scheduler.decide.cluster.snapshot import Snapshot
 from podfit.scheduler.decide.pod.pods import resident
 

@@ -17,9 +17,9 @@ from podfit.agent.decide.node.images import ImageDisk, ImagePolicy
 from podfit.agent.runtimes.process.support import check_support
 from podfit.api.objects import Object
 from podfit.api.registry.kinds import NODE, POD, kind_named
-from podfit.images.content.archives import load
+from podfit.images.archives import load
+from podfit.images.references import parse
 from podfit.images.registries.pull import Puller
-from podfit.images.registries.references import parse
 from podfit.images.store import IMAGES, ImageStore
 
 EVENT = kind_named("Event")

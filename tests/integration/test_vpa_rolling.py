@@ -14,7 +14,7 @@ from tests.support.cluster.whole import Whole, pod_spec, workload
 
 from podfit.api.registry.kinds import POD, VPA, kind_named
 from podfit.kit.clock import FakeClock, rfc3339
-from podfit.vpa.model.objects.rolling import ROLLING, sized_under
+from podfit.vpa.model.changing.rolling import ROLLING, sized_under
 from podfit.vpa.updater.config import UpdaterConfig
 from podfit.vpa.updater.loop import Updater
 

@@ -8,12 +8,12 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from podfit.api.cel.checking.types import DYN, INT, list_of
 from podfit.api.cel.cost.budget import Budget
 from podfit.api.cel.evaluation.program import Environment
-from podfit.api.cel.evaluation.values import INT_MAX, INT_MIN, Failed, Stopped, same
 from podfit.api.cel.parsing.parser import parsed
 from podfit.api.cel.parsing.syntax import BadExpression
+from podfit.api.cel.types import DYN, INT, list_of
+from podfit.api.cel.values import INT_MAX, INT_MIN, Failed, Stopped, same
 
 _ANY = Environment({"self": DYN})
 _PIECES = st.sampled_from(

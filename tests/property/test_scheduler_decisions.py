@@ -14,9 +14,9 @@ from podfit.api.pods.resources import pod_requests
 from podfit.api.quantity import Quantity
 from podfit.api.selectors import LabelSelector
 from podfit.kit.clock import FakeClock
-from podfit.scheduler.decide.cluster.board import Board, Placed
+from podfit.scheduler.decide.board import Board, Placed
 from podfit.scheduler.decide.cluster.snapshot import Snapshot
-from podfit.scheduler.decide.fit.explain import explain, explain_objects, snapshot_of
+from podfit.scheduler.decide.explain import explain, explain_objects, snapshot_of
 from podfit.scheduler.decide.fit.rules import Rules
 from podfit.scheduler.decide.pod.pods import resident
 from podfit.scheduler.decide.preempt import Candidate, preempt

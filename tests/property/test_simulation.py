@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as some
 
 from podfit.api.resize.verdicts import Granted, Unchanged
-from podfit.scheduler.decide.cluster.board import Placed
+from podfit.scheduler.decide.board import Placed
 from podfit.sim.autoscaler.updating import CONFIG, difference, disturbable, worth
 from podfit.sim.cluster.objects import Template
 from podfit.sim.cluster.placing import schedule

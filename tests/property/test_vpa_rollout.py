@@ -7,7 +7,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from podfit.vpa.model.objects.rolling import ROLLING, SIZED_UNDER, at_once, note_policy, policy_digest, sized_under
+from podfit.vpa.model.changing.rolling import ROLLING, SIZED_UNDER, at_once, note_policy, policy_digest, sized_under
 from podfit.vpa.model.times import to_rfc3339
 from podfit.vpa.updater.decide.pacing.rollout import Rollout
 

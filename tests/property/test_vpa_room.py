@@ -7,7 +7,7 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from podfit.vpa.model.changing.room import DIMENSIONS, Claim, Ledger, NodeRoom
+from podfit.vpa.model.room import DIMENSIONS, Claim, Ledger, NodeRoom
 
 Amounts = dict[str, int]
 

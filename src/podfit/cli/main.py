@@ -74,7 +74,7 @@ for command in (
 helping.plain(app)
 
 
-TOLD = frozenset(
+FOR_USERS = frozenset(
     (
         "BadSetting",
         "BadKubeconfig",
@@ -125,10 +125,15 @@ def main() -> None:
         note(f"podfit: {refusal(error)}")
         sys.exit(1)
     except Exception as error:
-        if not is_told(error):
+        if not is_for_users(error):
             raise
         note(f"podfit: {error}")
         sys.exit(getattr(error, "exit_code", 1))
+
+
+def complete() -> None:
+    """`kubectl_complete-podfit WORD…`: the last word is the one to complete, empty where a new one begins."""
+    print_answer(app, sys.argv[1:])
 
 
 def prog_name(path: str) -> str:
@@ -137,11 +142,11 @@ def prog_name(path: str) -> str:
 
 
 def refusal(error: OSError) -> str:
-    return str(error.strerror) if is_told(error) else system_words(error)
+    return str(error.strerror) if is_for_users(error) else system_words(error)
 
 
-def is_told(error: Exception) -> bool:
-    return any(one.__name__ in TOLD and one.__module__.startswith("podfit.") for one in type(error).__mro__)
+def is_for_users(error: Exception) -> bool:
+    return any(one.__name__ in FOR_USERS and one.__module__.startswith("podfit.") for one in type(error).__mro__)
 
 
 if __name__ == "__main__":

@@ -17,7 +17,7 @@ from msgspec import Struct
 
 from podfit.images.content.manifests import Settings
 from podfit.images.errors import ImageError
-from podfit.images.registries.references import InvalidReference, parse
+from podfit.images.references import InvalidReference, parse
 from podfit.kit.files.atomicfile import write_atomic
 
 _ID = re.compile(r"(?:sha256:)?([0-9a-f]{12,64})")

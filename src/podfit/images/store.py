@@ -30,7 +30,7 @@ from podfit.images.content.layers import Unpacker
 from podfit.images.content.manifests import Descriptor, Manifest, Settings, read_config
 from podfit.images.errors import BrokenImage, ImageInUse, NoSuchImage
 from podfit.images.index import Images, Index, StoredImage, find, is_id, locked
-from podfit.images.registries.references import Reference, parse
+from podfit.images.references import Reference, parse
 from podfit.kit.files.atomicfile import sync_folder
 
 IMAGES = "images"

@@ -23,7 +23,7 @@ from podfit.kit.clock import Clock, RealClock
 from podfit.kit.concurrency.tasks import Tasks
 from podfit.scheduler.act import ACTIONS, Hands
 from podfit.scheduler.config import SchedulerConfig
-from podfit.scheduler.decide.cluster.board import Board, Epoch, Placed, Refused
+from podfit.scheduler.decide.board import Board, Epoch, Placed, Refused
 from podfit.scheduler.decide.fit.fitting import Fitting
 from podfit.scheduler.decide.fit.reasons import PLUGINS, refusal
 from podfit.scheduler.decide.pod.owners import only_selector

@@ -10,7 +10,7 @@ from podfit.client import Cache
 from podfit.kit.clock import Clock
 from podfit.scheduler.act import Hands
 from podfit.scheduler.config import PREEMPT, SchedulerConfig
-from podfit.scheduler.decide.cluster.board import Board
+from podfit.scheduler.decide.board import Board
 from podfit.scheduler.decide.deferred import Evict, Stuck, deferred_since, make_room
 from podfit.scheduler.decide.pod.pods import Key, pod_key
 from podfit.scheduler.decide.preempt import budgets_from

@@ -9,7 +9,7 @@ from podfit.api.pods.migrations import moving
 from podfit.api.resize.counting import counted
 from podfit.api.resize.dialects import NATIVE, dialect_of
 from podfit.kit.clock import Clock
-from podfit.scheduler.decide.cluster.board import Board
+from podfit.scheduler.decide.board import Board
 from podfit.scheduler.decide.deferred import deferred_since
 from podfit.scheduler.decide.pod.pods import Key, finished, pod_key, resident
 from podfit.scheduler.decide.queue import PodQueue

@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 
-from podfit.api.cel.checking.types import DYN, INT, list_of
 from podfit.api.cel.cost.budget import Budget, Interrupted, Pace
 from podfit.api.cel.cost.sizes import Range
 from podfit.api.cel.evaluation.program import Environment
-from podfit.api.cel.evaluation.values import CostExceeded, Failed, Joined, same
 from podfit.api.cel.parsing.parser import MOST_CHARACTERS, MOST_DEPTH
 from podfit.api.cel.parsing.syntax import BadExpression
+from podfit.api.cel.types import DYN, INT, list_of
+from podfit.api.cel.values import CostExceeded, Failed, Joined, same
 
 _ANY = Environment({"self": DYN})
 _NUMBERS = Environment({"self": list_of(INT)})

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
+from podfit.images.references import parse
 from podfit.images.registries.credentials import BadCredentials, Credentials, keyring_of
-from podfit.images.registries.references import parse
 
 
 def secret(auths: dict[str, Any], kind: str = "kubernetes.io/dockerconfigjson") -> dict[str, Any]:

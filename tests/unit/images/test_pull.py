@@ -15,10 +15,10 @@ from tests.support.containers.images import Built, build
 from tests.support.containers.registry import Fault, LoopbackRegistry
 
 from podfit.images.errors import PullFailed
+from podfit.images.references import parse
 from podfit.images.registries import pull as pulling
 from podfit.images.registries.credentials import Credentials
 from podfit.images.registries.pull import Puller
-from podfit.images.registries.references import parse
 from podfit.images.store import ImageStore
 
 APP = build([{"bin/app": random.Random(1).randbytes(300_000)}, {"etc/conf": b"c"}], {"Cmd": ["/bin/app"]})
@@ -285,7 +285,7 @@ PULLER = """
 import asyncio, sys
 from pathlib import Path
 from podfit.images.registries.pull import Puller
-from podfit.images.registries.references import parse
+from podfit.images.references import parse
 from podfit.images.store import ImageStore
 
 async def main():

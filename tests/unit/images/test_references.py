@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from podfit.images.registries.references import InvalidReference, Reference, parse, with_default_tag
+from podfit.images.references import InvalidReference, Reference, parse, with_default_tag
 
 DIGEST = "sha256:" + "0a" * 32
 

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 from tests.support.containers.images import build, docker_archive, oci_archive
 
-from podfit.images.content.archives import load
+from podfit.images.archives import load
 from podfit.images.errors import BrokenImage, ImageInUse, NoSuchImage
 from podfit.images.store import ImageStore
 
@@ -198,7 +198,7 @@ def test_files_that_somebody_deleted_make_the_image_absent(store: ImageStore, tm
 LOADER = """
 import sys
 from pathlib import Path
-from podfit.images.content.archives import load
+from podfit.images.archives import load
 from podfit.images.store import ImageStore
 store = ImageStore(Path(sys.argv[1]), durable=False)
 store.prepare()

@@ -15,9 +15,9 @@ from tests.support.containers.images import build
 from tests.support.containers.registry import LoopbackRegistry
 
 from podfit.images.errors import PullFailed
+from podfit.images.references import parse
 from podfit.images.registries import registry as client
 from podfit.images.registries.pull import Puller
-from podfit.images.registries.references import parse
 from podfit.images.store import ImageStore
 
 APP = build([{"app": b"x"}], {"Cmd": ["/app"]})

@@ -5,7 +5,7 @@ from __future__ import annotations
 from podfit.api.objects import Object
 from podfit.api.pods.migrations import ANNOTATION, FAILED, MOVED, REQUESTED, Migration
 from podfit.kit.clock import FakeClock
-from podfit.scheduler.decide.cluster.board import Board, Placed
+from podfit.scheduler.decide.board import Board, Placed
 from podfit.scheduler.decide.queue import PodQueue
 from podfit.scheduler.observe import Observer
 

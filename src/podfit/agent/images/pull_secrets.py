@@ -10,8 +10,8 @@ from podfit.agent.pods.record import PodRecord
 from podfit.api.objects import Object
 from podfit.api.status import ApiError
 from podfit.client.transport import Unreachable
+from podfit.images.references import Reference
 from podfit.images.registries.credentials import Credentials, keyring_in, keyring_of, user_file
-from podfit.images.registries.references import Reference
 
 log = logging.getLogger(__name__)
 

@@ -18,8 +18,8 @@ from podfit.agent.pods.record import PodRecord
 from podfit.agent.runtimes.values import ImageMissing, RuntimeFailure, invalid_image
 from podfit.api.objects import Object
 from podfit.api.resize.states import every_container
+from podfit.images.references import InvalidReference, Reference, parse
 from podfit.images.registries.credentials import BadCredentials, Credentials
-from podfit.images.registries.references import InvalidReference, Reference, parse
 from podfit.kit.backoff import Backoff
 from podfit.kit.durations import go_duration
 from podfit.kit.process.oserrors import system_words

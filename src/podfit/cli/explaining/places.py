@@ -10,7 +10,7 @@ from podfit.cli.containers import oom_kills, oom_lines
 from podfit.cli.node_side import story
 from podfit.cli.printing.output import table
 from podfit.client import Client
-from podfit.scheduler.decide.fit.explain import NodeVerdict, explain_objects
+from podfit.scheduler.decide.explain import NodeVerdict, explain_objects
 from podfit.vpa.model.changing.gate import GATE
 
 MOST_NODES = 30

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Protocol
 
 from podfit.images.errors import BrokenImage
-from podfit.images.registries.references import digest_complaint
+from podfit.images.references import digest_complaint
 
 CHUNK = 1 << 20
 

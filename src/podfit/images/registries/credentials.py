@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from podfit.images.registries.references import DOCKER, Reference
+from podfit.images.references import DOCKER, Reference
 
 DOCKER_CONFIG_JSON, DOCKER_CFG = "kubernetes.io/dockerconfigjson", "kubernetes.io/dockercfg"
 _DEFAULT_REGISTRY = "index.docker.io"

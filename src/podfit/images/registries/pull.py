@@ -35,8 +35,8 @@ from podfit.images.content.manifests import (
 )
 from podfit.images.errors import BrokenImage, ImageError, PullFailed
 from podfit.images.index import StoredImage
+from podfit.images.references import Reference
 from podfit.images.registries.credentials import Credentials
-from podfit.images.registries.references import Reference
 from podfit.images.registries.registry import NETWORK, CannotResume, Registry
 from podfit.images.store import ImageStore
 from podfit.kit.process.oserrors import system_words

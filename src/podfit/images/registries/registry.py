@@ -20,9 +20,9 @@ import aiohttp
 
 from podfit.images.content.manifests import ACCEPTED, MAX_DOCUMENT
 from podfit.images.errors import PullFailed
+from podfit.images.references import DOCKER
 from podfit.images.registries import auth
 from podfit.images.registries.credentials import Credentials
-from podfit.images.registries.references import DOCKER
 
 _DOCKER_HOST = "registry-1.docker.io"
 _REDIRECTS = 10

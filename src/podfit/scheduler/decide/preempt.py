@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from podfit.api.objects import Object
 from podfit.api.selectors import LabelSelector, SelectorError
-from podfit.scheduler.decide.cluster.board import Board, Refused
+from podfit.scheduler.decide.board import Board, Refused
 from podfit.scheduler.decide.fit.fitting import Fitting
 from podfit.scheduler.decide.fit.reasons import NEVER, NO_VICTIMS, NOT_HELPFUL, TERMINATING, available
 from podfit.scheduler.decide.pod.pods import Resident, pod_key, priority_of

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from podfit.scheduler.decide.cluster.board import Board
+from podfit.scheduler.decide.board import Board
 from podfit.scheduler.decide.cluster.snapshot import Snapshot
 from podfit.sim.cluster.objects import node_object, replica_set
 from podfit.sim.cluster.pods import Flags, Floats, Ints, Numbers, Pods

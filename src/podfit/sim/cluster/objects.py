@@ -6,7 +6,7 @@ from podfit.agent.decide.resize.allocate import Policy
 from podfit.api.objects import Object
 from podfit.api.pods.resources import BURSTABLE, GUARANTEED
 from podfit.api.resize.states import Resources
-from podfit.scheduler.decide.cluster.topology import HOSTNAME
+from podfit.scheduler.decide.pod.terms import HOSTNAME
 from podfit.sim.scenario.model import NodeGroup, Workload
 
 NAMESPACE, CONTAINER = "default", "main"

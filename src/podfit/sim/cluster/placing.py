@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from podfit.scheduler.decide.cluster.board import Placed, Refused
+from podfit.scheduler.decide.board import Placed, Refused
 from podfit.scheduler.decide.pod.pods import resident
 from podfit.scheduler.decide.preempt import Candidate, preempt
 from podfit.sim.cluster.pods import PENDING, RUNNING, STARTING

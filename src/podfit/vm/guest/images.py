@@ -13,12 +13,12 @@ from pathlib import Path
 
 from podfit.api.pods.machines import CMDLINE
 from podfit.cri import api_pb2 as cri
-from podfit.images.content.archives import load
+from podfit.images.archives import load
 from podfit.images.errors import ImageError, NoSuchImage
 from podfit.images.index import StoredImage
+from podfit.images.references import parse
 from podfit.images.registries.credentials import Credentials
 from podfit.images.registries.pull import Puller
-from podfit.images.registries.references import parse
 from podfit.images.store import ImageStore
 from podfit.vm.guest.disks import format_of
 from podfit.vm.records import Image

@@ -11,7 +11,7 @@ import grpc
 
 from podfit.cri import api_pb2 as cri
 from podfit.images.errors import ImageInUse, NoSuchImage
-from podfit.images.registries.references import InvalidReference
+from podfit.images.references import InvalidReference
 from podfit.podnet.failures import NetworkFailure
 from podfit.vm.decide import refusals
 from podfit.vm.decide.sizes import Limits

@@ -15,11 +15,11 @@ from podfit.client.cache import key_of
 from podfit.kit.clock import Clock
 from podfit.vpa.admission.decide.boosts import PARTS, boosted, shared
 from podfit.vpa.admission.decide.patches import NO_BOOSTS, Wanted
-from podfit.vpa.model.changing.room import Claim, amounts_of, constraints
 from podfit.vpa.model.fitting.container_resources import resources_for_pod
 from podfit.vpa.model.fitting.limitranges import NO_BOUNDS, NamespaceBounds
 from podfit.vpa.model.fitting.squeeze import sized
 from podfit.vpa.model.objects.policy import recommendation, recommends_for, update_mode
+from podfit.vpa.model.room import Claim, amounts_of, constraints
 from podfit.vpa.observe import trims
 from podfit.vpa.observe.headroom import SCHEDULED, UNSCHEDULED, Headroom, claim_of, controller_key, wants_place
 from podfit.vpa.observe.quotas import counted_by_quota

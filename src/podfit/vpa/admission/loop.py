@@ -38,14 +38,14 @@ from podfit.vpa.admission.fitting import Boosting, Fitting, Size
 from podfit.vpa.admission.lookup import Index, Owners
 from podfit.vpa.admission.measures import Measures
 from podfit.vpa.admission.registration import CONVERT_PATH, register, register_conversion, url_of
-from podfit.vpa.model.changing.boost import BoostError, has_boost
+from podfit.vpa.model.changing.boost import BoostError
 from podfit.vpa.model.changing.jsonpatch import Patch, add, annotate
 from podfit.vpa.model.changing.notes import FITTED
 from podfit.vpa.model.changing.unowned import may_have_unowned, unowned, warning
 from podfit.vpa.model.fitting.limitranges import NO_BOUNDS, merged
 from podfit.vpa.model.fitting.own_size import at_own_size
 from podfit.vpa.model.objects.matching import controlling_vpa, own_selector
-from podfit.vpa.model.objects.policy import recommends_for
+from podfit.vpa.model.objects.policy import has_boost, recommends_for
 from podfit.vpa.observe.asking import Ask, Freshest, asker
 from podfit.vpa.observe.brakes import Brakes
 from podfit.vpa.observe.scales import Scales

@@ -12,11 +12,11 @@ from podfit.api.quantity import Quantity
 from podfit.client import Cache
 from podfit.client.cache import Key, key_of
 from podfit.kit.memo import Memo
-from podfit.vpa.model.changing.room import DIMENSIONS, Claim, Ledger, NodeRoom, amount, amounts_of
 from podfit.vpa.model.fitting.limitranges import NamespaceBounds
 from podfit.vpa.model.fitting.squeeze import Fitted, fitted
 from podfit.vpa.model.objects.pods import condition, controller_of
 from podfit.vpa.model.objects.policy import RESOURCES
+from podfit.vpa.model.room import DIMENSIONS, Claim, Ledger, NodeRoom, amount, amounts_of
 from podfit.vpa.observe.quotas import Quotas, counted_by_quota, growth
 
 Amounts = Mapping[str, int]

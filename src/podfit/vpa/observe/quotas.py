@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from podfit.api.objects import ObjectView
 from podfit.api.quantity import Quantity
 from podfit.client import Cache
-from podfit.vpa.model.changing.room import amount, amounts_of, shown
 from podfit.vpa.model.objects.pods import containers
 from podfit.vpa.model.objects.policy import RESOURCES
+from podfit.vpa.model.room import amount, amounts_of, shown
 
 Amounts = dict[str, int]
 """By quota names: requests.cpu, limits.memory and so on."""

@@ -13,9 +13,9 @@ from podfit.client import Client
 from podfit.client.rest import JSON_PATCH
 from podfit.client.transport import Unreachable
 from podfit.kit.clock import Clock, rfc3339
-from podfit.vpa.model.changing.room import Ledger, amount, shown
 from podfit.vpa.model.objects.pods import condition
 from podfit.vpa.model.objects.policy import RESOURCES, container_recommendations
+from podfit.vpa.model.room import Ledger, amount, shown
 
 log = logging.getLogger(__name__)
 

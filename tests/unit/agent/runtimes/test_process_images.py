@@ -15,7 +15,7 @@ from podfit.agent.runtimes.process.setup.images import PAUSE, Image
 from podfit.agent.runtimes.process.setup.launchspec import argv, capabilities
 from podfit.agent.runtimes.signals import stop_signal
 from podfit.agent.runtimes.values import CannotRun, ContainerConfig, Limits, RuntimeFailure, Security
-from podfit.images.content.archives import load
+from podfit.images.archives import load
 from podfit.images.store import ImageStore
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from podfit.api.registry.kinds import kind_named
 from podfit.apiserver.strategy import strategy_for
-from podfit.apiserver.strategy.networking.addresses import canonical_cidr, canonical_ip, strict_cidr, strict_ip
+from podfit.apiserver.strategy.addresses import canonical_cidr, canonical_ip, strict_cidr, strict_ip
 
 
 def complaints(kind: str, obj: dict[str, Any], old: dict[str, Any] | None = None) -> list[str]:

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from podfit.api.objects import Object
-from podfit.scheduler.decide.cluster.board import Board, Refused
-from podfit.scheduler.decide.fit.explain import snapshot_of
+from podfit.scheduler.decide.board import Board, Refused
+from podfit.scheduler.decide.explain import snapshot_of
 from podfit.scheduler.decide.fit.rules import Rules
 from podfit.scheduler.decide.preempt import Budget, Candidate, NoRoom, budgets_from, preempt
 

@@ -52,8 +52,8 @@ from podfit.agent.runtimes.values import (
     invalid_image,
     no_machine,
 )
+from podfit.images.references import InvalidReference, parse
 from podfit.images.registries.credentials import Credentials
-from podfit.images.registries.references import InvalidReference, parse
 from podfit.kit.clock import Clock, RealClock
 
 CPU_ANNOTATION, MEMORY_ANNOTATION = "podfit.dev/fake-cpu", "podfit.dev/fake-memory"

@@ -5,7 +5,23 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from podfit.api.cel.checking.messages import MessageTypes, no_messages
-from podfit.api.cel.checking.types import (
+from podfit.api.cel.checking.validators import literal_problems
+from podfit.api.cel.library.functions import Overload
+from podfit.api.cel.parsing.syntax import (
+    BadExpression,
+    Call,
+    Fold,
+    Ident,
+    ListNode,
+    Literal,
+    MapNode,
+    Message,
+    Node,
+    Problems,
+    Select,
+    qualified_name,
+)
+from podfit.api.cel.types import (
     BOOL,
     BYTES,
     DOUBLE,
@@ -27,23 +43,7 @@ from podfit.api.cel.checking.types import (
     resolved,
     type_of,
 )
-from podfit.api.cel.checking.validators import literal_problems
-from podfit.api.cel.evaluation.values import Uint
-from podfit.api.cel.library.functions import Overload
-from podfit.api.cel.parsing.syntax import (
-    BadExpression,
-    Call,
-    Fold,
-    Ident,
-    ListNode,
-    Literal,
-    MapNode,
-    Message,
-    Node,
-    Problems,
-    Select,
-    qualified_name,
-)
+from podfit.api.cel.values import Uint
 
 _LITERALS = {bool: BOOL, int: INT, Uint: UINT, float: DOUBLE, str: STRING, bytes: BYTES, type(None): NULL}
 _TYPE_NAMES = {

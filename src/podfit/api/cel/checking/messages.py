@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from podfit.api.cel.checking.types import DYN, STRING, Type, list_of
+from podfit.api.cel.types import DYN, STRING, Type, list_of
 
 MessageTypes = Callable[[str], Type | None]
 """The type of a name, or None for names that are no type."""

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from podfit.api.cel.checking.types import Type
-from podfit.api.cel.evaluation.values import Failed
 from podfit.api.cel.library.strings import CLAUSES, STRING_CLAUSE, format_clauses
 from podfit.api.cel.library.times import duration_from, timestamp_from
 from podfit.api.cel.parsing.syntax import Call, Fold, ListNode, Literal, MapNode, Message, Node, Problems, Select
+from podfit.api.cel.types import Type
+from podfit.api.cel.values import Failed
 from podfit.api.text.patterns import BadPattern, compile_pattern
 
 _SHOWN = (

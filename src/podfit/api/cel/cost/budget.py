@@ -9,7 +9,7 @@ from __future__ import annotations
 from time import perf_counter
 from typing import Any
 
-from podfit.api.cel.evaluation.values import CostExceeded, Stopped
+from podfit.api.cel.values import CostExceeded, Stopped
 
 PER_CALL, PER_OBJECT, PER_CONDITIONS = 1_000_000, 10_000_000, 2_500_000
 """One evaluation; all rules for one object; all match conditions of one webhook."""

@@ -8,9 +8,9 @@ from typing import Any
 
 from podfit.api.cel.cost.estimate_calls import CHECK_COST, NOMINAL
 from podfit.api.cel.cost.sizes import LIST_COST, PATTERN, STRUCT_COST, TRAVERSAL
-from podfit.api.cel.evaluation.values import LISTS, size_of
 from podfit.api.cel.library.functions import Overload
 from podfit.api.cel.library.kubernetes import Format
+from podfit.api.cel.values import LISTS, size_of
 
 Cost = Callable[[tuple[Any, ...], Any], int]
 """From the arguments (the receiver first) and the result."""

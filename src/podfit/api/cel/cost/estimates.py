@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from podfit.api.cel.checking.types import Type
 from podfit.api.cel.cost.estimate_calls import CALLS, STANDARD
 from podfit.api.cel.cost.sizes import FREE, LIST_COST, MAP_COST, MOST, ONE, STRUCT_COST, UNKNOWN, Operand, Range, SizeOf
 from podfit.api.cel.library.functions import Overload
@@ -26,6 +25,7 @@ from podfit.api.cel.parsing.syntax import (
     OptMap,
     Select,
 )
+from podfit.api.cel.types import Type
 
 _SCALARS = ("bool", "double", "duration", "int", "timestamp", "uint")
 _CONSTANTS = (bool, float, int, type(None))

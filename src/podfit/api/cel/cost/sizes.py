@@ -6,8 +6,8 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from podfit.api.cel.checking.types import Type
 from podfit.api.cel.parsing.syntax import Node
+from podfit.api.cel.types import Type
 
 MOST = (1 << 64) - 1
 LIST_COST, MAP_COST, STRUCT_COST = 10, 30, 40

@@ -14,9 +14,9 @@ from podfit.api.cel.cost.costs import cost_of
 from podfit.api.cel.evaluation.fields import fields_of, optional_field, presence
 from podfit.api.cel.evaluation.folds import Run, fold_of
 from podfit.api.cel.evaluation.messages import message_run
-from podfit.api.cel.evaluation.values import NONE, Failed, Maybe, NoOverload, TypeValue, same
 from podfit.api.cel.library.functions import Overload, chosen
 from podfit.api.cel.parsing.syntax import Call, Fold, Ident, ListNode, Literal, MapNode, Message, Node, OptMap, Select
+from podfit.api.cel.values import NONE, Failed, Maybe, NoOverload, TypeValue, same
 
 FIRST_SLOT = 3
 """Of a variable, behind the cost, the next checkpoint and what to do there."""

@@ -6,7 +6,7 @@ from typing import Any
 
 from podfit.api.cel.evaluation.folds import Run
 from podfit.api.cel.evaluation.messages import Built
-from podfit.api.cel.evaluation.values import LISTS, NONE, Failed, Maybe, NoOverload
+from podfit.api.cel.values import LISTS, NONE, Failed, Maybe, NoOverload
 
 
 def fields_of(value: Any) -> dict[str, Any]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from podfit.api.cel.evaluation.values import LISTS, Failed, NoOverload
+from podfit.api.cel.values import LISTS, Failed, NoOverload
 
 Run = Callable[[list[Any]], Any]
 _Slots = tuple[int, ...]

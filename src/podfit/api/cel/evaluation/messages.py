@@ -7,9 +7,9 @@ from collections.abc import Callable
 from typing import Any
 
 from podfit.api.cel.cost.sizes import STRUCT_COST
-from podfit.api.cel.evaluation.values import LISTS, Duration, Maybe, NoOverload, Opaque, Timestamp, same
 from podfit.api.cel.library.times import shown_duration, shown_timestamp
 from podfit.api.cel.parsing.syntax import Message, Node
+from podfit.api.cel.values import LISTS, Duration, Maybe, NoOverload, Opaque, Timestamp, same
 
 Run = Callable[[list[Any]], Any]
 

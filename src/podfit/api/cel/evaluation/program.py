@@ -7,17 +7,17 @@ from typing import Any
 
 from podfit.api.cel.checking.checker import check
 from podfit.api.cel.checking.messages import MessageTypes, no_messages
-from podfit.api.cel.checking.types import Type
 from podfit.api.cel.checking.validators import parts_of
 from podfit.api.cel.cost.budget import Budget
 from podfit.api.cel.cost.estimates import estimated
 from podfit.api.cel.cost.sizes import SizeOf
 from podfit.api.cel.evaluation.compiler import FIRST_SLOT, Compiler, Names
-from podfit.api.cel.evaluation.values import Failed, NoOverload, Stopped
 from podfit.api.cel.library import addresses, authorization, containers, kubernetes, numbers, strings, times
 from podfit.api.cel.library.functions import Library, Overload
 from podfit.api.cel.parsing.parser import parsed
 from podfit.api.cel.parsing.syntax import BadExpression, Call, Fold, Ident, Literal, Node
+from podfit.api.cel.types import Type
+from podfit.api.cel.values import Failed, NoOverload, Stopped
 
 _LIBRARY = Library()
 for _part in (numbers, times, strings, containers, kubernetes, addresses, authorization):

@@ -8,8 +8,8 @@ import re
 from typing import Any
 from urllib.parse import SplitResult, parse_qs, quote, urlsplit
 
-from podfit.api.cel.evaluation.values import Failed, Opaque
 from podfit.api.cel.library.functions import Library
+from podfit.api.cel.values import Failed, Opaque
 
 LIBRARY = Library()
 _add = LIBRARY.add

@@ -10,8 +10,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from podfit.api.cel.evaluation.values import Opaque
 from podfit.api.cel.library.functions import Library
+from podfit.api.cel.values import Opaque
 
 LIBRARY = Library()
 _add = LIBRARY.add

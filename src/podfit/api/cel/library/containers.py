@@ -6,7 +6,9 @@ from collections.abc import Callable
 from functools import cmp_to_key
 from typing import Any
 
-from podfit.api.cel.evaluation.values import (
+from podfit.api.cel.library.functions import Library
+from podfit.api.cel.library.numbers import LIBRARY as NUMBERS
+from podfit.api.cel.values import (
     LISTS,
     NONE,
     Duration,
@@ -20,8 +22,6 @@ from podfit.api.cel.evaluation.values import (
     same,
     type_name,
 )
-from podfit.api.cel.library.functions import Library
-from podfit.api.cel.library.numbers import LIBRARY as NUMBERS
 
 LIBRARY = Library()
 _add = LIBRARY.add

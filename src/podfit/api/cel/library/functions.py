@@ -7,8 +7,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from podfit.api.cel.checking.types import Type, split_types, type_from
-from podfit.api.cel.evaluation.values import NoOverload, type_name
+from podfit.api.cel.types import Type, split_types, type_from
+from podfit.api.cel.values import NoOverload, type_name
 
 _SIGNATURE = re.compile(r"(?:(?P<receiver>[^.]+)\.)?\((?P<params>.*)\) (?P<result>.+)")
 _RUNTIME = {

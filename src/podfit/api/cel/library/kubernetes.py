@@ -6,9 +6,9 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-from podfit.api.cel.evaluation.values import INT_MAX, INT_MIN, NONE, Failed, Maybe, Opaque
 from podfit.api.cel.library.addresses import url_problem
 from podfit.api.cel.library.functions import Library
+from podfit.api.cel.values import INT_MAX, INT_MIN, NONE, Failed, Maybe, Opaque
 from podfit.api.quantity import DECIMAL_EXPONENT, NANO, Quantity, QuantityError
 from podfit.api.text import names
 from podfit.api.text.formats import FORMATS

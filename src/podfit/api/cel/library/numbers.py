@@ -8,7 +8,9 @@ from collections.abc import Callable
 from decimal import Decimal
 from typing import Any
 
-from podfit.api.cel.evaluation.values import (
+from podfit.api.cel.library.functions import Library
+from podfit.api.cel.library.times import shown_duration, shown_timestamp
+from podfit.api.cel.values import (
     INT_MAX,
     INT_MIN,
     NANOS,
@@ -25,8 +27,6 @@ from podfit.api.cel.evaluation.values import (
     same,
     type_name,
 )
-from podfit.api.cel.library.functions import Library
-from podfit.api.cel.library.times import shown_duration, shown_timestamp
 from podfit.api.text.patterns import BadPattern, compile_pattern
 
 LIBRARY = Library()

@@ -7,10 +7,10 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-from podfit.api.cel.evaluation.values import LISTS, Failed, TypeValue, type_name
 from podfit.api.cel.library.functions import Library
 from podfit.api.cel.library.numbers import shown_double
 from podfit.api.cel.library.times import shown_duration, shown_timestamp
+from podfit.api.cel.values import LISTS, Failed, TypeValue, type_name
 from podfit.api.text.patterns import BadPattern, compile_pattern
 
 LIBRARY = Library()

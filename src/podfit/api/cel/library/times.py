@@ -8,8 +8,8 @@ from datetime import UTC, datetime, timedelta, timezone
 from typing import Any
 from zoneinfo import ZoneInfo
 
-from podfit.api.cel.evaluation.values import INT_MAX, INT_MIN, NANOS, Duration, Failed, Timestamp
 from podfit.api.cel.library.functions import Library
+from podfit.api.cel.values import INT_MAX, INT_MIN, NANOS, Duration, Failed, Timestamp
 
 LIBRARY = Library()
 _STAMP = re.compile(r"(\d{4})-(\d\d)-(\d\d)[Tt](\d\d):(\d\d):(\d\d)(?:[.,](\d+))?([Zz]|[+-]\d\d:\d\d)", re.ASCII)

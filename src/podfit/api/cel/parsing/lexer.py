@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
-from podfit.api.cel.evaluation.values import INT_MAX, INT_MIN, UINT_MAX, Uint
 from podfit.api.cel.parsing.syntax import Problems
+from podfit.api.cel.values import INT_MAX, INT_MIN, UINT_MAX, Uint
 
 _RESERVED = "as break const continue else for function if import let loop package namespace return var void while"
 RESERVED = frozenset(_RESERVED.split(" "))

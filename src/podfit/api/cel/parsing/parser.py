@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from podfit.api.cel.evaluation.values import INT_MIN
 from podfit.api.cel.parsing.lexer import RESERVED, WORDS, Token, tokens_of
 from podfit.api.cel.parsing.macros import MacroError, expanded
 from podfit.api.cel.parsing.syntax import (
@@ -18,6 +17,7 @@ from podfit.api.cel.parsing.syntax import (
     Select,
     qualified_name,
 )
+from podfit.api.cel.values import INT_MIN
 from podfit.api.text.depth import allow_depth
 
 MOST_CHARACTERS, MOST_DEPTH = 100_000, 250

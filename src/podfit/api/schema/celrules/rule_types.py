@@ -12,7 +12,10 @@ from dataclasses import dataclass, field
 from datetime import date
 from typing import Any
 
-from podfit.api.cel.checking.types import (
+from podfit.api.cel.cost.sizes import Path, Range
+from podfit.api.cel.library.times import duration_from, timestamp_from
+from podfit.api.cel.parsing.lexer import RESERVED
+from podfit.api.cel.types import (
     BOOL,
     BYTES,
     DOUBLE,
@@ -25,10 +28,7 @@ from podfit.api.cel.checking.types import (
     list_of,
     map_of,
 )
-from podfit.api.cel.cost.sizes import Path, Range
-from podfit.api.cel.evaluation.values import NANOS, Failed, MapList, SetList, Timestamp
-from podfit.api.cel.library.times import duration_from, timestamp_from
-from podfit.api.cel.parsing.lexer import RESERVED
+from podfit.api.cel.values import NANOS, Failed, MapList, SetList, Timestamp
 
 Schema = dict[str, Any]
 Convert = Callable[[Any], Any]

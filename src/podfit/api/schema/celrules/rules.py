@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from podfit.api.cel.checking.types import BOOL, STRING, optional_of
 from podfit.api.cel.cost.budget import UNPACED, Budget, Interrupted, Pace
 from podfit.api.cel.evaluation.program import Environment, Program
-from podfit.api.cel.evaluation.values import NONE, Failed, Maybe, Stopped
 from podfit.api.cel.parsing.syntax import BadExpression
+from podfit.api.cel.types import BOOL, STRING, optional_of
+from podfit.api.cel.values import NONE, Failed, Maybe, Stopped
 from podfit.api.schema.celrules.rule_places import RULES, has_rules
 from podfit.api.schema.celrules.rule_types import Declared, declared, unescaped
 from podfit.api.status import DUPLICATE, FORBIDDEN, INVALID, REQUIRED, FieldError, invalid

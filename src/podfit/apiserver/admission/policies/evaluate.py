@@ -8,8 +8,8 @@ from typing import Any, Protocol
 
 from podfit.api.cel.cost.budget import PER_CONDITIONS, PER_OBJECT, Budget, Pace
 from podfit.api.cel.evaluation.program import Program
-from podfit.api.cel.evaluation.values import Failed, Stopped
 from podfit.api.cel.parsing.syntax import BadExpression
+from podfit.api.cel.values import Failed, Stopped
 from podfit.api.objects import Object
 from podfit.apiserver.admission.policies.expressions import Compiler, Variables
 

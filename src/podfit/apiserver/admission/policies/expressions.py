@@ -7,11 +7,11 @@ from collections.abc import Mapping
 from typing import Any
 
 from podfit.api.cel.checking.messages import MessageTypes, no_messages, patch_messages
-from podfit.api.cel.checking.types import BOOL, DYN, NULL, STRING, Type
 from podfit.api.cel.cost.budget import Budget
 from podfit.api.cel.evaluation.program import Environment, Program
-from podfit.api.cel.evaluation.values import Failed, Stopped
 from podfit.api.cel.parsing.syntax import BadExpression
+from podfit.api.cel.types import BOOL, DYN, NULL, STRING, Type
+from podfit.api.cel.values import Failed, Stopped
 from podfit.api.objects import Object
 from podfit.apiserver.admission.webhooks.conditions import VARIABLES
 

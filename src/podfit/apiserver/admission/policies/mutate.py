@@ -11,8 +11,8 @@ from typing import Any
 from podfit.api.cel.cost.budget import PER_CONDITIONS, PER_OBJECT, Budget, Pace
 from podfit.api.cel.evaluation.messages import Built, misnamed, to_json
 from podfit.api.cel.evaluation.program import Program
-from podfit.api.cel.evaluation.values import NoOverload
 from podfit.api.cel.parsing.syntax import BadExpression
+from podfit.api.cel.values import NoOverload
 from podfit.api.objects import Object
 from podfit.api.schema.types import Struct
 from podfit.api.status import ApiError

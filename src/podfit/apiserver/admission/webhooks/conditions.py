@@ -5,7 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from podfit.api.cel.checking.types import (
+from podfit.api.cel.cost.budget import PER_CONDITIONS, Budget, Pace
+from podfit.api.cel.evaluation.program import Environment, Program
+from podfit.api.cel.library.authorization import Authorizer, Decision, ResourceCheck
+from podfit.api.cel.parsing.syntax import BadExpression
+from podfit.api.cel.types import (
     AUTHORIZER,
     BOOL,
     DYN,
@@ -17,11 +21,7 @@ from podfit.api.cel.checking.types import (
     list_of,
     map_of,
 )
-from podfit.api.cel.cost.budget import PER_CONDITIONS, Budget, Pace
-from podfit.api.cel.evaluation.program import Environment, Program
-from podfit.api.cel.evaluation.values import Failed, Stopped
-from podfit.api.cel.library.authorization import Authorizer, Decision, ResourceCheck
-from podfit.api.cel.parsing.syntax import BadExpression
+from podfit.api.cel.values import Failed, Stopped
 from podfit.api.objects import Object
 from podfit.api.text.remember import remembered
 from podfit.apiserver.admission.base import Attributes

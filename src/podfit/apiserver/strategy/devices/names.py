@@ -7,9 +7,9 @@ import re
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from podfit.api.cel.checking.types import BOOL, DYN
 from podfit.api.cel.evaluation.program import Environment
 from podfit.api.cel.parsing.syntax import BadExpression
+from podfit.api.cel.types import BOOL, DYN
 from podfit.api.objects import Object
 from podfit.api.status import duplicate, invalid, not_supported, required, too_long, too_many
 from podfit.api.text import names

@@ -6,11 +6,11 @@ from podfit.api.objects import Object
 from podfit.api.status import FieldError, duplicate, invalid, not_supported, required
 from podfit.api.status import field_forbidden as forbidden
 from podfit.api.text import names
+from podfit.apiserver.strategy.addresses import endpoint_ip, strict_cidr, strict_ip
 from podfit.apiserver.strategy.base import Errors, Strategy
 from podfit.apiserver.strategy.checks import chosen, ip, labels, names_valid, parse_ip
 from podfit.apiserver.strategy.checks import port as port_valid
 from podfit.apiserver.strategy.kinds.replicas.workloads import set_default
-from podfit.apiserver.strategy.networking.addresses import endpoint_ip, strict_cidr, strict_ip
 from podfit.apiserver.strategy.podspec.containers import PROTOCOLS
 
 _TYPES = ("ClusterIP", "ExternalName", "LoadBalancer", "NodePort")

@@ -8,10 +8,10 @@ from podfit.api.objects import Object
 from podfit.api.status import field_forbidden as forbidden
 from podfit.api.status import go_quote, invalid, not_supported, required, too_long
 from podfit.api.text import names
+from podfit.apiserver.strategy.addresses import ip_warnings, strict_ip
 from podfit.apiserver.strategy.base import Errors, Strategy
 from podfit.apiserver.strategy.checks import IMMUTABLE, names_valid, parse_ip
 from podfit.apiserver.strategy.kinds.replicas.workloads import set_default
-from podfit.apiserver.strategy.networking.addresses import ip_warnings, strict_ip
 
 _CLASS_ANNOTATION = "kubernetes.io/ingress.class"
 _PATH_TYPES = ("Exact", "ImplementationSpecific", "Prefix")

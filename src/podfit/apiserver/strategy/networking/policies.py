@@ -8,10 +8,10 @@ from podfit.api.objects import Object
 from podfit.api.status import field_forbidden as forbidden
 from podfit.api.status import invalid, not_supported, required
 from podfit.api.text import names
+from podfit.apiserver.strategy.addresses import cidr_warnings, parse_cidr, strict_cidr
 from podfit.apiserver.strategy.base import Errors, Strategy
 from podfit.apiserver.strategy.checks import label_selector, names_valid
 from podfit.apiserver.strategy.kinds.replicas.workloads import set_default
-from podfit.apiserver.strategy.networking.addresses import cidr_warnings, parse_cidr, strict_cidr
 
 _PROTOCOLS = ("TCP", "UDP", "SCTP")
 _TYPES = ("Ingress", "Egress")

@@ -7,11 +7,11 @@ from podfit.api.schema import type_named
 from podfit.api.schema.golang.gonames import as_go
 from podfit.api.status import invalid, required
 from podfit.api.text import names
+from podfit.apiserver.strategy.addresses import canonical_cidr, canonical_ip, parse_cidr
 from podfit.apiserver.strategy.base import Errors, Strategy
 from podfit.apiserver.strategy.checks import IMMUTABLE, equal, names_valid
 from podfit.apiserver.strategy.kinds.plain import UncountedStrategy
 from podfit.apiserver.strategy.meta import reset_for_status
-from podfit.apiserver.strategy.networking.addresses import canonical_cidr, canonical_ip, parse_cidr
 
 _GROUP = "networking.k8s.io"
 

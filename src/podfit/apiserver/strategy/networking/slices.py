@@ -5,10 +5,10 @@ from __future__ import annotations
 from podfit.api.objects import Object
 from podfit.api.status import duplicate, invalid, not_supported, required, too_many
 from podfit.api.text import names
+from podfit.apiserver.strategy.addresses import canonical_ip, endpoint_ip, ip_warnings, strict_ip
 from podfit.apiserver.strategy.base import Errors, Strategy
 from podfit.apiserver.strategy.checks import IMMUTABLE, equal, labels, names_valid, same_fields
 from podfit.apiserver.strategy.kinds.replicas.workloads import set_default
-from podfit.apiserver.strategy.networking.addresses import canonical_ip, endpoint_ip, ip_warnings, strict_ip
 from podfit.apiserver.strategy.podspec.containers import PROTOCOLS
 
 _ADDRESS_TYPES = ("FQDN", "IPv4", "IPv6")

@@ -12,7 +12,7 @@ from podfit.api.text.remember import remembered
 from podfit.apiserver.strategy.podspec import virtual_machines
 from podfit.apiserver.strategy.podspec.storage.volume_defaults import default_volume
 from podfit.apiserver.strategy.resourcelists import is_huge_pages, is_overcommit_allowed, normalise
-from podfit.images.registries.references import InvalidReference, parse
+from podfit.images.references import InvalidReference, parse
 
 _PROBES = ("livenessProbe", "readinessProbe", "startupProbe")
 _LISTS = ("initContainers", "containers", "ephemeralContainers")

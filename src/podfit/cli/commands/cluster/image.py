@@ -54,7 +54,7 @@ def load(
     name: Name = "",
 ) -> None:
     from podfit.compose import BadSetting
-    from podfit.images.content.archives import load as load_archive
+    from podfit.images.archives import load as load_archive
 
     if runtime not in RUNTIMES:
         raise BadSetting(f"--runtime {runtime!r}: must be {' or '.join(RUNTIMES)}; a CRI runtime keeps its own images")
@@ -72,7 +72,7 @@ def pull(
     data_dir: DataDir = DEFAULT_DATA,
     name: Name = "",
 ) -> None:
-    from podfit.images.registries.references import parse
+    from podfit.images.references import parse
 
     store, references = _store(name, data_dir), [parse(image) for image in images]
 

@@ -11,7 +11,6 @@ from numpy.typing import NDArray
 if TYPE_CHECKING:
     from podfit.scheduler.decide.cluster.snapshot import Snapshot
 
-HOSTNAME = "kubernetes.io/hostname"
 NOWHERE = -1
 Ids = NDArray[np.int64]
 

@@ -12,9 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from podfit.api.pods.placement import tolerates
-from podfit.scheduler.decide.cluster.classes import Classes
 from podfit.scheduler.decide.cluster.snapshot import Snapshot
 from podfit.scheduler.decide.fit import scores
+from podfit.scheduler.decide.fit.classes import Classes
 from podfit.scheduler.decide.fit.reasons import HOPELESS, PLUGINS, WORDS, Code, insufficient
 from podfit.scheduler.decide.fit.relations import Relations
 from podfit.scheduler.decide.fit.rules import Rules

@@ -13,10 +13,9 @@ from numpy.typing import NDArray
 
 from podfit.scheduler.decide.cluster.holders import Counted, Tally
 from podfit.scheduler.decide.cluster.snapshot import Snapshot
-from podfit.scheduler.decide.cluster.topology import HOSTNAME
 from podfit.scheduler.decide.fit.reasons import Code
 from podfit.scheduler.decide.pod.pods import Shape
-from podfit.scheduler.decide.pod.terms import Matcher, Spread, Term
+from podfit.scheduler.decide.pod.terms import HOSTNAME, Matcher, Spread, Term
 
 Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]

@@ -11,10 +11,9 @@ from numpy.typing import NDArray
 from podfit.api.pods.placement import term_matches, tolerates
 from podfit.api.pods.resources import CPU, MEMORY
 from podfit.scheduler.decide.cluster.snapshot import Snapshot
-from podfit.scheduler.decide.cluster.topology import HOSTNAME
 from podfit.scheduler.decide.fit.rules import MOST_ALLOCATED, Rules
 from podfit.scheduler.decide.pod.pods import Shape
-from podfit.scheduler.decide.pod.terms import PREFERRED, Spread
+from podfit.scheduler.decide.pod.terms import HOSTNAME, PREFERRED, Spread
 
 Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]

@@ -13,8 +13,7 @@ import msgspec
 
 from podfit.api.objects import Object
 from podfit.api.selectors import LabelSelector, SelectorError
-from podfit.scheduler.decide.cluster.topology import HOSTNAME
-from podfit.scheduler.decide.pod.terms import Matcher, Spread
+from podfit.scheduler.decide.pod.terms import HOSTNAME, Matcher, Spread
 
 ZONE = "topology.kubernetes.io/zone"
 _DEFAULTS = ((HOSTNAME, 3), (ZONE, 5))

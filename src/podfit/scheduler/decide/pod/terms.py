@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from podfit.api.objects import Object
 from podfit.api.selectors import EQUALS, NOT_IN, LabelSelector, Requirement, SelectorError
 
+HOSTNAME = "kubernetes.io/hostname"
 REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
 HARD_AFFINITY_WEIGHT = 1

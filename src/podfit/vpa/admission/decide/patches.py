@@ -8,11 +8,11 @@ from podfit.api.objects import ObjectView
 from podfit.api.quantity import Quantity
 from podfit.vpa.model.changing.boost import annotation_key, annotation_value, boost_container
 from podfit.vpa.model.changing.jsonpatch import Patch, add, annotate, container_patch
+from podfit.vpa.model.changing.rolling import note_policy
 from podfit.vpa.model.fitting.container_resources import ContainerResources, resources_for_pod
 from podfit.vpa.model.fitting.limitranges import NO_BOUNDS, NamespaceBounds
 from podfit.vpa.model.objects.pods import containers, limits_of, requests_of
 from podfit.vpa.model.objects.policy import RESOURCES, container_policy, removes_limits, scaling_off, update_mode
-from podfit.vpa.model.objects.rolling import note_policy
 
 UPDATES = "vpaUpdates"
 OBSERVED = "vpaObservedContainers"

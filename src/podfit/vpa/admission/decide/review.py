@@ -18,7 +18,7 @@ from podfit.api.status import INTERNAL, FieldError, unprocessable
 from podfit.vpa.admission.decide.patches import NO_BOOSTS, Wanted, pod_patch
 from podfit.vpa.admission.decide.shape import POD, REVIEW, VPA, ShapeError, check_shape
 from podfit.vpa.admission.decide.validate import allowed_for, validate
-from podfit.vpa.model.changing.boost import BoostError, has_boost
+from podfit.vpa.model.changing.boost import BoostError
 from podfit.vpa.model.changing.jsonpatch import Patch, add
 from podfit.vpa.model.fitting.limitranges import merged
 from podfit.vpa.model.fitting.unlimited import insisted_on
@@ -30,7 +30,7 @@ from podfit.vpa.model.objects.matching import (
     by_target,
     controlling_vpa,
 )
-from podfit.vpa.model.objects.policy import container_policies, recommends_for, removes_limits
+from podfit.vpa.model.objects.policy import container_policies, has_boost, recommends_for, removes_limits
 
 GROUP = "autoscaling.k8s.io"
 AUTO_WARNING = (

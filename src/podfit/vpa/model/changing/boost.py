@@ -16,7 +16,6 @@ from podfit.vpa.model.objects.pods import ResourceList, annotations_of, limits_o
 from podfit.vpa.model.objects.policy import (
     CPU,
     RESOURCES,
-    container_policies,
     container_policy,
     controls_limits,
     scaling_off,
@@ -27,13 +26,6 @@ PREFIX = "vpaCpuStartupBoost"
 
 class BoostError(ValueError):
     """The boost cannot be computed from what the object says."""
-
-
-def has_boost(vpa: ObjectView) -> bool:
-    """Whether the object asks for any boost, for the pod or for one container."""
-    if (vpa.get("spec") or {}).get("startupBoost") is not None:
-        return True
-    return any(policy.get("startupBoost") is not None for policy in container_policies(vpa))
 
 
 def boost_of(vpa: ObjectView, container: str) -> ObjectView | None:

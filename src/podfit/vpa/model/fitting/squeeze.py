@@ -10,12 +10,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from podfit.api.objects import ObjectView
-from podfit.vpa.model.changing.room import Ledger, amount, amounts_of, as_quantity, shown
 from podfit.vpa.model.fitting.capping import capped_for_pod
 from podfit.vpa.model.fitting.container_resources import ContainerResources, resources_for_pod
 from podfit.vpa.model.fitting.limitranges import NamespaceBounds
 from podfit.vpa.model.objects.pods import containers, controller_of, printed
 from podfit.vpa.model.objects.policy import CPU, MEMORY, RESOURCES, container_recommendations, recommending
+from podfit.vpa.model.room import Ledger, amount, amounts_of, as_quantity, shown
 
 Sizes = dict[tuple[str, str], int]
 """(container, resource) → what it requests."""

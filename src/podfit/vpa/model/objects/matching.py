@@ -7,9 +7,8 @@ from typing import NamedTuple
 
 from podfit.api.objects import ObjectView
 from podfit.api.selectors import LabelSelector
-from podfit.vpa.model.changing.boost import has_boost
 from podfit.vpa.model.objects.pods import controller_of, labels_of
-from podfit.vpa.model.objects.policy import update_mode
+from podfit.vpa.model.objects.policy import has_boost, update_mode
 
 
 class Target(NamedTuple):

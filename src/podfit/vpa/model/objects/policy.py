@@ -85,3 +85,10 @@ def recommends_for(vpa: ObjectView, pod: ObjectView) -> bool:
     """Whether anything is recommended for one of the pod's containers."""
     names = {container.get("name") for container in (pod.get("spec") or {}).get("containers") or ()}
     return any(entry.get("containerName") in names and entry.get("target") for entry in container_recommendations(vpa))
+
+
+def has_boost(vpa: ObjectView) -> bool:
+    """Whether the object asks for any boost, for the pod or for one container."""
+    if (vpa.get("spec") or {}).get("startupBoost") is not None:
+        return True
+    return any(policy.get("startupBoost") is not None for policy in container_policies(vpa))

@@ -7,12 +7,12 @@ from typing import Any
 
 from podfit.api.objects import ObjectView
 from podfit.api.quantity import Quantity
-from podfit.vpa.model.changing.room import amount, amounts_of, shown, shown_all
+from podfit.vpa.model.changing.rolling import note_policy
 from podfit.vpa.model.changing.waits import Wait
 from podfit.vpa.model.fitting.squeeze import Fitted, lowest
 from podfit.vpa.model.objects.pods import containers, requests_of
 from podfit.vpa.model.objects.policy import RESOURCES, container_recommendations
-from podfit.vpa.model.objects.rolling import note_policy
+from podfit.vpa.model.room import amount, amounts_of, shown, shown_all
 from podfit.vpa.observe.quotas import counted_by_quota, growth
 from podfit.vpa.updater.acting.restarts import restarted_by
 from podfit.vpa.updater.decide.actions import Evict, Resize

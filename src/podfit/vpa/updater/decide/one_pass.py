@@ -10,10 +10,10 @@ from collections.abc import Generator, Iterable
 from dataclasses import dataclass, field
 
 from podfit.api.objects import ObjectView
-from podfit.vpa.model.changing.boost import boosted_containers, has_boost
+from podfit.vpa.model.changing.boost import boosted_containers
 from podfit.vpa.model.fitting.limitranges import NamespaceBounds, merged
 from podfit.vpa.model.objects.matching import SelectorOf, TopmostOf, by_target, controlling_vpa
-from podfit.vpa.model.objects.policy import EVICTING_MODES, IN_PLACE_MODES, update_mode
+from podfit.vpa.model.objects.policy import EVICTING_MODES, IN_PLACE_MODES, has_boost, update_mode
 from podfit.vpa.model.times import Seconds
 from podfit.vpa.updater.decide.actions import NOTHING_TO_DO, Evict, Resize, expired_boosts, resize
 from podfit.vpa.updater.decide.config import Config

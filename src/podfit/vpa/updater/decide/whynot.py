@@ -7,13 +7,13 @@ from typing import NamedTuple
 
 from podfit.api.objects import ObjectView
 from podfit.api.quantity import Quantity
-from podfit.vpa.model.changing.room import amount, shown
 from podfit.vpa.model.fitting.capping import capped_for_pod
 from podfit.vpa.model.fitting.limitranges import NamespaceBounds
 from podfit.vpa.model.fitting.unlimited import OTHER_VALUES, held_down
 from podfit.vpa.model.objects.pods import containers, controller_of, phase_of, requests_of
 from podfit.vpa.model.objects.policy import EVICTING_MODES, IN_PLACE_MODES, container_recommendations, update_mode
 from podfit.vpa.model.objects.recommended import Recommended
+from podfit.vpa.model.room import amount, shown
 from podfit.vpa.model.similar import from_similar
 from podfit.vpa.model.times import NEVER, Seconds, from_rfc3339
 from podfit.vpa.updater.decide.config import Config

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from podfit.api.objects import Object
-from podfit.scheduler.decide.cluster.board import Board, Placed
-from podfit.scheduler.decide.fit.explain import snapshot_of
+from podfit.scheduler.decide.board import Board, Placed
+from podfit.scheduler.decide.explain import snapshot_of
 from podfit.scheduler.decide.fit.rules import Rules
 from podfit.scheduler.decide.pod.owners import Owners
 from podfit.scheduler.decide.pod.pods import resident

@@ -20,9 +20,9 @@ from podfit.agent.runtimes.values import (
 )
 from podfit.images.errors import ImageError, NoSuchImage
 from podfit.images.index import StoredImage
+from podfit.images.references import InvalidReference, Reference, parse
 from podfit.images.registries.credentials import Credentials
 from podfit.images.registries.pull import STALL_S, Puller
-from podfit.images.registries.references import InvalidReference, Reference, parse
 from podfit.images.store import ImageStore
 
 HOST = "host"

@@ -11,11 +11,11 @@ from dataclasses import dataclass, field, replace
 
 from podfit.api.objects import ObjectView
 from podfit.api.quantity import Quantity
-from podfit.vpa.model.changing.room import shown
 from podfit.vpa.model.changing.waits import Wait
 from podfit.vpa.model.fitting.machines import is_machine, whole_vcpus
 from podfit.vpa.model.objects.pods import containers, limits_of, requests_of
 from podfit.vpa.model.objects.policy import CPU, RESOURCES
+from podfit.vpa.model.room import shown
 from podfit.vpa.updater.decide.actions import Resize
 
 Change = dict[tuple[int, str, str], Quantity]

@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from podfit.api.objects import ObjectView
+from podfit.vpa.model.changing.rolling import ROLLING, at_once, policy_digest, sized_under
 from podfit.vpa.model.changing.waits import Wait
 from podfit.vpa.model.objects.pods import condition
 from podfit.vpa.model.objects.policy import CPU_STARVED
-from podfit.vpa.model.objects.rolling import ROLLING, at_once, policy_digest, sized_under
 from podfit.vpa.model.times import NEVER, Seconds, from_rfc3339, to_rfc3339
 from podfit.vpa.updater.decide.resizing import ResizeStatus, resize_status
 

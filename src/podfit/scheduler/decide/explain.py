@@ -13,7 +13,7 @@ import numpy as np
 from podfit.api.objects import Object
 from podfit.api.pods.resources import CPU, EPHEMERAL_STORAGE, MEMORY
 from podfit.api.quantity import BINARY_SI, Quantity
-from podfit.scheduler.decide.cluster.board import Board
+from podfit.scheduler.decide.board import Board
 from podfit.scheduler.decide.cluster.snapshot import Snapshot
 from podfit.scheduler.decide.fit.fitting import Fitting
 from podfit.scheduler.decide.fit.reasons import PLUGINS, WORDS, Code, insufficient

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from podfit.api.objects import Object
-from podfit.scheduler.decide.cluster.board import Board, Placed, Refused
-from podfit.scheduler.decide.fit.explain import snapshot_of
+from podfit.scheduler.decide.board import Board, Placed, Refused
+from podfit.scheduler.decide.explain import snapshot_of
 from podfit.scheduler.decide.fit.rules import MOST_ALLOCATED, Rules
 from podfit.scheduler.decide.preempt import NoRoom, preempt
 

@@ -15,9 +15,8 @@ from numpy.typing import NDArray
 
 from podfit.scheduler.decide.cluster.holders import Counted
 from podfit.scheduler.decide.cluster.snapshot import Snapshot
-from podfit.scheduler.decide.cluster.topology import HOSTNAME
 from podfit.scheduler.decide.fit.scores import MAX
-from podfit.scheduler.decide.pod.terms import Spread
+from podfit.scheduler.decide.pod.terms import HOSTNAME, Spread
 
 Ints = NDArray[np.int64]
 Live = tuple[list[int], list[list[int]]]

@@ -26,7 +26,7 @@ from podfit.images.content.manifests import (
 )
 from podfit.images.errors import BrokenImage
 from podfit.images.index import StoredImage
-from podfit.images.registries.references import InvalidReference, Reference, parse
+from podfit.images.references import InvalidReference, Reference, parse
 from podfit.images.store import ImageStore
 
 _NAMES = ("io.containerd.image.name", "org.opencontainers.image.ref.name")

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from podfit.api.objects import Object
-from podfit.scheduler.decide.cluster.board import Board
-from podfit.scheduler.decide.fit.explain import explain, explain_objects, snapshot_of
+from podfit.scheduler.decide.board import Board
+from podfit.scheduler.decide.explain import explain, explain_objects, snapshot_of
 from podfit.scheduler.decide.pod.pods import resident
 
 HOST, ZONE = "kubernetes.io/hostname", "topology.kubernetes.io/zone"
