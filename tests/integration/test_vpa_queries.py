@@ -27,7 +27,7 @@ from podfit.vpa.flags import WrongLine
 from podfit.vpa.observe.asking import AGGREGATED, keeping_others
 from podfit.vpa.recommender.config import RecommenderConfig
 from podfit.vpa.recommender.loop import Recommender
-from podfit.vpa.recommender.serving.queries import API_VERSION, KIND, Queries, path_in, register
+from podfit.vpa.recommender.serving.queries import API_VERSION, KIND, PLURAL, Queries, register
 from podfit.vpa.updater.config import UpdaterConfig
 from podfit.vpa.updater.loop import Updater
 
@@ -54,6 +54,10 @@ async def cluster(tmp_path: Path) -> AsyncIterator[Autoscaled]:
         await register(made.admin)
         yield made
         await recommender.stop()
+
+
+def path_in(namespace: str) -> str:
+    return f"/apis/{API_VERSION}/namespaces/{namespace}/{PLURAL}"
 
 
 def query(*containers: dict[str, Any], labels: dict[str, str] | None = None, **more: Any) -> dict[str, Any]:

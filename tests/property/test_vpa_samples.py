@@ -9,11 +9,11 @@ from hypothesis import strategies as st
 
 from podfit.api.selectors import LabelSelector
 from podfit.vpa.recommender.decide.config import Config
+from podfit.vpa.recommender.decide.estimates import estimate_vpas
 from podfit.vpa.recommender.decide.fleet.fleet import Fleet
 from podfit.vpa.recommender.decide.histograms.cluster import ClusterState
 from podfit.vpa.recommender.decide.histograms.container import OomRefused
 from podfit.vpa.recommender.decide.histograms.estimate import Estimate
-from podfit.vpa.recommender.decide.scrape import estimate_vpas
 
 START = 1_700_000_000
 CONTAINERS, PODS = ("a", "b", "c"), ("p", "q")

@@ -194,9 +194,3 @@ def vpa_definitions() -> Iterator[Object]:
     folder = files("podfit.apiserver").joinpath("definitions")
     for name in ("verticalpodautoscalers.json", "verticalpodautoscalercheckpoints.json"):
         yield msgspec.json.decode(folder.joinpath(name).read_bytes())
-
-
-def of_kind(registry: Registry, api_version: str, kind: str) -> Kind:
-    found = registry.of(api_version, kind)
-    assert found is not None
-    return found

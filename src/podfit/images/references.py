@@ -105,11 +105,3 @@ def digest_complaint(digest: str) -> str:
     if len(value) != _HEX[algorithm]:
         return "invalid checksum digest length"
     return "" if re.fullmatch(r"[0-9a-f]+", value) else "invalid checksum digest format"
-
-
-def with_default_tag(text: str) -> str:
-    """As it was written, with the tag that is meant when it has neither tag nor digest."""
-    reference = parse(text)
-    found = _WHOLE.fullmatch(text)
-    given = found is not None and (found["tag"] or found["digest"])
-    return text if given else f"{text}:{reference.tag}"

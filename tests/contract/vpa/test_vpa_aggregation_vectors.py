@@ -6,6 +6,7 @@ import copy
 from typing import Any
 
 import pytest
+from tests.support.cluster.scrapes import recommend_all
 from vpa_vectors import UPSTREAM, cases, close, difference, trace_generator
 
 from podfit.api.selectors import LabelSelector
@@ -17,7 +18,6 @@ from podfit.vpa.recommender.decide.fleet.fleet import Fleet
 from podfit.vpa.recommender.decide.histograms.cluster import ClusterState, UnknownTarget
 from podfit.vpa.recommender.decide.histograms.container import OomRefused
 from podfit.vpa.recommender.decide.histograms.histogram import DecayingHistogram
-from podfit.vpa.recommender.decide.scrape import recommend_all
 from podfit.vpa.recommender.decide.status import recommend
 
 FAR_FUTURE = 4102444800

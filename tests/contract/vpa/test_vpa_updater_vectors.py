@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
 from vpa_vectors import cases_where, close, difference
 
+from podfit.api.objects import ObjectView
 from podfit.api.selectors import LabelSelector
 from podfit.vpa.model.fitting.limitranges import merged
 from podfit.vpa.model.objects.matching import Target
@@ -15,7 +17,7 @@ from podfit.vpa.model.objects.recommended import from_object
 from podfit.vpa.model.times import from_rfc3339
 from podfit.vpa.updater.decide.actions import NOTHING_TO_DO, Event, Evict, Resize, resize
 from podfit.vpa.updater.decide.config import Config
-from podfit.vpa.updater.decide.groups import Creator, ReplicasOf, replicas_in
+from podfit.vpa.updater.decide.groups import Creator, ReplicasOf, pod_id
 from podfit.vpa.updater.decide.one_pass import World, update_pass
 from podfit.vpa.updater.decide.priority import candidates, priority_of
 from podfit.vpa.updater.decide.resizing import resize_status
@@ -47,6 +49,22 @@ def config_of(case: dict[str, Any]) -> Config:
         "inPlaceSkipDisruptionBudget": "in_place_skip_disruption_budget",
     }
     return Config(gates=case.get("featureGates") or {}, **{names[key]: value for key, value in given.items()})
+
+
+def replicas_in(objects: Mapping[Creator, ObjectView]) -> ReplicasOf:
+    """Reads the numbers from controller objects. A controller that wants none, or is missing, cannot be judged."""
+
+    def replicas_of(creator: Creator) -> int | None:
+        if creator.kind not in ("ReplicationController", "ReplicaSet", "StatefulSet", "DaemonSet"):
+            return 0
+        found = objects.get(creator)
+        if found is None:
+            return None
+        if creator.kind == "DaemonSet":
+            return (found.get("status") or {}).get("numberReady") or None
+        return (found.get("spec") or {}).get("replicas") or None
+
+    return replicas_of
 
 
 def replicas_of(case: dict[str, Any]) -> ReplicasOf:
@@ -156,9 +174,18 @@ class Rig:
     def canEvict(self, name: str) -> Any:
         return self.restriction.can_evict(self.pods[name], self.clock)
 
+    def why_not_evict(self, pod: Any) -> str | None:
+        """The refusal as upstream words it, or None."""
+        where = "/".join(pod_id(pod))
+        if self.restriction.group_of(pod) is None:
+            return f"pod not suitable for eviction {where}: not in replicated pods map"
+        if not self.restriction.can_evict(pod, self.clock):
+            return f"cannot evict pod {where}: eviction budget exceeded"
+        return None
+
     def evict(self, name: str) -> Any:
         pod = self.pods[name]
-        error = self.restriction.why_not_evict(pod, self.clock)
+        error = self.why_not_evict(pod)
         if error:
             return {"error": error, "ok": False}
         calls, events, _ = perform(Evict(pod, self.case["vpa"]))

@@ -40,12 +40,14 @@ def saboteur(monkeypatch: pytest.MonkeyPatch) -> Saboteur:
 
 async def in_sync(runtime: Any, id: str, size: tuple[int, int]) -> None:
     """The record, the cgroup, the domain's definition and the running domain say the same."""
-    from podfit.vm.decide.conversions import from_xml, limits_of
+    from tests.support.machines import settings_in
+
+    from podfit.vm.decide.conversions import limits_of
 
     container = runtime.container(id)
     machine = runtime.lives.machine(container)
     assert container.update is None
-    assert limits_of(from_xml(await machine.size_xml())) == container.limits
+    assert limits_of(settings_in(await machine.size_xml())) == container.limits
     assert runtime.cgroups.memory_limit(container.group) == (size[1] + container.overhead_mib) * MIB
     assert container.limits.memory_bytes == size[1] * MIB
 

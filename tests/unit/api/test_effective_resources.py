@@ -24,6 +24,10 @@ def texts(amounts: resources.Amounts) -> dict[str, str]:
     return {name: str(amount) for name, amount in amounts.items()}
 
 
+def cpu_milli(body: dict[str, Any], use_status: bool = False) -> int:
+    return resources.pod_requests(body, use_status=use_status)["cpu"].milli
+
+
 def test_containers_add_up() -> None:
     found = resources.pod_requests(pod(asked("100m", "64Mi"), asked("200m")))
     assert texts(found) == {"cpu": "300m", "memory": "64Mi"}
@@ -35,7 +39,7 @@ def test_a_large_init_step_raises_the_request_and_sidecars_stay() -> None:
         {"name": "setup", "resources": asked("500m")},
     ]
     # setup runs while the sidecar runs: 550m; afterwards 100m + 50m.
-    assert resources.pod_cpu_milli(pod(asked("100m"), initContainers=init)) == 550
+    assert cpu_milli(pod(asked("100m"), initContainers=init)) == 550
 
 
 def test_a_sidecar_after_the_setup_does_not_count_towards_it() -> None:
@@ -43,7 +47,7 @@ def test_a_sidecar_after_the_setup_does_not_count_towards_it() -> None:
         {"name": "setup", "resources": asked("500m")},
         {"name": "side", "restartPolicy": "Always", "resources": asked("50m")},
     ]
-    assert resources.pod_cpu_milli(pod(asked("100m"), initContainers=init)) == 500
+    assert cpu_milli(pod(asked("100m"), initContainers=init)) == 500
 
 
 def test_overhead_is_requested_but_creates_no_limit() -> None:
@@ -70,19 +74,19 @@ def test_accounting_takes_the_largest_of_desired_allocated_and_actual(
     desired: str, actual: str, allocated: str, effective: int
 ) -> None:
     made = pod(asked(desired), status=status(actual, allocated))
-    assert resources.pod_cpu_milli(made, use_status=True) == effective
+    assert cpu_milli(made, use_status=True) == effective
     assert resources.pod_requests(made)["cpu"].milli == int(desired[:-1])
 
 
 def test_an_infeasible_resize_does_not_count() -> None:
     pending = {"type": "PodResizePending", "status": "True", "reason": "Infeasible"}
     made = pod(asked("64"), status=status("100m", "200m", conditions=[pending]))
-    assert resources.pod_cpu_milli(made, use_status=True) == 200
+    assert cpu_milli(made, use_status=True) == 200
 
 
 def test_a_status_without_resources_is_not_believed() -> None:
     made = pod(asked("100m"), status={"containerStatuses": [{"name": "c0", "allocatedResources": {"cpu": "9"}}]})
-    assert resources.pod_cpu_milli(made, use_status=True) == 100
+    assert cpu_milli(made, use_status=True) == 100
 
 
 FULL = {"requests": {"cpu": "1", "memory": "1Gi"}, "limits": {"cpu": "1", "memory": "1Gi"}}

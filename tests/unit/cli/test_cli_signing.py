@@ -9,8 +9,9 @@ import pytest
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
+from tests.support.servers.signing import new_request
 
-from podfit.apiserver.auth.certs.certificates import Pair, PrivateKey, new_authority, new_key, new_request, subject
+from podfit.apiserver.auth.certs.certificates import Pair, PrivateKey, new_authority, new_key, subject
 from podfit.cli.options.ports import ip_address
 from podfit.cli.options.signing import certificate_in, signer_of
 from podfit.compose import BadSetting

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from podfit.images.references import InvalidReference, Reference, parse, with_default_tag
+from podfit.images.references import InvalidReference, Reference, parse
 
 DIGEST = "sha256:" + "0a" * 32
 
@@ -52,12 +52,6 @@ def test_a_text_that_names_no_image_is_refused_with_the_reason(text: str, why: s
     with pytest.raises(InvalidReference) as refusal:
         parse(text)
     assert str(refusal.value) == why
-
-
-def test_the_default_tag_is_added_to_the_name_as_it_was_written() -> None:
-    assert with_default_tag("busybox") == "busybox:latest"
-    assert with_default_tag("busybox:1") == "busybox:1"
-    assert with_default_tag(f"busybox@{DIGEST}") == f"busybox@{DIGEST}"
 
 
 components = st.from_regex(r"[a-z0-9]+((\.|_|__|-)[a-z0-9]+)*", fullmatch=True).filter(lambda text: len(text) < 30)

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import pytest
+from tests.support.cluster.scrapes import Scrape, recommend_all
 
 from podfit.api.selectors import LabelSelector
 from podfit.vpa.recommender.decide.config import Config
 from podfit.vpa.recommender.decide.fleet.fleet import Fleet
 from podfit.vpa.recommender.decide.histograms.cluster import ClusterState, UnknownTarget
-from podfit.vpa.recommender.decide.scrape import Scrape, recommend_all
 
 START = 1_700_000_000
 VPA = {"metadata": {"namespace": "ns", "name": "vpa"}, "spec": {"targetRef": {"kind": "Deployment", "name": "web"}}}

@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from podfit.api.quantity import ZERO, Quantity
+from podfit.api.quantity import Quantity
 from podfit.api.resize.verdicts import is_resize_infeasible
 
 Amounts = dict[str, Quantity]
@@ -142,10 +142,6 @@ def pod_limits(
             if total.get(name):
                 total[name] = total[name] + extra
     return total
-
-
-def pod_cpu_milli(pod: Mapping[str, Any], *, use_status: bool = False) -> int:
-    return pod_requests(pod, use_status=use_status).get(CPU, ZERO).milli
 
 
 def add_into(total: Amounts, more: Mapping[str, Quantity]) -> None:

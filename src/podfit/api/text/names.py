@@ -21,7 +21,6 @@ _UNDERSCORE_LABEL = "_?[a-z0-9]([-_a-z0-9]*[a-z0-9])?"
 _UNDERSCORED = rf"{_UNDERSCORE_LABEL}(\.{_UNDERSCORE_LABEL})*"
 _underscored = re.compile(_UNDERSCORED)
 _wildcard = re.compile(rf"\*\.{_SUBDOMAIN}")
-_env_name_strict = re.compile("[-._a-zA-Z][-._a-zA-Z0-9]*")
 _env_name_relaxed = re.compile("[ -<>-~]+")
 _config_key = re.compile("[-._a-zA-Z0-9]+")
 _http_header = re.compile("[-A-Za-z0-9]+")
@@ -168,25 +167,6 @@ def env_var_name(name: str) -> tuple[str, ...]:
     return ("a valid environment variable name must consist only of printable ASCII characters other than '='",)
 
 
-@remembered(4096)
-def strict_env_var_name(name: str) -> tuple[str, ...]:
-    """The older, narrower grammar: still that of sysctl-like keys and of prefixes."""
-    found: list[str] = []
-    if not _env_name_strict.fullmatch(name):
-        found.append(
-            regex_complaint(
-                "a valid environment variable name must consist of alphabetic characters, digits, '_', '-', or '.', "
-                "and must not start with a digit",
-                "[-._a-zA-Z][-._a-zA-Z0-9]*",
-                "my.env-name",
-                "MY_ENV.NAME",
-                "MyEnvName1",
-            )
-        )
-    found.extend(_dots(name))
-    return tuple(found)
-
-
 def _dots(name: str) -> list[str]:
     if name in (".", ".."):
         return [f"must not be '{name}'"]
@@ -221,15 +201,6 @@ def http_header_name(name: str) -> tuple[str, ...]:
             "a valid HTTP header must consist of alphanumeric characters or '-'", "[-A-Za-z0-9]+", "X-Header-Name"
         ),
     )
-
-
-def is_fully_qualified(name: str) -> bool:
-    """A subdomain with at least two labels."""
-    return "." in name and not _complaints_subdomain(name)
-
-
-def is_wildcard_subdomain(name: str) -> bool:
-    return bool(_wildcard.fullmatch(name))
 
 
 @remembered(4096)

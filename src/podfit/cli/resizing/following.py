@@ -14,7 +14,7 @@ from podfit.api.registry.kinds import POD
 from podfit.api.status import ApiError
 from podfit.cli.printing.output import note, visible
 from podfit.cli.resizing.shortages import shortage_of
-from podfit.cli.resizing.stages import STAGES, Step, bar, step_of
+from podfit.cli.resizing.stages import Step, bar, step_of
 from podfit.client import Client
 from podfit.client.transport import Unreachable
 
@@ -100,10 +100,6 @@ def words(step: Step) -> str:
         return step.why or "Actual"
     detail = f"{step.reason}: {step.why}" if step.reason and step.why else step.reason or step.why
     return f"{step.stage} ({detail})" if detail else step.stage
-
-
-def step_names() -> str:
-    return " → ".join(STAGES)
 
 
 async def follow(client: Client, pods: Mapping[Key, Object], timeout_s: float) -> Followed:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import xml.etree.ElementTree as ElementTree
 from dataclasses import dataclass
 
-from podfit.vm.decide.sizes import Limits, memory_of
+from podfit.vm.decide.sizes import Limits
 
 NAMESPACE = "https://podfit.dev/vm/1"
 KIB_PER_MIB = 1024
@@ -64,29 +64,6 @@ def to_xml(settings: Settings) -> str:
     element.set("cpuset_cpus", settings.cpuset_cpus)
     element.set("cpuset_mems", settings.cpuset_mems)
     return ElementTree.tostring(element, encoding="unicode")
-
-
-def from_xml(text: str) -> Settings:
-    element = ElementTree.fromstring(text)
-
-    def number(name: str) -> int | None:
-        value = element.get(name)
-        return None if value is None else int(value)
-
-    return Settings(
-        vcpus=int(element.get("vcpus", "0")),
-        shares=number("shares"),
-        quota=number("quota"),
-        period=number("period"),
-        memory_bytes=number("memory_bytes"),
-        cpuset_cpus=element.get("cpuset_cpus", ""),
-        cpuset_mems=element.get("cpuset_mems", ""),
-    )
-
-
-def domain_kib(limits: Limits) -> int:
-    """The memory of a domain in libvirt's unit; libvirt keeps KiB, and whole MiB stay whole."""
-    return memory_of(limits) * KIB_PER_MIB
 
 
 def _within(value: int, least: int, most: int) -> int:

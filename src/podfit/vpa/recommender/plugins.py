@@ -13,12 +13,12 @@ from typing import Any
 from podfit.vpa.model.objects.pods import annotations_of
 from podfit.vpa.recommender.decide.config import Config
 from podfit.vpa.recommender.decide.curves.live import NAMES
+from podfit.vpa.recommender.decide.estimates import estimate_vpas
 from podfit.vpa.recommender.decide.histograms.aggregate import AggregateState
 from podfit.vpa.recommender.decide.histograms.amounts import amount_of
 from podfit.vpa.recommender.decide.histograms.cluster import ClusterState, Vpa, VpaId
 from podfit.vpa.recommender.decide.histograms.estimate import Estimate, estimate, minimums, recommendable, with_margin
 from podfit.vpa.recommender.decide.histograms.histogram import mean
-from podfit.vpa.recommender.decide.scrape import estimate_vpas
 
 Sizes = dict[VpaId, dict[str, Estimate]]
 Plugin = Callable[[ClusterState, Sequence[Vpa]], Sizes]

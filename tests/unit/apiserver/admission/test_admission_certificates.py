@@ -5,12 +5,13 @@ from __future__ import annotations
 import base64
 
 import pytest
+from tests.support.servers.signing import new_request
 
 from podfit.api.registry.kinds import kind_named
 from podfit.api.status import ApiError
 from podfit.apiserver.admission.chain import build
 from podfit.apiserver.auth.authorize import Authorization
-from podfit.apiserver.auth.certs.certificates import new_key, new_request
+from podfit.apiserver.auth.certs.certificates import new_key
 from podfit.apiserver.auth.roles.rbac import Rbac
 from podfit.apiserver.request import ADMIN, User
 

@@ -6,12 +6,13 @@ import base64
 from typing import Any
 
 import pytest
+from tests.support.servers.signing import new_request
 
 from podfit.api.registry.kinds import NODE, kind_named
 from podfit.api.status import ApiError
 from podfit.apiserver.admission.base import UPDATE
 from podfit.apiserver.admission.nodes.node_restriction import NodeRestriction
-from podfit.apiserver.auth.certs.certificates import new_key, new_request
+from podfit.apiserver.auth.certs.certificates import new_key
 from podfit.apiserver.request import User
 
 NODE1 = User("system:node:node1", ("system:nodes", "system:authenticated"))

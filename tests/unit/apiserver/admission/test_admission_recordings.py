@@ -21,13 +21,13 @@ from podfit.api.registry.kinds import POD, Kind, Registry, kind_named
 from podfit.api.status import ApiError
 from podfit.apiserver.admission.base import CREATE, DELETE, UPDATE, Attributes
 from podfit.apiserver.admission.chain import build
-from podfit.apiserver.admission.pods.priority import system_priority_classes
 from podfit.apiserver.auth.authorize import Action, Authorization
 from podfit.apiserver.auth.impersonate import impersonate, wanted_of
 from podfit.apiserver.auth.node import NodeAuthorizer, NodeGraph
 from podfit.apiserver.auth.reviews import Reviews
 from podfit.apiserver.auth.roles import bootstrap_roles
 from podfit.apiserver.auth.roles.rbac import Rbac
+from podfit.apiserver.bootstrap import priority_classes
 from podfit.apiserver.request import ADMIN, User
 
 VECTORS = Path(os.environ.get("PODFIT_VECTORS") or Path(__file__).parents[5] / "shared" / "vectors") / "api"
@@ -65,8 +65,8 @@ class LittleServer:
         self.chain = build(cluster, enable=["PodResizeValidator"])
         for obj in (*bootstrap_roles.cluster_roles(), *bootstrap_roles.cluster_role_bindings()):
             self.rbac.changed(obj["kind"], None, obj)
-        for obj in system_priority_classes():
-            cluster.put(PRIORITY_CLASS, obj)
+        for obj in priority_classes():
+            cluster.put(PRIORITY_CLASS, {**obj, "preemptionPolicy": "PreemptLowerPriority"})
         cluster.put(kind_named("Node"), {"metadata": {"name": "node1"}})
 
     async def serve(self, step: dict[str, Any]) -> Any:

@@ -11,11 +11,12 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 from cryptography import x509
+from tests.support.servers.signing import new_request
 
 from podfit.api.registry.kinds import NODE, POD, kind_named
 from podfit.api.status import ApiError
 from podfit.apiserver.auth.authenticate import Authenticator, without_bearer
-from podfit.apiserver.auth.certs.certificates import BadRequestPem, new_key, new_request
+from podfit.apiserver.auth.certs.certificates import BadRequestPem, new_key
 from podfit.apiserver.auth.certs.kubeconfigs import write_kubeconfig
 from podfit.apiserver.auth.certs.pki import CERT_TTL, Pki
 from podfit.apiserver.auth.certs.signing import SubjectRefused

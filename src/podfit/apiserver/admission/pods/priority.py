@@ -12,34 +12,6 @@ PRIORITY_CLASS = kind_named("PriorityClass")
 PREEMPT_LOWER = "PreemptLowerPriority"
 
 
-def system_priority_classes() -> list[Object]:
-    """The classes every cluster has; the server creates them at start."""
-    rows = (
-        (
-            "system-node-critical",
-            2000001000,
-            "Used for system critical pods that must not be moved from their current node.",
-        ),
-        (
-            "system-cluster-critical",
-            2000000000,
-            "Used for system critical pods that must run in the cluster, "
-            "but can be moved to another node if necessary.",
-        ),
-    )
-    return [
-        {
-            "apiVersion": PRIORITY_CLASS.api_version,
-            "kind": "PriorityClass",
-            "metadata": {"name": name},
-            "value": value,
-            "description": description,
-            "preemptionPolicy": PREEMPT_LOWER,
-        }
-        for name, value, description in rows
-    ]
-
-
 class Priority(Plugin):
     name = "Priority"
 

@@ -161,12 +161,6 @@ def new_authority(name: str, ttl: timedelta) -> Pair:
     return Pair(_pem(cert), key_pem(key))
 
 
-def new_request(name: str, organizations: Sequence[str], key: ec.EllipticCurvePrivateKey) -> bytes:
-    """A signing request, as a node makes one to join."""
-    builder = x509.CertificateSigningRequestBuilder(subject(name, organizations))
-    return builder.sign(key, hashes.SHA256()).public_bytes(serialization.Encoding.PEM)
-
-
 def load_request(pem: bytes) -> x509.CertificateSigningRequest:
     if b"-----BEGIN CERTIFICATE REQUEST-----" not in pem:
         raise BadRequestPem("PEM block type must be CERTIFICATE REQUEST")

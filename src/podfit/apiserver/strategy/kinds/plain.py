@@ -132,12 +132,6 @@ class UncountedStrategy(Strategy):
     has_status = False
 
 
-class UncountedStatusStrategy(Strategy):
-    """A status, and no generation."""
-
-    has_generation = False
-
-
 class LeaseStrategy(UncountedStrategy):
     update_checks = "c"
     strict_finalizers = False

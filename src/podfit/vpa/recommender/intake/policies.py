@@ -21,11 +21,11 @@ from podfit.vpa.recommender.decide.curves.applying import given_by_policy, with_
 from podfit.vpa.recommender.decide.curves.codes import BadCurve
 from podfit.vpa.recommender.decide.curves.curves import slot_of
 from podfit.vpa.recommender.decide.curves.live import NAMES, LivePolicies
+from podfit.vpa.recommender.decide.estimates import estimate_vpas
 from podfit.vpa.recommender.decide.fleet.rows import RowAggregate
 from podfit.vpa.recommender.decide.histograms.aggregate import AggregateState
 from podfit.vpa.recommender.decide.histograms.cluster import ClusterState, Vpa, VpaId
 from podfit.vpa.recommender.decide.histograms.estimate import Estimate
-from podfit.vpa.recommender.decide.scrape import estimate_vpas
 from podfit.vpa.recommender.intake.usage import Scraped
 from podfit.vpa.recommender.serving.explain import USAGE
 

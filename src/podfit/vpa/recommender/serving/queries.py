@@ -31,10 +31,6 @@ _API_SERVICE = kind_named("APIService")
 NO_VPA = "no VerticalPodAutoscaler controls this pod"
 
 
-def path_in(namespace: str) -> str:
-    return f"{_ROOT}/namespaces/{namespace}/{PLURAL}"
-
-
 async def register(client: Client) -> None:
     """Makes the group known to an API server of the same process."""
     spec = {"group": GROUP, "version": VERSION, "groupPriorityMinimum": 100, "versionPriority": 100}

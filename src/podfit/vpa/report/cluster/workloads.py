@@ -71,11 +71,6 @@ def gathered(pods: Iterable[ObjectView], controllers: Mapping[str, Iterable[Obje
     return found
 
 
-def owner_of(pod: ObjectView, controllers: Mapping[tuple[str, str, str], ObjectView]) -> Key:
-    """The workload of a pod; `controllers` by kind, namespace and name."""
-    return _topmost(pod, "Pod", controllers)[0]
-
-
 def _topmost(
     one: ObjectView, kind: str, known: Mapping[tuple[str, str, str], ObjectView]
 ) -> tuple[Key, bool, ObjectView]:

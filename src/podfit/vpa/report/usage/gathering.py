@@ -13,10 +13,10 @@ from podfit.vpa.model.objects.matching import Target
 from podfit.vpa.model.times import NEVER, Seconds
 from podfit.vpa.observe.targets import OWNED_BY, owned_by
 from podfit.vpa.recommender.decide.config import Config
+from podfit.vpa.recommender.decide.estimates import estimate_vpas
 from podfit.vpa.recommender.decide.fleet.fleet import Fleet
 from podfit.vpa.recommender.decide.histograms.cluster import ClusterState, Vpa
 from podfit.vpa.recommender.decide.histograms.estimate import Estimate
-from podfit.vpa.recommender.decide.scrape import estimate_vpas
 from podfit.vpa.recommender.intake.past import Past
 from podfit.vpa.report.cluster.owners import Owners
 from podfit.vpa.report.cluster.workloads import Key

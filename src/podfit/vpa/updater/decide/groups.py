@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -109,19 +109,3 @@ def _group(
 def required_replicas(vpa: ObjectView, config: Config) -> int:
     own = ((vpa.get("spec") or {}).get("updatePolicy") or {}).get("minReplicas")
     return config.min_replicas if own is None else int(own)
-
-
-def replicas_in(objects: Mapping[Creator, ObjectView]) -> ReplicasOf:
-    """Reads the numbers from controller objects. A controller that wants none, or is missing, cannot be judged."""
-
-    def replicas_of(creator: Creator) -> int | None:
-        if creator.kind not in ("ReplicationController", "ReplicaSet", "StatefulSet", "DaemonSet"):
-            return 0
-        found = objects.get(creator)
-        if found is None:
-            return None
-        if creator.kind == "DaemonSet":
-            return (found.get("status") or {}).get("numberReady") or None
-        return (found.get("spec") or {}).get("replicas") or None
-
-    return replicas_of

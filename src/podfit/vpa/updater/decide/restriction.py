@@ -72,15 +72,6 @@ class Restriction:
             return self._resize_timed_out(pod, group, clock)
         return group.disruptable
 
-    def why_not_evict(self, pod: ObjectView, clock: Seconds) -> str | None:
-        """The refusal as upstream words it, or None."""
-        where = "/".join(pod_id(pod))
-        if self.group_of(pod) is None:
-            return f"pod not suitable for eviction {where}: not in replicated pods map"
-        if not self.can_evict(pod, clock):
-            return f"cannot evict pod {where}: eviction budget exceeded"
-        return None
-
     def count_eviction(self, pod: ObjectView) -> None:
         group = self.group_of(pod)
         if group is not None and phase_of(pod) != "Pending":

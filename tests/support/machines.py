@@ -1,0 +1,25 @@
+"""What the size noted in a domain's metadata says, read back."""
+
+from __future__ import annotations
+
+from xml.etree import ElementTree
+
+from podfit.vm.decide.conversions import Settings
+
+
+def settings_in(text: str) -> Settings:
+    element = ElementTree.fromstring(text)
+
+    def number(name: str) -> int | None:
+        value = element.get(name)
+        return None if value is None else int(value)
+
+    return Settings(
+        vcpus=int(element.get("vcpus", "0")),
+        shares=number("shares"),
+        quota=number("quota"),
+        period=number("period"),
+        memory_bytes=number("memory_bytes"),
+        cpuset_cpus=element.get("cpuset_cpus", ""),
+        cpuset_mems=element.get("cpuset_mems", ""),
+    )
