@@ -285,7 +285,7 @@ def test_a_snapshot_kept_event_by_event_equals_one_built_anew(
 ) -> None:
     there, running, pod = cluster
     board = Board(Snapshot(capacity=1), seed=3)
-    observer = Observer(board, PodQueue(), FakeClock(), "default-scheduler", lambda: None)
+    observer = Observer(board, PodQueue(), FakeClock(), "default-scheduler", lambda: None, lambda namespace: ())
     for namespace in NAMESPACES:
         board.snapshot.put_namespace(namespace["metadata"]["name"], namespace["metadata"].get("labels") or {})  # type: ignore[attr-defined]
     now_nodes: dict[str, Object] = {}

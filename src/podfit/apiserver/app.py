@@ -81,8 +81,7 @@ class ApiServer:
         self.tokens = ServiceAccountTokens(self.pki.signing_key, self.objects, clock=config.clock)
         self.authenticator = Authenticator(self._token_sources(), anonymous=config.anonymous)
         self.rbac, self.graph = Rbac(self._forget), NodeGraph()
-        self.dialects = Dialects(config.resize_dialect)
-        self.dialects.changed_in = self._dialect_changed
+        self.dialects = Dialects(config.resize_dialect, self._dialect_changed)
         self.authorization = Authorization([NodeAuthorizer(self.graph, self._allocates_in_spec), self.rbac])
         self.webhooks = Webhooks(self.objects, self._resolve, _defaulted, self.objects, self.authorization)
         self.policies = ValidatingAdmissionPolicies(self.objects, self.registry.of, self.objects, self.authorization)

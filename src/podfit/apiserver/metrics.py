@@ -23,7 +23,9 @@ _CONNECTS = frozenset(("exec", "attach", "portforward", "proxy"))
 
 
 class Metrics:
-    def __init__(self) -> None:
+    def __init__(self, is_served: Callable[[Route], bool] = lambda route: True) -> None:
+        """`is_served`: whether there is what a route names."""
+        self._is_served = is_served
         self.registry = CollectorRegistry()
         requests = Counter("apiserver_request", "Requests answered.", (*_LABELS, "code"), registry=self.registry)
         self._requests = requests.may_have(**_VALUES, dry_run=_DRY_RUN)
@@ -52,8 +54,6 @@ class Metrics:
             ("group", "version", "resource"),
             registry=self.registry,
         )
-        self.is_served: Callable[[Route], bool] = lambda route: True
-        """Whether there is what a route names."""
         self._children: dict[tuple[Any, ...], tuple[Counter, Histogram]] = {}
         """By what of a request and its answer makes the labels, which cost more than to count."""
         self.reading = self._inflight.labels("readOnly")
@@ -65,7 +65,7 @@ class Metrics:
             scope = 2 if route.name else 1 if route.namespace else 0
             key = (route.verb, route.group, route.version, route.resource, route.subresource, scope, code, dry_run)
         found = self._children.get(key)
-        if found is None and route is not None and not self.is_served(route):
+        if found is None and route is not None and not self._is_served(route):
             # A client may ask for any name: only those that are served become labels.
             self.answered(None, code, seconds, dry_run)
             return

@@ -88,7 +88,7 @@ class Core:
         self.registry, self.clock = objects.registry, objects.clock
         self.writer = Writer(objects, chain)
         self.tables = Tables()
-        self.metrics = Metrics()
+        self.metrics = Metrics(self._is_served)
         self.dialects = dialects or Dialects()
         self.parts = Parts(objects, self.writer, self.tables, self.metrics, self.dialects)
         self.seats = Seats()
@@ -98,7 +98,6 @@ class Core:
         self.address = ""
         self.paths = paths.Paths(self)
         self.discovery.listeners.append(self.paths.forget)
-        self.metrics.is_served = self._is_served
         self.foreign: Callable[[str, str], ForeignGroup | None] = lambda group, version: None
         """Who answers for a group and version that is served elsewhere."""
         self.notices = dict(_DEPRECATED)

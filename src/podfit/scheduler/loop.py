@@ -62,7 +62,7 @@ class Scheduler:
         self._recorder = ActionRecorder(client, name, f"{name}-{socket.gethostname()}", ACTIONS, clock)
         self._hands = Hands(client, self._recorder, clock, config.scheduler_name, lambda: self.queue.due)
         self._due = asyncio.Event()
-        self._observer = Observer(self.board, self.queue, clock, config.scheduler_name, self._due.set)
+        self._observer = Observer(self.board, self.queue, clock, config.scheduler_name, self._due.set, self._pods_in)
         self._random = random.Random(config.seed)
         self._cared_for: frozenset[str] | None = None
         self._claimed = 0
@@ -84,7 +84,6 @@ class Scheduler:
         self.nodes.subscribe(self._observer.node)
         self.namespaces.subscribe(self._observer.namespace)
         self.pods.subscribe(self._observer.pod)
-        self._observer.pods_in = self._pods_in
 
     async def run(self) -> None:
         """Works until cancelled."""
@@ -293,7 +292,7 @@ class Scheduler:
     def _keep_nomination(self, pod: Object, outcome: NoRoom) -> str | None:
         """A pod whose victims are still going keeps its claim; any other gives up a claim that did not come true."""
         mine = (pod.get("status") or {}).get("nominatedNodeName")
-        if not mine or outcome.message.startswith("not eligible"):
+        if not mine or not outcome.eligible:
             return None
         self.board.unnominate((pod["metadata"].get("namespace") or "", pod["metadata"]["name"]))
         return ""

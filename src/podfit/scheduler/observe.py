@@ -18,17 +18,24 @@ _NEVER_PREEMPTED = (1 << 31) - 1
 
 
 class Observer:
-    def __init__(self, board: Board, queue: PodQueue, clock: Clock, name: str, changed: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        board: Board,
+        queue: PodQueue,
+        clock: Clock,
+        name: str,
+        changed: Callable[[], None],
+        pods_in: Callable[[str], Iterable[Object]],
+    ) -> None:
+        """`pods_in` answers with the pods of a namespace as the API server shows them."""
         self._board, self._queue, self._clock, self._name = board, queue, clock, name
-        self._changed = changed
+        self._changed, self._pods_in = changed, pods_in
         self.assumed: dict[Key, str] = {}
         """Pods that were given a node which the API server does not show yet, with their UID."""
         self.deferred: dict[Key, Object] = {}
         """Pods whose resize their node defers."""
         self.default_dialect = NATIVE
         """Of namespaces without a label."""
-        self.pods_in: Callable[[str], Iterable[Object]] = lambda namespace: ()
-        """The pods of a namespace as the API server shows them."""
 
     # --- nodes, namespaces
     def node(self, before: Object | None, after: Object | None) -> None:
@@ -44,7 +51,7 @@ class Observer:
         name, counted_as = meta["name"], self._dialect(meta["name"])
         self._board.snapshot.put_namespace(name, None if after is None else meta.get("labels") or {})
         if self._dialect(name) != counted_as:
-            for pod in self.pods_in(name):
+            for pod in self._pods_in(name):
                 if (pod.get("spec") or {}).get("nodeName") and not finished(pod):
                     self._bound(self._counted(pod))
         self._changed()

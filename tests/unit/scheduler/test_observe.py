@@ -28,7 +28,7 @@ def pod(name: str, cpu: str, on: str = "", phase: str = "") -> Object:
 def places(phase: str, on: str) -> set[str]:
     """Where a pod of 2 CPUs fits, beside another of 3 that is being migrated from one to two."""
     board = Board(seed=1)
-    observer = Observer(board, PodQueue(), FakeClock(), "default-scheduler", lambda: None)
+    observer = Observer(board, PodQueue(), FakeClock(), "default-scheduler", lambda: None, lambda namespace: ())
     for name in ("one", "two"):
         observer.node(None, node(name))
     before, moving = pod("vm", "3", "one"), pod("vm", "3", "one", REQUESTED)

@@ -30,7 +30,8 @@ class Dialects:
     """Follows the labels of namespaces. A namespace without one costs a dictionary lookup, and nothing while no
     namespace has one."""
 
-    def __init__(self, default: str = NATIVE) -> None:
+    def __init__(self, default: str = NATIVE, changed_in: Callable[[str], None] = lambda namespace: None) -> None:
+        """`changed_in` is called when a namespace that is there changes its dialect."""
         self.by_name: dict[str, Dialect] = {kind.name: kind() for kind in OLDER}
         if default != NATIVE and default not in self.by_name:
             known = ", ".join((*self.by_name, NATIVE))
@@ -39,8 +40,7 @@ class Dialects:
         self._default = self.by_name.get(default)
         self._labelled: dict[str, Dialect | None] = {}
         self.active = self._default is not None
-        self.changed_in: Callable[[str], None] = lambda namespace: None
-        """Called when a namespace that is there changes its dialect."""
+        self._changed_in = changed_in
 
     def of(self, namespace: str) -> Dialect | None:
         """None: native."""
@@ -67,7 +67,7 @@ class Dialects:
             return
         self.learn(event.new)
         if event.old is not None and _label(event.old) != _label(event.new):
-            self.changed_in(event.name)
+            self._changed_in(event.name)
 
     def _set(self, name: str, label: str | None) -> None:
         if label in self.by_name or label == NATIVE:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from podfit.api.objects import Object
 from podfit.api.registry.kinds import NAMESPACE, Kind, kind_named
-from podfit.api.status import ApiError
+from podfit.api.status import ApiError, is_namespace_going
 from podfit.client import Client
 from podfit.controllers.world import World
 from podfit.reconcile import DONE, Engine, Result
@@ -63,5 +63,5 @@ async def _create(client: Client, kind: Kind, obj: Object) -> None:
     try:
         await client.create(kind, body)
     except ApiError as error:
-        if error.code != 409 and not (error.code in (403, 404) and "terminat" in error.message):
+        if error.code != 409 and not is_namespace_going(error):
             raise

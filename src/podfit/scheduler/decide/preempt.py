@@ -36,6 +36,8 @@ class NoRoom:
     """Preemption does not help; the message says why."""
 
     message: str
+    eligible: bool = True
+    """False: the pod may not preempt, whatever the nodes hold. A claim that it has on a node stays."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,9 +76,9 @@ def preempt(
 ) -> Candidate | NoRoom:
     priority = priority_of(pod)
     if (pod.get("spec") or {}).get("preemptionPolicy") == "Never":
-        return NoRoom(NEVER)
+        return NoRoom(NEVER, eligible=False)
     if _room_is_coming(board, pod, priority):
-        return NoRoom(TERMINATING)
+        return NoRoom(TERMINATING, eligible=False)
     snapshot, codes = board.snapshot, refused.codes
     nodes = len(snapshot)
     if codes is None:

@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from podfit.vm.decide.sizes import Limits
 
 NAMESPACE = "https://podfit.dev/vm/1"
-KIB_PER_MIB = 1024
 _INT64 = (-(1 << 63), (1 << 63) - 1)
 _UINT64 = (0, (1 << 64) - 1)
 

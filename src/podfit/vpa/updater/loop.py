@@ -80,9 +80,9 @@ class Updater:
         self.pods = self.sight.follow_pods(SCHEDULED)
         self.limit_ranges = self.sight.follow(kind_named("LimitRange"))
         self.hpas = self.sight.follow(kind_named("HorizontalPodAutoscaler"))
-        waiting = self.sight.follow(POD, trims.pod, {}, fieldSelector=UNSCHEDULED)
+        self._unscheduled = self.sight.follow(POD, trims.pod, {}, fieldSelector=UNSCHEDULED)
         nodes, quotas = self.sight.follow(NODE, indexes={}), self.sight.follow(kind_named("ResourceQuota"))
-        self.headroom = Headroom(nodes, self.pods, quotas, waiting)
+        self.headroom = Headroom(nodes, self.pods, quotas, self._unscheduled)
         self.brakes = Brakes(
             self.sight, self.config.panic_namespace, self.config.panic_name, self.config.maintenance_windows
         )
@@ -94,7 +94,6 @@ class Updater:
         self.gates = Gates(
             client,
             self.clock,
-            waiting,
             self.limit_ranges,
             self._vertical_in,
             self.targets,
@@ -157,7 +156,7 @@ class Updater:
         self.pods.subscribe(self.reflexes.on_pod)
         self.pods.subscribe(self.allowing.on_pod)
         self.sight.vpas.subscribe(self.allowing.on_vpa)
-        self.gates.start((self.sight.vpas, *self.sight.workloads.values()))
+        self.gates.start(self._unscheduled, (self.sight.vpas, *self.sight.workloads.values()))
         self.tasks.start(self.gates.run(), "gates")
         self.tasks.start(self.undo.run(), "undo")
         if self.config.update_starved_at_once:

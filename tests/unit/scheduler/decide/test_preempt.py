@@ -105,4 +105,4 @@ def test_a_pod_whose_victims_are_going_waits_for_them() -> None:
     vip = pod("vip", priority=10)
     vip["status"]["nominatedNodeName"] = "n1"
     found = victims(board([node("n1", cpu="1")], [going]), vip)
-    assert found == NoRoom("not eligible due to a terminating pod on the nominated node.")
+    assert found == NoRoom("not eligible due to a terminating pod on the nominated node.", eligible=False)

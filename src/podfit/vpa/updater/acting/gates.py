@@ -38,7 +38,6 @@ class Gates:
         self,
         client: Client,
         clock: Clock,
-        pods: Cache,
         limit_ranges: Cache,
         vpas_in: Callable[[Collection[str]], Iterable[Mapping[str, Any]]],
         targets: Targets,
@@ -46,9 +45,9 @@ class Gates:
         headroom: Headroom,
         events: EventRecorder,
     ) -> None:
-        """`pods` are those without a node, `vpas_in` answers with the autoscalers of namespaces."""
+        """`vpas_in` answers with the autoscalers of namespaces."""
         self._client, self._clock, self._targets, self._brakes = client, clock, targets, brakes
-        self._pods, self._limit_ranges, self._vpas_in = pods, limit_ranges, vpas_in
+        self._limit_ranges, self._vpas_in = limit_ranges, vpas_in
         self._headroom, self._events = headroom, events
         self._held: dict[Key, Object] = {}
         self._reported: dict[str, str] = {}
@@ -58,10 +57,10 @@ class Gates:
         self._due = asyncio.Event()
         self._one = asyncio.Lock()
 
-    def start(self, causes: Iterable[Cache]) -> None:
-        """Call when the caches have their first picture. A change in one of `causes`, in a pod's namespace, may set it
-        free, and so may the end of a freeze."""
-        self._pods.subscribe(self._on_pod)
+    def start(self, waiting: Cache, causes: Iterable[Cache]) -> None:
+        """Call when the caches have their first picture. `waiting` has the pods without a node. A change in one of
+        `causes`, in a pod's namespace, may set it free, and so may the end of a freeze."""
+        waiting.subscribe(self._on_pod)
         for cache in causes:
             cache.subscribe(self._on_cause)
         for cache in self._brakes.caches:
