@@ -2,28 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
+from tests.support.scheduling import node, pod
 
-from podfit.api.objects import Object
 from podfit.scheduler.decide.board import Board
 from podfit.scheduler.decide.explain import explain, explain_objects, snapshot_of
 from podfit.scheduler.decide.pod.pods import resident
-
-HOST, ZONE = "kubernetes.io/hostname", "topology.kubernetes.io/zone"
-
-
-def node(name: str, cpu: str = "4", memory: str = "8Gi", zone: str = "", **spec: Any) -> Object:
-    labels = {HOST: name, **({ZONE: zone} if zone else {})}
-    amounts = {"cpu": cpu, "memory": memory, "pods": "10"}
-    return {"metadata": {"name": name, "labels": labels}, "spec": spec, "status": {"allocatable": amounts}}
-
-
-def pod(name: str, cpu: str = "1", memory: str = "1Gi", on: str = "", app: str = "a", **spec: Any) -> Object:
-    requests = {key: value for key, value in (("cpu", cpu), ("memory", memory)) if value}
-    containers = [{"name": "c", "resources": {"requests": requests}}]
-    meta = {"name": name, "namespace": "ns", "uid": f"uid-{name}", "labels": {"app": app}}
-    placed = {"nodeName": on} if on else {}
-    return {"metadata": meta, "spec": {"containers": containers, **placed, **spec}, "status": {}}
 
 
 def test_explain_says_what_lacks_and_by_how_much() -> None:

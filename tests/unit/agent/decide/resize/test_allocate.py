@@ -2,38 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
+from tests.support.resizing import holding, pod, room, verdict
 
 from podfit.agent.decide.resize.allocate import Candidate, Policy, decide, queue_key, victims
-from podfit.api.pods.room import Room
 from podfit.api.quantity import Quantity
-from podfit.api.resize.states import Allocated, desired_of
+from podfit.api.resize.states import desired_of
 from podfit.api.resize.verdicts import Deferred, Granted, Infeasible, Unchanged
-
-
-def pod(requests: dict[str, str], limits: dict[str, str] | None = None, **more: Any) -> dict[str, Any]:
-    resources = {"requests": requests, **({"limits": limits} if limits else {})}
-    spec = {"containers": [{"name": "c", "resources": resources, **more.pop("container", {})}], **more.pop("spec", {})}
-    return {"metadata": {"name": "p", "uid": "u", **more}, "spec": spec}
-
-
-def holding(cpu: str, memory: str) -> Allocated:
-    return Allocated({"c": {"requests": {"cpu": cpu, "memory": memory}}})
-
-
-def room(cpu: int, memory: int, used_cpu: int = 0, used_memory: int = 0) -> Room:
-    return Room(
-        {"cpu": Quantity.of_milli(cpu), "memory": Quantity.of_units(memory)},
-        {"cpu": Quantity.of_milli(used_cpu), "memory": Quantity.of_units(used_memory)},
-    )
-
-
-def verdict(
-    body: dict[str, Any], had: Allocated, space: Room, qos: str = "Burstable", policy: Policy | None = None
-) -> Any:
-    return decide(body, desired_of(body), had, space, qos, policy or Policy())
 
 
 def test_what_fits_beside_the_others_is_granted() -> None:

@@ -1,0 +1,26 @@
+"""Limits as a domain's metadata carries them."""
+
+from __future__ import annotations
+
+import pytest
+from tests.support.machines import settings_in
+
+from podfit.vm.decide.conversions import limits_of, settings_of, to_xml
+from podfit.vm.decide.sizes import Limits
+
+
+def test_what_is_unset_is_absent_from_the_metadata() -> None:
+    assert to_xml(settings_of(Limits(), 2)) == '<size vcpus="2" cpuset_cpus="" cpuset_mems="" />'
+
+
+def test_a_set_limit_is_carried_as_it_was_given() -> None:
+    limits = Limits(cpu_period=100_000, cpu_quota=-1, cpu_shares=1024, memory_bytes=(1 << 40) + 1, cpuset_cpus="0-3")
+    settings = settings_in(to_xml(settings_of(limits, 4)))
+    assert settings.vcpus == 4
+    assert limits_of(settings) == limits
+
+
+@pytest.mark.parametrize("limits", [Limits(cpu_shares=-1), Limits(cpu_period=-1)])
+def test_a_negative_number_where_a_domain_has_none_is_an_error(limits: Limits) -> None:
+    with pytest.raises(OverflowError, match="-1 does not fit between 0"):
+        settings_of(limits, 1)
