@@ -254,7 +254,7 @@ async def test_a_recommender_that_hangs_is_told_from_one_that_is_gone(
     server.close()
     _, gone = await recommenders_story(cluster.admin, vpa, [note])
     assert hangs == f"The recommender at {url} did not answer within 0.1 s: it is busy or hangs."
-    assert gone == f"The recommender at {url} does not answer: nobody listens there."
+    assert gone == f"The recommender at {url} does not answer: nothing listens there."
 
 
 @pytest.mark.parametrize("pods", [1, 4])

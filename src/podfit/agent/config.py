@@ -53,7 +53,7 @@ class AgentConfig:
     status_s: float = 300.0
     """The node's status is sent at least this often, and at once when it changes."""
     retry_s: float = 180.0
-    """Deferred resizes are looked at again this long after the last look, whatever happened."""
+    """Deferred resizes are retried at least this often, in seconds, even if no room was freed."""
     error_retry_s: float = 5.0
     """First pause before a failed actuation is tried again; grows to a minute."""
     static_dir: Path | None = None

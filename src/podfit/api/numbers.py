@@ -1,8 +1,8 @@
-"""What nodes and containers use, as numbers: how parts of one process tell each other what goes as text elsewhere.
+"""What nodes and containers use, as numbers: passed between parts of one process instead of text.
 
-A node tells a meter what its /metrics/resource page says. A meter tells what metrics.k8s.io does, and is asked by the
-same path and with the same permission: `ACCEPT` wants numbers and names JSON besides, which is what a server elsewhere
-answers with.
+A node answers a meter with the contents of /metrics/resource, a meter its clients with those of metrics.k8s.io. Paths
+and permissions are those of the text forms: `ACCEPT` asks for numbers and names JSON as the alternative, with which a
+server in another process answers.
 """
 
 from __future__ import annotations
@@ -26,9 +26,10 @@ class Reading(NamedTuple):
     memory_bytes: float
     """The working set."""
     started: float = 0.0
-    """When what is counted began; 0 where nobody knows."""
+    """When what is counted began; 0 where that is unknown."""
     periods: float = 0.0
-    """Periods in which the CPU limit was enforced, and those of them in which it was reached; 0 where nobody counts."""
+    """Periods in which the CPU limit was enforced, and those of them in which it was reached; 0 where that is not
+    counted."""
     throttled_periods: float = 0.0
 
 
@@ -51,7 +52,7 @@ class Numbers:
     cores: list[float] = field(default_factory=list)
     memory_bytes: list[float] = field(default_factory=list)
     throttled: list[float] = field(default_factory=list)
-    """The part of the periods in which the CPU limit was reached; 0 where nobody counts."""
+    """The part of the periods in which the CPU limit was reached; 0 where that is not counted."""
     windows_s: list[float] = field(default_factory=list)
     """Over how long the CPU use is an average."""
     oom_ends: dict[Key, int] = field(default_factory=dict)

@@ -26,7 +26,7 @@ FREEZES = os.environ.get("PODFIT_FREEZE") == "1"
 
 
 def freeze(obj: Object) -> Object:
-    """The object, to be handed to others: nobody changes it any more. Parts that were frozen before stay the same."""
+    """The object, to be handed to others: it is not changed any more. Parts that were frozen before stay the same."""
     if not FREEZES:
         return obj
     try:

@@ -86,7 +86,7 @@ _AUTO_UPDATE = "apf.kubernetes.io/autoupdate-spec"
 
 
 def _newer_definition(found: Object, wanted: Object) -> Object | None:
-    """A definition that an older version installed, and nobody changed since, as this version has it."""
+    """A definition that an older version installed, unchanged since, as this version has it."""
     meta = found["metadata"]
     notes, generation = meta.get("annotations") or {}, meta.get("generation", 1)
     if str(generation) != notes.get(_INSTALLED, "1") or _schemas(found) == _schemas(wanted):
@@ -96,7 +96,8 @@ def _newer_definition(found: Object, wanted: Object) -> Object | None:
 
 
 _INSTALLED = "podfit.dev/installed-generation"
-"""Annotation on a definition: the generation that the API server itself wrote; a later one is somebody else's."""
+"""Annotation on a definition: the generation that the API server itself wrote; a later one means that it was changed by
+a user."""
 
 
 def _schemas(definition: Object) -> dict[str, Object]:

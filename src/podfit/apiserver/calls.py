@@ -125,7 +125,7 @@ class Call(msgspec.Struct):
         return not self.kind.custom and knows(self.kind.api_version, self.kind.kind)
 
     def form(self, accepted: Accepted) -> Form:
-        """Made before the work is done, so that a request nobody can be answered changes nothing."""
+        """Made before the work is done, so that a request that cannot be answered changes nothing."""
         translates = self._translates()
         if not accepted.shape:
             plain = self.parts.plain_form(self.kind)

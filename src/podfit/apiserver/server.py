@@ -134,7 +134,7 @@ class Core:
         return any(row.get("name") == wanted for row in foreign)
 
     def _impersonated(self, request: Request, route: Route | None) -> Response | None:
-        """Makes the user that the headers name the one who asks. Returns the answer if that is refused."""
+        """Replaces the request's user by the one that the headers name. Returns the answer if that is refused."""
         # Whether there may be such a header; keys taken together may look like one, then nothing is wanted.
         if "impersonate-" not in "".join(request.headers):
             return None

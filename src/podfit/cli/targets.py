@@ -1,4 +1,4 @@
-"""From what people name (`web-1`, `deploy/web`, `-l app=web`) to the pods that are meant."""
+"""From arguments (`web-1`, `deploy/web`, `-l app=web`) to the pods that they name."""
 
 from __future__ import annotations
 

@@ -69,7 +69,7 @@ def _rotate(
 
 
 async def _serve_alone(agent: Agent, access: Access, client: Client, machine: bool) -> NodeServer:
-    """With a certificate of its own making, as kubelets have until somebody signs them one."""
+    """With a self-signed certificate, as kubelets have until one is signed for them."""
     from podfit.agent.config import DEFAULT_PORT
     from podfit.agent.server.access import Gate, serving_tls
     from podfit.agent.server.server import NodeServer

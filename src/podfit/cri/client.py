@@ -47,7 +47,7 @@ class CriError(Exception):
 
     @property
     def unreached(self) -> bool:
-        """The runtime is away or silent: nobody knows whether it did what was asked."""
+        """The runtime is away or silent: whether it carried out the call is unknown."""
         return self.code in ("UNAVAILABLE", "DEADLINE_EXCEEDED", "CANCELLED")
 
     @property

@@ -59,7 +59,7 @@ class Index:
         self._kept: tuple[tuple[int, int, int], Images] | None = None
 
     def read(self) -> Images:
-        """By id. The same object until the file changes: nobody may change it."""
+        """By id. The same object until the file changes: it must not be changed."""
         try:
             found = os.stat(self._file)
         except FileNotFoundError:

@@ -59,7 +59,7 @@ class ImageStore:
         return [self._placed(one) for one in self._index.read().values() if self._root(one.id).is_dir()]
 
     def find(self, name: str) -> StoredImage | None:
-        """By a reference or an id. An image whose files somebody deleted is not there."""
+        """By a reference or an id. An image whose files were deleted is not there."""
         found = find(self._index.read(), name)
         return self._placed(found) if found is not None and self._root(found.id).is_dir() else None
 
@@ -211,7 +211,7 @@ class ImageStore:
 
     @contextlib.contextmanager
     def collecting(self) -> Iterator[None]:
-        """While blobs are collected for an image that is not listed yet: nobody sweeps them away."""
+        """While blobs are collected for an image that is not listed yet: they are not swept away."""
         with locked(self.folder / "blobs.lock", shared=True):
             yield
 

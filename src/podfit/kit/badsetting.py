@@ -1,4 +1,4 @@
-"""What a command line or a configuration asks for and nobody can give."""
+"""A command line or a configuration asks for what is not possible."""
 
 from __future__ import annotations
 

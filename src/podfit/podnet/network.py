@@ -114,7 +114,7 @@ class PodNetwork:
         return self._attachments.all()
 
     def is_connected(self, uid: str) -> bool:
-        """Whether the pod's namespace is still there: not after a reboot, nor when somebody removed it."""
+        """Whether the pod's namespace is still there: not after a reboot, nor when another program removed it."""
         one = self._attachments.get(uid)
         return one is not None and bool(one.ips) and namespaces.exists(Path(one.namespace))
 
@@ -214,7 +214,8 @@ class PodNetwork:
         return request.ports
 
     async def _prepare(self, what: str) -> None:
-        """Opens the table, or the bridge with it, once; again after a failure: somebody may have removed them."""
+        """Opens the table, or the bridge with it, once; again after a failure: another program may have removed
+        them."""
         async with self._turn:
             if what not in self._ready:
                 await namespaces.in_thread(lambda: self._open_kernel(what))

@@ -78,7 +78,7 @@ class Queue(Generic[K]):
         self._cancel_timer(key)
 
     async def idle(self) -> None:
-        """Waits until nothing is due and nobody works."""
+        """Waits until nothing is due and no worker is busy."""
         await self._idle.wait()
 
     def __len__(self) -> int:

@@ -114,7 +114,7 @@ class View:
         except TimeoutError:
             return self._revision >= revision
         finally:
-            if entry in self._waiters:  # timed out or cancelled: nobody else will take it out
+            if entry in self._waiters:  # timed out or cancelled: nothing else removes it
                 self._waiters.remove(entry)
                 heapq.heapify(self._waiters)
 

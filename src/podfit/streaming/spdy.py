@@ -114,7 +114,7 @@ class SpdyStream:
                 await self._inbox.put(data[at : at + _CHUNK])
 
     def end(self, dead: bool = False) -> None:
-        """The other side's half is closed, or with `dead` all of it: what nobody read is dropped."""
+        """The other side's half is closed, or with `dead` all of it: unread bytes are dropped."""
         self.dead = self.dead or dead
         while self.dead and not self._inbox.empty():
             self._inbox.get_nowait()

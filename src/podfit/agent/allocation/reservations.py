@@ -1,4 +1,4 @@
-"""What the pods of a node hold together: asked at every decision, added up anew only for pods that changed."""
+"""The sum of what a node's pods hold: read at every decision, recomputed only for pods that changed."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class Reservations:
         self._changed: set[str] = set()
 
     def changed(self, uid: str) -> None:
-        """This pod may hold something else than before, or nothing, as soon as somebody asks."""
+        """This pod may hold something else than before, or nothing; the sum is corrected when it is next read."""
         self._changed.add(uid)
 
     def by_others(self, uid: str) -> tuple[Amounts, int]:

@@ -1,9 +1,8 @@
 """Who may run an image that is already here: pods that could pull it.
 
 An image pulled with credentials is not for every pod of the node. It is recorded with which credentials it was pulled,
-as digests of them; a pod with others, or with none, has to pull it itself. Images that nobody pulled through this agent
-were put on the node by its administrator and are for all.
-"""
+as digests of them; a pod with others, or with none, has to pull it itself. Images that were not pulled through this
+agent were put on the node by its administrator and are for all."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Measures what pods have on the node's disk, and deletes what nobody needs when the disk is short."""
+"""Measures what pods have on the node's disk, and deletes what is not needed when the disk is short."""
 
 from __future__ import annotations
 

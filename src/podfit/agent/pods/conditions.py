@@ -22,7 +22,7 @@ class Conditions:
             self._metrics.in_progress.inc()
 
     def confirm(self, record: PodRecord, generation_before: int) -> None:
-        """The spec changed without its resources: the verdict stands for the new generation."""
+        """The spec changed, but not its resources: the verdict holds for the new generation."""
         record.resize = record.resize.confirmed(generation_before, record.generation)
 
     # --- PodResizePending

@@ -1,4 +1,4 @@
-"""The Events that tell people about a resize, letter by letter as Kubernetes words them."""
+"""The Events about a resize, worded exactly as in Kubernetes."""
 
 from __future__ import annotations
 

@@ -164,7 +164,7 @@ class Ledger:
             self._writing.add_done_callback(_log_failure)
 
     async def _write_soon(self) -> None:
-        # One turn of the loop lets whoever changes something in the same moment share this write.
+        # One turn of the event loop: changes made in the same turn share this write.
         await asyncio.sleep(0)
         changed, promised = self._changed, set(self._promised)
         data = self._next_data()
@@ -179,7 +179,7 @@ class Ledger:
             # Not those that were promised something else while this was on its way to the disk.
             self._promised -= promised - {uid for kind, uid in self._changed if kind == "allocated"}
         except OSError:
-            # In the order of the last change: a promise given anew must not be followed by the end of the old one.
+            # In the order of the last change: a renewed allocation must not be followed by the removal of the old one.
             self._changed = {key: None for key in changed if key not in self._changed} | self._changed
             raise
         finally:

@@ -1,4 +1,4 @@
-"""A pod's story: its last transitions with time, cause and numbers, kept in memory for people to read."""
+"""A pod's story: its last transitions with time, cause and numbers, in memory, for `podfit describe pod`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ KEPT = 100
 
 
 class Chapter(Struct, frozen=True, gc=False):
-    """Part of no cycle, and there are millions of them in a large fleet: nothing for the garbage collection to walk."""
+    """Never part of a reference cycle, and a large fleet has millions: the garbage collector need not track them."""
 
     at: float
     what: str
@@ -21,8 +21,8 @@ class Chapter(Struct, frozen=True, gc=False):
     numbers: dict[str, Any]
 
     def to_json(self) -> dict[str, Any]:
-        told: dict[str, Any] = {"time": rfc3339_micro(self.at), "what": self.what, "why": self.why}
-        return {**told, "numbers": self.numbers} if self.numbers else told
+        written: dict[str, Any] = {"time": rfc3339_micro(self.at), "what": self.what, "why": self.why}
+        return {**written, "numbers": self.numbers} if self.numbers else written
 
 
 class Story:
@@ -32,7 +32,7 @@ class Story:
         """Mostly a few; an empty deque would take more memory than they do."""
 
     def add(self, what: str, why: str = "", **numbers: Any) -> None:
-        """What is tried again and again with the same end is told once, and leaves room for the rest."""
+        """A repeated attempt with the same outcome is recorded once, so that it does not displace the rest."""
         if self._chapters:
             last = self._chapters[-1]
             if last.what == what and last.why == why and last.numbers == numbers:

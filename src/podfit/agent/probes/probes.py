@@ -104,7 +104,7 @@ class Probes:
             self._begin(name, state)
 
     def _begin(self, name: str, state: ContainerState) -> None:
-        """A container that ran on while no agent watched is taken to be as it was told last."""
+        """A container that kept running without an agent is taken to be in the state that was last reported."""
         spec = self._spec(name)
         known = remembered(self._record.api_object.get("status") or {}, name, state.id)
         good = {"livenessProbe": True, "readinessProbe": known.get("ready"), "startupProbe": known.get("started")}
@@ -151,7 +151,7 @@ class Probes:
         return state.ips[0] if state is not None and state.ips else "127.0.0.1"
 
     def _note(self, container: Object, kind: str, result: _Result, error: str | None) -> None:
-        """Counts one answer; tells the pod's worker when the verdict changed."""
+        """Counts one answer; enqueues the pod when the verdict changed."""
         probe = container[kind]
         key = (container["name"], kind, SUCCESSFUL if error is None else FAILED)
         self.counts[key] = self.counts.get(key, 0) + 1

@@ -108,7 +108,7 @@ class StaticPods:
                 self._stamps[file] = stamp
 
     def _files(self) -> dict[Path, tuple[int, int]]:
-        """Everything but hidden files and folders, in order, with the stamp that tells a change."""
+        """Everything but hidden files and folders, in order; time and size show whether a file has changed."""
         folder = self._config.static_dir
         assert folder is not None
         found = {}

@@ -58,7 +58,7 @@ class Runtime(Protocol):
         """Ends and removes every pod, and whatever this runtime keeps on the machine for pods."""
 
     def events(self) -> AsyncIterator[Event]:
-        """One consumer. Never blocks the runtime; after a gap the agent looks at everything anyway."""
+        """One consumer. Never blocks the runtime; after a gap the agent observes every pod anyway."""
 
     # pods
     async def run_pod(self, config: PodConfig) -> None:

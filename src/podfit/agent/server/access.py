@@ -64,7 +64,7 @@ def serving_tls(cert: bytes, key: bytes, client_ca: bytes | None) -> ssl.SSLCont
 
 
 def caller_of(certificate: Mapping[str, Any] | None) -> Caller | None:
-    """From what ssl tells of a verified certificate."""
+    """From ssl's description of a verified certificate."""
     if not certificate:
         return None
     name, groups = "", []

@@ -117,7 +117,7 @@ class NodeServer:
 
     # --- what others in the process may ask
     async def resource_use(self) -> NodeReading:
-        """What /metrics/resource tells a meter, as numbers."""
+        """The contents of /metrics/resource, as numbers for a meter in the same process."""
         return await self._usage.resources()
 
     async def stats(self) -> dict[str, Any]:

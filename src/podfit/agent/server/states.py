@@ -1,4 +1,4 @@
-"""The four states of a pod's size next to each other, for people: desired, allocated, actuated, actual."""
+"""The four states of a pod's size side by side, as text: desired, allocated, actuated, actual."""
 
 from __future__ import annotations
 

@@ -74,7 +74,7 @@ def _typed(
 
 
 def _invalid_patch(live: Object, value: Any, patch: Object | None, why: str) -> ApiError:
-    """422 about the field `patch`, of an object nobody names."""
+    """422 about the field `patch`, of an object without a name."""
     shown = (
         go_print(patch)
         if patch is not None

@@ -63,7 +63,7 @@ def claim_names(pod: Object) -> set[str]:
 
 
 def referenced(pod: Object) -> str:
-    """What of the API a pod refers to first, as Kubernetes calls it to whoever may not; "" for one that needs nothing.
+    """The first kind of API object a pod refers to, as Kubernetes' refusals name it; "" for a pod without any.
 
     Raises ValueError for a projected volume made of something unknown.
     """

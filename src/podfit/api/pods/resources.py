@@ -122,10 +122,10 @@ def _reported(pod: Mapping[str, Any]) -> tuple[object, ...] | None:
 
 
 def _amounts_in(status: Mapping[str, Any]) -> tuple[object, ...]:
-    """Of a container, or of the whole pod. That resources are told at all counts, too."""
+    """Of a container, or of the whole pod. Whether resources are reported at all matters, too."""
     resources = status.get("resources")
-    told = None if resources is None else (resources.get("requests"),)
-    return status.get("name"), told, status.get("allocatedResources")
+    reported = None if resources is None else (resources.get("requests"),)
+    return status.get("name"), reported, status.get("allocatedResources")
 
 
 def pod_limits(

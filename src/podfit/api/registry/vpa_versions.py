@@ -147,7 +147,7 @@ def _back(names: dict[str, str]) -> dict[str, str]:
 
 
 def _note(obj: Object) -> dict[str, Any]:
-    """What the annotation holds; what somebody else wrote there is not ours, and stays as it is."""
+    """What the annotation holds; a value that podfit did not write stays as it is."""
     text = ((obj.get("metadata") or {}).get("annotations") or {}).get(NOTE)
     try:
         found = json.loads(text) if isinstance(text, str) else None

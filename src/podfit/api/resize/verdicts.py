@@ -1,7 +1,7 @@
 """A node's verdict on a resize, as a value, and how it is read back from the condition PodResizePending. Pure.
 
 The agent decides `Granted`, `Unchanged`, `Deferred` or `Infeasible`. Other parts see only what it has reported: a
-resize that was granted is no longer pending, one that nobody has judged yet is `Unjudged`.
+resize that was granted is no longer pending, one that the node has not judged yet is `Unjudged`.
 
 A verdict is about the spec that the node judged. A resize that arrives later makes it outdated until the node has
 judged again, so a verdict counts only for the generation it names.
@@ -88,7 +88,7 @@ def verdict_in(condition: ObjectView) -> Deferred | Infeasible | Unknown:
 
 
 def is_resize_infeasible(pod: ObjectView) -> bool:
-    """Whether the node can never grant what the spec asks for: then nobody needs to reserve it. As in Kubernetes, the
-    reason alone counts, not the condition's status."""
+    """Whether the node can never grant what the spec asks for: then nothing needs to be reserved for it. As in
+    Kubernetes, the reason alone counts, not the condition's status."""
     condition = listed(pod, PENDING)
     return condition is not None and condition.get("reason") == INFEASIBLE and not is_outdated(pod, condition)

@@ -1,4 +1,4 @@
-"""Zero values: what Go prints for a field that nobody set, and which values it leaves out."""
+"""Zero values: what Go prints for a field that is not set, and which values it leaves out."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def zero_of(kind: Type) -> Any:
 
 
 def unset(row: Field) -> Any:
-    """What Go prints for a field nobody set: a pointer to nothing is null, whatever it would point to."""
+    """What Go prints for a field that is not set: a pointer to nothing is null, whatever it would point to."""
     return None if row.pointer else zero_of(row.type)
 
 

@@ -1,6 +1,6 @@
 """Results remembered by the text they were made of.
 
-Texts come from clients: a table that is bounded in entries only would hold as many megabytes as somebody cares to send.
+Texts come from clients: a table that is bounded in entries only would hold as many megabytes as clients care to send.
 Long texts are worked out each time. A hit is a lookup in a dict, without a Python frame.
 """
 

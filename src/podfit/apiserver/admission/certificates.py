@@ -1,6 +1,7 @@
-"""Certificate signing requests: who asked is what the server saw, and only those who may approve and sign them.
+"""Certificate signing requests: the requester is the one that the server authenticated, and approving and signing need
+permission.
 
-Four plugins: one that nobody can switch off keeps each part of a request to its endpoint; CertificateApproval,
+Four plugins: one that cannot be switched off keeps each part of a request to its endpoint; CertificateApproval,
 CertificateSigning and CertificateSubjectRestriction are Kubernetes' own. Whoever could write a request's user name, or
 approve one for any signer, could become anybody.
 """

@@ -97,9 +97,8 @@ def build(
 ) -> Chain:
     """The default plugins plus `enable` minus `disable`, in Kubernetes' order; UnknownPlugin for an unknown name.
 
-    `always` holds checks nobody can switch off (RbacEscalation); they run right before the webhooks. Plugins that ask
-    what a user may do need `authorization`; without it they are left out.
-    """
+    `always` holds checks that cannot be switched off (RbacEscalation); they run right before the webhooks. Plugins that
+    ask what a user may do need `authorization`; without it they are left out."""
     plugins = _all(cluster, webhooks, policies, mutating_policies, authorization, clock)
     known = {plugin.name for plugin in plugins}
     unknown = [name for name in (*enable, *disable) if name not in known]

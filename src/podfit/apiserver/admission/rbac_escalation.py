@@ -1,4 +1,4 @@
-"""Nobody grants what they do not hold: roles and bindings are compared with the rights of who writes them.
+"""No user grants rights that they do not hold: roles and bindings are compared with the rights of their writer.
 
 Not a plugin one can switch off: Kubernetes keeps this check in its registry, and so it always runs here. It is lifted
 by the verbs `escalate` (on roles) and `bind` (on the role that is bound).

@@ -170,7 +170,7 @@ def _untitled(value: Any) -> Any:
 
 
 def _read(text: Any) -> Any:
-    """What an annotation holds; nonsense that somebody wrote there is nothing."""
+    """What an annotation holds; nothing where its value cannot be read."""
     try:
         return parse(text.encode()) if isinstance(text, str) and text else None
     except GoSyntaxError:

@@ -1,4 +1,4 @@
-"""Who asks: client certificate, bearer token, a trusted front proxy, or nobody.
+"""Authentication: client certificate, bearer token, a trusted front proxy, or anonymous.
 
 `Authenticator.authenticate` answers with a user or raises the 401. Impersonation is a separate step because it needs
 authorization (`impersonate.py`).
@@ -84,7 +84,7 @@ class Authenticator:
 
 
 def _bearer(credential: str) -> str:
-    """The token of an Authorization header; other schemes are nobody's business here."""
+    """The token of an Authorization header; other schemes are ignored."""
     scheme, *words = credential.strip().split(" ", 2)
     return words[0] if words and scheme.lower() == "bearer" else ""
 

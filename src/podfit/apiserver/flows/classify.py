@@ -17,7 +17,7 @@ _ACCOUNT = "system:serviceaccount:"
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """What schemas look at: who asks, and for what. Other than resources are asked for by `path`."""
+    """What schemas look at: the user, and what is requested. Requests for other things than resources have a `path`."""
 
     user: str
     groups: tuple[str, ...]

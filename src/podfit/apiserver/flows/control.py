@@ -89,7 +89,8 @@ class FlowControl:
         self.configure()
 
     def configure(self) -> None:
-        """Reads the flow schemas and priority levels that there are. Levels that are gone serve who is in them."""
+        """Reads the flow schemas and priority levels that there are. Levels that are gone serve the requests that they
+        hold."""
         self._stale = False
         rows = {row["metadata"]["name"]: row for row in usable(LEVEL, self._objects.list(LEVEL))}
         bounds = borrowing.bounds({name: row.get("spec") or {} for name, row in rows.items()}, self._total)

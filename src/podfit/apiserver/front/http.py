@@ -126,7 +126,7 @@ class HttpFront:
                 return await send_watch(http, response.stream, response.content_type == STREAM_TYPE)
             return await self._chunked_stream(http, response, response.stream)
         except ConnectionError:
-            # The client was gone before its answer began: nobody reads this one.
+            # The client was gone before its answer began: this one is not read.
             return web.Response()
         finally:
             await _end(response.stream)
@@ -278,7 +278,7 @@ async def _body(http: web.BaseRequest, patience_s: float) -> bytes:
 
 
 def _closing(http: web.BaseRequest, answer: web.Response) -> web.Response:
-    """What is left of a body that nobody reads ends with the connection, and so does whatever a client sends after
+    """What is left of an unread body ends with the connection, and so does whatever a client sends after
     an upgrade that it did not get: none of it is a request."""
     if (http.body_exists and not http.content.at_eof()) or "Upgrade" in http.headers:
         answer.force_close()

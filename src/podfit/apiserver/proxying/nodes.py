@@ -46,7 +46,7 @@ _PRIVATE = frozenset(("authorization", "accept-encoding", "sec-websocket-protoco
 _UNVERIFIED = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
 _UNVERIFIED.check_hostname = False
 _UNVERIFIED.verify_mode = ssl.CERT_NONE
-"""For pods and services, whose certificates nobody here can know."""
+"""For pods and services, whose certificates cannot be verified here."""
 
 
 class NodeProxy:

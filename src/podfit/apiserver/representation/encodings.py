@@ -43,7 +43,7 @@ class Joined(Compact):
 
 
 class Indented:
-    """Two spaces a level, for people."""
+    """Indented by two spaces a level."""
 
     step = 8
     between = b"," + _DEEPER

@@ -29,7 +29,7 @@ PLAIN = Accepted()
 
 
 def is_for_eyes(request: Request) -> bool:
-    """Whether JSON is indented: asked for, or by a tool that people look through."""
+    """Whether JSON is indented: on request, or for a browser or curl."""
     asked = request.query.get("pretty")
     return truthy(asked) if asked else request.headers.get("user-agent", "").startswith(_LOOKED_THROUGH)
 

@@ -178,8 +178,8 @@ def _word(was: bool, stays: bool) -> str | None:
 Sink = Callable[[bytes], bool]
 """Takes an event right away; False when it has to wait its turn."""
 Subscriber = Callable[[str, Object], None]
-"""The same for a watcher in this process, who gets the type and the object, which is shared. What it fails to take has
-to wait, too: whoever hands it over is not to blame, it comes again and fails where it belongs."""
+"""The same for a watcher in this process, which gets the type and the shared object. If it raises, the event waits,
+too: the watch itself delivers it again, so that the error surfaces there and not in the writer's request."""
 
 
 class Watcher:

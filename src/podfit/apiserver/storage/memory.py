@@ -1,7 +1,7 @@
 """Decoded objects by the records that hold them: the newest state of each and, for those who compare, the one before.
 
 As many as the limit says, and no more than they hold bytes in the store: a client may make each of them megabytes
-large. Those that nobody asked for longest go first. Beyond them the newest states that parts of
+large. The least recently used go first. Beyond them the newest states that parts of
 this process keep anyway (`Stripped`): what the server needs besides to have the whole object is little.
 """
 

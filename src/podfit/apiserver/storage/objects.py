@@ -1,6 +1,6 @@
 """Objects in the store: read them decoded, file them, find them. The newest state, as plugins and verbs see it.
 
-What `get` and `list` return is shared and must never be changed; whoever changes an object takes a fresh one from
+What `get` and `list` return is shared and must never be changed; a caller that changes an object takes a fresh one from
 `wire.object_of`. The memory of decoded objects holds a bounded number and those that parts of this
 process keep anyway, so it is a shortcut and never a second copy of the store.
 """
@@ -103,7 +103,7 @@ class Objects:
         """Stores; the object gets the new resourceVersion, and what is below it is shared. Raises Mismatch."""
         stored = await self.versions.stored(kind, obj) if kind.custom else conversion.to_stored(kind, obj)
         if kind.custom and self.registry.of(kind.api_version, kind.kind) is None:
-            # Its definition was deleted while the request was served: nobody would find the object or delete it.
+            # Its definition was deleted while the request was served: the object could be neither found nor deleted.
             raise ApiError(404, "NotFound", "the server could not find the requested resource", {})
         value = wire.stored_value(stored)
         ttl_s = EVENT_TTL_S if kind.storage_prefix == _EVENTS else 0

@@ -206,7 +206,7 @@ def same_fields(one: Object, other: Object, but: str = "") -> bool:
     """Whether two objects are equal in all fields, or in all but one."""
     for name, mine in one.items():
         theirs = other.get(name)
-        # Versions of an object share what nobody changed.
+        # Versions of an object share what did not change.
         if mine is not theirs and name != but and not equal(mine, theirs, name):
             return False
     if one.keys() == other.keys():

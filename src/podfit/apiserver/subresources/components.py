@@ -1,4 +1,4 @@
-"""ComponentStatuses: never stored, made from the health of the store when somebody asks.
+"""ComponentStatuses: never stored, made from the health of the store on each request.
 
 Kubernetes has one for each of its parts on the machine of the API server. Parts of podfit report their health
 themselves, at /healthz and in metrics, so that only the store is listed, under the name Kubernetes gives it.

@@ -63,7 +63,7 @@ class ResizeRequest:
         self._manager = managed.field_manager(call, options)
 
     async def attempt(self, attempt: Attempt) -> Written:
-        """The steps in order. They start over where somebody else wrote the pod meanwhile."""
+        """The steps in order. They start over if the pod was written by another client meanwhile."""
         stored = attempt.old
         asked, sizes_only = await attempt.run(lambda: self._parse(stored))
         spec = asked.get("spec")

@@ -108,7 +108,7 @@ class _Translating(_Applier):
 
 
 def read_configuration(call: Call, kind: Kind, options: WriteOptions) -> Object:
-    """The body; keys given twice are complained about, fields that nobody knows are refused later, by their schema."""
+    """The body; keys given twice are complained about, unknown fields are refused later, by their schema."""
     try:
         value, twice = parse_yaml(call.request.body)
     except YamlError as error:

@@ -1,4 +1,4 @@
-"""Writes in an older dialect: the client changes the form that it is shown, and the native object is changed alike."""
+"""Writes in an older dialect: the client's change of its own form is carried over to the native object."""
 
 from __future__ import annotations
 

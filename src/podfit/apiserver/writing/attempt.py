@@ -44,7 +44,7 @@ _FILLED = ("uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriod
 
 
 class Attempt:
-    """`old` is the stored object, which is shared: nobody changes it."""
+    """`old` is the stored object, which is shared and must not be changed."""
 
     __slots__ = ("_attrs", "_key", "_objects", "_writer", "old", "record", "size", "strategy", "write")
 
@@ -122,7 +122,7 @@ class Attempt:
         self.write.warnings += self._attrs.warnings
 
     async def store(self, new: Object) -> Written:
-        """Writes the object, unless nothing changed. Mismatch: somebody else wrote meanwhile."""
+        """Writes the object, unless nothing changed. Mismatch: another client wrote it meanwhile."""
         write, key, record, old = self.write, self._key, self.record, self.old
         kind = write.kind
         if deletes.ends_with(kind, new, old):

@@ -32,7 +32,7 @@ _STATUS_KEEPS: dict[tuple[str, str], tuple[tuple[str, ...], ...]] = {
 
 @lru_cache(maxsize=1024)
 def reset_fields(kind: Kind, subresource: str) -> ResetFields:
-    """What an endpoint does not write, so that nobody comes to own it there."""
+    """Fields that an endpoint does not write, so that no manager comes to own them there."""
     if subresource == "resize":
         return ResetFields(_RESIZABLE, keep_only=True)
     if subresource == "status":

@@ -1,4 +1,4 @@
-"""A write request as data: where it goes, who asks, and how the new object comes about."""
+"""A write request as data: where it goes, who sends it, and how the new object comes about."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Lens:
 
 
 class Write(msgspec.Struct, eq=False):
-    """One write request: where it goes, who asks, and what the client is warned of."""
+    """One write request: where it goes, who sends it, and what the client is warned of."""
 
     kind: Kind
     namespace: str

@@ -1,6 +1,6 @@
 """The way of a write: defaults, mutating admission, strategy, validation, validating admission, store.
 
-Creates are made here. Updates are attempts (`attempt`), which start over when somebody else was faster. Nothing is
+Creates are made here. Updates are attempts (`attempt`), which start over when another client was faster. Nothing is
 written when nothing changed.
 """
 
@@ -50,7 +50,7 @@ class Writer:
         if meta.get("resourceVersion"):
             raise ApiError(500, "", "resourceVersion should not be set on objects to be created")
         if (track := write.track) is not None:
-            # Before admission: what plugins add belongs to nobody, so that no applier takes it away again.
+            # Before admission: what plugins add has no manager, so that no applier removes it again.
             await self.aside.run(write.size, lambda: track(obj, None))
         attrs = attributes(CREATE, write, obj, None)
         await self.chain.admit(attrs)
@@ -135,7 +135,7 @@ class Writer:
     async def attempts(
         self, write: Write, once: Callable[[Attempt], Awaitable[Written]], retry: bool = True
     ) -> Written:
-        """Calls `once` again when somebody else wrote meanwhile; without `retry` that is a conflict at once."""
+        """Calls `once` again when another client wrote meanwhile; without `retry` that is a conflict at once."""
         kind = write.kind
         key = kind.key(write.namespace, write.name)
         for number in range(RETRIES):

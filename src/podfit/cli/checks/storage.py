@@ -27,7 +27,7 @@ def _existing(folder: Path) -> Path:
 
 
 def _there(folder: Path) -> bool:
-    """What may not be looked at is there: the checks then say what may not be done."""
+    """A path that may not be read counts as existing: later checks report the missing permission."""
     try:
         return folder.exists()
     except PermissionError:

@@ -1,4 +1,4 @@
-"""The demo's cluster: everything of `podfit up`, the demo's pods on it, and somebody who resizes one by hand."""
+"""The demo's cluster: everything of `podfit up`, the demo's pods on it, and a user who resizes one by hand."""
 
 from __future__ import annotations
 

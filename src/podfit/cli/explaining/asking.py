@@ -27,7 +27,7 @@ PATIENCE_S = 2.0
 async def recommenders_story(
     client: Client, vpa: Object, checkpoints: Iterable[Object]
 ) -> tuple[dict[str, Any] | None, str]:
-    """What `/explain` of the recommender says, or None when nobody answers; then why, where that is known."""
+    """What `/explain` of the recommender says, or None without an answer; then why, where that is known."""
     path = f"/explain/{vpa['metadata']['namespace']}/{vpa['metadata']['name']}"
     url = noted_url(vpa, checkpoints)
     return await _here(url, path) if url else (await _through_server(client, SERVICE + path, "containers"), "")
@@ -65,7 +65,7 @@ async def _here(url: str, path: str) -> tuple[dict[str, Any] | None, str]:
     except TimeoutError:
         return None, f"The recommender at {url} did not answer within {PATIENCE_S:g} s: it is busy or hangs."
     except (aiohttp.ClientError, ValueError):
-        return None, f"The recommender at {url} does not answer: nobody listens there."
+        return None, f"The recommender at {url} does not answer: nothing listens there."
     return (
         (found, "") if isinstance(found, dict) else (None, f"The recommender at {url} does not know this autoscaler.")
     )

@@ -72,7 +72,7 @@ async def missing_metrics(client: Client) -> str:
 
 
 async def other_autoscaler(client: Client, bodies: list[Object]) -> str:
-    """An autoscaler of somebody else under the same names; "" for none."""
+    """Another project's autoscaler under the same names; "" for none."""
     for body in bodies:
         if body["kind"] != "Deployment":
             continue

@@ -1,4 +1,4 @@
-"""Which port a cluster's API server listens on, and who has it if it is taken.
+"""Which port a cluster's API server listens on, and which cluster has it if it is taken.
 
 A named cluster takes the usual port if it is free and no other named cluster keeps it, else another one. It keeps that
 port, running or not: its kubeconfigs stay valid.

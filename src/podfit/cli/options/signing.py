@@ -35,7 +35,7 @@ RotateServing = Annotated[
 
 
 def signer_of(cert: Path | None, key: Path | None) -> Signer | None:
-    """None without both files: then requests are approved, and somebody else has to sign them."""
+    """None without both files: then requests are approved here and signed elsewhere."""
     from podfit.compose import BadSetting
 
     if cert is None and key is None:

@@ -1,4 +1,4 @@
-"""Amounts of cpu and memory: read from what people type, printed for people to compare."""
+"""Amounts of cpu and memory: parsed from the command line, and printed rounded."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def cpu_text(milli: float) -> str:
 
 
 def memory_text(count: float) -> str:
-    """Rounded to three digits or so: people compare these, machines get the exact numbers."""
+    """Rounded to about three digits, for reading; JSON output has the exact numbers."""
     whole = int(count)
     for suffix, size in _STEPS:
         if abs(whole) >= size:

@@ -1,4 +1,4 @@
-"""Sentences for people: what a condition means and what to do about it, and Events without their JSON. Pure."""
+"""Plain sentences: what a condition means and what to do about it, and Events without their JSON. Pure."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ from podfit.vpa.report.usage.evidence import Curve, Floats
 WIDTH, HEIGHT = 560, 170
 LEFT, RIGHT, TOP, BOTTOM = 58, 12, 10, 24
 POINTS = 420
-"""At most so many are drawn: more than the chart has columns nobody sees."""
+"""The most that are drawn: beyond the chart's number of columns, more make no difference."""
 
 
 def chart(one: Finding, resource: str) -> str:

@@ -74,7 +74,7 @@ class Plan:
 
 
 def plan(pod: Object, request: ResizeRequest) -> Plan:
-    """Raises CannotResize, with a sentence for people, before anything is sent."""
+    """Raises CannotResize, with a message for the user, before anything is sent."""
     _resizable(pod)
     field_name, container = _container(pod, request.container)
     changes = _changes(container.get("resources") or {}, request)

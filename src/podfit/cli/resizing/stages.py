@@ -1,4 +1,4 @@
-"""A pod's progress as a step on the way Pending → Allocated → Actuated → Actual, for people. Pure.
+"""A pod's progress as a step on the way Pending → Allocated → Actuated → Actual. Pure.
 
 Works with any node that speaks the resize API.
 """
@@ -39,7 +39,7 @@ class Step:
 
 
 def step_of(pod: Object, shortage: str = "") -> Step:
-    """`shortage`: what the node lacks, where somebody has computed it; it is said in place of the node's message."""
+    """`shortage`: what the node lacks, where the caller has computed it; shown in place of the node's message."""
     match progress(pod):
         case Pending(verdict=Deferred(message=message)):
             return Step("Pending", DEFERRED, shortage or message)

@@ -3,7 +3,7 @@
 Asked for with the annotation `podfit.dev/resize-policy: InPlace` on the workload. Pods are resized through /resize, at
 most as many at a time as the workload may miss; a pod is replaced only where its resize is refused (a QoS change, for
 one) or still waits after the deadline (`podfit.dev/resize-deadline`, default 5m). Which sizes a pod was brought to is
-written on it: autoscalers and people may change it afterwards without a fight. `decide` is pure.
+written on it: autoscalers and users may change it afterwards without a conflict. `decide` is pure.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 Python runs one thread at a time, so nothing gets faster; but the loop has its turn every `SWITCH_S`, however long the
 work takes. Very large work has a thread of its own, so that what is merely large does not wait seconds for it. For work
-on values that nobody else changes.
+on values that nothing else changes.
 """
 
 from __future__ import annotations

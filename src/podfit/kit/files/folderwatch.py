@@ -1,8 +1,7 @@
 """Tells when something in a folder changed, by inotify; without it (no watches left, no folder) by looking again.
 
-It says that, not what: who waits looks at the folder. A folder that is deleted, renamed or not there yet is looked for
-twice a second, and watched again once it is back.
-"""
+It says that something changed, not what: the caller reads the folder. A folder that is deleted, renamed or not there
+yet is looked for twice a second, and watched again once it is back."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the system calls an error, for people: `/data: No space left on device` instead of `[Errno 28] …`."""
+"""The system's own words for an error: `/data: No space left on device` instead of `[Errno 28] …`."""
 
 from __future__ import annotations
 

@@ -36,7 +36,7 @@ def reached_at(host: str) -> str:
 
 
 def free_port(wanted: int = 0) -> int:
-    """A port of 127.0.0.1: `wanted` if nobody listens there, else any."""
+    """A port of 127.0.0.1: `wanted` if it is free, else any."""
     for number in (wanted, 0):
         with contextlib.suppress(OSError), contextlib.closing(socket.create_server(("127.0.0.1", number))) as found:
             return int(found.getsockname()[1])

@@ -1,7 +1,7 @@
 """The CNI configuration of a folder: a list of plugins, from a .conflist or a single .conf or .json.
 
 Files are taken in the order of their names and the first one counts, as for every runtime. One that cannot be used is
-an error that names it: taking the next file instead would connect pods to a network that nobody chose.
+an error that names it: taking the next file instead would connect pods to a network that was not chosen.
 """
 
 from __future__ import annotations

@@ -117,7 +117,7 @@ class Bridge:
 
     def _range(self, net: Netlink) -> IPv4Network:
         """The one in use as long as a pod has an address of it; then the wanted one, or the one used before unless
-        somebody else routes it by now. A bridge with another range is removed."""
+        another program routes it by now. A bridge with another range is removed."""
         known = self._known_range()
         there = net.find(self.name) is not None
         if there and known is not None and (not self.wanted or Leases(self._folder / "leases", known).held()):

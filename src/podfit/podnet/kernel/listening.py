@@ -19,7 +19,7 @@ def taken_by_others(ports: Iterable[int], pid: int) -> tuple[list[int], list[int
 
 
 def _listeners(ports: set[int]) -> dict[int, set[str]]:
-    """Inodes of the listening sockets by port; a port on which nobody listens is left out."""
+    """Inodes of the listening sockets by port; other ports are left out."""
     found: dict[int, set[str]] = {}
     for table in _TABLES:
         try:

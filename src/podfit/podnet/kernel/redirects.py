@@ -1,4 +1,4 @@
-"""Service addresses that lead to the host, for pods whose network somebody else makes: a container runtime, with CNI.
+"""Service addresses that lead to the host, for pods whose network a container runtime makes, with CNI.
 
 A table of its own, with the links by which those pods' packets come in. Nothing is made while no address is redirected.
 """
@@ -21,7 +21,7 @@ log = logging.getLogger(__name__)
 
 class Redirects:
     def __init__(self, owner: str) -> None:
-        """`owner`: names the table, together with nobody else's."""
+        """`owner`: names the table, which is this owner's alone."""
         self._firewall = Firewall(re.sub(r"\W", "_", owner))
         self._turn = asyncio.Lock()
 

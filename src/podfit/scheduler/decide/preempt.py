@@ -42,7 +42,7 @@ class NoRoom:
 
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """A disruption budget as far as it decides who may go."""
+    """A disruption budget, as far as it decides which pods may be evicted."""
 
     namespace: str
     selector: LabelSelector

@@ -35,7 +35,7 @@ PATIENCE_S = 0.001
 PAUSE_S = 0.00002
 FULL = "the store cannot be written: the disk is full"
 LOOK_S = 2.0
-"""How often a full disk is looked at again when nobody writes."""
+"""How often a full disk is checked again when there are no writes."""
 GROWTH = 4096
 """By this much an object may grow at a full disk: its deletion is noted in it, and the end of a pod in its status."""
 SHORT_HISTORY = 1000
@@ -52,7 +52,7 @@ class Write(msgspec.Struct, eq=False):
 
 @dataclass(slots=True)
 class Group:
-    """What one transaction carries, and who waits for it."""
+    """What one transaction carries, and which writes wait for it."""
 
     writes: list[Write] = field(default_factory=list)
     rows: list[Row] = field(default_factory=list)

@@ -162,7 +162,7 @@ class AdmissionWebhook:
         self.port = self._runner.addresses[0][1]
 
     async def _maintain(self) -> None:
-        """Registration and certificates, once a minute: somebody may have deleted the one, time spoils the other."""
+        """Registration and certificates, once a minute: the one may have been deleted, the other expires."""
         backoff = Backoff(0.5, 30.0)
         await self.clock.sleep(self.config.register_delay)
         while True:
@@ -350,7 +350,7 @@ class AdmissionWebhook:
         return kind, verdict
 
     async def _unowned(self, request: Mapping[str, Any]) -> tuple[str, ...]:
-        """A warning for the user who applies an autoscaler that selects pods which nobody recreates."""
+        """A warning for the user who applies an autoscaler that selects pods which no controller recreates."""
         vpa = as_v1(request["object"])
         try:
             if not may_have_unowned(vpa):
@@ -411,7 +411,7 @@ class AdmissionWebhook:
             return Size(vpa)
 
     async def _learned_scales(self, namespace: str) -> bool:
-        """Asks about owners of kinds nobody knows beforehand, where an autoscaler may be meant for one of them."""
+        """Looks up owners of kinds that are not known beforehand, where an autoscaler may be meant for one of them."""
         foreign = any(one.namespace == namespace and one.kind and one.kind not in WELL_KNOWN for one in self.index.vpas)
         if not foreign or not self.scales.wanted.is_set():
             return False

@@ -255,7 +255,7 @@ class LocalHistory:
             try:
                 return await asyncio.shield(running)
             except asyncio.CancelledError:
-                # The thread cannot be stopped: nobody may close the file under it.
+                # The thread cannot be stopped: the file must not be closed under it.
                 await asyncio.wait({running})
                 raise
             except sqlite3.Error as error:

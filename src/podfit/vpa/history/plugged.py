@@ -24,7 +24,7 @@ def names() -> list[str]:
 
 
 def check(storage: str) -> None:
-    """Raises BadFlag for a storage that nobody brings."""
+    """Raises BadFlag for a storage that no plugin provides."""
     if storage not in BUILT_IN and storage not in names():
         known = ", ".join(["checkpoint", *names(), "prometheus"])
         raise BadFlag(f'invalid argument "{storage}" for "--storage" flag: it is {known} or local')

@@ -1,4 +1,5 @@
-"""Who has to leave a node that runs out of memory or disk, in which words, and who is not let in meanwhile. Pure."""
+"""Which pod is evicted from a node short of memory or disk, with which message, and which pods are not admitted
+meanwhile. Pure."""
 
 from __future__ import annotations
 
@@ -22,7 +23,7 @@ _TAINT = {"key": "node.kubernetes.io/memory-pressure", "effect": "NoSchedule"}
 
 @dataclass(frozen=True, slots=True)
 class Consumer:
-    """A pod that runs here and what it uses; None where nobody can say."""
+    """A pod that runs here and what it uses; None where that is unknown."""
 
     uid: str
     pod: Mapping[str, Any]
@@ -36,13 +37,13 @@ class Consumer:
         return quantity.value if quantity is not None else 0
 
     def rank(self) -> tuple[bool, bool, int, int]:
-        """First whose use is unknown, then who uses more than was asked for, by priority, by how much more."""
+        """Pods of unknown use first, then those above their request, by priority, then by how far they are above it."""
         over = (self.used or 0) - self.requested
         return self.used is not None, over <= 0, int(self.pod["spec"].get("priority") or 0), -over
 
 
 def victim(consumers: Sequence[Consumer]) -> Consumer | None:
-    """One at a time: the next reading tells whether that was enough. Critical pods stay whatever they use."""
+    """One at a time: the next reading shows whether that was enough. Critical pods stay, whatever they use."""
     return next((one for one in sorted(consumers, key=Consumer.rank) if not is_critical(one.pod)), None)
 
 

@@ -1,7 +1,7 @@
 """Is the machine running out of memory, disk or process ids? Readings in, the node's conditions out.
 
-A pressure is told at the first reading that shows it and stays until none has shown it for five minutes, so that a
-node that hovers around a threshold does not attract pods in every dip.
+A pressure is reported at the first reading that shows it, and stays until no reading has shown it for five minutes: a
+node that hovers around a threshold would otherwise attract pods in every dip.
 """
 
 from __future__ import annotations

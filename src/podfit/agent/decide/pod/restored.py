@@ -9,7 +9,7 @@ from podfit.api.resize.states import CPU, MEMORY, Allocated, Resources, amount, 
 
 
 def actuated(wanted: Resources, believed: Resources | None, limits: Limits) -> Object:
-    """The size that these limits in the kernel stand for. The kernel knows no memory requests: those are believed."""
+    """The size that these limits of the kernel mean. It has no memory requests: those are taken as given."""
     found: Object = {"limits": {}, "requests": {}}
     if limits.cpu_quota_us is not None:
         found["limits"][CPU] = kernel.cpu_text(kernel.milli_of_quota(limits.cpu_quota_us, limits.cpu_period_us))

@@ -60,8 +60,8 @@ class Facts(Struct):
 
 
 def _answered(facts: Facts) -> int:
-    """A resize that is not decided yet is not answered: whoever waits for the
-    generation would take the missing conditions for its end."""
+    """The generation that the status may claim to have observed. A resize that is not decided yet does not count: a
+    client that waits for the generation would take the missing conditions for a finished resize."""
     generation = int(facts.pod["metadata"].get("generation") or 0)
     pending = facts.resize.pending
     decided = pending is not None and pending.generation >= generation
@@ -126,7 +126,7 @@ def _machine(facts: Facts, before: Mapping[str, Any], status: Object) -> None:
 
 
 def remembered(status: Mapping[str, Any], name: str, container_id: str) -> Object:
-    """What the API was told of this very container; empty if it was another, or nothing yet."""
+    """What was last reported of this very container; empty if it was another one, or nothing yet."""
     for key in ("containerStatuses", "initContainerStatuses"):
         for one in status.get(key) or ():
             if one["name"] == name and str(one.get("containerID") or "").endswith(f"//{container_id}"):
@@ -187,8 +187,10 @@ def _container(facts: Facts, container: Object, regular: bool) -> Object:
     allocated = facts.sized.rendered.get(name, {})
     if requests := allocated.get("requests"):
         shown["allocatedResources"] = dict(requests)
-    told = facts.actuated.containers.get(name)
-    shown["resources"] = settle.container_resources(allocated, told, facts.limits.get(name) if one.running else None)
+    actuated = facts.actuated.containers.get(name)
+    shown["resources"] = settle.container_resources(
+        allocated, actuated, facts.limits.get(name) if one.running else None
+    )
     if mounts := container.get("volumeMounts"):
         shown["volumeMounts"] = [_mount(mount) for mount in mounts]
     if one.running and last.user is not None:
@@ -243,7 +245,7 @@ def _state(facts: Facts, one: Seen, regular: bool) -> Object:
         reason, message = one.waiting
         return {"waiting": {"reason": reason, **({"message": message} if message else {})}}
     if last is None or one.created_only:
-        # Also when they are done: whoever has not begun waits for the pod's beginning.
+        # Also when init containers are done: a container that has not started waits for the pod's start.
         inits = facts.pod["spec"].get("initContainers")
         return {"waiting": {"reason": "PodInitializing" if inits else "ContainerCreating"}}
     if one.running:
@@ -252,7 +254,7 @@ def _state(facts: Facts, one: Seen, regular: bool) -> Object:
 
 
 def _waits(facts: Facts, one: Seen) -> bool:
-    """For its start, or for another one: in a pod that is over nobody does who has ended."""
+    """Whether it waits for its start or restart; in a pod that is over, an exited container does not."""
     return one.waiting is not None and not one.running and not (_over(facts) and one.exited)
 
 
@@ -403,16 +405,16 @@ def patch(before: Mapping[str, Any], after: Mapping[str, Any], uid: str) -> Obje
 def _condition_changes(before: list[Object], after: list[Object]) -> Object:
     known = {one["type"]: one for one in before}
     types = [one["type"] for one in after]
-    changed = [_told(one, known.pop(one["type"], None)) for one in after]
+    changed = [_changed_condition(one, known.pop(one["type"], None)) for one in after]
     changes = [one for one in changed if one is not None] + [{"$patch": "delete", "type": kind} for kind in known]
     if not changes and [one["type"] for one in before] == types:
         return {}
     return {"$setElementOrder/conditions": [{"type": kind} for kind in types], "conditions": changes}
 
 
-def _told(one: Object, old: Object | None) -> Object | None:
-    """None when nothing changed. A merge keeps what it is not told of: a reason that no longer holds has to be taken
-    away."""
+def _changed_condition(one: Object, old: Object | None) -> Object | None:
+    """None when nothing changed. A merge patch keeps what it does not mention: a reason that no longer holds is removed
+    by an explicit null."""
     if old is None:
         return one
     if old == one:

@@ -111,7 +111,7 @@ def plan(
     """`starting` are the containers about to be created; `pod_now` is the pod's cgroup (None: there is none yet).
 
     `doubtful` compares the pod's cgroup even when no container changes: an earlier plan may have ended half-way.
-    `sized` is the pod with what is allocated, where somebody has it already.
+    `sized` is the pod with its allocated sizes, where the caller has it already.
     """
     changed = pending(pod, allocated, actuated, running)
     restart = tuple(one["name"] for one, wanted in changed if _must_restart(one, pod, wanted, actuated))
@@ -202,7 +202,7 @@ def _container_step(
     if resource == CPU:
         change = _cpu(wanted)
     elif (old.limit or 0) != (new.limit or 0):
-        # An update carries the whole container, as a CRI call does: CPU as it was told last.
+        # An update carries the whole container, as a CRI call does: CPU as it was last actuated.
         change = replace(_cpu(effective(current, pod_level)), memory_bytes=new.limit)
     else:
         change = Change()

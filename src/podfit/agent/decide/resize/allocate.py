@@ -65,8 +65,8 @@ def decide(
     exclusive_resize_allowed: bool = False,
     running_machines: Mapping[str, Machine] | None = None,
 ) -> Verdict:
-    """`sized`: the pod with what is desired, where somebody has it already. `kept_out`: why a node under pressure would
-    not let the pod in. `exclusive_resize_allowed`: the static CPU policy takes resizes to whole CPUs.
+    """`sized`: the pod with its desired sizes, where the caller has it already. `kept_out`: why a node under pressure
+    would not admit the pod. `exclusive_resize_allowed`: the static CPU policy accepts resizes to whole CPUs.
     `running_machines`: the containers of the pod that are VMs."""
     if equal(desired, allocated):
         return Unchanged()

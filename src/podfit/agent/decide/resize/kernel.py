@@ -85,7 +85,7 @@ def pod_cgroup(sized: Sized, qos: str) -> Limits:
 
 
 def memory_volume_bytes(pod: Object, size_limit: int, node_bytes: int) -> int:
-    """How large a volume in memory is: no larger than it says, than the pod's limit, than the node. 0: nobody says."""
+    """The size of a volume in memory: its own limit, the pod's and the node's, whichever is least. 0: none is set."""
     limit = pod_limits(pod).get(MEMORY, ZERO).value if _all_limited(pod["spec"], MEMORY) else 0
     return min((one for one in (size_limit, limit, node_bytes) if one > 0), default=0)
 

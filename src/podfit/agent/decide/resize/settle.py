@@ -19,19 +19,20 @@ def in_progress(pod: Mapping[str, Any], allocated: Allocated, actuated: Actuated
 
 
 def container_resources(allocated: Resources, actuated: Resources | None, actual: Limits | None) -> Object:
-    """`status…resources` of a container, from what is allocated as it is shown. Not running (no `actual`): that."""
+    """`status…resources` of a container, from what is allocated and what the kernel has. Without `actual` (not
+    running) it is what is allocated."""
     shown: Object = {key: dict(listed) for key, listed in allocated.items()}
     if actual is None:
         return shown
-    told = amount(actuated, MEMORY)
+    actuated_memory = amount(actuated, MEMORY)
     if limits := shown.get("limits"):
         _cpu_limit(limits, amount(actuated, CPU).limit, actual)
         if MEMORY in limits and actual.memory_bytes is not None:
-            limits[MEMORY] = _memory(amount(allocated, MEMORY).limit, told.limit, actual)
+            limits[MEMORY] = _memory(amount(allocated, MEMORY).limit, actuated_memory.limit, actual)
     if requests := shown.get("requests"):
         _cpu_request(requests, actual)
-        if MEMORY in requests and told.request:
-            requests[MEMORY] = kernel.memory_text(told.request)
+        if MEMORY in requests and actuated_memory.request:
+            requests[MEMORY] = kernel.memory_text(actuated_memory.request)
     return shown
 
 
@@ -59,10 +60,10 @@ def _cpu_request(requests: Object, actual: Limits) -> None:
         requests[CPU] = kernel.cpu_text(shown)
 
 
-def _memory(allocated: int | None, told: int | None, actual: Limits) -> str:
+def _memory(allocated: int | None, actuated: int | None, actual: Limits) -> str:
     """The kernel keeps whole pages; where that is all that differs, the size asked for is the true one."""
     held = actual.memory_bytes or 0
-    for known in (allocated, told):
+    for known in (allocated, actuated):
         if known and held in (known, kernel.whole_pages(known)):
             return kernel.memory_text(known)
     return kernel.memory_text(held)

@@ -1,4 +1,4 @@
-"""A pod with other sizes than its spec has, and what is made of them again and again: sums, and how they are shown."""
+"""A pod with sizes other than those of its spec, and what is derived from them: sums, and their form in a status."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from podfit.api.resize.states import Resources, Sizes, clean, resized, shared
 
 
 class Sized:
-    """Each part is worked out once, when first asked for.
+    """Each part is computed once, on first use.
 
-    Stands for one state of the pod and one set of sizes, neither of which ever changes (ADR 5).
+    Belongs to one state of the pod and one set of sizes, neither of which ever changes (ADR 5).
     """
 
     __slots__ = ("_asked", "_limits", "_requests", "_resized", "_shown", "_sizes", "_totals", "origin")
 
     def __init__(self, pod: Object, sizes: Sizes, asked: bool = False) -> None:
-        """`asked`: these sizes are the ones that the pod's spec asks for, so that the pod is what it would be."""
+        """`asked`: the sizes are those of the pod's own spec, so the pod is used as it is."""
         self.origin, self._sizes, self._asked = pod, sizes, asked
         self._resized: Object | None = pod if asked else None
         self._requests: Amounts | None = None
@@ -54,25 +54,25 @@ class Sized:
 
     @property
     def held(self) -> Amounts:
-        """What the pod takes of its node: the largest of these sizes and what its status tells."""
-        if self._tells_no_other():
+        """What the pod takes of its node: the largest of these sizes and those in its status."""
+        if self._status_agrees():
             return self.requests
         return pod_requests(self.pod, use_status=True)
 
-    def _tells_no_other(self) -> bool:
-        """Whether the status tells of no other request than these, letter by letter."""
+    def _status_agrees(self) -> bool:
+        """Whether the status has no requests other than these, spelled the same."""
         sizes, status = self._sizes, self.origin.get("status") or {}
         if sizes.pod is not None:
             return False
         for kind in ("containerStatuses", "initContainerStatuses"):
             for one in status.get(kind) or ():
-                told = one.get("resources")
-                if told is None:
+                reported = one.get("resources")
+                if reported is None:
                     continue
                 if (size := sizes.containers.get(one.get("name"))) is None:
                     return False
                 mine = size.get("requests") or {}
-                if (told.get("requests") or {}) != mine or (one.get("allocatedResources") or mine) != mine:
+                if (reported.get("requests") or {}) != mine or (one.get("allocatedResources") or mine) != mine:
                     return False
         return True
 

@@ -73,7 +73,7 @@ def _reading(state: ContainerState, usage: Usage) -> Reading:
 
 @dataclass(slots=True)
 class _Rates:
-    """CPU rates from the last two readings of each counter. A counter that fell has begun anew and has no rate yet."""
+    """CPU rates from the last two readings of each counter. A counter that fell was reset and has no rate yet."""
 
     last: dict[str, tuple[float, int, int | None]] = field(default_factory=dict)
     seen: dict[str, tuple[float, int, int | None]] = field(default_factory=dict)

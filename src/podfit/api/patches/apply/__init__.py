@@ -45,7 +45,8 @@ _LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
 
 
 class ResetFields:
-    """Fields that an endpoint does not write, hence nobody owns through it. `*` stands for any list item or key.
+    """Fields that an endpoint does not write, so that no manager owns them through it. `*` stands for any list item or
+    key.
 
     With `keep_only` the paths are the only ones that it does write.
     """
@@ -114,7 +115,7 @@ def _of_created(new: Object, struct: Struct, reset: ResetFields | None) -> Field
 
 
 def _fresh(struct: Struct) -> Object:
-    """What a created object is compared with: the fields that are there anyway are nobody's."""
+    """What a created object is compared with: fields that every object has belong to no manager."""
     fresh = struct.cache.get("fresh")
     if fresh is None:
         fresh = struct.cache["fresh"] = {"metadata": {}} if "custom" in struct.cache else zero_of(struct)
@@ -291,10 +292,10 @@ def _applied(
 
 
 def _pruned(merged: Object, struct: Struct, last: Owner | None, owners: Owners) -> Object:
-    """The merged object without what the manager applied last time and nobody owns now."""
+    """The merged object without the fields that the manager applied last time and no manager owns now."""
     if last is None:
         return merged
-    # The object keeps its metadata whoever stops naming it.
+    # The object keeps its metadata, even when no manager names it any more.
     everyone: FieldSet = {"f:metadata": {}}
     for owner in owners.values():
         everyone = fieldset.union(everyone, owner.fields)

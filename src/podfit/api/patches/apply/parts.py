@@ -23,7 +23,7 @@ class Parts:
         """By their elements and the identities of what lies below, which they hold on to."""
 
     def shared(self, fields: FieldSet) -> FieldSet:
-        """A set that is equal, down to the order. What is no set, in one that somebody made up, stays as it is."""
+        """A set that is equal, down to the order. A malformed set, as a client may send it, stays as it is."""
         nodes = [self.shared(node) if isinstance(node, dict) else node for node in fields.values()]
         key = (*fields, *map(id, nodes))
         found = self._parts.get(key)

@@ -242,7 +242,7 @@ def _merge_items(old: list[Any], new: list[Any], kind: ListOf) -> list[Any]:
 
 
 def prune(value: Any, kind: Type, last: FieldSet, owned: FieldSet) -> Any:
-    """The value without what was applied last time and nobody owns now."""
+    """The value without what was applied last time and no manager owns now."""
     if isinstance(value, dict):
         out = {}
         for name, item in value.items():

@@ -5,7 +5,7 @@ words: they are read once, without. Whatever is not plain (an unknown field, a w
 `Odd`, and the caller has the same reader read the object again, with notes.
 
 The input is never changed, and shared with the output only below free-form values and where it is part of a `base`:
-an object that was read before. What a patch left alone need not be read again. Of an input that is somebody else's
+an object that was read before. What a patch left alone need not be read again. Of an input that belongs to another part
 (the base is `OTHERS`) nothing is shared.
 """
 
@@ -27,7 +27,7 @@ Reader = Callable[[Any, Any, Notes | None], Any]
 """(value, base, notes) → the value as typed. Parts of the value that are the very parts of the base are taken as they
 are. With notes, nothing is taken and nothing raises `Odd`."""
 OTHERS: Any = object()
-"""In place of a base: the value belongs to somebody who may change it."""
+"""In place of a base: the value belongs to a caller that may change it."""
 _NEVER: Any = object()
 _PLAIN = (str, int, float, bool)
 
@@ -130,7 +130,7 @@ def _scalar_reader(kind: Scalar) -> Reader:
         if notes is not None:
             return notes.scalar(value, kind, full)
         if exact and value.__class__ is float:
-            raise Odd  # how the fraction was written matters, and only who reads with notes parses for that
+            raise Odd  # how the fraction was written matters, and only reading with notes parses for that
         try:
             return full(value)
         except (Unreadable, WrongType):

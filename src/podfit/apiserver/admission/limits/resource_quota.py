@@ -113,7 +113,7 @@ def _check_all(ledger: Ledger, batch: list[_Waiter]) -> list[_Waiter]:
         except ApiError as error:
             _settle([waiter], error)
         except Exception as error:
-            # One object nobody can count must not stop the others of its namespace.
+            # One object that cannot be counted must not stop the others of its namespace.
             _settle([waiter], internal_error(str(error)))
         else:
             fitting.append(waiter)

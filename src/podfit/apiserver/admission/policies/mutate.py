@@ -21,7 +21,7 @@ from podfit.apiserver.admission.policies.expressions import Compiler
 from podfit.apiserver.admission.policies.patching import BadPatch, merged, patched, typed
 
 Defaulted = Callable[[Object], Object]
-"""Fills in the defaults of an object that belongs to nobody else."""
+"""Fills in the defaults of an object that is not shared."""
 
 
 @dataclass(slots=True)

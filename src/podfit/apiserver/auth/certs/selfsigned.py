@@ -22,10 +22,10 @@ class SelfSigned(NamedTuple):
 async def self_signed(name: str, names: Sequence[str]) -> SelfSigned:
     command = (sys.executable, "-m", __name__, name, *names)
     process = await asyncio.create_subprocess_exec(*command, stdout=asyncio.subprocess.PIPE)
-    told, _ = await process.communicate()
+    output, _ = await process.communicate()
     if process.returncode:
         raise OSError(f"the certificate of {name} could not be made")
-    made = json.loads(told)
+    made = json.loads(output)
     return SelfSigned(made["cert"].encode(), made["key"].encode())
 
 

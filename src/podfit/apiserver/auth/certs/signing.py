@@ -21,7 +21,7 @@ _SHORT = timedelta(hours=8)
 
 
 class SubjectRefused(BadRequestPem):
-    """A signing request asks to be somebody it may not become."""
+    """A signing request asks for an identity that it may not have."""
 
 
 class Signer:

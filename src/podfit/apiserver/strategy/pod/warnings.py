@@ -125,7 +125,7 @@ def _term(term: Object, path: str, found: list[str]) -> None:
 
 
 def _pod_affinity(affinity: Object, path: str, found: list[str]) -> None:
-    """Terms that match nothing, because nobody said what they should match."""
+    """Terms that match nothing because they have no selector."""
     for kind in ("podAffinity", "podAntiAffinity"):
         terms = affinity.get(kind) or {}
         places = [(f"{path}.{kind}.{_REQUIRED}[{at}]", term) for at, term in enumerate(terms.get(_REQUIRED) or ())]

@@ -1,9 +1,8 @@
 """Pods that run a virtual machine: `spec.virtualMachine`, and the one container that mirrors it.
 
-Everybody who reads pods reads containers: schedulers, quotas, autoscalers, nodes. So a pod with a virtual machine has
-one container of the same name, image and resources. Whichever of the two a client changes, the other one follows.
-Templates have no mirror: the pod made from one gets it.
-"""
+Every component that reads pods reads containers: schedulers, quotas, autoscalers, nodes. So a pod with a virtual
+machine has one container of the same name, image and resources. Whichever of the two a client changes, the other one
+follows. Templates have no mirror: the pod made from one gets it."""
 
 from __future__ import annotations
 

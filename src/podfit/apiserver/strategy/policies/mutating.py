@@ -38,7 +38,7 @@ class MutatingAdmissionPolicyStrategy(Strategy):
 
     def validate_update(self, new: Object, old: Object, subresource: str = "") -> Errors:
         if equal(new.get("spec"), old.get("spec")):
-            # What an older version took stays valid until somebody changes it.
+            # What an older version took stays valid until it is changed.
             return self.validate_update_meta(new, old, subresource)
         return super().validate_update(new, old, subresource)
 

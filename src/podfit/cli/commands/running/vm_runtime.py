@@ -47,7 +47,7 @@ def vm_runtime(
         str,
         typer.Option(
             "--network",
-            help="auto (CNI if configured, else bridge), bridge, cni, user (VMs reach out, nobody reaches in) or none.",
+            help="auto (CNI if configured, else bridge), bridge, cni, user (outgoing connections only) or none.",
         ),
     ] = "auto",
     images: Annotated[

@@ -58,7 +58,7 @@ def events(
 
 
 def _types(text: str) -> tuple[str, ...]:
-    """The types that somebody named, in any case, as kubectl takes them."""
+    """The types given on the command line, in any case, as in kubectl."""
     named = [word.strip().title() for word in text.split(",")] if text else []
     if any(word not in TYPES for word in named):
         wrong(f"--types {text!r}: it is Normal, Warning or both with a comma between")

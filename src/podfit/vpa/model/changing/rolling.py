@@ -1,7 +1,7 @@
 """Policies that reach a workload pod by pod: what autoscaler and pods say about it. Reading only.
 
 The autoscaler's annotation says how many pods at a time get a changed policy. Each pod that was sized since then has
-the digest of the policy that it was sized under, so that nobody has to remember how far a rollout has come.
+the digest of the policy that it was sized under, so that the progress of a rollout need not be stored.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def policy_digest(vpa: ObjectView) -> str:
 
 
 def sized_under(pod: ObjectView) -> tuple[str, Seconds]:
-    """The digest of the policy that a pod was sized under, and since when; empty and NEVER where nobody noted it."""
+    """The digest of the policy that a pod was sized under, and since when; empty and NEVER where that was not noted."""
     digest, _, since = annotations_of(pod).get(SIZED_UNDER, "").partition(" ")
     try:
         return digest, from_rfc3339(since) if since else NEVER

@@ -1,4 +1,5 @@
-"""Pods that nobody would recreate after an eviction, and an autoscaler that would change them only by eviction."""
+"""Pods that no controller would recreate after an eviction, and an autoscaler that would change them only by
+eviction."""
 
 from __future__ import annotations
 

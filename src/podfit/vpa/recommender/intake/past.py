@@ -42,7 +42,7 @@ class Past:
         self._of: dict[PodId, PodId] = {}
         self.samples = 0
         self.containers: set[tuple[str, str]] = set()
-        """(namespace, container) that the past told something about."""
+        """(namespace, container) that the history has samples of."""
         self.seen: set[tuple[str, str, str]] = set()
         """(namespace, pod, container) that there were samples of."""
         self.stretch: dict[AggregateKey, int] = {}

@@ -1,8 +1,8 @@
 """How much memory a container gets that is near its limit: more, within bounds, in smaller steps when it is slow. Pure.
 
-The first step is half as much again. Whoever is near the new limit within seconds grows fast, and is doubled; whoever
-takes longer gets a quarter more, and the recommender has its time. The bound ends both: a leak climbs to it and no
-further.
+The first step is half as much again. A container that is near its new limit within seconds grows fast and is doubled;
+one that takes longer gets a quarter more, which leaves the recommender its time. The bound ends both: a leak climbs to
+it and no further.
 """
 
 from __future__ import annotations

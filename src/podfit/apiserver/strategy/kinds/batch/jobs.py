@@ -37,7 +37,7 @@ class JobStrategy(Strategy):
         set_default(spec, "podReplacementPolicy", "Failed" if spec.get("podFailurePolicy") else "TerminatingOrFailed")
         for rule in (spec.get("podFailurePolicy") or {}).get("rules") or ():
             for pattern in rule.get("onPodConditions") or ():
-                # The field is always there, empty where nobody gave it.
+                # The field is always there, empty where it was not given.
                 pattern["status"] = pattern.get("status") or "True"
         _copy_labels(obj)
 

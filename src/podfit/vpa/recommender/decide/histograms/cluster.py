@@ -85,12 +85,12 @@ class ClusterState:
 
     @property
     def pods(self) -> dict[PodId, Pod]:
-        """All pods; built anew, so not for every event."""
+        """All pods. The list is rebuilt on each call: not for use on every event."""
         return {id: pod for pods in self._pods_in.values() for id, pod in pods.items()}
 
     @property
     def aggregates(self) -> dict[AggregateKey, AggregateState]:
-        """All aggregates; built anew, so not for every event."""
+        """All aggregates. The list is rebuilt on each call: not for use on every event."""
         return {key: state for states in self._aggregates_in.values() for key, state in states.items()}
 
     @property
@@ -173,7 +173,7 @@ class ClusterState:
     # --- autoscalers ----------------------------------------------------------------------------------------------
 
     def add_vpa(self, object: Mapping[str, Any], selector: LabelSelector | None, unsupported: str | None = None) -> Vpa:
-        """Also for one that is known. A changed selector starts anew: what it used before may not be its own.
+        """Also for one that is known. A changed selector starts over: what it matched before may not be its own.
 
         Without a selector (the target cannot be resolved) it matches nothing.
         """
