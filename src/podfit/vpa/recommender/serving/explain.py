@@ -1,6 +1,6 @@
 """Why a recommendation is what it is, number by number. Pure: from what is known, or from objects alone.
 
-Each size is told as the steps that lead to it: percentile, margin, confidence, smallest pod, the policy's and the
+Each size is explained by the steps that lead to it: percentile, margin, confidence, smallest pod, the policy's and the
 cluster's caps. The steps repeat the estimator's arithmetic, and a test holds the two together.
 """
 
@@ -55,7 +55,7 @@ _WIDENING = {"target": None, "lowerBound": LOWER, "upperBound": UPPER}
 
 
 SETTINGS = "podfit.dev/recommender-settings"
-"""Annotation on a checkpoint: what its recommender was told that is not a default, so that others can follow it."""
+"""Annotation on a checkpoint: its recommender's settings that are not defaults, so that others can follow it."""
 USAGE = "podfit.dev/usage"
 """Annotation on a checkpoint: what its container used over the last days, for a policy that starts again."""
 LISTENS = "listens"
@@ -64,20 +64,20 @@ DEFAULT, BATCH = "default", "batch"
 
 
 def settings_note(config: Config, recommender: str, url: str = "") -> str:
-    """The annotation's text; empty when everything is as usual."""
-    told = to_flags(config) | ({"recommender": recommender} if recommender not in ("", DEFAULT) else {})
-    told |= {LISTENS: url} if url else {}
-    return json.dumps(told, sort_keys=True) if told else ""
+    """The annotation's text; empty when all settings are defaults."""
+    flags = to_flags(config) | ({"recommender": recommender} if recommender not in ("", DEFAULT) else {})
+    flags |= {LISTENS: url} if url else {}
+    return json.dumps(flags, sort_keys=True) if flags else ""
 
 
 def noted_settings(checkpoint: ObjectView) -> tuple[Config, str]:
-    """The settings and the recommender behind a checkpoint; the usual ones if they cannot be read."""
+    """The settings and the recommender behind a checkpoint; the defaults if they cannot be read."""
     text = ((checkpoint.get("metadata") or {}).get("annotations") or {}).get(SETTINGS)
     try:
-        told = dict(json.loads(text)) if text else {}
-        recommender = str(told.pop("recommender", ""))
-        told.pop(LISTENS, None)
-        return from_flags(told), recommender
+        flags = dict(json.loads(text)) if text else {}
+        recommender = str(flags.pop("recommender", ""))
+        flags.pop(LISTENS, None)
+        return from_flags(flags), recommender
     except (ValueError, TypeError, AttributeError):
         return Config(), ""
 
@@ -106,10 +106,12 @@ def explain(
     given_needs, given_loans = needs or {}, loans or {}
     containers = {}
     for name, state in sorted(counted.items()):
-        told = _Told(vpa, name, state, "", config, least, len(counted), recommender, given_needs.get(name), pods)
-        told = replace(told, lent=given_loans.get(name), heap=(heaps or {}).get(name), enough=(found or {}).get(name))
-        told = replace(told, given=(policies or {}).get(name))
-        containers[name] = _container(told, [event for event in events if event.get("container") == name])
+        inputs = _Inputs(vpa, name, state, "", config, least, len(counted), recommender, given_needs.get(name), pods)
+        inputs = replace(
+            inputs, lent=given_loans.get(name), heap=(heaps or {}).get(name), enough=(found or {}).get(name)
+        )
+        inputs = replace(inputs, given=(policies or {}).get(name))
+        containers[name] = _container(inputs, [event for event in events if event.get("container") == name])
     return {
         "namespace": meta.get("namespace") or "",
         "name": meta.get("name") or "",
@@ -118,10 +120,10 @@ def explain(
     }
 
 
-def _container(told: _Told, ooms: list[Mapping[str, Any]]) -> dict[str, Any]:
-    state, sampled = told.state, _sampled(told.vpa, told.container, told.state, told.config)
-    lent = [name for name in told.lent[1].target if name not in sampled] if told.lent is not None else []
-    without = sorted(set(_controlled(told.vpa, told.container)) - set(sampled) - set(lent))
+def _container(inputs: _Inputs, ooms: list[Mapping[str, Any]]) -> dict[str, Any]:
+    state, sampled = inputs.state, _sampled(inputs.vpa, inputs.container, inputs.state, inputs.config)
+    lent = [name for name in inputs.lent[1].target if name not in sampled] if inputs.lent is not None else []
+    without = sorted(set(_controlled(inputs.vpa, inputs.container)) - set(sampled) - set(lent))
     found: dict[str, Any] = {
         "samples": state.count,
         "firstSample": to_rfc3339(state.first),
@@ -129,14 +131,14 @@ def _container(told: _Told, ooms: list[Mapping[str, Any]]) -> dict[str, Any]:
         "oomEvents": ooms,
         "withoutSamples": without,
         "resources": {
-            name: _resource(replace(told, resource=name, borrowed=name in lent)) for name in (*sampled, *lent)
+            name: _resource(replace(inputs, resource=name, borrowed=name in lent)) for name in (*sampled, *lent)
         },
     }
-    if told.lent is not None:
-        loan, namespace = told.lent[0], (told.vpa.get("metadata") or {}).get("namespace") or ""
+    if inputs.lent is not None:
+        loan, namespace = inputs.lent[0], (inputs.vpa.get("metadata") or {}).get("namespace") or ""
         found["similar"] = {"from": loan.words(namespace), "confidence": loan.trust, "withoutOwnSamples": lent}
-    if told.heap is not None:
-        found["runtime"] = {"heap": told.heap.words, "restart": told.heap.restart}
+    if inputs.heap is not None:
+        found["runtime"] = {"heap": inputs.heap.words, "restart": inputs.heap.restart}
     return found
 
 
@@ -171,13 +173,13 @@ def explain_objects(
             states[container] = load_aggregate(checkpoint.get("status") or {}, config)
         except CheckpointError as error:
             unusable.append(str(error))
-    told = explain(vpa, states, config, recommender=recommender, heaps=heaps if config.heed_heaps else None)
-    told["settings"] = to_flags(config)
-    return {**told, **({"unusableCheckpoints": unusable} if unusable else {})}
+    answer = explain(vpa, states, config, recommender=recommender, heaps=heaps if config.heed_heaps else None)
+    answer["settings"] = to_flags(config)
+    return {**answer, **({"unusableCheckpoints": unusable} if unusable else {})}
 
 
 @dataclass(frozen=True, slots=True)
-class _Told:
+class _Inputs:
     """One resource of one container, and all that its sizes depend on."""
 
     vpa: ObjectView
@@ -212,47 +214,47 @@ class _Told:
         return self.recommender == BATCH and self.resource == "cpu"
 
 
-def _resource(told: _Told) -> dict[str, Any]:
-    return {"confidence": round(told.trust, 6), **{size: _size(told, size) for size in _PERCENTILES}}
+def _resource(inputs: _Inputs) -> dict[str, Any]:
+    return {"confidence": round(inputs.trust, 6), **{size: _size(inputs, size) for size in _PERCENTILES}}
 
 
-def _size(told: _Told, size: str) -> dict[str, Any]:
-    amount, steps = _enclosing(told, size)
+def _size(inputs: _Inputs, size: str) -> dict[str, Any]:
+    amount, steps = _enclosing(inputs, size)
     if (
-        told.need is not None
-        and told.resource == "cpu"
-        and not told.borrowed
-        and (more := _raised(told, told.need, size)) != amount
+        inputs.need is not None
+        and inputs.resource == "cpu"
+        and not inputs.borrowed
+        and (more := _raised(inputs, inputs.need, size)) != amount
     ):
         amount = more
-        steps.append(_step(f"raised: {_why_raised(told.need)}", told.resource, amount))
-    if told.config.small_group_margin and told.pods is not None and size != "lowerBound":
-        factor = group_factor(told.pods, told.config)
+        steps.append(_step(f"raised: {_why_raised(inputs.need)}", inputs.resource, amount))
+    if inputs.config.small_group_margin and inputs.pods is not None and size != "lowerBound":
+        factor = group_factor(inputs.pods, inputs.config)
         amount = scaled(amount, factor)
-        steps.append(_step(f"times {factor:.4g} for a group of {told.pods}", told.resource, amount))
-    if told.enough is not None and told.resource == "memory" and size != "upperBound":
-        most = with_margin(told.enough, told.config.recommendation_margin_fraction)
+        steps.append(_step(f"times {factor:.4g} for a group of {inputs.pods}", inputs.resource, amount))
+    if inputs.enough is not None and inputs.resource == "memory" and size != "upperBound":
+        most = with_margin(inputs.enough, inputs.config.recommendation_margin_fraction)
         if most < amount:
             amount = most
             steps.append(_step("lowered to what a squeeze probe found to be enough, and the margin", "memory", amount))
-    if told.heap is not None and told.resource == "memory" and told.heap.floor > amount:
-        amount = told.heap.floor
-        steps.append(_step(f"raised because {told.heap.words}", told.resource, amount))
-    lent = told.lent[1].target.get(told.resource, 0) if told.lent is not None and size != "lowerBound" else 0
-    if lent > amount and not told.borrowed:
+    if inputs.heap is not None and inputs.resource == "memory" and inputs.heap.floor > amount:
+        amount = inputs.heap.floor
+        steps.append(_step(f"raised because {inputs.heap.words}", inputs.resource, amount))
+    lent = inputs.lent[1].target.get(inputs.resource, 0) if inputs.lent is not None and size != "lowerBound" else 0
+    if lent > amount and not inputs.borrowed:
         amount = lent
-        steps.append(_step("raised to what similar containers need", told.resource, amount))
-    step = told.config.round_cpu_millicores if told.resource == "cpu" else told.config.round_memory_bytes
+        steps.append(_step("raised to what similar containers need", inputs.resource, amount))
+    step = inputs.config.round_cpu_millicores if inputs.resource == "cpu" else inputs.config.round_memory_bytes
     if rounded_up(amount, step) != amount:
         amount = rounded_up(amount, step)
-        steps.append(_step(f"rounded up to a multiple of {step}", told.resource, amount))
-    quantity = _quantity(told.resource, amount)
-    if told.resource == "cpu" and told.config.cpu_integer_post_processor_enabled:
-        whole = whole_cores(told.vpa, told.container, quantity)
+        steps.append(_step(f"rounded up to a multiple of {step}", inputs.resource, amount))
+    quantity = _quantity(inputs.resource, amount)
+    if inputs.resource == "cpu" and inputs.config.cpu_integer_post_processor_enabled:
+        whole = whole_cores(inputs.vpa, inputs.container, quantity)
         if whole != quantity:
             quantity = whole
             steps.append({"what": "rounded up to whole cores", "value": quantity.as_written()})
-    capped, words = _capped(told.vpa, told.container, told.resource, told.config, quantity)
+    capped, words = _capped(inputs.vpa, inputs.container, inputs.resource, inputs.config, quantity)
     steps += [{"what": what, "value": value.as_written()} for what, value in words]
     return {"value": capped.as_written(), "steps": steps}
 
@@ -267,38 +269,38 @@ def _why_raised(need: Need) -> str:
     return "what the container used lately, after it had used up its CPU limit"
 
 
-def _enclosing(told: _Told, size: str) -> tuple[int, Steps]:
+def _enclosing(inputs: _Inputs, size: str) -> tuple[int, Steps]:
     """The same as `_estimated`, with bounds that enclose a target that is a mean."""
-    if told.given is not None and told.resource in told.given.target:
-        sizes = {"target": told.given.target, "lowerBound": told.given.lower, "upperBound": told.given.upper}
-        amount = sizes[size][told.resource]
-        return amount, [_step(f"policy {told.recommender}, from usage over time", told.resource, amount)]
-    amount, steps = _estimated(told, size)
-    if told.by_mean and size != "target":
-        target = _estimated(told, "target")[0]
+    if inputs.given is not None and inputs.resource in inputs.given.target:
+        sizes = {"target": inputs.given.target, "lowerBound": inputs.given.lower, "upperBound": inputs.given.upper}
+        amount = sizes[size][inputs.resource]
+        return amount, [_step(f"policy {inputs.recommender}, from usage over time", inputs.resource, amount)]
+    amount, steps = _estimated(inputs, size)
+    if inputs.by_mean and size != "target":
+        target = _estimated(inputs, "target")[0]
         kept = min(amount, target) if size == "lowerBound" else max(amount, target)
         if kept != amount:
             amount = kept
-            steps.append(_step("moved to enclose the target", told.resource, amount))
+            steps.append(_step("moved to enclose the target", inputs.resource, amount))
     return amount, steps
 
 
-def _raised(told: _Told, need: Need, size: str) -> int:
+def _raised(inputs: _Inputs, need: Need, size: str) -> int:
     """What a starved container's size becomes."""
-    target, lower, upper = ({"cpu": _enclosing(told, one)[0]} for one in ("target", "lowerBound", "upperBound"))
-    found = raised(Estimate(target, lower, upper), need, told.config)
+    target, lower, upper = ({"cpu": _enclosing(inputs, one)[0]} for one in ("target", "lowerBound", "upperBound"))
+    found = raised(Estimate(target, lower, upper), need, inputs.config)
     return {"target": found.target, "lowerBound": found.lower, "upperBound": found.upper}[size]["cpu"]
 
 
-def _estimated(told: _Told, size: str) -> tuple[int, Steps]:
+def _estimated(inputs: _Inputs, size: str) -> tuple[int, Steps]:
     """Whole millicores or bytes, as the estimator has them, and how it came to them."""
-    config, resource = told.config, told.resource
+    config, resource = inputs.config, inputs.resource
     fraction = getattr(config, _PERCENTILES[size].format(resource))
-    state = told.lent[0].state if told.borrowed and told.lent is not None else told.state
+    state = inputs.lent[0].state if inputs.borrowed and inputs.lent is not None else inputs.state
     histogram = state.cpu if resource == "cpu" else state.memory
     unit = 1000.0 if resource == "cpu" else 1.0
-    usage = "the usage of similar containers" if told.borrowed else "observed usage"
-    if told.by_mean and size == "target":
+    usage = "the usage of similar containers" if inputs.borrowed else "observed usage"
+    if inputs.by_mean and size == "target":
         amount, what = amount_of(mean(histogram) * unit), f"mean of {usage}"
     else:
         amount, what = amount_of(histogram.percentile(fraction) * unit), f"percentile {fraction:g} of {usage}"
@@ -307,20 +309,20 @@ def _estimated(told: _Told, size: str) -> tuple[int, Steps]:
     steps.append(_step(f"plus a margin of {config.recommendation_margin_fraction:.0%}", resource, amount))
     widen = _WIDENING[size]
     if widen is not None:
-        factor = widening(told.trust, *widen)
+        factor = widening(inputs.trust, *widen)
         amount = scaled(amount, factor)
-        steps.append(_step(f"times {factor:.4g} for a confidence of {told.trust:.4g}", resource, amount))
-    if amount < told.least[resource]:
-        amount = told.least[resource]
-        steps.append(_step(f"raised to the minimum of {_minimum(told)}", resource, amount))
+        steps.append(_step(f"times {factor:.4g} for a confidence of {inputs.trust:.4g}", resource, amount))
+    if amount < inputs.least[resource]:
+        amount = inputs.least[resource]
+        steps.append(_step(f"raised to the minimum of {_minimum(inputs)}", resource, amount))
     return amount, steps
 
 
-def _minimum(told: _Told) -> str:
+def _minimum(inputs: _Inputs) -> str:
     """The flag and its value; containers of a pod share it evenly."""
-    field = f"pod_recommendation_min_{'cpu_millicores' if told.resource == 'cpu' else 'memory_mb'}"
-    flag = f"--{field.replace('_', '-')}={getattr(told.config, field):g}"
-    return flag if told.siblings == 1 else f"{flag}, divided among {told.siblings} containers"
+    field = f"pod_recommendation_min_{'cpu_millicores' if inputs.resource == 'cpu' else 'memory_mb'}"
+    flag = f"--{field.replace('_', '-')}={getattr(inputs.config, field):g}"
+    return flag if inputs.siblings == 1 else f"{flag}, divided among {inputs.siblings} containers"
 
 
 def _capped(
