@@ -14,12 +14,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from podfit.agent.server.targets import Refusal
 from podfit.api.registry.kinds import kind_named
 from podfit.api.status import ApiError
 from podfit.client.rest import Client
 from podfit.client.transport import Unreachable
 from podfit.kit.clock import Clock
+from podfit.kit.web.routes import Refusal
 
 _TOKEN_REVIEW, _ACCESS_REVIEW = kind_named("TokenReview"), kind_named("SubjectAccessReview")
 _TOKEN_S, _ALLOWED_S, _DENIED_S, _MOST = 120.0, 300.0, 30.0, 2000

@@ -21,10 +21,9 @@ from podfit.agent.server import settings
 from podfit.agent.server.access import Gate
 from podfit.agent.server.logformat import BadLogOptions, LogOptions
 from podfit.agent.server.logs import follow_log, read_log
-from podfit.agent.server.routes import Handler, Info, Routes, words_of
 from podfit.agent.server.states import four_states
 from podfit.agent.server.streams import Streams
-from podfit.agent.server.targets import Refusal, find_pod, logged_container
+from podfit.agent.server.targets import find_pod, logged_container
 from podfit.agent.server.usage import exposition
 from podfit.agent.server.usage.summary import summary
 from podfit.agent.server.usage.usage import UsageReader
@@ -32,6 +31,7 @@ from podfit.api.numbers import NodeReading
 from podfit.api.quantity import Quantity
 from podfit.kit.files.folderwatch import FolderWatch
 from podfit.kit.web.door import Door, Visitor, a_small_share
+from podfit.kit.web.routes import Handler, Info, Refusal, Routes, words_of
 
 log = logging.getLogger(__name__)
 

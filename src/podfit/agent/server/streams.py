@@ -12,9 +12,9 @@ from podfit.agent.pods.record import PodRecord
 from podfit.agent.probes.commands import run_command
 from podfit.agent.runtimes.base import ByteStream, ExecStream
 from podfit.agent.runtimes.values import RuntimeFailure
-from podfit.agent.server.routes import Info, Routes
-from podfit.agent.server.targets import Refusal, container_spec, find_pod, running_container
+from podfit.agent.server.targets import container_spec, find_pod, running_container
 from podfit.kit.web.door import LARGEST_MESSAGE
+from podfit.kit.web.routes import Info, Refusal, Routes
 from podfit.streaming.channels import V1, V4, V5, ChannelEnd
 from podfit.streaming.forward import BadPort, ChannelForward, ports_of
 from podfit.streaming.remote import ERROR, RESIZE, STDERR, STDIN, STDOUT, RemoteEnd, converse, failure_status

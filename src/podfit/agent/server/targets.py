@@ -6,15 +6,7 @@ from podfit.agent.agent import Agent
 from podfit.agent.pods.record import PodRecord
 from podfit.agent.runtimes.values import CREATED, EXITED, RUNNING, ContainerState
 from podfit.api.objects import Object
-
-
-class Refusal(Exception):
-    """The answer is an HTTP error with this text."""
-
-    def __init__(self, code: int, text: str) -> None:
-        super().__init__(text)
-        self.code, self.text = code, text
-
+from podfit.kit.web.routes import Refusal
 
 _WAITING = {"ErrImagePull": "image can't be pulled", "ImagePullBackOff": "trying and failing to pull image"}
 

@@ -17,7 +17,6 @@ from urllib.parse import parse_qs, unquote, urlsplit
 
 from aiohttp import web
 from aiohttp.http_exceptions import BadHttpMessage, BadHttpMethod
-from aiohttp.web_protocol import RequestHandler
 from multidict import CIMultiDict
 
 from podfit.api.status import ApiError
@@ -29,7 +28,7 @@ from podfit.apiserver.protobufs.form import STREAM_TYPE
 from podfit.apiserver.proxying.relay import Upgraded
 from podfit.apiserver.request import ANONYMOUS, Request, Response
 from podfit.apiserver.server import error_response, method_not_allowed
-from podfit.kit.web.door import Door, Visitor
+from podfit.kit.web.door import Door, Visitor, requests_up_to
 
 log = logging.getLogger(__name__)
 Handle = Callable[[Request], Awaitable[Response]]
@@ -61,7 +60,7 @@ class HttpFront:
             self._serve,
             self._context,
             visitor=_Visitor,
-            request_factory=_request,
+            request_factory=requests_up_to(BODY_LIMIT + 1),
             handler_cancellation=True,
             auto_decompress=False,
             max_line_size=65536,
@@ -220,13 +219,6 @@ async def _end(stream: Any) -> None:
     close = getattr(stream, "aclose", None)
     if close is not None:
         await close()
-
-
-def _request(
-    message: Any, payload: Any, protocol: RequestHandler, writer: Any, task: asyncio.Task[None]
-) -> web.BaseRequest:
-    loop = asyncio.get_running_loop()
-    return web.BaseRequest(message, payload, protocol, writer, task, loop, client_max_size=BODY_LIMIT + 1)
 
 
 def _headers(http: web.BaseRequest) -> dict[str, str]:

@@ -69,6 +69,18 @@ def a_small_share() -> int:
     return max(16, connections_allowed() // 8)
 
 
+def requests_up_to(size: int) -> Callable[..., web.BaseRequest]:
+    """For `request_factory`: a request whose body is larger than `size` bytes is answered with 413."""
+
+    def made(
+        message: Any, payload: Any, protocol: RequestHandler, writer: Any, task: asyncio.Task[None]
+    ) -> web.BaseRequest:
+        loop = asyncio.get_running_loop()
+        return web.BaseRequest(message, payload, protocol, writer, task, loop, client_max_size=size)
+
+    return made
+
+
 class Visitor(RequestHandler):
     """One connection."""
 
@@ -152,7 +164,7 @@ class Door:
         return self._clock.monotonic()
 
     async def open(self, host: str, port: int) -> None:
-        """Raises CannotListen."""
+        """On all addresses if `host` is empty. Raises CannotListen."""
         self._server = _Server(self, self._visitor, self._count(self._handler), dict(self._options))
         try:
             await self._bind(host, port)
@@ -165,7 +177,7 @@ class Door:
 
     async def _bind(self, host: str, port: int) -> None:
         loop = asyncio.get_running_loop()
-        found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+        found = await loop.getaddrinfo(host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
         for family, kind, protocol, _, address in dict.fromkeys(found):
             listener = socket.socket(family, kind, protocol)
             self._sockets.append(listener)

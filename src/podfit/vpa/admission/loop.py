@@ -28,6 +28,7 @@ from podfit.client.transport import Unreachable
 from podfit.kit.backoff import Backoff
 from podfit.kit.clock import Clock, RealClock, rfc3339_micro
 from podfit.kit.concurrency.tasks import Tasks
+from podfit.kit.web.door import Door, a_small_share, requests_up_to
 from podfit.vpa.admission.certificates import Certificates, SharedCertificates, from_files, load_chain
 from podfit.vpa.admission.ciphers import openssl_list
 from podfit.vpa.admission.config import AdmissionConfig
@@ -115,7 +116,7 @@ class AdmissionWebhook:
         self.registered = asyncio.Event()
         self._tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         self._certificates: Certificates | None = None
-        self._runner: web.AppRunner | None = None
+        self._door: Door | None = None
         self._known: World | None = None
         self._tasks = Tasks("vpa-admission")
 
@@ -141,25 +142,18 @@ class AdmissionWebhook:
 
     async def stop(self) -> None:
         await self._tasks.stop()
-        if self._runner is not None:
-            await self._runner.cleanup()
-            self._runner = None
+        if self._door is not None:
+            await self._door.close()
+            self._door = None
         if self._asker is not None:
             await self._asker.close()
         await self.sight.stop()
         await self.http.stop()
 
     async def _serve(self) -> None:
-        app = web.Application(client_max_size=MAX_BODY)
-        app.router.add_post(CONVERT_PATH, self._convert)
-        app.router.add_route("*", "/{path:.*}", self._handle)
-        self._runner = web.AppRunner(app, access_log=None)
-        await self._runner.setup()
-        site = web.TCPSite(
-            self._runner, self.config.host or None, self.config.port, ssl_context=self._tls, reuse_address=True
-        )
-        await site.start()
-        self.port = self._runner.addresses[0][1]
+        self._door = Door(self._handle, self._tls, limit=a_small_share(), request_factory=requests_up_to(MAX_BODY))
+        await self._door.open(self.config.host, self.config.port)
+        self.port = self._door.port
 
     async def _maintain(self) -> None:
         """Registration and certificates, once a minute: the one may have been deleted, the other expires."""
@@ -270,7 +264,9 @@ class AdmissionWebhook:
 
     # --- answering
 
-    async def _handle(self, request: web.Request) -> web.Response:
+    async def _handle(self, request: web.BaseRequest) -> web.Response:
+        if request.method == "POST" and request.path == CONVERT_PATH:
+            return await self._convert(request)
         if request.method == "GET":
             # Updaters and webhooks that stand by ask whether this one answers.
             return web.Response(text="ok")
@@ -287,7 +283,7 @@ class AdmissionWebhook:
                 await response.write_eof()
         return response
 
-    async def _convert(self, request: web.Request) -> web.Response:
+    async def _convert(self, request: web.BaseRequest) -> web.Response:
         review = converted(_read(await request.read()))
         return web.Response(body=msgspec.json.encode(review), content_type="application/json")
 

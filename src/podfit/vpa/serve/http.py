@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable
 
 from aiohttp import web
 from prometheus_client import CollectorRegistry
@@ -11,12 +10,15 @@ from prometheus_client.exposition import CONTENT_TYPE_LATEST
 
 from podfit.kit.clock import Clock
 from podfit.kit.durations import go_duration
+from podfit.kit.web.addresses import CannotListen
+from podfit.kit.web.door import Door, a_small_share, requests_up_to
+from podfit.kit.web.routes import Handler, Info, Refusal, Routes, words_of
 from podfit.vpa.flags import BadFlag
 from podfit.vpa.serve.measures import exposition
 
 log = logging.getLogger(__name__)
 
-Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+MAX_BODY = 8 << 20
 
 
 class Health:
@@ -40,30 +42,26 @@ class HttpServer:
     def __init__(self, address: str, registry: CollectorRegistry, health: Health) -> None:
         """`address` is HOST:PORT; an empty host means all, an empty address no server at all."""
         self._address, self._registry, self._health = address, registry, health
-        self._routes: list[tuple[str, str, Handler]] = []
-        self._runner: web.AppRunner | None = None
+        self._routes = Routes()
+        self._routes.add("GET", "/metrics", self._metrics)
+        self._routes.add("GET", "/health-check", self._health_check)
+        self._door: Door | None = None
         self.port = 0
 
     def add(self, method: str, path: str, handler: Handler) -> None:
-        self._routes.append((method, path, handler))
+        self._routes.add(method, path, handler)
 
     async def start(self) -> None:
         if not self._address:
             return
-        app = web.Application(client_max_size=8 << 20)
-        app.router.add_get("/metrics", self._metrics)
-        app.router.add_get("/health-check", self._health_check)
-        for method, path, handler in self._routes:
-            app.router.add_route(method, path, handler)
-        self._runner = web.AppRunner(app, access_log=None)
-        await self._runner.setup()
         host, _, port = self._address.rpartition(":")
+        self._door = Door(self._serve, None, limit=a_small_share(), request_factory=requests_up_to(MAX_BODY))
         try:
-            await web.TCPSite(self._runner, host.strip("[]") or None, int(port), reuse_address=True).start()
-        except (OSError, ValueError) as error:
+            await self._door.open(host.strip("[]"), int(port))
+        except (CannotListen, ValueError, OverflowError) as error:
             await self.stop()
             raise BadFlag(f"--address {self._address}: {error}") from error
-        self.port = self._runner.addresses[0][1]
+        self.port = self._door.port
 
     @property
     def url_here(self) -> str:
@@ -72,14 +70,21 @@ class HttpServer:
         return f"http://{host}:{self.port}" if self.port and host.strip("[]") in ("127.0.0.1", "::1") else ""
 
     async def stop(self) -> None:
-        if self._runner is not None:
-            await self._runner.cleanup()
-            self._runner = None
+        if self._door is not None:
+            await self._door.close()
+            self._door = None
 
-    async def _metrics(self, request: web.Request) -> web.Response:
+    async def _serve(self, request: web.BaseRequest) -> web.StreamResponse:
+        try:
+            handler, info = self._routes.find(request.method, words_of(request.raw_path))
+        except Refusal as refusal:
+            return web.Response(status=refusal.code, text=refusal.text)
+        return await handler(request, info)
+
+    async def _metrics(self, request: web.BaseRequest, info: Info) -> web.Response:
         return web.Response(body=exposition(self._registry), headers={"Content-Type": CONTENT_TYPE_LATEST})
 
-    async def _health_check(self, request: web.Request) -> web.Response:
+    async def _health_check(self, request: web.BaseRequest, info: Info) -> web.Response:
         if silent := self._health.silent_s:
             return web.Response(status=500, text=f"Error: last activity more than {go_duration(silent)} ago")
         return web.Response(text="OK")

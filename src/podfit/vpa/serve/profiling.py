@@ -14,19 +14,20 @@ import sys
 from aiohttp import web
 
 from podfit.kit.clock import Clock
+from podfit.kit.web.routes import Info
 from podfit.vpa.serve.http import HttpServer
 
 LONGEST_S = 300.0
 
 
 def add_profiling(server: HttpServer, clock: Clock) -> None:
-    async def index(request: web.Request) -> web.Response:
+    async def index(request: web.BaseRequest, info: Info) -> web.Response:
         return web.Response(text="profile?seconds=N\ntasks\ncmdline\n")
 
-    async def cmdline(request: web.Request) -> web.Response:
+    async def cmdline(request: web.BaseRequest, info: Info) -> web.Response:
         return web.Response(text="\0".join(sys.argv))
 
-    async def profile(request: web.Request) -> web.Response:
+    async def profile(request: web.BaseRequest, info: Info) -> web.Response:
         try:
             seconds = min(LONGEST_S, float(request.query.get("seconds", "30")))
         except ValueError:
@@ -44,7 +45,7 @@ def add_profiling(server: HttpServer, clock: Clock) -> None:
         pstats.Stats(found, stream=text).sort_stats("cumulative").print_stats(100)
         return web.Response(text=text.getvalue())
 
-    async def tasks(request: web.Request) -> web.Response:
+    async def tasks(request: web.BaseRequest, info: Info) -> web.Response:
         text = io.StringIO()
         for task in asyncio.all_tasks():
             task.print_stack(file=text)

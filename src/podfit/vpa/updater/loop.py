@@ -19,6 +19,7 @@ from podfit.client import Client, EventRecorder
 from podfit.client.cache import key_of
 from podfit.kit.clock import Clock, RealClock
 from podfit.kit.concurrency.tasks import Tasks
+from podfit.kit.web.routes import Info
 from podfit.vpa.model.changing.horizontal import horizontal_resources, scaled_horizontally, without
 from podfit.vpa.model.changing.jsonpatch import Patch
 from podfit.vpa.model.changing.waits import Wait
@@ -315,8 +316,8 @@ class Updater:
         self.waiting = {uid: since for uid, since in self.waiting.items() if uid in uids}
         self.reflexes.forget(uids)
 
-    async def why_not(self, request: web.Request) -> web.Response:
-        id = request.match_info["namespace"], request.match_info["name"]
+    async def why_not(self, request: web.BaseRequest, info: Info) -> web.Response:
+        id = info["namespace"], info["name"]
         found = self.story.of(id)
         if found is None:
             message = f"no pod is controlled by autoscaler {id[0]}/{id[1]}"

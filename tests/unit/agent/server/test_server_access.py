@@ -7,11 +7,10 @@ from typing import Any
 import pytest
 
 from podfit.agent.server.access import Gate, caller_of, subresources
-from podfit.agent.server.routes import words_of
-from podfit.agent.server.targets import Refusal
 from podfit.api.status import ApiError
 from podfit.client.rest import Client
 from podfit.kit.clock import FakeClock
+from podfit.kit.web.routes import Refusal, words_of
 
 MASTER = {"subject": ((("organizationName", "system:masters"),), (("commonName", "kube-apiserver"),))}
 USER = {"subject": ((("commonName", "jane"),),)}

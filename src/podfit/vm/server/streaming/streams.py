@@ -5,13 +5,13 @@ from __future__ import annotations
 import asyncio
 import logging
 import secrets
-import socket
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
 from aiohttp import web
 
 from podfit.kit.concurrency.tasks import Tasks
+from podfit.kit.web.door import Door, a_small_share
 from podfit.streaming.channels import V4
 from podfit.streaming.ends import ByteStream, ExecStream, StreamFailure
 from podfit.streaming.remote import ERROR, RESIZE, STDERR, STDIN, STDOUT, converse, failure_status
@@ -41,20 +41,18 @@ class StreamServer:
     def __init__(self, host: str = "127.0.0.1") -> None:
         self._host, self._port = host, 0
         self._pending: dict[str, Conversation | Forward] = {}
-        self._runner: web.ServerRunner | None = None
+        self._door: Door | None = None
         self._tasks = Tasks("vm streams")
 
     async def start(self) -> None:
-        self._runner = web.ServerRunner(web.Server(self._handle, access_log=None))
-        await self._runner.setup()
-        listener = socket.create_server((self._host, 0))
-        self._port = listener.getsockname()[1]
-        await web.SockSite(self._runner, listener).start()
+        self._door = Door(self._handle, None, limit=a_small_share())
+        await self._door.open(self._host, 0)
+        self._port = self._door.port
 
     async def stop(self) -> None:
         await self._tasks.stop()
-        if self._runner is not None:
-            await self._runner.cleanup()
+        if self._door is not None:
+            await self._door.close()
 
     def offer(self, what: Conversation | Forward) -> str:
         """The URL for one use."""

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from aiohttp import web
 
+from podfit.kit.web.routes import Info
 from podfit.vpa.recommender.decide.config import to_flags
 from podfit.vpa.recommender.serving.explain import explain, judgements
 from podfit.vpa.recommender.serving.queries import status_for
@@ -24,7 +25,7 @@ class Answers:
         server.add("POST", "/recommendationQuery", self.query)
         server.add("GET", "/explain/{namespace}/{name}", self.explain)
 
-    async def query(self, request: web.Request) -> web.Response:
+    async def query(self, request: web.BaseRequest, info: Info) -> web.Response:
         try:
             body = json.loads(await request.read())
             pod = body["spec"]["pod"]
@@ -36,8 +37,8 @@ class Answers:
         answer = {"apiVersion": QUERY_VERSION, "kind": "RecommendationQuery", **body, "status": status}
         return web.json_response(answer)
 
-    async def explain(self, request: web.Request) -> web.Response:
-        id = request.match_info["namespace"], request.match_info["name"]
+    async def explain(self, request: web.BaseRequest, info: Info) -> web.Response:
+        id = info["namespace"], info["name"]
         vpa = self._of.cluster.vpas.get(id)
         if vpa is None:
             return web.json_response({"kind": "Status", "message": f"no autoscaler {id[0]}/{id[1]}"}, status=404)

@@ -7,12 +7,18 @@ from urllib.parse import unquote
 
 from aiohttp import web
 
-from podfit.agent.server.targets import Refusal
-
 Info = Mapping[str, str]
 """The named parts of a path."""
 Handler = Callable[[web.BaseRequest, Info], Awaitable[web.StreamResponse]]
 _Row = tuple[tuple[str, ...], tuple[str, ...], Handler]
+
+
+class Refusal(Exception):
+    """The answer is an HTTP error with this text."""
+
+    def __init__(self, code: int, text: str) -> None:
+        super().__init__(text)
+        self.code, self.text = code, text
 
 
 def words_of(raw_path: str) -> list[str]:
