@@ -73,7 +73,7 @@ def domain_xml(vm: Definition) -> str:
 <currentMemory unit='MiB'>{layout.boot.memory_mib}</currentMemory>
 <vcpu placement='static'{cpuset} current='{layout.boot.vcpus}'>{layout.max_vcpus}</vcpu>{_vcpus(vm)}
 {_memory_backing(vm)}
-<os{" firmware='efi'" if layout.firmware == UEFI else ""}><type arch='x86_64' machine='q35'>hvm</type>{_boot(vm)}</os>
+{_os(vm)}
 <features><acpi/><apic/>{_emulation(vm)}</features>
 {_cpu(vm)}
 <on_poweroff>destroy</on_poweroff><on_reboot>restart</on_reboot><on_crash>destroy</on_crash>
@@ -100,6 +100,16 @@ def _vcpus(vm: Definition) -> str:
         for number in range(vm.layout.max_vcpus)
     )
     return f"<vcpus>{''.join(rows)}</vcpus>"
+
+
+def _os(vm: Definition) -> str:
+    """UEFI without Secure Boot: firmware with it runs partly in System Management Mode and enters that on every vCPU
+    that is plugged, from which an emulated guest of QEMU 7.2 does not come back."""
+    kind = "<type arch='x86_64' machine='q35'>hvm</type>"
+    if vm.layout.firmware != UEFI:
+        return f"<os>{kind}{_boot(vm)}</os>"
+    plain = "<firmware><feature enabled='no' name='secure-boot'/></firmware>"
+    return f"<os firmware='efi'>{kind}{plain}{_boot(vm)}</os>"
 
 
 def _boot(vm: Definition) -> str:
