@@ -1,9 +1,10 @@
-"""The VM runtime beside `podfit up`: a process of its own, which ends with podfit and leaves its VMs running."""
+"""The VM runtime beside `podfit up`: a process of its own, which ends with podfit and leaves its VMs running. One that
+ends by itself, or is killed, is started again, and finds its VMs.
+"""
 
 from __future__ import annotations
 
 import asyncio
-import ctypes
 import hashlib
 import logging
 import signal
@@ -14,7 +15,9 @@ from pathlib import Path
 from typing import Any
 
 from podfit.images.store import IMAGES
+from podfit.kit.backoff import Backoff
 from podfit.kit.badsetting import BadSetting
+from podfit.kit.concurrency.tasks import Tasks
 from podfit.kit.files.dirlock import holder_of
 from podfit.vm import LOCK
 
@@ -26,7 +29,15 @@ OVERHEAD = {"memory": "160Mi"}
 """What QEMU needs besides the guest's memory. Its CPU time counts towards the VM's own limit."""
 LONGEST_SOCKET = 100
 START_S, STOP_S = 60.0, 15.0
+FIRST_RESTART_S, LAST_RESTART_S, STEADY_S = 0.1, 30.0, 60.0
 _PR_SET_PDEATHSIG = 1
+_ENDING_WITH_PARENT = (
+    *(sys.executable, "-I", "-S", "-c"),
+    f"import ctypes, os, sys; ctypes.CDLL(None).prctl({_PR_SET_PDEATHSIG}, {signal.SIGTERM:d}, 0, 0, 0); "
+    "os.execv(sys.argv[1], sys.argv[1:])",
+)
+"""Begins a command. Killed or not, podfit leaves no runtime behind that would hold its folder. The child says so
+itself: a function between fork and exec would run gRPC's handlers for forks in podfit, whose channels are in use."""
 
 
 def socket_of(data_dir: Path) -> Path:
@@ -54,6 +65,7 @@ class VmProcess:
         self._process: asyncio.subprocess.Process | None = None
         self._command = [sys.executable, "-m", "podfit.cli.main", "vm-runtime", "--data-dir", str(data_dir / FOLDER)]
         self._command += ["--listen", self.endpoint, "--images", str(images), "--accel", accel]
+        self._tasks = Tasks("vm runtime")
 
     @property
     def endpoint(self) -> str:
@@ -61,9 +73,15 @@ class VmProcess:
 
     async def start(self) -> None:
         """Returns when it answers. Raises BadSetting with what it said if it ends instead."""
+        if not await self._started():
+            raise BadSetting("--vm: the VM runtime did not start; it said why above")
+        self._tasks.start(self._keep_running(), "restarts")
+
+    async def _started(self) -> bool:
         await self._wait_for_predecessor()
+        # Ctrl-C ends podfit alone, which ends its runtime then.
         self._process = await asyncio.create_subprocess_exec(
-            *self._command, stdout=asyncio.subprocess.PIPE, stderr=None, preexec_fn=_end_with_parent
+            *_ENDING_WITH_PARENT, *self._command, stdout=asyncio.subprocess.PIPE, start_new_session=True
         )
         assert self._process.stdout is not None
         try:
@@ -72,8 +90,25 @@ class VmProcess:
         except TimeoutError:
             line = b""
         if not line.startswith(b"ready"):
-            await self.stop()
-            raise BadSetting("--vm: the VM runtime did not start; it said why above")
+            await self._end()
+            return False
+        return True
+
+    async def _keep_running(self) -> None:
+        """One that ends is started again, at first at once, then ever more slowly while it ends soon."""
+        loop, backoff = asyncio.get_running_loop(), Backoff(FIRST_RESTART_S, LAST_RESTART_S)
+        while True:
+            began = loop.time()
+            if self._process is not None:
+                code = await self._process.wait()
+                log.warning("the VM runtime has ended (%d) and is started again; its VMs go on", code)
+            if loop.time() - began > STEADY_S:
+                backoff.forget()
+            await asyncio.sleep(backoff.next())
+            try:
+                await self._started()
+            except OSError as error:
+                log.warning("the VM runtime cannot be started: %s", error)
 
     async def _wait_for_predecessor(self) -> None:
         """The runtime of a podfit that was killed ends by itself, but not in the same moment."""
@@ -83,6 +118,10 @@ class VmProcess:
                     await asyncio.sleep(0.05)
 
     async def stop(self) -> None:
+        await self._tasks.stop()
+        await self._end()
+
+    async def _end(self) -> None:
         if self._process is None:
             return
         with suppress(ProcessLookupError):
@@ -95,11 +134,6 @@ class VmProcess:
                 self._process.kill()
             await self._process.wait()
         self._process = None
-
-
-def _end_with_parent() -> None:
-    """Killed or not, podfit leaves no runtime behind that would hold its folder."""
-    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM, 0, 0, 0)
 
 
 @asynccontextmanager

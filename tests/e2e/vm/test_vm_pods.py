@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 from typing import Any
 
 import pytest
 from tests.e2e.conftest import KUBECTL, Running, eventually
 from tests.vms import GUEST, needs_vms, podfit
+
+from podfit.kit.files.dirlock import holder_of
+from podfit.vm import LOCK
 
 pytestmark = [needs_vms, pytest.mark.skipif(KUBECTL is None, reason="kubectl is not installed")]
 
@@ -74,10 +79,16 @@ def test_a_size_that_no_vm_can_have_changes_nothing_and_says_why(up: Running) ->
     up.kubectl("delete", "pod", "refused", "--grace-period=1")
 
 
-def test_a_vm_outlives_podfit_and_ends_with_podfit_down(up: Running) -> None:
+def test_a_vm_outlives_its_runtime_and_podfit_and_ends_with_podfit_down(up: Running) -> None:
     up.kubectl("apply", "-f", "-", stdin=vm_pod("kept"))
     eventually(lambda: up.json("get", "pod", "kept")["status"]["phase"] == "Running", "the VM pod runs", 120)
     before = up.json("get", "pod", "kept")["status"]["containerStatuses"][0]["containerID"]
+    killed = holder_of(up.folder / "vm" / LOCK)
+    assert killed is not None
+    os.kill(killed.pid, signal.SIGKILL)
+    resize(up, "kept", "1", "300Mi")
+    eventually(lambda: actual(up, "kept") == {"cpu": "1", "memory": "300Mi"}, "another runtime resizes the VM", 180)
+    assert holder_of(up.folder / "vm" / LOCK) not in (None, killed)
     up.stop(9)
     up.start()
     eventually(lambda: answers(up, "kept"), "the VM is reached again", 120)
