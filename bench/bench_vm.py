@@ -1,6 +1,9 @@
-"""VMs: a resize through CRI against the bare libvirt call, a crash until it is reported, and what many VMs cost.
+"""VMs: from the PATCH of a pod until its guest has its new size, against the bare libvirt call; a crash until it is
+reported; and what many VMs cost.
 
-Both ways end when the guest itself counts the new memory or vCPU. Needs what tests of VMs need; else it says so.
+`podfit up` runs in its own process and the VM runtime in this one, where libvirt is, so that both ways meet the same
+guest in turns. Both end when the guest itself counts the new memory or vCPU. Needs what tests of VMs need; else it says
+so.
 """
 
 from __future__ import annotations
@@ -12,62 +15,140 @@ import statistics
 import sys
 import tempfile
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable, Coroutine
 from pathlib import Path
+from typing import Any
 
 os.environ["GRPC_ENABLE_FORK_SUPPORT"] = "0"
 
 from tests.vms import GUEST, Vms, guest_archive, resources, serving, why_no_vms
 
+from bench.cluster import PODS, Cluster, cluster, pod, running
+from podfit.api.objects import Object
+from podfit.compose_vm import runtime_class
 from podfit.cri import api_pb2 as cri
 from podfit.vm.runtime import Runtime
 
-ROUNDS, MANY = 5, 20
+ROUNDS, MANY, MOST_VCPUS = 7, 20, 8
+NAME = "guest"
 
 
-async def timed(work: Callable[[], Awaitable[object]], seen: Callable[[], Awaitable[bool]]) -> float:
+class Guest:
+    """A VM pod, and its VM as the runtime has it."""
+
+    def __init__(self, at: Cluster, runtime: Runtime, id: str) -> None:
+        container = runtime.container(id)
+        self._at, self._runtime, self._called = at, runtime, 0.0
+        self.machine, self.agent = runtime.lives.machine(container), runtime.resizer.agent(container)
+        self.before_call: list[float] = []
+        """Seconds from the PATCH to the runtime's call, of every resize."""
+        self._note_calls(runtime.resizer)
+
+    def _note_calls(self, resizer: Any) -> None:
+        update = resizer.update
+
+        async def noted(*arguments: Any) -> None:
+            self._called = self._called or time.perf_counter()
+            await update(*arguments)
+
+        resizer.update = noted
+
+    async def patch(self, cpus: int, memory: int) -> None:
+        limits = {"cpu": str(cpus), "memory": f"{memory}Mi"}
+        began, self._called = time.perf_counter(), 0.0
+        body = {"spec": {"containers": [{"name": "vm", "resources": {"limits": limits}}]}}
+        await self._at.send("PATCH", f"{PODS}/{NAME}/resize", body)
+        while not self._called:
+            await asyncio.sleep(0.001)
+        self.before_call.append(self._called - began)
+
+    async def resized(self, cpus: int, memory: int) -> None:
+        await self.patch(cpus, memory)
+        await self._at.seen(NAME, has(cpus, memory))
+
+    async def counts(self, cpus: int, memory: int) -> bool:
+        """Whether the guest has this many vCPUs online, and this much memory in total."""
+        if memory and (await self.agent.memory()).total < memory:
+            return False
+        return not cpus or sum((await self.agent.vcpus()).values()) >= cpus
+
+
+def has(cpus: int, memory: int) -> Callable[[Object], bool]:
+    def check(one: Object) -> bool:
+        status = one["status"]
+        shown = (status.get("containerStatuses") or [{}])[0].get("resources") or {}
+        pending = any(found["type"].startswith("PodResize") for found in status.get("conditions") or ())
+        return not pending and shown.get("limits") == written(cpus, memory)
+
+    return check
+
+
+def written(cpus: int, memory: int) -> dict[str, str]:
+    return {"cpu": str(cpus), "memory": f"{memory >> 10}Gi" if memory % 1024 == 0 else f"{memory}Mi"}
+
+
+async def timed(guest: Guest, work: Coroutine[Any, Any, None], cpus: int = 0, memory: int = 0) -> float:
+    """Until the guest has it; the work may go on."""
     begun = time.perf_counter()
-    await work()
-    while not await seen():
+    task = asyncio.ensure_future(work)
+    while not await guest.counts(cpus, memory):
         await asyncio.sleep(0.005)
-    return time.perf_counter() - begun
+    taken = time.perf_counter() - begun
+    await task
+    return taken
 
 
-async def memory(runtime: Runtime, vms: Vms, id: str) -> tuple[float, float]:
-    container = runtime.container(id)
-    machine, agent = runtime.lives.machine(container), runtime.resizer.agent(container)
+async def memory(guest: Guest) -> tuple[list[float], list[float]]:
     bare, through = [], []
     for _ in range(ROUNDS):
-        before = (await agent.memory()).total
-
-        async def grown(wanted: int = before + 120) -> bool:
-            return (await agent.memory()).total >= wanted
-
-        bare.append(await timed(lambda: machine.attach(128, 0), grown))
-        await vms.resize(id, 1, 257)
-        await vms.resize(id, 1, 256)
-        through.append(await timed(lambda: vms.resize(id, 1, 384), grown))
-        await vms.resize(id, 1, 256)
-    return statistics.median(bare), statistics.median(through)
+        grown = (await guest.agent.memory()).total + 120
+        bare.append(await timed(guest, guest.machine.attach(128, 0), memory=grown))
+        await guest.resized(1, 383)
+        await guest.resized(1, 256)
+        through.append(await timed(guest, guest.resized(1, 384), memory=grown))
+        await guest.resized(1, 256)
+    return bare, through
 
 
-async def vcpus(runtime: Runtime, vms: Vms, id: str) -> tuple[float, float]:
-    """Plugged once and never unplugged, as an emulated machine wants it: each VM gives one pair of numbers."""
-    container = runtime.container(id)
-    machine, agent = runtime.lives.machine(container), runtime.resizer.agent(container)
+async def vcpus(guest: Guest) -> tuple[list[float], list[float]]:
+    """Plugged and never unplugged, as an emulated machine wants it."""
+    bare, through = [], []
+    for count in range(2, MOST_VCPUS, 2):
+        bare.append(await timed(guest, plug(guest, count), cpus=count))
+        await guest.resized(count, 256)
+        through.append(await timed(guest, guest.resized(count + 1, 256), cpus=count + 1))
+    return bare, through
 
-    async def online(count: int) -> bool:
-        return sum((await agent.vcpus()).values()) >= count
 
-    async def bare() -> None:
-        await machine.add_vcpus(2)
-        while len(await agent.vcpus()) < 2:
-            await asyncio.sleep(0.005)
-        await agent.set_vcpus({1: True})
+async def plug(guest: Guest, count: int) -> None:
+    await guest.machine.add_vcpus(count)
+    while len(await guest.agent.vcpus()) < count:
+        await asyncio.sleep(0.005)
+    await guest.agent.set_vcpus({count - 1: True})
 
-    first = await timed(bare, lambda: online(2))
-    second = await timed(lambda: vms.resize(id, 3, 256), lambda: online(3))
-    return first, second
+
+def row(what: str, bare: list[float], through: list[float]) -> str:
+    ratio = statistics.median(through) / statistics.median(bare)
+    return f"| {what} | {statistics.median(bare) * 1000:.0f} ms bare | {ratio:.2f} × |"
+
+
+async def sizes(runtime: Runtime, vms: Vms, socket: Path) -> None:
+    async with cluster("--runtime-endpoint", f"vm=unix://{socket}", "--node-cpu", "16") as at:
+        await at.send("POST", "/apis/node.k8s.io/v1/runtimeclasses", runtime_class())
+        limits = {"requests": {"cpu": "10m", "memory": "64Mi"}, "limits": {"cpu": "1", "memory": "256Mi"}}
+        vm = {"name": "vm", "image": GUEST, "resources": limits}
+        one = pod(NAME, runtimeClassName="vm", containers=[vm], terminationGracePeriodSeconds=1)
+        one["metadata"]["annotations"] = {"podfit.dev/vm-max-vcpus": str(MOST_VCPUS)}
+        await at.send("POST", PODS, one)
+        await at.seen(NAME, running)
+        id = at.pods[NAME]["status"]["containerStatuses"][0]["containerID"].partition("://")[2]
+        await vms.booted(id)
+        guest = Guest(at, runtime, id)
+        print(row("128 MiB of memory plugged: from PATCH until the guest counts it", *await memory(guest)))
+        print(row("a vCPU added: from PATCH until it is online in the guest", *await vcpus(guest)))
+        print(f"| … of which before the runtime is called | {statistics.median(guest.before_call) * 1000:.0f} ms | |")
+        await at.send("DELETE", f"{PODS}/{NAME}")
+        await at.gone([NAME])
 
 
 async def crash(runtime: Runtime, vms: Vms, id: str) -> float:
@@ -106,12 +187,8 @@ async def main() -> None:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         async with serving(folder, guest_archive(folder)) as (runtime, vms):
+            await sizes(runtime, vms, folder / "vm.sock")
             id = await vms.run("bench")
-            await vms.booted(id)
-            bare, through = await memory(runtime, vms, id)
-            print(f"| memory plug, until the guest sees it | {bare * 1000:.0f} ms bare | {through / bare:.2f} × |")
-            bare, through = await vcpus(runtime, vms, id)
-            print(f"| vCPU up, until the guest uses it | {bare * 1000:.0f} ms bare | {through / bare:.2f} × |")
             print(f"| QEMU killed, until its status says so | {await crash(runtime, vms, id) * 1000:.0f} ms | |")
             print(f"| {MANY} VMs defined and listed | {await many(vms) / 1024:.1f} MiB more in the process | |")
 

@@ -222,9 +222,9 @@ def best_runtime() -> str:
 async def cluster(*arguments: str) -> AsyncIterator[Cluster]:
     """`podfit up` for the time of a benchmark; nothing of it stays."""
     with tempfile.TemporaryDirectory(prefix="podfit-bench-") as folder:
-        process = Server(Path(folder), "up", *arguments)
+        process = await asyncio.to_thread(Server, Path(folder), "up", *arguments)
         try:
             async with Cluster(process) as made:
                 yield made
         finally:
-            process.stop()
+            await asyncio.to_thread(process.stop)
