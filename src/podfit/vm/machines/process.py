@@ -87,18 +87,15 @@ class Orphans:
                 self._calls -= 1
 
     def _run(self) -> None:
-        suspects: set[int] = set()
         while self._calls:
             time.sleep(_LOOK_S)
-            suspects = self._look(suspects)
+            self._look()
 
-    def _look(self, suspects: set[int]) -> set[int]:
-        """A child that libvirt itself waits for is gone at once; one that is still a zombie later is nobody's."""
-        found = {pid for pid in _children() if pid not in self._known and _is_qemu(pid) and _is_zombie(pid)}
-        for pid in found & suspects:
-            with suppress(ChildProcessError):
-                os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG)
-        return found - suspects
+    def _look(self) -> None:
+        for pid in _children():
+            if pid not in self._known and _is_qemu(pid) and _is_zombie(pid) and _is_detached(pid):
+                with suppress(ChildProcessError):
+                    os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG)
 
 
 def _children() -> set[int]:
@@ -112,6 +109,14 @@ def _children() -> set[int]:
 def _is_zombie(pid: int) -> bool:
     with suppress(ChildProcessError):
         return os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT | os.WNOHANG) is not None
+    return False
+
+
+def _is_detached(pid: int) -> bool:
+    """QEMU that went to the background has a session of its own. The process it came from is in ours: libvirt waits for
+    that one, and fails if it is gone."""
+    with suppress(OSError):
+        return os.getsid(pid) != os.getsid(0)
     return False
 
 
