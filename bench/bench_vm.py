@@ -38,7 +38,8 @@ class Guest:
 
     def __init__(self, at: Cluster, runtime: Runtime, id: str) -> None:
         container = runtime.container(id)
-        self._at, self._runtime, self._called = at, runtime, 0.0
+        self._at, self._called, self._waits = at, 0.0, 0
+        self._console = runtime.folder / "vms" / id / "console" / "raw.log"
         self.machine, self.agent = runtime.lives.machine(container), runtime.resizer.agent(container)
         self.before_call: list[float] = []
         """Seconds from the PATCH to the runtime's call, of every resize."""
@@ -66,11 +67,28 @@ class Guest:
         await self.patch(cpus, memory)
         await self._at.seen(NAME, has(cpus, memory))
 
-    async def counts(self, cpus: int, memory: int) -> bool:
-        """Whether the guest has this many vCPUs online, and this much memory in total."""
-        if memory and (await self.agent.memory()).total < memory:
-            return False
-        return not cpus or sum((await self.agent.vcpus()).values()) >= cpus
+    async def has_after(self, condition: str, work: Coroutine[Any, Any, None]) -> float:
+        """Seconds until the guest itself finds the condition true. It says so on its console: questions to its agent
+        would queue with those of the runtime."""
+        self._waits += 1
+        begun, seen = f"waiting {self._waits}.", f"true {self._waits}."
+        script = (
+            f"exec 3<>/dev/pause; echo {begun}; while ! {{ {condition}; }}; do read -t 0.003 _ <&3; done; echo {seen}"
+        )
+        pause = "[ -p /dev/pause ] || mkfifo /dev/pause"
+        await self.agent.start(["/bin/sh", "-c", f"{pause}; ({script}) >/dev/ttyS0"])
+        await self._says(begun)
+        began = time.perf_counter()
+        task = asyncio.ensure_future(work)
+        await self._says(seen)
+        taken = time.perf_counter() - began
+        await task
+        return taken
+
+    async def _says(self, words: str) -> None:
+        async with asyncio.timeout(60):
+            while words not in self._console.read_text(errors="replace"):
+                await asyncio.sleep(0.002)
 
 
 def has(cpus: int, memory: int) -> Callable[[Object], bool]:
@@ -87,25 +105,15 @@ def written(cpus: int, memory: int) -> dict[str, str]:
     return {"cpu": str(cpus), "memory": f"{memory >> 10}Gi" if memory % 1024 == 0 else f"{memory}Mi"}
 
 
-async def timed(guest: Guest, work: Coroutine[Any, Any, None], cpus: int = 0, memory: int = 0) -> float:
-    """Until the guest has it; the work may go on."""
-    begun = time.perf_counter()
-    task = asyncio.ensure_future(work)
-    while not await guest.counts(cpus, memory):
-        await asyncio.sleep(0.005)
-    taken = time.perf_counter() - begun
-    await task
-    return taken
-
-
 async def memory(guest: Guest) -> tuple[list[float], list[float]]:
     bare, through = [], []
+    total = (await guest.agent.memory()).total << 10
+    grown = f"read -r _ total _ </proc/meminfo; [ $total -gt {total + (120 << 10)} ]"
     for _ in range(ROUNDS):
-        grown = (await guest.agent.memory()).total + 120
-        bare.append(await timed(guest, guest.machine.attach(128, 0), memory=grown))
+        bare.append(await guest.has_after(grown, guest.machine.attach(128, 0)))
         await guest.resized(1, 383)
         await guest.resized(1, 256)
-        through.append(await timed(guest, guest.resized(1, 384), memory=grown))
+        through.append(await guest.has_after(grown, guest.resized(1, 384)))
         await guest.resized(1, 256)
     return bare, through
 
@@ -114,10 +122,14 @@ async def vcpus(guest: Guest) -> tuple[list[float], list[float]]:
     """Plugged and never unplugged, as an emulated machine wants it."""
     bare, through = [], []
     for count in range(2, MOST_VCPUS, 2):
-        bare.append(await timed(guest, plug(guest, count), cpus=count))
+        bare.append(await guest.has_after(online(count), plug(guest, count)))
         await guest.resized(count, 256)
-        through.append(await timed(guest, guest.resized(count + 1, 256), cpus=count + 1))
+        through.append(await guest.has_after(online(count + 1), guest.resized(count + 1, 256)))
     return bare, through
+
+
+def online(count: int) -> str:
+    return f'read -r cpus </sys/devices/system/cpu/online; [ "$cpus" = 0-{count - 1} ]'
 
 
 async def plug(guest: Guest, count: int) -> None:

@@ -6,11 +6,12 @@ is vacated block by block before it is detached; and the balloon grows in steps,
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from podfit.vm.decide.blocks import blocks_of
 from podfit.vm.decide.devices import Device, Memory, plan
@@ -22,7 +23,7 @@ from podfit.vm.machines.guest import AgentFailed, GuestAgent
 from podfit.vm.machines.hypervisor import LibvirtFailed
 from podfit.vm.machines.machine import Machine
 from podfit.vm.records import Container
-from podfit.vm.resizing.online import SILENT_S, Online, expected
+from podfit.vm.resizing.online import SILENT_S, Count, Online, count_of, expected
 from podfit.vm.resizing.waits import Waits
 
 log = logging.getLogger(__name__)
@@ -30,8 +31,22 @@ SILENCE_S = 10.0
 """How long a guest may take to release a device without an event."""
 BLOCK = 128 << 20
 """The size of a memory block of Linux guests on x86, where the agent does not say it."""
+ONLINE_S = 0.06
+"""What most kernels take to put a device online. Questions before that are in vain, and an emulated guest answers them
+with the time that it needs to get done."""
 BALLOON_S = 3.0
 """How long the balloon may stand still."""
+
+
+@dataclass(frozen=True)
+class Present:
+    """What a VM has, measured at once."""
+
+    vcpus: int
+    """Plugged."""
+    memory: Memory
+    count: Count
+    """The guest's own, by its balloon driver."""
 
 
 class MemoryOf:
@@ -46,35 +61,35 @@ class MemoryOf:
 
     async def actual(self) -> Memory:
         """As QEMU has it now, with what the balloon really holds."""
-        return (await self.present())[1]
+        return (await self.present()).memory
 
-    async def present(self) -> tuple[int, Memory]:
-        """The plugged vCPUs, and the memory."""
+    async def present(self) -> Present:
         live, found = await self._machine.measured()
         memory, held = live.memory, found.get("actual")
-        if held is None:
-            return live.vcpus, memory
-        # QEMU's balloon does not count what a virtio-mem device has.
-        return live.vcpus, replace(memory, balloon=max(0, memory.total - memory.virtio - (held >> 10)))
+        if held is not None:
+            # QEMU's balloon does not count what a virtio-mem device has.
+            memory = replace(memory, balloon=max(0, memory.total - memory.virtio - (held >> 10)))
+        return Present(live.vcpus, memory, count_of(live, found))
 
-    async def set(self, target: int, booted: bool = False) -> None:
-        """`booted`: what the guest uses of its devices is unknown. Raises GuestBusy if the guest has more than the
-        target in the end, GuestLacks if it does not use what it was given or nobody knows."""
-        memory = await self.actual()
-        if booted and memory.devices:
-            await self._look_again(memory)
-        if target >= memory.guest:
-            await self._grow(memory, target)
+    async def set(self, now: Present, target: int, booted: bool = False) -> None:
+        """`now`: what there is at this moment. `booted`: what the guest uses of its devices is unknown. Raises
+        GuestBusy if the guest has more than the target in the end, GuestLacks if it does not use what it was given or
+        nobody knows."""
+        if booted and now.memory.devices:
+            await self._look_again(now.memory)
+        if target >= now.memory.guest:
+            await self._grow(now, target)
         else:
-            await self._shrink(memory, target)
+            await self._shrink(now.memory, target)
 
     # --- growing
-    async def _grow(self, memory: Memory, target: int) -> None:
+    async def _grow(self, now: Present, target: int) -> None:
+        memory = now.memory
         found = plan(self._layout, memory, target)
         if found.virtio is not None and found.virtio != memory.virtio:
             await self._request_virtio(memory.virtio, found.virtio)
         added = sum(size for size, _ in found.attach)
-        total = await Online(self._machine, self._agent).total_mib() if added else 0
+        total = await Online(self._machine, self._agent).total_mib(now.count) if added else 0
         if added:
             # Before it is plugged: a process that ends in between claims nothing that is not known.
             self._doubt(self._container.unused_mib + added, expected(total, added))
@@ -85,6 +100,8 @@ class MemoryOf:
                 self._doubt(self._container.unused_mib - added, 0)
                 raise
             added -= size
+        if found.attach:
+            await asyncio.sleep(ONLINE_S)
         await self._confirm()
         if (memory.balloon if memory.total >= target else 0) != found.balloon or memory.balloon:
             await self._set_balloon(target)

@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from podfit.vm.decide.blocks import Unused, unused
 from podfit.vm.decide.refusals import GuestLacks
+from podfit.vm.machines.definition import Live
 from podfit.vm.machines.guest import AgentFailed, GuestAgent
 from podfit.vm.machines.machine import Machine
 
@@ -47,29 +49,25 @@ class Online:
     def __init__(self, machine: Machine, agent: GuestAgent) -> None:
         self._machine, self._agent = machine, agent
 
-    async def total_mib(self) -> int:
-        """What the balloon driver counts, with what the balloon holds; 0 if nobody counts.
+    async def total_mib(self, found: Count) -> int:
+        """What the balloon driver counts, with what the balloon holds; 0 if nobody counts. `found`: a moment ago.
 
         Statistics are up to a second old. Where they must be right, because there is no agent or the balloon may have
         moved just now, the next ones are waited for: compared with an outdated count, unused memory could pass for
         used. Raises GuestLacks if none come."""
         asked = time.time()
         deadline = asked + SILENT_S
-        while True:
-            now = await self._count()
-            if not now.mib or (now.agent and not now.held_mib) or now.updated > asked:
-                return now.mib
+        now = found
+        while now.mib and (now.held_mib or not now.agent) and now.updated <= asked:
             if time.time() > deadline:
                 age = time.time() - now.updated
                 raise GuestLacks(f"the guest does not respond: its balloon driver is silent for {age:.0f} s")
             await asyncio.sleep(_LOOK_S)
+            now = await self._count()
+        return now.mib
 
     async def _count(self) -> Count:
-        live, found = await self._machine.measured()
-        held = max(0, live.memory.total - live.memory.virtio - (found.get("actual", 0) >> 10))
-        # The guest does not count what its balloon holds. Both together change only with what it uses.
-        counted = (found["available"] >> 10) + held if found.get("available") else 0
-        return Count(counted, held, found.get("last_update", 0), live.agent)
+        return count_of(*await self._machine.measured())
 
     async def look(self, unused_mib: int, expected_mib: int) -> Found:
         """`unused_mib`: what is in doubt; `expected_mib`: what the balloon driver counts once it is used."""
@@ -116,6 +114,13 @@ class Online:
             f"the guest does not use {unused_mib} MiB that were plugged: its kernel leaves them offline "
             f"(kernel parameter memhp_default_state=online_movable), and {silent}",
         )
+
+
+def count_of(live: Live, statistics: Mapping[str, int]) -> Count:
+    held = max(0, live.memory.total - live.memory.virtio - (statistics.get("actual", 0) >> 10))
+    # The guest does not count what its balloon holds. Both together change only with what it uses.
+    counted = (statistics["available"] >> 10) + held if statistics.get("available") else 0
+    return Count(counted, held, statistics.get("last_update", 0), live.agent)
 
 
 def expected(total_mib: int, added_mib: int) -> int:

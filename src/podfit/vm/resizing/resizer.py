@@ -84,8 +84,8 @@ class Resizer:
 
     async def actual(self, container: Container) -> Size:
         """What the guest really has."""
-        vcpus, memory = await self.memory(container).present()
-        return Size(vcpus - container.offline_vcpus, memory.guest - container.unused_mib)
+        now = await self.memory(container).present()
+        return Size(now.vcpus - container.offline_vcpus, now.memory.guest - container.unused_mib)
 
     # --- requests
     async def update(self, container: Container, newer: Limits) -> None:
@@ -210,12 +210,14 @@ class Resizer:
             raise
 
     async def _change(self, container: Container, target: Size, booted: bool) -> None:
-        machine, lacks = self._lives.machine(container), ""
-        if booted or (await machine.live()).vcpus - container.offline_vcpus != target.vcpus:
+        memory, lacks = self.memory(container), ""
+        now = await memory.present()
+        if booted or now.vcpus - container.offline_vcpus != target.vcpus:
             lacks = await self._set_vcpus(container, target.vcpus, booted)
+            now = await memory.present()
         if container.limits.cpuset_cpus:
-            await machine.pin(container.limits.cpuset_cpus, self._hypervisor.host_cpus)
-        await self.memory(container).set(target.memory_mib, booted)
+            await self._lives.machine(container).pin(container.limits.cpuset_cpus, self._hypervisor.host_cpus)
+        await memory.set(now, target.memory_mib, booted)
         if lacks:
             raise GuestLacks(lacks)
 
