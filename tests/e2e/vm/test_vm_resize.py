@@ -75,6 +75,25 @@ async def test_what_a_vm_cannot_have_is_refused_and_changes_nothing(served: tupl
     assert await vms.size(id) == (1, X) and runtime.container(id).update is None
 
 
+async def test_movable_devices_are_detached_before_newer_ones_that_hold_kernel_memory(
+    served: tuple[Any, Vms], guest: str
+) -> None:
+    runtime, vms = served
+    id = guest
+    resized = runtime.resizer.memory(runtime.container(id))
+    await vms.resize(id, 1, X)
+    await vms.resize(id, 1, X + DELTA)
+    [older] = (await resized.actual()).devices
+    await vms.exec(id, "echo online_kernel >/sys/devices/system/memory/auto_online_blocks")
+    try:
+        await vms.resize(id, 1, X + 2 * DELTA)
+        _, newer = sorted((await resized.actual()).devices, key=lambda device: device.slot)
+        await vms.resize(id, 1, X + DELTA)
+        assert [device.slot for device in (await resized.actual()).devices] == [newer.slot] and newer != older
+    finally:
+        await vms.exec(id, "echo online_movable >/sys/devices/system/memory/auto_online_blocks")
+
+
 async def test_virtio_mem_meets_every_size_both_ways(served: tuple[Any, Vms]) -> None:
     runtime, vms = served
     async with vms.running("virtio", memory_="virtio-mem") as id:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, replace
 
 from podfit.vm.decide.devices import Device
 
@@ -28,6 +28,18 @@ class Unused:
 def blocks_of(device: Device, base: int, block: int) -> range:
     """The guest's numbers of a device's blocks. `base` and `block` are bytes."""
     return range(base // block, (base + (device.size << 20)) // block)
+
+
+def in_zones(
+    devices: Iterable[Device], bases: Mapping[int, int | None], fixed: Collection[int], block: int
+) -> tuple[Device, ...]:
+    """The devices, those with a block among the `fixed` ones as not movable. `bases`: where each begins, by slot."""
+    found = []
+    for device in devices:
+        base = bases.get(device.slot)
+        held = base is not None and any(number in fixed for number in blocks_of(device, base, block))
+        found.append(replace(device, movable=not held))
+    return tuple(found)
 
 
 def unused(devices: Iterable[tuple[Device, int | None]], online: Mapping[int, bool], block: int) -> Unused:

@@ -15,6 +15,7 @@ from podfit.vm.decide.shrinking import Guest
 from podfit.vm.machines.hypervisor import Hypervisor, LibvirtFailed
 
 ANSWER_S = 5
+_BLOCKS = "/sys/devices/system/memory"
 _POLL_S = (0.005, 0.01, 0.02, 0.05, 0.1)
 
 
@@ -92,6 +93,12 @@ class GuestAgent:
         found = await self.command("guest-get-memory-blocks")
         return {int(block["phys-index"]): bool(block["online"]) for block in found}
 
+    async def fixed_blocks(self) -> frozenset[int]:
+        """Memory blocks that are online outside of the movable zone: the kernel may have put there what cannot move."""
+        ran = await self.run(["/bin/sh", "-c", f"cd {_BLOCKS} && grep -vs Movable memory*/valid_zones; true"])
+        rows = (line.partition("/valid_zones:") for line in ran.out.decode().splitlines())
+        return frozenset(int(name.removeprefix("memory")) for name, _, zone in rows if zone and zone != "none")
+
     async def set_blocks(self, numbers: list[int], online: bool) -> list[int]:
         """Takes memory blocks offline or online; returns those that did not follow.
 
@@ -101,7 +108,7 @@ class GuestAgent:
         failed = []
         for number in numbers:
             word = "online_movable" if online else "offline"
-            script = f"echo {word} >/sys/devices/system/memory/memory{number}/state"
+            script = f"echo {word} >{_BLOCKS}/memory{number}/state"
             if (await self.run(["/bin/sh", "-c", script])).code:
                 failed.append(number)
         return failed

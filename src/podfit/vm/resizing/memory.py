@@ -13,7 +13,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, replace
 
-from podfit.vm.decide.blocks import blocks_of
+from podfit.vm.decide.blocks import blocks_of, in_zones
 from podfit.vm.decide.devices import Device, Memory, plan
 from podfit.vm.decide.layout import VIRTIO_MEM
 from podfit.vm.decide.refusals import GuestBusy, GuestLacks
@@ -160,7 +160,7 @@ class MemoryOf:
         usable = memory.guest - self._container.unused_mib
         goal = max(target, usable - can_give(await self._guest(), target))
         if goal < memory.guest:
-            found = plan(self._layout, memory, goal)
+            found = plan(self._layout, await self._zoned(memory), goal)
             if found.virtio is not None:
                 await self._request_virtio(memory.virtio, found.virtio)
             for device in found.detach:
@@ -170,6 +170,17 @@ class MemoryOf:
         reached = await self._usable()
         if reached > target:
             raise GuestBusy(missing(reached, target))
+
+    async def _zoned(self, memory: Memory) -> Memory:
+        """Which devices the guest has in its movable zone, where there is a choice and an agent that knows."""
+        if len(memory.devices) < 2:
+            return memory
+        try:
+            fixed, size = await self._agent.fixed_blocks(), await self._agent.block_size()
+        except AgentFailed:
+            return memory
+        bases = {slot: base for slot, (_, base) in (await self._machine.live()).dimms.items()}
+        return replace(memory, devices=in_zones(memory.devices, bases, fixed, size))
 
     async def _forget_unused(self) -> None:
         """What is not plugged any more is not unused either. Without an agent, what is left stays in doubt."""

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from podfit.vm.decide.blocks import blocks_of, unused
-from podfit.vm.decide.devices import Device
+from podfit.vm.decide.blocks import blocks_of, in_zones, unused
+from podfit.vm.decide.devices import Device, shrink
 from podfit.vm.machines.definition import read_live
 
 BLOCK, GIB = 128 << 20, 1 << 30
@@ -62,3 +62,11 @@ def test_what_is_unused_is_never_more_than_is_plugged_and_nothing_if_all_is_onli
     every = {number: True for device, at in placed for number in blocks_of(device, at, BLOCK)}
     assert unused(placed, {**states, **every}, BLOCK).mib == 0
     assert unused(devices, every, BLOCK).mib == left.unplaced_mib
+
+
+def test_a_device_with_one_block_outside_of_the_movable_zone_is_not_movable() -> None:
+    devices = (Device(0, 256), Device(1, 256), Device(2, 128))
+    bases = {0: 0, 1: 256 << 20, 2: None}
+    zoned = in_zones(devices, bases, {3}, BLOCK)
+    assert [(device.slot, device.movable) for device in zoned] == [(0, True), (1, False), (2, True)]
+    assert [device.slot for device in shrink(256, zoned)] == [2], "256 MiB are not all movable beside a device of 128"
