@@ -194,6 +194,25 @@ def test_images_are_listed_and_removed_unless_they_are_used(up: Running, tmp_pat
     assert "no such image: used:1" in podfit(up, "image", "rm", "used:1", fails=True)
 
 
+def test_an_image_is_mounted_as_a_volume_for_reading(up: Running, registry: LoopbackRegistry) -> None:
+    name = registry.push("data:1", busybox(which=b"mounted\n"))
+    part = {"name": "v", "mountPath": "/part", "subPath": "which"}
+    container = {
+        "name": "c",
+        "image": registry.push("reader:1", busybox(which=b"own\n")),
+        "volumeMounts": [{"name": "v", "mountPath": "/data"}, part],
+    }
+    spec = {"containers": [container], "volumes": [{"name": "v", "image": {"reference": name, "pullPolicy": "Always"}}]}
+    body = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "reader"}, "spec": spec}
+    up.kubectl("apply", "-f", "-", stdin=json.dumps(body))
+    ready(up, "reader")
+    assert up.kubectl("exec", "reader", "--", "cat", "/which", "/data/which", "/part") == "own\nmounted\nmounted\n"
+    assert "Read-only file system" in up.kubectl("exec", "reader", "--", "touch", "/data/x", fails=True)
+    assert "is in use: 1 container runs on it" in podfit(up, "image", "rm", name, fails=True)
+    up.kubectl("delete", "pod", "reader", "--now")
+    assert podfit(up, "image", "rm", name) == f"removed {name}\n"
+
+
 @pytest.mark.parametrize(
     ("words", "why"),
     [

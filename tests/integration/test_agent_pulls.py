@@ -103,6 +103,23 @@ async def test_an_image_that_comes_during_the_back_off_is_used_at_once(cluster: 
     assert await runs(cluster)
 
 
+async def test_a_container_waits_for_the_images_that_it_mounts(cluster: Cluster, node: TestNode) -> None:
+    node.machine.missing_images.add("data:1")
+    volume = {"name": "v", "image": {"reference": "data:1", "pullPolicy": "IfNotPresent"}}
+    mount = {"name": "v", "mountPath": "/data", "subPath": "etc"}
+    body = pod("p", container("a", volumeMounts=[mount]), container("b"), volumes=[volume])
+    seen = await create(cluster, node, body)
+    assert waiting(seen)[0] == "ErrImagePull" and "running" in seen["status"]["containerStatuses"][1]["state"]
+    node.machine.missing_images.clear()
+    await node.pass_time(15)
+    assert await runs(cluster)
+    image = await node.runtime.image_status("data:1")
+    (made,) = [one.config for one in node.machine.containers.values() if one.config.name == "a"]
+    (found,) = [one for one in made.mounts if one.container_path == "/data"]
+    assert image is not None
+    assert (found.image_id, found.sub_path, found.read_only) == (image.id, "etc", True)
+
+
 async def test_the_secrets_of_a_pod_are_tried_one_after_the_other(cluster: Cluster, node: TestNode) -> None:
     registry, image = Registry(node, "right"), "ghcr.io/team/app:1"
     node.machine.missing_images.add(image)

@@ -67,7 +67,8 @@ class Starter:
         image = await self._images.get(record, container)
         if image is None:
             return 0.0  # the end of the pull brings the next pass
-        self._images.used(record, container)
+        if not await self._images.has_mounted(record, container):
+            return 0.0
         try:
             await self._run(record, snapshot, container, image)
         except VolumeProblem as problem:
@@ -75,6 +76,8 @@ class Starter:
             return self._sandboxes.not_mounted(record, name, problem)
         except (RuntimeFailure, ConfigProblem, OSError) as problem:
             return self._failed(record, name, problem)
+        finally:
+            self._images.used(record, container)
         self._backoff.started(record, name)
         record.waiting.clear(name)
         self._restarts.done(record, name)

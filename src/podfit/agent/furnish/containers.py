@@ -16,7 +16,7 @@ from podfit.agent.furnish import netfiles
 from podfit.agent.furnish.environment import Environment, expand_all, expand_whole
 from podfit.agent.furnish.volumes.files import make_below
 from podfit.agent.furnish.volumes.objects import MissingObject
-from podfit.agent.furnish.volumes.volumes import BadVolume, Volumes, made_of_objects
+from podfit.agent.furnish.volumes.volumes import BadVolume, Volumes, is_image, made_of_objects
 from podfit.agent.pods.ledger import Ledger
 from podfit.agent.pods.record import PodRecord
 from podfit.agent.runtimes.values import ContainerConfig, Device, ImageState, Limits, Mount, PodConfig, Security
@@ -203,8 +203,12 @@ class ContainerMaker:
             if volume is None:
                 into = f'to mount into container "{container["name"]}"'
                 raise ConfigProblem(f'cannot find volume "{mount["name"]}" {into}')
-            host = self._volumes.path(record.uid, volume)
-            if sub := _sub_path(mount, environment):
+            host, sub = self._volumes.path(record.uid, volume), _sub_path(mount, environment)
+            if is_image(volume):
+                image_id = record.images[container["name"], volume["image"]["reference"]]
+                mounts.append(Mount(host, mount["mountPath"], True, sub, image_id))
+                continue
+            if sub:
                 self._prepare(host, sub, f'volumeMount "{mount["name"]}" of container "{container["name"]}"')
             read_only = bool(mount.get("readOnly")) or made_of_objects(volume)
             mounts.append(Mount(host, mount["mountPath"], read_only, sub))

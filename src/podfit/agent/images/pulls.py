@@ -66,26 +66,41 @@ class ImagePulls:
 
     async def get(self, record: PodRecord, container: Object) -> str | None:
         """The image's id; None while it is pulled or cannot be pulled."""
+        return await self._get(record, container, "")
+
+    async def has_mounted(self, record: PodRecord, container: Object) -> bool:
+        """Whether the images that the container mounts as volumes are here, too."""
+        mounted = {mount["name"] for mount in container.get("volumeMounts") or ()}
+        for volume in record.pod["spec"].get("volumes") or ():
+            if volume["name"] not in mounted or volume.get("image") is None:
+                continue
+            wanted = _as_container(container["name"], volume["image"])
+            if await self._get(record, wanted, volume["name"]) is None:
+                return False
+        return True
+
+    async def _get(self, record: PodRecord, container: Object, volume: str) -> str | None:
         name, image = container["name"], container["image"]
-        job = f"image:{name}"
+        job = f"image:{name}:{volume}"
         if (name, image) not in record.images and not record.jobs.running(job):
-            record.jobs.start(job, self._fetch(record, name), self._core.tasks)
+            record.jobs.start(job, self._fetch(record, name, volume), self._core.tasks)
             await record.jobs.wait(job, _PATIENCE_S)
         return record.images.get((name, image))
 
     def used(self, record: PodRecord, container: Object) -> None:
-        """A container is created from the image; for the next one it is looked up again."""
-        record.images.pop((container["name"], container["image"]), None)
+        """A container was created of its images, or not; for the next one they are looked up again."""
+        for key in [key for key in record.images if key[0] == container["name"]]:
+            del record.images[key]
 
     def forget(self, uid: str) -> None:
         for key in [key for key in self._failures if key[0] == uid]:
             del self._failures[key]
             self._backoff.forget(key)
 
-    async def _fetch(self, record: PodRecord, name: str) -> None:
+    async def _fetch(self, record: PodRecord, name: str, volume: str) -> None:
         """Until the container has its image or the pod terminates. The pod's image may change meanwhile."""
         try:
-            while (container := _wanted(record, name)) is not None:
+            while (container := _wanted(record, name, volume)) is not None:
                 turn = self._turns.setdefault((record.uid, container["image"]), asyncio.Lock())
                 try:
                     async with turn:
@@ -99,7 +114,7 @@ class ImagePulls:
                     # If the task ended here, the next pass would start it again without a pause.
                     log.exception("pod %s: getting image %s failed", record.uid, container["image"])
                     missing = ImageMissing(str(error))
-                await self._without(record, container, missing)
+                await self._without(record, container, volume, missing)
         finally:
             self._core.queue.enqueue(record.uid)
 
@@ -172,7 +187,7 @@ class ImagePulls:
         self._backoff.forget((record.uid, image))
 
     # --- failures
-    async def _without(self, record: PodRecord, container: Object, missing: ImageMissing) -> None:
+    async def _without(self, record: PodRecord, container: Object, volume: str, missing: ImageMissing) -> None:
         """Reports why, and returns when it is time to try again."""
         name, image, reason, text = container["name"], container["image"], missing.reason, str(missing)
         if reason == _PULL_FAILED:
@@ -187,7 +202,7 @@ class ImagePulls:
         else:
             self._events.emit(record.pod, WARNING, _EVENTS.get(reason, "Failed"), text, name)
         self._report(record, name, reason, text)
-        await self._until_worth_trying(record, container)
+        await self._until_worth_trying(record, container, volume)
 
     def _hold(self, record: PodRecord, image: str, why: str) -> None:
         pause = self._backoff.next((record.uid, image))
@@ -199,10 +214,10 @@ class ImagePulls:
         self._events.emit(record.pod, WARNING, "Failed", f"Error: {reason}", name)
         self._core.queue.enqueue(record.uid)
 
-    async def _until_worth_trying(self, record: PodRecord, container: Object) -> None:
+    async def _until_worth_trying(self, record: PodRecord, container: Object, volume: str) -> None:
         """The end of the back-off, another image in the spec, or the image on the node by other means."""
         name, image = container["name"], container["image"]
-        while (now := _wanted(record, name)) is not None and now["image"] == image:
+        while (now := _wanted(record, name, volume)) is not None and now["image"] == image:
             until, _ = self._failures.get((record.uid, image), (float("inf"), ""))
             left = until - self._clock.monotonic()
             if left <= 0 or (_policy(now) != "Always" and await self._here(record, image)):
@@ -220,10 +235,20 @@ class ImagePulls:
             return False
 
 
-def _wanted(record: PodRecord, name: str) -> Object | None:
+def _wanted(record: PodRecord, name: str, volume: str) -> Object | None:
+    """The container whose image is wanted, or the volume as if it were one."""
     if record.termination is not None or record.finished:
         return None
-    return next((spec for spec in every_container(record.pod["spec"]) if spec["name"] == name), None)
+    spec = record.pod["spec"]
+    if volume:
+        found = next((one.get("image") for one in spec.get("volumes") or () if one["name"] == volume), None)
+        return _as_container(name, found) if found is not None else None
+    return next((one for one in every_container(spec) if one["name"] == name), None)
+
+
+def _as_container(name: str, source: Object) -> Object:
+    """A volume's image, for the container that mounts it."""
+    return {"name": name, "image": source["reference"], "imagePullPolicy": source.get("pullPolicy")}
 
 
 def _policy(container: Object) -> str:

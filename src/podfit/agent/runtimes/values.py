@@ -106,6 +106,8 @@ class Mount:
     read_only: bool = False
     sub_path: str = ""
     """Below `host_path`, a volume that containers can change: resolved when it is mounted, and never out of it."""
+    image_id: str = ""
+    """The image whose files are mounted; `host_path` is then the runtime's to know."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -56,3 +56,8 @@ def test_a_file_can_be_a_part_and_removal_leaves_nothing(subpaths: SubPaths, tmp
 def test_what_is_no_part_is_left_as_it_is(subpaths: SubPaths, tmp_path: Path) -> None:
     mount = Mount(tmp_path, "/x", read_only=True)
     assert subpaths.resolve("u1", "c1", 0, (mount,)) == [mount]
+
+
+def test_a_part_of_an_image_is_left_to_the_runtime(subpaths: SubPaths, tmp_path: Path) -> None:
+    mount = Mount(tmp_path / "nothing", "/x", True, "etc", "sha256:1")
+    assert subpaths.resolve("u1", "c1", 0, (mount,)) == [mount]

@@ -104,6 +104,8 @@ class Volumes:
             _host_path(path, volume["hostPath"].get("type") or "")
         elif made_of_objects(volume):
             replace_files(path, await self._files(pod, volume, ips), _group(pod))
+        elif is_image(volume):
+            return  # the runtime mounts it
         elif "emptyDir" in volume or len(volume) == 1:
             self._empty_dir(path, pod, volume.get("emptyDir") or {})
         else:
@@ -234,6 +236,10 @@ def _group(pod: Object) -> int | None:
 def made_of_objects(volume: Object) -> bool:
     """Whether its files show what the API has; containers only read them."""
     return any(volume.get(kind) for kind in _MADE_OF_OBJECTS)
+
+
+def is_image(volume: Object) -> bool:
+    return volume.get("image") is not None
 
 
 def _any_made_of_objects(pod: Object) -> bool:

@@ -213,9 +213,9 @@ class ProcessRuntime(ImageCalls, StreamCalls):
         cid = uuid.uuid4().hex
         image = self._images.take(config, cid)
         try:
-            record = self._make(pod, cid, config, image)
+            record = self._make(pod, cid, self._images.take_mounted(config, cid), image)
         except BaseException:
-            self._images.release(image.id, cid)
+            self._images.release_all(image.id, config, cid)
             raise
         self._containers[cid] = pod.containers[cid] = Container(record)
         self._ends[cid] = asyncio.get_running_loop().create_future()
@@ -323,7 +323,7 @@ class ProcessRuntime(ImageCalls, StreamCalls):
         self._ends.pop(container_id, None)
         await self._remove_group(container.record.group)
         self._records.drop_container(container_id)
-        self._images.release(container.record.image_key, container_id)
+        self._images.release_all(container.record.image_key, container.record.config, container_id)
         self._containers.pop(container_id, None)
         pod = self._pods.get(container.record.pod_uid)
         if pod is not None:

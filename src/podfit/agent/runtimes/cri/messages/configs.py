@@ -124,6 +124,15 @@ def dns(resolv_conf: str) -> api.DNSConfig | None:
 # --- containers
 
 
+def _mount(mount: Mount) -> api.Mount:
+    made = api.Mount(container_path=mount.container_path, readonly=mount.read_only)
+    if mount.image_id:
+        made.image.image, made.image_sub_path = mount.image_id, mount.sub_path
+    else:
+        made.host_path = str(mount.host_path)
+    return made
+
+
 def container(
     config: ContainerConfig, pod: PodConfig, node: str, mounts: list[Mount], target_id: str
 ) -> api.ContainerConfig:
@@ -146,10 +155,7 @@ def container(
         args=list(config.args),
         working_dir=config.working_dir,
         envs=[api.KeyValue(key=key, value=value.encode()) for key, value in config.environment.items()],
-        mounts=[
-            api.Mount(container_path=mount.container_path, host_path=str(mount.host_path), readonly=mount.read_only)
-            for mount in mounts
-        ],
+        mounts=[_mount(mount) for mount in mounts],
         devices=[
             api.Device(container_path=one.container_path, host_path=str(one.host_path), permissions="mrw")
             for one in config.devices

@@ -22,7 +22,9 @@ class SubPaths:
 
     def resolve(self, uid: str, name: str, attempt: int, mounts: tuple[Mount, ...]) -> list[Mount]:
         return [
-            self._bind(mount, self._folder / uid / f"{name}-{attempt}-{number}") if mount.sub_path else mount
+            self._bind(mount, self._folder / uid / f"{name}-{attempt}-{number}")
+            if mount.sub_path and not mount.image_id
+            else mount
             for number, mount in enumerate(mounts)
         ]
 

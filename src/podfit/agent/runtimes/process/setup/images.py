@@ -6,7 +6,7 @@ import asyncio
 import shlex
 import shutil
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from podfit.agent.runtimes.process.records import Container, Records
@@ -15,6 +15,7 @@ from podfit.agent.runtimes.values import (
     ContainerConfig,
     ImageMissing,
     ImageState,
+    Mount,
     RuntimeFailure,
     invalid_image,
 )
@@ -104,6 +105,25 @@ class NodeImages:
         if HOST in (config.image, config.image_id, self._fallback):
             return Image(HOST, name=config.image)
         raise CannotRun(f'image "{config.image}" is not on the node any more', "CreateContainerError")
+
+    def take_mounted(self, config: ContainerConfig, container_id: str) -> ContainerConfig:
+        """The same with the places of the images that it mounts, which are kept until `release`."""
+        return replace(config, mounts=tuple(self._placed(mount, container_id) for mount in config.mounts))
+
+    def _placed(self, mount: Mount, container_id: str) -> Mount:
+        if not mount.image_id:
+            return mount
+        try:
+            image = self._store.lease(mount.image_id, f"{self._owner}-{container_id}")
+        except NoSuchImage as error:
+            where = f"for {mount.container_path}"
+            raise CannotRun(f"failed to mount image volume {where}: {error}", "CreateContainerError") from error
+        return replace(mount, host_path=Path(image.rootfs))
+
+    def release_all(self, image_id: str, config: ContainerConfig, container_id: str) -> None:
+        """Of a container that is gone: its own image and those it mounted."""
+        for one in {image_id, *(mount.image_id for mount in config.mounts)}:
+            self.release(one, container_id)
 
     def release(self, image_id: str, container_id: str) -> None:
         if image_id and image_id != HOST:
