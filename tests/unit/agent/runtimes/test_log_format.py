@@ -34,7 +34,7 @@ def test_streams_do_not_mix_within_a_line(tmp_path: Path) -> None:
     log.add("stdout", b"out")
     log.add("stderr", b"err\n")
     log.finish()
-    assert rows(tmp_path / "a.log") == [("stderr", "F", "err"), ("stdout", "F", "out")]
+    assert rows(tmp_path / "a.log") == [("stderr", "F", "err"), ("stdout", "P", "out")]
 
 
 def test_a_line_without_end_is_written_in_parts_and_adds_up(tmp_path: Path) -> None:

@@ -1,9 +1,10 @@
 """A container's log file in CRI's format: `<RFC 3339 with nanoseconds> <stream> <F|P> <text>`.
 
 Lines are full (F); one that is longer than 16 KiB is written in parts (P) so that a program without line ends cannot
-make the keeper's memory grow. The size of a log is enforced with each write: before a file would exceed `max_bytes` it
-is renamed to `<name>.<date>-<time>.<nanoseconds>` and the oldest files beyond `max_files` (the current one included)
-are deleted, so that all files of a container never hold more than `max_bytes * max_files`.
+make the keeper's memory grow, and so is the last one of a program that ended without a line end. The size of a log is
+enforced with each write: before a file would exceed `max_bytes` it is renamed to `<name>.<date>-<time>.<nanoseconds>`
+and the oldest files beyond `max_files` (the current one included) are deleted, so that all files of a container never
+hold more than `max_bytes * max_files`.
 """
 
 from __future__ import annotations
@@ -54,10 +55,10 @@ class LogFile:
         self._write(out)
 
     def finish(self) -> None:
-        """The container is gone: a last line without an end is a line all the same."""
+        """The container is gone: a last line without an end stays a part, which readers print without one."""
         for stream, rest in self._rest.items():
             if rest:
-                self._write([stamp(time.time_ns()) + b" " + stream.encode() + b" F " + rest + b"\n"])
+                self._write([stamp(time.time_ns()) + b" " + stream.encode() + b" P " + rest + b"\n"])
                 self._rest[stream] = b""
         self._close()
 
