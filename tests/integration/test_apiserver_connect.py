@@ -152,6 +152,10 @@ async def test_proxies_pass_paths_on_as_they_are(door: Door) -> None:
             await socket.prepare(request)
             await socket.send_str((await socket.receive_str()).upper())
             return socket
+        if request.path == "/page":
+            return web.Response(text='<a href="/next">next</a>', content_type="text/html")
+        if request.path == "/old":
+            raise web.HTTPFound("/new")
         return web.Response(text="here", status=203)
 
     runner = web.ServerRunner(web.Server(answer))
@@ -164,7 +168,10 @@ async def test_proxies_pass_paths_on_as_they_are(door: Door) -> None:
         assert (await door.ask(f"{base}?a=b"))[::2] == (301, f"{base}/?a=b")
         assert (await door.ask(f"{base}/deep/er/?x=1"))[:2] == (203, b"here")
         assert (await door.ask(f"{base}/", "HEAD"))[0] == 203
-        assert seen == [("GET", "/deep/er/?x=1"), ("HEAD", "/")]
+        assert (await door.ask(f"{base}?a=b", "DELETE"))[:2] == (203, b"here")
+        assert seen == [("GET", "/deep/er/?x=1"), ("HEAD", "/"), ("DELETE", "/?a=b")]
+        assert (await door.ask(f"{base}/page"))[1] == f'<a href="{base}/next">next</a>'.encode()
+        assert (await door.ask(f"{base}/old"))[::2] == (302, f"{base}/new")
         async with door.session.ws_connect(f"{door.url}{base}/ws", ssl=door.tls) as socket:
             await socket.send_str("loud")
             assert await socket.receive_str() == "LOUD"

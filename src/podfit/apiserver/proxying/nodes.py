@@ -21,6 +21,7 @@ from podfit.apiserver.auth.authorize import Authorization
 from podfit.apiserver.calls import Call, warning_headers
 from podfit.apiserver.proxying import connect, dialing, upgrade
 from podfit.apiserver.proxying.dialing import why_not
+from podfit.apiserver.proxying.links import leading_through
 from podfit.apiserver.proxying.logoptions import check_log_options
 from podfit.apiserver.proxying.relay import relay
 from podfit.apiserver.request import Response
@@ -172,12 +173,15 @@ class NodeProxy:
         target = f"{base}{quote(path, safe=_PLAIN) or '/'}" + (f"?{query}" if query else "")
         if request.upgrade is not None and upgrade.wanted(request):
             return await self._relay(call, target, context)
-        if not path:
+        links = leading_through(request, quote(path, safe=_PLAIN), f"{_host(host)}:{port}")
+        if not path and request.method in ("GET", "HEAD"):
             # Relative links of what is shown there would miss their mark otherwise.
             where = f"{quote(request.path, safe=_PLAIN)}/" + (f"?{query}" if query else "")
             return Response(301, b"", "text/plain; charset=utf-8", [("Location", where)])
         headers = {k: v for k, v in request.headers.items() if k not in _HOP_BY_HOP and not _is_private(k)}
-        return await self._pass_on(call, target, request.method, headers, request.body, context)
+        headers["x-forwarded-uri"] = links.seen(quote(path, safe=_PLAIN) or "/")
+        answer = await self._pass_on(call, target, request.method, headers, request.body, context)
+        return await links.rewritten(answer)
 
     async def _pass_on(
         self,
