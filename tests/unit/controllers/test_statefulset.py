@@ -4,7 +4,7 @@ import pytest
 
 from podfit.api.registry.kinds import kind_named
 from podfit.controllers.workloads.ownership import pod_of
-from podfit.controllers.workloads.sets.statefulset import allowed_missing, is_member, ordinal
+from podfit.controllers.workloads.sets.statefulset import allowed_missing, is_member, next_out, ordinal
 
 
 def named(name: str) -> dict[str, object]:
@@ -43,3 +43,27 @@ def test_a_pod_with_a_name_of_its_own_keeps_the_prefix_of_its_owner() -> None:
     owner = {"metadata": {"name": "db", "uid": "u"}}
     metadata = pod_of({"spec": {}}, kind_named("StatefulSet"), owner, name="db-0")["metadata"]
     assert (metadata["name"], metadata["generateName"]) == ("db-0", "db-")
+
+
+@pytest.mark.parametrize(
+    ("extra", "leaving"),
+    [
+        (["ready", "ready"], [0]),
+        (["ready", "sick"], [0]),
+        (["sick", "ready"], [0]),
+        (["sick"], [0]),
+        (["sick", "sick"], []),
+        (["sick", "ready", "sick"], []),
+        (["ending", "ready"], []),
+        (["sick", "ending"], []),
+        ([], []),
+    ],
+)
+def test_an_ordered_set_ends_its_highest_pod_unless_another_sick_one_comes_before_it(
+    extra: list[str], leaving: list[int]
+) -> None:
+    """`extra`: highest first."""
+    pods = [{"metadata": {"name": "db", **({"deletionTimestamp": "now"} if one == "ending" else {})}} for one in extra]
+    ready = [pod for pod, one in zip(pods, extra, strict=True) if one == "ready"]
+    found = next_out(pods, lambda pod: any(pod is one for one in ready))
+    assert [pod is pods[0] for pod in found] == [True] * len(leaving)

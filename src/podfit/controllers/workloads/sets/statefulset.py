@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from podfit.api.objects import Object
@@ -54,6 +55,14 @@ def allowed_missing(owner: Object) -> int:
     """How many pods may be missing while the set is updated; a share is rounded down, as far as to one."""
     rolling = (owner["spec"].get("updateStrategy") or {}).get("rollingUpdate") or {}
     return max(1, scaled(rolling.get("maxUnavailable", 1), int(owner["spec"].get("replicas", 1)), up=False))
+
+
+def next_out(extra: list[Object], available: Callable[[Object], bool]) -> list[Object]:
+    """Of pods beyond the wanted number, the highest first, those that an ordered set ends now: the first one; none
+    while it ends, or while it is sick and a lower one is, too."""
+    sick = [at for at, pod in enumerate(extra) if is_deleting(pod) or not available(pod)]
+    waits = bool(extra) and (is_deleting(extra[0]) or (0 in sick and sick != [0]))
+    return [] if waits else extra[:1]
 
 
 class StatefulSetController:
@@ -125,15 +134,13 @@ class StatefulSetController:
             elif ordered and (is_deleting(pod) or not self._available(owner, pod)):
                 return await self._resize(owner, pods, revisions)
         extra = sorted((pod for pod in pods if ordinal(pod) not in wanted), key=ordinal, reverse=True)
-        for pod in extra:
-            if is_deleting(pod):
-                if ordered:
-                    return DONE
-                continue
-            await self._claims.retire(owner, pod, ordinal(pod))
-            await self._delete(owner, pod)
-            if ordered:
-                return DONE
+        leaving = next_out(extra, lambda pod: self._available(owner, pod)) if ordered else extra
+        for pod in leaving:
+            if not is_deleting(pod):
+                await self._claims.retire(owner, pod, ordinal(pod))
+                await self._delete(owner, pod)
+        if ordered and extra:
+            return DONE
         return await self._update(owner, {number: by_ordinal.get(number) for number in wanted}, revisions)
 
     def _available(self, owner: Object, pod: Object) -> bool:
