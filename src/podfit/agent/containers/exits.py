@@ -65,7 +65,7 @@ def _tail(path: Path) -> str:
             lines = file.read().decode("utf-8", "replace").splitlines()
     except OSError:
         return ""
-    # A line of a log: time, stream, F or P, then the text.
+    # A line of a log: time, stream, F or P, then the text, of which the line goes on after a P.
     words = [line.split(" ", 3) for line in lines[-_MOST_LOG_LINES:]]
-    text = "\n".join(parts[3] if len(parts) == 4 else "" for parts in words)
-    return text[-_MOST_LOG_BYTES:] + ("\n" if text else "")
+    text = "".join(parts[3] + ("" if parts[2] == "P" else "\n") for parts in words if len(parts) == 4)
+    return text[-_MOST_LOG_BYTES:]

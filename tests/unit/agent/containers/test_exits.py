@@ -63,5 +63,10 @@ async def test_a_failed_container_without_a_message_falls_back_to_its_log(lab: L
     assert await messages(lab, "FallbackToLogsOnError", ended(), "", "t stdout F one\nt stderr F two\n") == "one\ntwo\n"
 
 
+async def test_a_last_line_without_an_end_stays_without_one(lab: Lab) -> None:
+    log = "t stdout F one\nt stdout P tw\nt stdout P o\n"
+    assert await messages(lab, "FallbackToLogsOnError", ended(), "", log) == "one\ntwo"
+
+
 async def test_a_container_that_succeeded_has_no_message_from_its_log(lab: Lab) -> None:
     assert await messages(lab, "FallbackToLogsOnError", ended(exit_code=0), "", "t stdout F one\n") == ""
