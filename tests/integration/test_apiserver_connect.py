@@ -154,6 +154,8 @@ async def test_proxies_pass_paths_on_as_they_are(door: Door) -> None:
             return socket
         if request.path == "/page":
             return web.Response(text='<a href="/next">next</a>', content_type="text/html")
+        if request.path == "/headers":
+            return web.json_response(sorted(name.lower() for name in request.headers))
         if request.path == "/old":
             raise web.HTTPFound("/new")
         return web.Response(text="here", status=203)
@@ -169,8 +171,13 @@ async def test_proxies_pass_paths_on_as_they_are(door: Door) -> None:
         assert (await door.ask(f"{base}/deep/er/?x=1"))[:2] == (203, b"here")
         assert (await door.ask(f"{base}/", "HEAD"))[0] == 203
         assert (await door.ask(f"{base}?a=b", "DELETE"))[:2] == (203, b"here")
-        assert seen == [("GET", "/deep/er/?x=1"), ("HEAD", "/"), ("DELETE", "/?a=b")]
+        assert (await door.ask(base, "OPTIONS"))[:2] == (203, b"here")
+        assert seen == [("GET", "/deep/er/?x=1"), ("HEAD", "/"), ("DELETE", "/?a=b"), ("OPTIONS", "/")]
         assert (await door.ask(f"{base}/page"))[1] == f'<a href="{base}/next">next</a>'.encode()
+        own: Any = {"skip_auto_headers": ("Content-Type",), "data": b"{}", "ssl": door.tls}
+        async with door.session.post(f"{door.url}{base}/headers", **own) as answer:
+            passed = set(await answer.json())
+        assert not passed & {"content-type", "accept-encoding"} and "x-forwarded-uri" in passed
         assert (await door.ask(f"{base}/old"))[::2] == (302, f"{base}/new")
         async with door.session.ws_connect(f"{door.url}{base}/ws", ssl=door.tls) as socket:
             await socket.send_str("loud")

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.support.cluster.asking import Asker, serving
+from tests.support.cluster.asking import Asker, expect_code, serving
 from tests.support.servers.hooks import HookServer
 
 from podfit.api.objects import Object
@@ -141,6 +141,23 @@ async def test_fields_that_a_hook_makes_up_are_not_kept(ask: Hooked) -> None:
     assert code == 201 and "colour" not in made["spec"]["containers"][0]
 
 
+async def test_fields_that_the_schema_of_a_custom_resource_does_not_know_are_not_kept(ask: Hooked) -> None:
+    data = {"type": "object", "properties": {"data": {"type": "object", "properties": {"known": {"type": "string"}}}}}
+    version = {"name": "v1", "served": True, "storage": True, "schema": {"openAPIV3Schema": data}}
+    names = {"plural": "things", "singular": "thing", "kind": "Thing", "listKind": "ThingList"}
+    spec = {"group": "example.com", "scope": "Namespaced", "names": names, "versions": [version]}
+    definition = {"metadata": {"name": "things.example.com"}, "spec": spec}
+    things = "/apis/example.com/v1/namespaces/default/things"
+    await ask("POST", "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", definition)
+    await expect_code(ask, things, 200)
+    patch = base64.b64encode(b'[{"op":"add","path":"/data","value":{"known":"yes","unknown":"yes"}}]').decode()
+    ask.hooks.answers["h"] = lambda asked: {"allowed": True, "patchType": "JSONPatch", "patch": patch}
+    assert (await ask.hook(MUTATING, rule("example.com", "v1", "things")))[0] == 201
+    body = {"apiVersion": "example.com/v1", "kind": "Thing", "metadata": {"name": "t"}}
+    code, made = await ask("POST", things, body)
+    assert code == 201 and made["data"] == {"known": "yes"}
+
+
 async def test_a_patch_of_the_wrong_type_fails_the_request(ask: Hooked) -> None:
     code, status = await patched_pod(ask, [{"op": "add", "path": "/spec/containers/0/stdin", "value": "yes"}])
     assert code == 500
@@ -221,6 +238,13 @@ async def test_hooks_that_can_never_work_are_refused(ask: Hooked, change: Object
     code, told = await ask("POST", f"{HOOKS}/{VALIDATING.lower()}s", made)
     assert code == 422, told
     assert [cause["field"] for cause in told["details"]["causes"]] == [f"webhooks[0].{field}" for field in fields]
+
+
+async def test_a_service_may_be_asked_at_its_root(ask: Hooked) -> None:
+    for name, path in (("a", ""), ("b", "/"), ("c", "/deep/er/")):
+        made = ask.hooks.configuration(VALIDATING, name, [rule("example.com", "v1", "things")])
+        made["webhooks"][0]["clientConfig"] = {"service": {"name": "x", "namespace": "y", "path": path}}
+        assert (await ask("POST", f"{HOOKS}/{VALIDATING.lower()}s", made))[0] == 201
 
 
 async def test_older_hooks_are_asked_in_the_version_they_speak(ask: Hooked) -> None:

@@ -286,6 +286,7 @@ class ApiServer:
 def _defaulted(attrs: Attributes, obj: Object) -> Object:
     if obj.get("kind") == attrs.kind.kind:
         # Not what a subresource speaks instead: Eviction, Binding, PodExecOptions.
+        obj = custom_schema.pruned(attrs.kind, obj)
         custom_schema.default(attrs.kind, obj)
     return obj
 

@@ -251,7 +251,7 @@ class Core:
         try:
             if route.subresource == "resize" and (dialect := call.dialect) is not None and not dialect.on_resize:
                 raise not_found_status()
-            verb = self._verb(kind, route)
+            verb = self._verb(kind, route, request.method)
             if complaints := path_segment(route.name):
                 raise bad_request(f"Name parameter invalid: {go_quote(route.name)}: {';'.join(complaints)}")
             return await verb(call)
@@ -286,11 +286,11 @@ class Core:
             selected,
         )
 
-    def _verb(self, kind: Kind, route: Route) -> Verb:
+    def _verb(self, kind: Kind, route: Route, method: str) -> Verb:
         if _misplaced(kind, route):
             raise self._nothing_there(kind.group)
         if route.subresource:
-            return self._subresource_verb(kind, route)
+            return self._subresource_verb(kind, route, method)
         special = self.handlers.kinds.get((kind.group, kind.plural))
         if special is not None:
             if route.verb not in kind.verbs:
@@ -303,13 +303,14 @@ class Core:
             raise method_not_allowed() if verb == "create" else self._nothing_there(kind.group)
         return VERBS[verb]
 
-    def _subresource_verb(self, kind: Kind, route: Route) -> Verb:
+    def _subresource_verb(self, kind: Kind, route: Route, method: str) -> Verb:
         found = kind.subresource(route.subresource)
         if found is None and kind.custom:
             raise not_found(kind.plural, route.name, kind.group)
         if found is None or (kind.namespaced and not route.namespace):
             raise self._nothing_there(kind.group)
-        if route.verb not in found.verbs:
+        # OPTIONS, which is no verb of the API, is for the other side of a proxy to answer.
+        if route.verb not in found.verbs and (method, found.name) != ("OPTIONS", "proxy"):
             raise method_not_allowed()
         special = self.handlers.subresource(kind, route.subresource, route.verb)
         return special or VERBS[route.verb]

@@ -24,7 +24,7 @@ from podfit.api.status import ApiError, go_quote
 from podfit.api.text.gojson import parse
 from podfit.apiserver.apis.discovery import Discovery
 from podfit.apiserver.auth.certs.pki import Pki
-from podfit.apiserver.proxying.dialing import why_not
+from podfit.apiserver.proxying.dialing import AS_ASKED, why_not
 from podfit.apiserver.representation import wire
 from podfit.apiserver.request import ADMIN, Request, Response, User
 from podfit.apiserver.services.endpoints import reached_at
@@ -195,7 +195,7 @@ class Aggregation:
     async def _ask(self, service: Object, request: Request) -> Response:
         base = self._url_of(service)
         if self._session is None:
-            self._session = aiohttp.ClientSession(auto_decompress=False)
+            self._session = aiohttp.ClientSession(auto_decompress=False, skip_auto_headers=AS_ASKED)
         query = urlencode([(key, value) for key, values in request.query.items() for value in values])
         url = f"{base}{quote(request.path)}" + (f"?{query}" if query else "")
         kept = [

@@ -25,6 +25,10 @@ class Redirected(aiohttp.ClientError):
     place of its choice."""
 
 
+AS_ASKED = ("Accept-Encoding", "Content-Type", "User-Agent")
+"""Headers that a client of ours would make up, and that a proxy passes on or leaves out."""
+
+
 def no_redirects() -> aiohttp.TraceConfig:
     """For sessions: aiohttp follows redirects of WebSocket handshakes and has no option against it."""
 

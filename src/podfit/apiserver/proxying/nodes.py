@@ -77,7 +77,9 @@ class NodeProxy:
         if self._session is None:
             timeout = aiohttp.ClientTimeout(total=None, connect=10)
             traces = [dialing.no_redirects()]
-            self._session = aiohttp.ClientSession(timeout=timeout, auto_decompress=False, trace_configs=traces)
+            self._session = aiohttp.ClientSession(
+                timeout=timeout, auto_decompress=False, trace_configs=traces, skip_auto_headers=dialing.AS_ASKED
+            )
         return self._session
 
     # --- handlers -------------------------------------------------------------------------------------------------

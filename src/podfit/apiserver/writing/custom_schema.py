@@ -7,7 +7,8 @@ from podfit.api.objects import Object
 from podfit.api.registry.kinds import Kind
 from podfit.api.schema import type_of
 from podfit.api.schema.custom.structural import CustomSchema
-from podfit.api.status import FieldError
+from podfit.api.schema.decoding.scalars import Unreadable
+from podfit.api.status import FieldError, internal_error
 from podfit.apiserver.strategy import strategy_for
 
 
@@ -22,6 +23,15 @@ def default(kind: Kind, obj: Object) -> None:
     strategy_for(kind).default(obj)
     if kind.custom and (schema := _schema(kind)) is not None:
         schema.default(obj)
+
+
+def pruned(kind: Kind, obj: Object) -> Object:
+    """A custom resource without fields that its schema does not know."""
+    schema = _schema(kind) if kind.custom else None
+    try:
+        return obj if schema is None else schema.prune(obj)[0]
+    except Unreadable as error:
+        raise internal_error(str(error)) from error
 
 
 def errors(

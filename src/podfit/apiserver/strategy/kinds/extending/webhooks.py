@@ -230,7 +230,7 @@ def _service(service: Object, path: str, errors: Errors) -> None:
         detail = "port is not valid: must be between 1 and 65535, inclusive"
         errors.append(invalid(f"{path}.port", port, detail))
     text = service.get("path")
-    if text is None or text == "/":
+    if text in (None, "", "/"):
         return
     if not text.startswith("/"):
         errors.append(invalid(f"{path}.path", text, "must start with a '/'"))
