@@ -166,6 +166,35 @@ async def test_watches_are_converted(ask: Definer, hooks: HookServer) -> None:
     assert {event["object"]["apiVersion"] for event in seen} == {"example.com/v2"}
 
 
+async def test_fields_are_those_of_the_version_asked_for(ask: Definer, hooks: HookServer) -> None:
+    made = by(hooks)
+    for row, *fields in zip(made["spec"]["versions"], ("hostPort", "host"), strict=True):
+        row["selectableFields"] = [{"jsonPath": f".spec.{name}"} for name in fields]
+    await ask.define(made)
+    for name, host in (("a", "h"), ("b", "h"), ("c", "i")):
+        await ask("POST", V1, v1(name, f"{host}:1"))
+    listed = (await ask("GET", V2, fieldSelector="spec.host=h", limit="1"))[1]
+    assert [item["metadata"]["name"] for item in listed["items"]] == ["a"] and listed["metadata"]["continue"]
+    since = listed["metadata"]["resourceVersion"]
+    initial = {"fieldSelector": "spec.host=h", "resourceVersion": "0"}
+    watching = [
+        asyncio.ensure_future(ask.events(V2, 5, **initial)),
+        asyncio.ensure_future(ask.events(V2, 3, **{**initial, "resourceVersion": since})),
+    ]
+    await asyncio.sleep(0)
+    await ask("PATCH", f"{V1}/c", {"spec": {"hostPort": "h:2"}}, MERGE)
+    await ask("PATCH", f"{V1}/a", {"spec": {"hostPort": "x:1"}}, MERGE)
+    code, gone = await ask("DELETE", V2, fieldSelector="spec.host=h,metadata.name=b")
+    assert code == 200 and [item["metadata"]["name"] for item in gone["items"]] == ["b"]
+    assert (await ask("GET", V1, fieldSelector="spec.hostPort=h:2"))[1]["items"][0]["metadata"]["name"] == "c"
+    after = [("ADDED", "c", "h"), ("DELETED", "a", "h"), ("DELETED", "b", "h")]
+    told = [
+        [(event["type"], event["object"]["metadata"]["name"], event["object"]["spec"]["host"]) for event in events]
+        for events in await asyncio.gather(*watching)
+    ]
+    assert told == [[("ADDED", "a", "h"), ("ADDED", "b", "h"), *after], after]
+
+
 async def test_a_hook_that_fails_is_told_of_and_nothing_is_written(ask: Definer, hooks: HookServer) -> None:
     await ask.define(by(hooks))
     hooks.answers["convert"] = lambda asked: {"result": {"status": "Failure", "message": "no idea"}}

@@ -23,8 +23,12 @@ _ALWAYS = frozenset(("metadata.name", "metadata.namespace"))
 
 
 class Chosen:
-    def __init__(self, views: Views, labels: LabelSelector, fields: FieldSelector, text: tuple[str, str]) -> None:
-        """`text`: the selectors as they were written."""
+    def __init__(
+        self, views: Views, labels: LabelSelector, fields: FieldSelector, text: tuple[str, str], converted: bool
+    ) -> None:
+        """`text`: the selectors as they were written. `converted`: it is about objects in the version that the client
+        speaks, and can be asked only about those."""
+        self.converted = converted
         self._views, self._labels, self._fields = views, labels, fields
         self.key = f"{id(views)} {text!r}"
         self.name = fields.exact("metadata.name")
@@ -90,7 +94,11 @@ def chosen(objects: Objects, kind: Kind, labels: str, fields: str, name: str = "
         _check_field(kind, views, term.field)
     if by_labels.everything and not by_fields.terms:
         return None
-    return Chosen(views, by_labels, by_fields, (labels, str(by_fields)))
+    own = any(term.field not in _ALWAYS for term in by_fields.terms)
+    converted = own and kind.custom and objects.versions.converts(kind)
+    # What is remembered of stored objects is not what is seen of converted ones.
+    seen = Views(kind, views.fields) if converted else views
+    return Chosen(seen, by_labels, by_fields, (labels, str(by_fields)), converted)
 
 
 def _check_field(kind: Kind, views: Views, field: str) -> None:

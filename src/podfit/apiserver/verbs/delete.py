@@ -11,7 +11,7 @@ from podfit.apiserver.representation import wire
 from podfit.apiserver.representation.selection import chosen
 from podfit.apiserver.request import Response
 from podfit.apiserver.strategy import strategy_for
-from podfit.apiserver.verbs.list import prefix_of
+from podfit.apiserver.verbs.list import prefix_of, visible
 from podfit.apiserver.writing import deletes
 from podfit.apiserver.writing.bodies import json_body
 from podfit.apiserver.writing.options import delete_options, list_options
@@ -88,8 +88,10 @@ async def delete_collection(call: Call) -> Response:
     records = call.objects.store.scan(prefix_of(call.kind, call.namespace))
     if selection is not None:
         taken: list[Record] = []
-        await call.parts.lane.run(call.request, selection.filter(records, taken))
-        records = taken
+        candidates = await visible(call, records, selection)
+        await call.parts.lane.run(call.request, selection.filter(candidates, taken))
+        chosen_keys = {record.key for record in taken}
+        records = [record for record in records if record.key in chosen_keys]
     shown = await call.objects.shown(call.kind, records)
     for record in records:
         meta = wire.object_of(record)["metadata"]

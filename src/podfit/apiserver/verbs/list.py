@@ -62,6 +62,11 @@ async def _shown(call: Call, page: Page) -> Page:
     return await call.objects.shown(call.kind, page[0]), page[1], page[2]
 
 
+async def visible(call: Call, records: list[Record], selection: Chosen) -> list[Record]:
+    """The records as the selection can be asked about them."""
+    return [*await call.objects.shown(call.kind, records)] if selection.converted else records
+
+
 def prefix_of(kind: Kind, namespace: str) -> str:
     return kind.key(namespace, "") if namespace else kind.storage_prefix
 
@@ -82,7 +87,7 @@ async def _by_name(call: Call, selection: Chosen, options: ListOptions) -> Page:
     else:
         found = store.get(call.kind.key(call.namespace, selection.name or ""))
         records = [] if found is None else [found]
-    return [record for record in records if selection.takes(record)], revision, None
+    return [record for record in await visible(call, records, selection) if selection.takes(record)], revision, None
 
 
 async def _reach(store: Store, revision: str) -> None:
@@ -141,6 +146,7 @@ async def _take(
     if selection is None:
         return (records[:limit], True) if 0 < limit < len(records) else (records, False)
     found: list[Record] = []
+    records = await visible(call, records, selection)
     await call.parts.lane.run(call.request, selection.filter(records, found, max(limit, 0)))
     # Kubernetes looks no further than the last one it takes: more keys mean more pages, selected or not.
     return found, 0 < limit <= len(found) and found[-1] is not records[-1]

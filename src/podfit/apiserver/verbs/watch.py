@@ -20,6 +20,7 @@ from podfit.apiserver.request import Response
 from podfit.apiserver.storage.events import Sink, Subscriber, Watcher, WatchEvent
 from podfit.apiserver.storage.revisions import parse_revision, too_old, wait_until
 from podfit.apiserver.verbs.list import prefix_of
+from podfit.apiserver.verbs.matching import Matching
 from podfit.apiserver.writing.options import ListOptions, list_options
 from podfit.store.backend import Compacted, FutureRevision, Record
 
@@ -55,6 +56,7 @@ class _Stream:
         self._prefix = prefix_of(call.kind, call.namespace)
         self._sent = call.parts.metrics.watch_events(call.route)
         self._held = Held() if call.objects.versions.converts(call.kind) else None
+        self._matching = Matching(selection) if selection is not None and selection.converted else None
         self._sink: Sink | None = None
         self._subscriber: Subscriber | None = None
         self._pieces = self._run()
@@ -90,6 +92,9 @@ class _Stream:
             elif not self._options.revision:
                 await self._store.sync()
             watcher, records, at = self._begin(revision)
+            if self._matching is not None and records is None:
+                known = self._store.scan_at(min(at, self._store.revision), self._prefix)
+                self._matching.begin(await call.objects.shown(call.kind, known))
             async for chunk in self._present(records, at):
                 yield chunk
             watcher.sink, watcher.subscriber = self._sink, self._subscriber
@@ -127,7 +132,7 @@ class _Stream:
         return watcher, None, after
 
     def _register(self, after: int) -> Watcher:
-        selection = self._selection
+        selection = self._selection if self._matching is None else None
         watcher = Watcher(
             self._call.kind.storage_prefix,
             self._call.namespace,
@@ -156,7 +161,9 @@ class _Stream:
         call = self._call
         for start in range(0, len(records), _CHUNK):
             part = records[start : start + _CHUNK]
-            if self._selection is not None:
+            if self._matching is not None:
+                part = self._matching.begin(await call.objects.shown(call.kind, part))
+            elif self._selection is not None:
                 taken: list[Record] = []
                 await call.parts.lane.run(call.request, self._selection.filter(part, taken))
                 part = taken
@@ -196,12 +203,12 @@ class _Stream:
 
     async def _converted(self, events: list[Event]) -> bytes:
         records = await self._call.objects.shown(self._call.kind, [record for _, record, _ in events])
-        return b"".join(
-            [
-                self._form.event(word, record, revision)
-                for (word, _, revision), record in zip(events, records, strict=True)
-            ]
-        )
+        shown: list[Event | None] = [
+            (word, record, revision) for (word, _, revision), record in zip(events, records, strict=True)
+        ]
+        if self._matching is not None:
+            shown = [self._matching.between(event) for event in shown if event is not None]
+        return b"".join([self._form.event(*event) for event in shown if event is not None])
 
     def _next_bookmark(self, now: float, end: float) -> float:
         if not self._options.bookmarks:
