@@ -78,3 +78,22 @@ async def test_an_empty_list_that_go_always_prints_is_null_once_it_is_stored(ask
     code, made = await ask("POST", path, body)
     assert code == 201 and made["rules"] is None
     assert (await ask("GET", f"{path}/empty"))[1]["rules"] is None
+
+
+async def test_a_volume_says_since_when_it_is_in_its_phase(ask: Asker) -> None:
+    source = {"hostPath": {"path": "/x"}}
+    spec = {"capacity": {"storage": "1Gi"}, "accessModes": ["ReadWriteOnce"], **source}
+    _, made = await ask("POST", "/api/v1/persistentvolumes", {"metadata": {"name": "v"}, "spec": spec})
+    since = made["metadata"]["creationTimestamp"]
+    assert made["status"] == {"phase": "Pending", "lastPhaseTransitionTime": since}
+    volume, said = "/api/v1/persistentvolumes/v/status", "2001-02-03T04:05:06Z"
+
+    async def change(**status: str | None) -> str:
+        code, changed = await ask("PATCH", volume, {"status": status}, MERGE)
+        assert code == 200
+        return str(changed["status"]["lastPhaseTransitionTime"])
+
+    assert await change(message="x") == since
+    assert await change(lastPhaseTransitionTime=None) == since
+    assert await change(phase="Bound", lastPhaseTransitionTime=said) == said
+    assert await change(phase="Released") not in (said, "")

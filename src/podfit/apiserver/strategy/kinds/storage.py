@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
+
 from podfit.api.objects import Object
 from podfit.api.quantity import ZERO, Quantity
 from podfit.api.status import field_forbidden as forbidden
@@ -19,6 +21,7 @@ from podfit.apiserver.strategy.podspec.storage.volume_defaults import default_cl
 
 _SOURCES = (("", "PersistentVolumeClaim"), ("snapshot.storage.k8s.io", "VolumeSnapshot"))
 """What `dataSource` may name; everything else is for `dataSourceRef`."""
+_SINCE = "lastPhaseTransitionTime"
 _RECLAIM = ("Delete", "Recycle", "Retain")
 
 
@@ -91,7 +94,21 @@ class PersistentVolumeStrategy(Strategy):
             set_default(spec["hostPath"], "type", "")
 
     def reset_status(self, obj: Object) -> None:
-        obj["status"] = {"phase": "Pending"}
+        made = (obj.get("metadata") or {}).get("creationTimestamp")
+        obj["status"] = {"phase": "Pending", **({_SINCE: made} if made else {})}
+
+    def prepare_update(self, new: Object, old: Object, subresource: str = "") -> None:
+        super().prepare_update(new, old, subresource)
+        if subresource != "status":
+            return
+        status, before = {**(new.get("status") or {})}, old.get("status") or {}
+        same = status.get("phase") == before.get("phase")
+        if same and not status.get(_SINCE):
+            keep(status, before, _SINCE)
+        elif not same and status.get(_SINCE) in (None, before.get(_SINCE)):
+            # Whoever changes the phase may say when; most do not.
+            status[_SINCE] = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+        new["status"] = status
 
     def validate(self, obj: Object) -> Errors:
         errors: Errors = []
