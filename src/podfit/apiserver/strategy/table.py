@@ -29,7 +29,7 @@ _TABLE: dict[tuple[str, str], type[Strategy]] = {
     ("", "Pod"): PodStrategy,
     ("", "ConfigMap"): plain.ConfigMapStrategy,
     ("", "Secret"): plain.SecretStrategy,
-    ("", "ServiceAccount"): plain.UncountedStrategy,
+    ("", "ServiceAccount"): plain.ServiceAccountStrategy,
     ("", "Endpoints"): services.EndpointsStrategy,
     ("", "Event"): notes.CoreEventStrategy,
     ("", "LimitRange"): limits.LimitRangeStrategy,

@@ -3,9 +3,15 @@
 from __future__ import annotations
 
 import copy
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives.asymmetric import ec, rsa
+from cryptography.hazmat.primitives.hashes import SHA256
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+from cryptography.x509.oid import NameOID
 
 from podfit.api.registry.kinds import VPA, kind_named
 from podfit.apiserver.strategy import Strategy, strategy_for
@@ -176,3 +182,80 @@ def test_every_built_in_kind_has_a_strategy_that_takes_an_empty_object() -> None
         owner.prepare_create(obj)
         named = kind.kind == "LimitRange"  # it gets a name where it has none
         assert named is not any(error.path == "metadata.name" for error in owner.validate_create(obj))
+
+
+def _pair(key: Any) -> tuple[str, str]:
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "a")])
+    since = datetime(2026, 1, 1, tzinfo=UTC)
+    builder = x509.CertificateBuilder().subject_name(name).issuer_name(name).public_key(key.public_key())
+    builder = builder.serial_number(1).not_valid_before(since).not_valid_after(since + timedelta(days=1))
+    form = Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()
+    return builder.sign(key, SHA256()).public_bytes(Encoding.PEM).decode(), key.private_bytes(*form).decode()
+
+
+def test_a_tls_secret_without_a_pair_is_stored_with_a_warning() -> None:
+    owner = strategy("Secret")
+    (mine, key), (_, other) = (_pair(ec.generate_private_key(ec.SECP256R1())) for _ in range(2))
+    odd = "-----BEGIN FOO-----\naGk=\n-----END FOO-----\n"
+    junk = odd.replace("FOO", "CERTIFICATE")
+    _, another_kind = _pair(rsa.generate_private_key(65537, 2048))
+    skipped = "input after skipping PEM blocks of the following types: [FOO]"
+    for certificate, private, wanted in (
+        (mine, key, ""),
+        (mine, other, "tls: private key does not match public key"),
+        (mine, another_kind, "tls: private key type does not match public key type"),
+        ("", "", "tls: failed to find any PEM data in certificate input"),
+        (
+            key,
+            mine,
+            "tls: failed to find certificate PEM data in certificate input, but did find a private key; PEM inputs "
+            "may have been switched",
+        ),
+        (odd, key, f'tls: failed to find "CERTIFICATE" PEM block in certificate {skipped}'),
+        (mine, "x", "tls: failed to find any PEM data in key input"),
+        (mine, mine, "tls: found a certificate rather than a key in the PEM for the private key"),
+        (mine, odd, f'tls: failed to find PEM block with type ending in "PRIVATE KEY" in key {skipped}'),
+        (junk, key, "x509: malformed certificate"),
+    ):
+        obj: dict[str, Any] = {"type": "kubernetes.io/tls", "stringData": {"tls.crt": certificate, "tls.key": private}}
+        owner.default(obj)
+        assert owner.warnings_create(obj) == owner.warnings_update(obj, {}) == ([wanted] if wanted else [])
+
+
+def test_nodes_accounts_and_runtime_classes_are_warned_of_what_is_deprecated() -> None:
+    node = {"spec": {"externalID": "x", "podCIDRs": ["2001:DB8::/64"]}}
+    assert strategy_for(kind_named("Node")).warnings_create(node) == [
+        "spec.externalID: this field is deprecated, and is unused by Kubernetes",
+        'spec.podCIDRs[0]: IPv6 CIDR value "2001:DB8::/64" should be in RFC 5952 canonical format ("2001:db8::/64")',
+    ]
+    account = {"metadata": {"annotations": {"kubernetes.io/enforce-mountable-secrets": "true"}}}
+    accounts = strategy_for(kind_named("ServiceAccount"))
+    assert accounts.warnings_create(account) == [
+        "metadata.annotations[kubernetes.io/enforce-mountable-secrets]: deprecated in v1.32+; prefer separate "
+        "namespaces to isolate access to mounted secrets"
+    ]
+    assert accounts.warnings_update(account, account) == []
+    sized = {"handler": "h", "scheduling": {"nodeSelector": {"beta.kubernetes.io/arch": "x"}}}
+    assert strategy_for(kind_named("RuntimeClass")).warnings_create(sized) == [
+        'scheduling.nodeSelector: deprecated since v1.14; use "kubernetes.io/arch" instead'
+    ]
+
+
+def test_a_definition_is_refused_for_every_part_it_lacks() -> None:
+    obj = made("CustomResourceDefinition", spec={"group": "-1", "versions": []})
+    said = [str(error).partition(":")[0] for error in strategy("CustomResourceDefinition").validate(obj)]
+    assert said.count("spec.group") == 1
+    assert "spec.names.singular" in said
+    bare = made("CustomResourceDefinition", spec={})
+    assert "status.storedVersions: Invalid value: null: must have at least one stored version" in [
+        str(error) for error in strategy("CustomResourceDefinition").validate(bare)
+    ]
+    version = {"name": "V1", "served": True, "storage": True}
+    shown = [
+        str(each)
+        for each in strategy("CustomResourceDefinition").validate(
+            made("CustomResourceDefinition", spec={"group": "a.b", "versions": [version]})
+        )
+    ]
+    assert "spec.versions[0].schema.openAPIV3Schema: Required value" in shown
+    assert [each.partition(":")[0] for each in shown if '"V1"' in each][:2] == ["spec.versions[0].name", "spec.version"]

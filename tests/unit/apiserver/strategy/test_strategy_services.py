@@ -120,3 +120,44 @@ def test_names_of_endpoints_are_labels() -> None:
         "subsets[0].ports[0].name",
         "subsets[0].ports[0].appProtocol",
     ]
+
+
+@pytest.mark.parametrize(
+    ("spec", "wanted"),
+    [
+        (
+            {"externalIPs": ["2001:DB8::1"]},
+            [
+                'spec.externalIPs[0]: IPv6 address "2001:DB8::1" should be in RFC 5952 canonical format '
+                '("2001:db8::1")',
+                "spec.externalIPs is deprecated and may no longer be implemented in some clusters",
+            ],
+        ),
+        (
+            {"clusterIP": "None", "externalIPs": ["192.0.2.1"], "loadBalancerIP": "x", "sessionAffinity": "ClientIP"},
+            [
+                "spec.loadBalancerIP is ignored for headless services",
+                "spec.externalIPs is ignored for headless services",
+                "spec.SessionAffinity is ignored for headless services",
+            ],
+        ),
+        (
+            {"type": "ExternalName", "externalIPs": ["192.0.2.1"]},
+            ['spec.externalIPs is ignored when spec.type is "ExternalName"'],
+        ),
+        (
+            {"type": "LoadBalancer", "loadBalancerIP": "1.2.3.04"},
+            ['spec.loadBalancerIP: non-standard IP address "1.2.3.04" is invalid: use "1.2.3.4"'],
+        ),
+        (
+            {"trafficDistribution": "PreferClose"},
+            ['spec.trafficDistribution: "PreferClose" is deprecated; use "PreferSameZone"'],
+        ),
+        ({"trafficDistribution": "PreferSameNode"}, []),
+    ],
+)
+def test_what_does_nothing_or_is_deprecated_is_warned_of(spec: dict[str, Any], wanted: list[str]) -> None:
+    strategy, obj = strategy_for(kind_named("Service")), service(**spec)
+    assert strategy.warnings_create(obj) == wanted
+    assert strategy.warnings_update(obj, service(ports=PORTS)) == wanted
+    assert strategy.warnings_update(obj, service(ports=PORTS), "status") == []

@@ -84,3 +84,32 @@ def test_an_inline_volume_says_only_what_attaching_it_needs() -> None:
         ".accessModes: Required value",
         ": Required value: must specify a volume type",
     ]
+
+
+def test_volumes_and_claims_are_warned_of_what_is_deprecated() -> None:
+    old_class = {"annotations": {"volume.beta.kubernetes.io/storage-class": "x"}}
+    advice = (
+        "metadata.annotations[volume.beta.kubernetes.io/storage-class]: deprecated since v1.8; "
+        'use "storageClassName" attribute instead'
+    )
+    claims, claim = strategy_for(kind_named("PersistentVolumeClaim")), {"resources": {"requests": {"storage": "1.5"}}}
+    broken = 'spec.resources.requests[storage]: fractional byte value "1.5" is invalid, must be an integer'
+    assert claims.warnings_create({"metadata": old_class, "spec": claim}) == [advice, broken]
+    term = {"matchExpressions": [{"key": "beta.kubernetes.io/os", "operator": "In", "values": ["a"]}]}
+    spec = {
+        "persistentVolumeReclaimPolicy": "Recycle",
+        "nodeAffinity": {"required": {"nodeSelectorTerms": [term]}},
+        "rbd": {"image": "x"},
+    }
+    volumes = strategy_for(kind_named("PersistentVolume"))
+    wanted = [
+        advice,
+        "spec.persistentVolumeReclaimPolicy: The Recycle reclaim policy is deprecated. Instead, the recommended "
+        "approach is to use dynamic provisioning.",
+        "spec.nodeAffinity.required.nodeSelectorTerms[0].matchExpressions[0].key: beta.kubernetes.io/os is "
+        'deprecated since v1.14; use "kubernetes.io/os" instead',
+        "spec.rbd: deprecated in v1.28, non-functional in v1.31+",
+    ]
+    volume = {"metadata": old_class, "spec": spec}
+    assert volumes.warnings_create(volume) == volumes.warnings_update(volume, {}) == wanted
+    assert volumes.warnings_update(volume, {}, "status") == []

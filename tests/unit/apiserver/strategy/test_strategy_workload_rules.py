@@ -362,3 +362,22 @@ def test_a_negative_total_is_less_than_the_parts_that_nobody_told() -> None:
         f"status.readyReplicas: {less}",
         f"status.availableReplicas: {less}",
     ]
+
+
+def test_warnings_of_templates_claims_and_large_indexed_jobs() -> None:
+    old_label = template()
+    old_label["spec"]["nodeSelector"] = {"beta.kubernetes.io/os": "x"}
+    advice = 'deprecated since v1.14; use "kubernetes.io/os" instead'
+    templates, obj = strategy_for(kind_named("PodTemplate")), {"metadata": {"name": "a"}, "template": old_label}
+    wanted = [f"template.spec.nodeSelector[beta.kubernetes.io/os]: {advice}"]
+    assert templates.warnings_create(obj) == wanted
+    assert templates.warnings_update(obj, {}) == wanted
+    assert templates.warnings_update(obj, obj) == []
+    claim = {"spec": {"resources": {"requests": {"storage": "500m"}}}}
+    sets = strategy_for(kind_named("StatefulSet"))
+    assert sets.warnings_create({"metadata": {"name": "a"}, "spec": {"volumeClaimTemplates": [claim]}}) == [
+        'spec.volumeClaimTemplates[0].resources.requests[storage]: fractional byte value "500m" is invalid, '
+        "must be an integer"
+    ]
+    large = {"completionMode": "Indexed", "completions": 100_001, "parallelism": 10_001, "template": template()}
+    assert "might not be able to track" in strategy_for(kind_named("Job")).warnings_create(made("Job", large))[0]

@@ -11,8 +11,9 @@ from podfit.api.status import DUPLICATE, FieldError, duplicate, go_value, invali
 from podfit.api.status import field_forbidden as forbidden
 from podfit.api.text import names
 from podfit.apiserver.strategy import meta, resourcelists
+from podfit.apiserver.strategy.addresses import cidr_warnings, strict_cidr
 from podfit.apiserver.strategy.base import Errors, Strategy
-from podfit.apiserver.strategy.checks import cidr, label_name, same_family_twice
+from podfit.apiserver.strategy.checks import label_name, same_family_twice
 from podfit.apiserver.strategy.podspec.placement import TAINT_EFFECTS
 
 _CIDR_FIXED = 'node updates may not change podCIDR except from "" to valid'
@@ -40,6 +41,18 @@ class NodeStrategy(Strategy):
             (new.get("spec") or {}).pop("configSource", None)
         super().prepare_update(new, old, subresource)
 
+    def warnings_create(self, obj: Object) -> list[str]:
+        spec = obj.get("spec") or {}
+        found = []
+        if spec.get("externalID"):
+            found.append("spec.externalID: this field is deprecated, and is unused by Kubernetes")
+        for at, text in enumerate(spec.get("podCIDRs") or ()):
+            found += cidr_warnings(text, f"spec.podCIDRs[{at}]")
+        return found
+
+    def warnings_update(self, new: Object, old: Object, subresource: str = "") -> list[str]:
+        return [] if subresource else self.warnings_create(new)
+
     def reset_status(self, obj: Object) -> None:
         """A node may come with its status: the agent registers itself in one request."""
 
@@ -49,7 +62,7 @@ class NodeStrategy(Strategy):
         _resources(obj, errors)
         ranges = (obj.get("spec") or {}).get("podCIDRs") or []
         for at, text in enumerate(ranges):
-            cidr(text, f"spec.podCIDRs[{at}]", errors)
+            strict_cidr(text, f"spec.podCIDRs[{at}]", errors)
         if len(ranges) > 1:
             if same_family_twice([text.partition("/")[0] for text in ranges]):
                 detail = "may specify no more than one CIDR for each IP family"

@@ -17,12 +17,14 @@ from podfit.apiserver.strategy.base import Errors, Strategy
 from podfit.apiserver.strategy.checks import IMMUTABLE, NOT_NEGATIVE, labels, names_valid
 from podfit.apiserver.strategy.kinds.replicas.workloads import set_default
 from podfit.apiserver.strategy.meta import STANDARD_FINALIZERS, carry_over, keep
+from podfit.apiserver.strategy.pod.warnings import deprecated_node_label
 from podfit.apiserver.strategy.podspec import placement
 
 _LARGEST_DATA = 1024 * 1024
 _IMMUTABLE_SET = "field is immutable when `immutable` is set"
 _HIGHEST_USER_PRIORITY = 1_000_000_000
 _SYSTEM_CLASSES = {"system-node-critical": 2_000_001_000, "system-cluster-critical": 2_000_000_000}
+_ENFORCED = "kubernetes.io/enforce-mountable-secrets"
 _PREEMPTION = ("PreemptLowerPriority", "Never")
 
 
@@ -84,6 +86,18 @@ class SecretStrategy(DataStrategy):
             errors.append(too_long("data", _LARGEST_DATA))
         self._type(obj, data, errors)
         return errors
+
+    def warnings_create(self, obj: Object) -> list[str]:
+        data = obj.get("data") or {}
+        if obj.get("type") != "kubernetes.io/tls":
+            return []
+        from podfit.apiserver.strategy.kinds.key_pairs import key_pair_problem
+
+        problem = key_pair_problem(data.get("tls.crt") or "", data.get("tls.key") or "")
+        return [problem] if problem else []
+
+    def warnings_update(self, new: Object, old: Object, subresource: str = "") -> list[str]:
+        return self.warnings_create(new)
 
     def _type(self, obj: Object, data: Object, errors: Errors) -> None:
         match obj.get("type"):
@@ -210,6 +224,18 @@ class PriorityClassStrategy(Strategy):
         return errors
 
 
+class ServiceAccountStrategy(UncountedStrategy):
+    def warnings_create(self, obj: Object) -> list[str]:
+        return self.warnings_update(obj, {})
+
+    def warnings_update(self, new: Object, old: Object, subresource: str = "") -> list[str]:
+        mine, before = ((each.get("metadata") or {}).get("annotations") or {} for each in (new, old))
+        if _ENFORCED not in mine or _ENFORCED in before:
+            return []
+        text = "deprecated in v1.32+; prefer separate namespaces to isolate access to mounted secrets"
+        return [f"metadata.annotations[{_ENFORCED}]: {text}"]
+
+
 class RuntimeClassStrategy(UncountedStrategy):
     update_checks = "wc"
     strict_finalizers = False
@@ -217,6 +243,13 @@ class RuntimeClassStrategy(UncountedStrategy):
 
     def default(self, obj: Object) -> None:
         resourcelists.normalise((obj.get("overhead") or {}).get("podFixed"))
+
+    def warnings_create(self, obj: Object) -> list[str]:
+        labels = (obj.get("scheduling") or {}).get("nodeSelector") or ()
+        return [f"scheduling.nodeSelector: {text}" for key in labels if (text := deprecated_node_label(key))]
+
+    def warnings_update(self, new: Object, old: Object, subresource: str = "") -> list[str]:
+        return self.warnings_create(new)
 
     def validate(self, obj: Object) -> Errors:
         errors: Errors = []

@@ -12,6 +12,7 @@ from podfit.apiserver.strategy.checks import chosen, ip, labels, names_valid, pa
 from podfit.apiserver.strategy.checks import port as port_valid
 from podfit.apiserver.strategy.kinds.replicas.workloads import set_default
 from podfit.apiserver.strategy.podspec.containers import PROTOCOLS
+from podfit.apiserver.strategy.service_warnings import service_warnings
 
 _TYPES = ("ClusterIP", "ExternalName", "LoadBalancer", "NodePort")
 _EXTERNAL = ("NodePort", "LoadBalancer")
@@ -28,6 +29,12 @@ class ServiceStrategy(Strategy):
     update_checks = "c"
     has_generation = False
     changes_first = True
+
+    def warnings_create(self, obj: Object) -> list[str]:
+        return service_warnings(obj)
+
+    def warnings_update(self, new: Object, old: Object, subresource: str = "") -> list[str]:
+        return [] if subresource else service_warnings(new)
 
     def default(self, obj: Object) -> None:
         spec = obj.setdefault("spec", {})

@@ -18,6 +18,7 @@ from podfit.apiserver.strategy.pod.update import difference
 from podfit.apiserver.strategy.podspec.placement import node_selector
 from podfit.apiserver.strategy.podspec.storage.claims import MODES, access_modes, claim_spec, positive
 from podfit.apiserver.strategy.podspec.storage.volume_defaults import default_claim_spec
+from podfit.apiserver.strategy.storage.warnings import persistent_claim_warnings, persistent_volume_warnings
 
 _SOURCES = (("", "PersistentVolumeClaim"), ("snapshot.storage.k8s.io", "VolumeSnapshot"))
 """What `dataSource` may name; everything else is for `dataSourceRef`."""
@@ -48,6 +49,12 @@ class PersistentVolumeClaimStrategy(Strategy):
         known = (reference.get("apiGroup") or "", reference.get("kind")) in _SOURCES
         if source is None and known and not reference.get("namespace"):
             spec["dataSource"] = {"apiGroup": reference.get("apiGroup"), **reference}
+
+    def warnings_create(self, obj: Object) -> list[str]:
+        return persistent_claim_warnings(obj)
+
+    def warnings_update(self, new: Object, old: Object, subresource: str = "") -> list[str]:
+        return [] if subresource else persistent_claim_warnings(new)
 
     def validate(self, obj: Object) -> Errors:
         errors: Errors = []
@@ -109,6 +116,12 @@ class PersistentVolumeStrategy(Strategy):
             # Whoever changes the phase may say when; most do not.
             status[_SINCE] = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
         new["status"] = status
+
+    def warnings_create(self, obj: Object) -> list[str]:
+        return persistent_volume_warnings(obj)
+
+    def warnings_update(self, new: Object, old: Object, subresource: str = "") -> list[str]:
+        return [] if subresource else persistent_volume_warnings(new)
 
     def validate(self, obj: Object) -> Errors:
         errors: Errors = []

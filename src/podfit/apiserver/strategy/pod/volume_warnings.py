@@ -8,7 +8,7 @@ from podfit.api.objects import Object
 from podfit.api.quantity import NANO, Quantity
 from podfit.api.status import go_quote
 
-_OLD_VOLUMES = {
+OLD_VOLUMES = {
     "photonPersistentDisk": "deprecated in v1.11, non-functional in v1.16+",
     "gitRepo": "deprecated in v1.11, and disabled by default in v1.33+",
     "scaleIO": "deprecated in v1.16, non-functional in v1.22+",
@@ -26,17 +26,17 @@ _PROJECTED = (("configMap", "ConfigMap"), ("secret", "Secret"), ("downwardAPI", 
 
 def volume_warnings(volumes: list[Object], path: str, found: list[str]) -> None:
     for at, volume in enumerate(volumes):
-        for kind, text in _OLD_VOLUMES.items():
+        for kind, text in OLD_VOLUMES.items():
             if volume.get(kind) is not None:
                 found.append(f"{path}[{at}].{_SPELLED.get(kind, kind)}: {text}")
         template = (volume.get("ephemeral") or {}).get("volumeClaimTemplate")
         if template:
-            _claim(template.get("spec") or {}, f"{path}[{at}].ephemeral.volumeClaimTemplate.spec", found)
+            claim_warnings(template.get("spec") or {}, f"{path}[{at}].ephemeral.volumeClaimTemplate.spec", found)
     for volume in volumes:
         _overlaps(volume, found)
 
 
-def _claim(spec: Object, path: str, found: list[str]) -> None:
+def claim_warnings(spec: Object, path: str, found: list[str]) -> None:
     for kind in ("requests", "limits"):
         text = ((spec.get("resources") or {}).get(kind) or {}).get("storage")
         if text is not None and Quantity.parse(text).nanos % NANO:

@@ -220,7 +220,7 @@ def no_restart_on_resize(container: Object, path: str, errors: Errors) -> None:
 def _restart_rules(container: Object, path: str, errors: Errors) -> None:
     """A container's own restart policy, and rules by exit code that refine it."""
     policy, rules = container.get("restartPolicy"), container.get("restartPolicyRules") or ()
-    if policy and policy not in _RESTART:
+    if policy is not None and policy not in _RESTART:
         errors.append(not_supported(f"{path}.restartPolicy", policy, _RESTART))
     if rules and not policy:
         detail = "must specify restartPolicy when restart rules are used"

@@ -20,6 +20,12 @@ _AS_GO = {"podFailurePolicy": failure_as_go, "successPolicy": success_as_go}
 _FIXED = ("completionMode", "podFailurePolicy", "backoffLimitPerIndex", "managedBy", "successPolicy")
 _STEERING = ("nodeSelector", "tolerations", "schedulingGates")
 
+_MANY_INDEXES, _MANY_AT_ONCE = 100_000, 10_000
+_TOO_MANY = (
+    "In Indexed Jobs with a number of completions higher than 10^5 and a parallelism higher than 10^4, Kubernetes "
+    "might not be able to track completedIndexes when a big number of indexes fail"
+)
+
 
 class JobStrategy(Strategy):
     update_checks = "wc"
@@ -148,7 +154,12 @@ class JobStrategy(Strategy):
         return jobstatus.validate_status(new, old)
 
     def warnings_create(self, obj: Object) -> list[str]:
-        return name_warnings(obj) + template_warnings((obj.get("spec") or {}).get("template") or {}, "spec.template")
+        spec = obj.get("spec") or {}
+        found = name_warnings(obj)
+        many = (spec.get("completions") or 0) > _MANY_INDEXES and (spec.get("parallelism") or 0) > _MANY_AT_ONCE
+        if spec.get("completionMode") == "Indexed" and many:
+            found.append(f"spec: {_TOO_MANY}")
+        return found + template_warnings(spec.get("template") or {}, "spec.template")
 
 
 def _copy_labels(obj: Object) -> None:

@@ -71,7 +71,7 @@ class CustomResourceDefinitionStrategy(Strategy):
         spec = obj.get("spec") or {}
         wanted = f"{(spec.get('names') or {}).get('plural', '')}.{spec.get('group', '')}"
         name = (obj.get("metadata") or {}).get("name", "")
-        if name != wanted:
+        if name and name != wanted:
             detail = 'must be spec.names.plural+"."+spec.group'
             errors.insert(0, invalid("metadata.name", name, detail))
         return errors + _schemas(obj) + _approval(obj) + _keeps_all(obj)
@@ -83,36 +83,41 @@ class CustomResourceDefinitionStrategy(Strategy):
         if not group:
             errors.append(required("spec.group"))
         else:
-            names_valid(group, "spec.group", names.dns_subdomain(group), errors)
-            if "." not in group:
+            complaints = names.dns_subdomain(group)
+            names_valid(group, "spec.group", complaints, errors)
+            if not complaints and "." not in group:
                 errors.append(invalid("spec.group", group, "should be a domain with at least one dot"))
         chosen(spec.get("scope"), "spec.scope", _SCOPES, errors)
-        self._versions(spec.get("versions") or [], errors)
+        self._versions(spec.get("versions"), errors)
         self._names(spec.get("names") or {}, errors)
         _conversion(spec.get("conversion") or {}, errors)
         _stored_versions(obj, errors)
         return errors
 
-    def _versions(self, versions: list[Object], errors: Errors) -> None:
+    def _versions(self, given: list[Object] | None, errors: Errors) -> None:
+        versions = given or []
         shared = _shared(versions)
         for at, version in enumerate(versions):
             path, name = f"spec.versions[{at}]", version.get("name", "")
             names_valid(name, f"{path}.name", names.dns_1035(name), errors)
             if (version.get("schema") or {}).get("openAPIV3Schema") is None:
-                errors.append(required(f"{path}.schema.openAPIV3Schema", "schemas are required"))
+                errors.append(required(f"{path}.schema.openAPIV3Schema"))
             _deprecation(version, path, errors)
             _shown({field: value for field, value in version.items() if field not in shared}, version, path, errors)
         listed = [_version(each, shared) for each in versions]
         if len({version.get("name", "") for version in versions}) < len(versions):
             errors.append(invalid("spec.versions", listed, "must contain unique version names"))
         if sum(bool(version.get("storage")) for version in versions) != 1:
-            errors.append(invalid("spec.versions", listed, "must have exactly one version marked as storage version"))
+            shown = listed if versions else given
+            errors.append(invalid("spec.versions", shown, "must have exactly one version marked as storage version"))
         if versions:
+            first = versions[0].get("name", "")
+            names_valid(first, "spec.version", names.dns_1035(first) if first else [], errors)
             _shown({field: versions[0].get(field) for field in shared}, versions[0], "spec", errors)
 
     def _names(self, listed: Object, errors: Errors) -> None:
         path = "spec.names"
-        for field in ("plural", "kind", "listKind"):
+        for field in ("plural", "singular", "kind", "listKind"):
             if not listed.get(field):
                 errors.append(required(f"{path}.{field}"))
         for field in ("plural", "singular"):
@@ -300,7 +305,7 @@ def _column(column: Object, path: str, errors: Errors) -> None:
 def _stored_versions(obj: Object, errors: Errors) -> None:
     path, stored = "status.storedVersions", (obj.get("status") or {}).get("storedVersions") or []
     if not stored:
-        errors.append(invalid(path, stored, "must have at least one stored version"))
+        errors.append(invalid(path, stored or None, "must have at least one stored version"))
         return
     rows = (obj.get("spec") or {}).get("versions") or ()
     for row in rows:

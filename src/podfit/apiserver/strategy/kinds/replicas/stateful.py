@@ -21,6 +21,7 @@ from podfit.apiserver.strategy.kinds.replicas.workloads import (
     template_selected,
 )
 from podfit.apiserver.strategy.meta import keep
+from podfit.apiserver.strategy.pod.volume_warnings import claim_warnings
 from podfit.apiserver.strategy.podspec.spec import validate_template
 from podfit.apiserver.strategy.podspec.storage.claims import claim_spec
 from podfit.apiserver.strategy.podspec.storage.volume_defaults import default_claim_spec
@@ -187,6 +188,8 @@ class StatefulSetStrategy(WorkloadStrategy):
         if ((obj.get("spec") or {}).get("revisionHistoryLimit") or 0) < 0:
             text = "a negative value retains all historical revisions; a value >= 0 is recommended"
             found.append(f"spec.revisionHistoryLimit: {text}")
+        for at, claim in enumerate((obj.get("spec") or {}).get("volumeClaimTemplates") or ()):
+            claim_warnings(claim.get("spec") or {}, f"spec.volumeClaimTemplates[{at}]", found)
         return found
 
     def validate(self, obj: Object) -> Errors:

@@ -345,6 +345,12 @@ class PodTemplateStrategy(Strategy):
     def default(self, obj: Object) -> None:
         default_template(obj.setdefault("template", {}))
 
+    def warnings_create(self, obj: Object) -> list[str]:
+        return template_warnings(obj.get("template") or {}, "template")
+
+    def warnings_update(self, new: Object, old: Object, subresource: str = "") -> list[str]:
+        return self.warnings_create(new) if self.spec_changed(new, old) else []
+
     def spec_changed(self, new: Object, old: Object) -> bool:
         return not equal(new.get("template"), old.get("template"))
 
