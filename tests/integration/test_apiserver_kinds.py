@@ -97,3 +97,44 @@ async def test_a_volume_says_since_when_it_is_in_its_phase(ask: Asker) -> None:
     assert await change(lastPhaseTransitionTime=None) == since
     assert await change(phase="Bound", lastPhaseTransitionTime=said) == said
     assert await change(phase="Released") not in (said, "")
+
+
+async def test_a_dry_run_answers_what_would_be_stored(ask: Asker) -> None:
+    """Empty lists that are always printed are null in the store of Kubernetes, and in the answer."""
+    path = "/apis/discovery.k8s.io/v1/namespaces/default/endpointslices"
+    body = {"metadata": {"name": "a"}, "addressType": "IPv4", "endpoints": [], "ports": []}
+    _, dry = await ask("POST", path, body, dryRun="All")
+    _, stored = await ask("POST", path, body)
+    assert dry["endpoints"] is stored["endpoints"] is None
+    assert dry["ports"] is stored["ports"] is None
+    _, dry = await ask("PUT", f"{path}/a", body, dryRun="All")
+    assert dry["endpoints"] is None
+
+
+async def test_a_revision_in_a_new_object_is_refused_by_the_store_alone(ask: Asker) -> None:
+    path, body = "/api/v1/namespaces/default/configmaps", {"metadata": {"name": "a", "resourceVersion": "5"}}
+    code, status = await ask("POST", path, body)
+    assert (code, status["message"]) == (500, "resourceVersion should not be set on objects to be created")
+    assert (await ask("POST", path, body, dryRun="All"))[0] == 201
+    assert (await ask("POST", path, {"metadata": {"name": "A_", "resourceVersion": "5"}}))[0] == 422
+
+
+async def test_a_replication_controller_leaves_its_pods_behind_unless_told_otherwise(ask: Asker) -> None:
+    path = "/api/v1/namespaces/default/replicationcontrollers"
+    template = {"metadata": {"labels": {"a": "b"}}, "spec": {"containers": [{"name": "c", "image": "i"}]}}
+    assert (await ask("POST", path, {"metadata": {"name": "a"}, "spec": {"template": template}}))[0] == 201
+    _, going = await ask("DELETE", f"{path}/a")
+    assert going["metadata"]["finalizers"] == ["orphan"]
+
+
+async def test_integers_of_a_strategic_patch_are_cut_to_their_size(ask: Asker) -> None:
+    path = "/api/v1/namespaces/default/pods"
+    spec = {"automountServiceAccountToken": False, "containers": [{"name": "c", "image": "i"}]}
+    pod = {"metadata": {"name": "a"}, "spec": spec}
+    account = {"metadata": {"name": "default"}}
+    assert (await ask("POST", "/api/v1/namespaces/default/serviceaccounts", account))[0] == 201
+    assert (await ask("POST", path, pod))[0] == 201
+    row = {"name": "c", "image": "i", "imageID": "", "ready": True, "restartCount": 99_999_999_999}
+    patch = {"status": {"containerStatuses": [row]}}
+    code, patched = await ask("PATCH", f"{path}/a/status", patch, "application/strategic-merge-patch+json")
+    assert (code, patched["status"]["containerStatuses"][0]["restartCount"]) == (200, 1_215_752_191)

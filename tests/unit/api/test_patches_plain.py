@@ -157,3 +157,17 @@ def test_unknown_and_duplicate_fields_of_patches_follow_field_validation() -> No
     assert patch_object(live, raw, MERGE_PATCH, struct, field_validation="Ignore").warnings == []
     raw = b'[{"op": "add", "path": "/data", "value": {}, "why": "x"}]'
     assert patch_object(live, raw, JSON_PATCH, struct).warnings == ['json patch unknown field "[0].why"']
+
+
+def test_operations_are_typed_before_they_are_counted_and_null_names_no_operation() -> None:
+    many = [{"op": "test", "path": 7}] + [{"op": "test", "path": "/g", "value": "h"}] * 10_000
+    with pytest.raises(ApiError) as caught:
+        patched(*many)
+    assert (caught.value.code, "jsonPatchOp.path of type string" in caught.value.message) == (400, True)
+    for name in ("op", "path", "from"):
+        rejected({"op": "copy", "from": "/g", "path": "/z", name: None})
+
+
+def test_nulls_inside_new_values_of_a_merge_patch_go_but_elements_stay() -> None:
+    patch = {"n": [{"x": None, "y": 1}, None], "o": {"p": None}}
+    assert merge_patch.apply({}, json.dumps(patch).encode()) == {"n": [{"y": 1}, None], "o": {}}

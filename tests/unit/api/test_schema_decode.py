@@ -90,12 +90,16 @@ def test_times_are_normalised_to_utc_seconds() -> None:
         ("soon", 'cannot parse "soon" as "2006"'),
         ("2021-03-04", 'cannot parse "" as "T"'),
         ("2021-03-04T05:06:07", 'cannot parse "" as "Z07:00"'),
-        ("2021-03-04T05:06:07Zx", 'extra text: "x"'),
     ],
 )
 def test_bad_times_are_explained_piece_by_piece(text: str, why: str) -> None:
     layout = '"2006-01-02T15:04:05Z07:00"'
     assert refusal({"metadata": {"creationTimestamp": text}}).endswith(f'parsing time "{text}" as {layout}: {why}')
+
+
+def test_text_after_a_time_is_quoted() -> None:
+    said = refusal({"metadata": {"creationTimestamp": "2021-03-04T05:06:07Zx"}})
+    assert said.endswith('parsing time "2021-03-04T05:06:07Zx": extra text: "x"')
 
 
 def test_times_out_of_range_are_refused() -> None:
@@ -105,7 +109,8 @@ def test_times_out_of_range_are_refused() -> None:
 
 def test_bytes_must_be_base64() -> None:
     assert decode(body({"data": {"k": "YQ=="}}), SECRET).obj["data"] == {"k": "YQ=="}
-    assert refusal({"data": {"k": "a b"}}, SECRET).endswith("illegal base64 data at input byte 1")
+    for text, at in (("a b", 1), ("aG=x", 2), ("aG=", 3), ("aGk=x", 4), ("aG===", 4), ("a", 0)):
+        assert refusal({"data": {"k": text}}, SECRET).endswith(f"illegal base64 data at input byte {at}")
 
 
 def test_nulls_are_zero_values() -> None:

@@ -37,24 +37,27 @@ def operations(raw: bytes) -> list[dict[str, Any]]:
         raise bad_request(
             f"error decoding patch: json: cannot unmarshal {word} into Go value of type []handlers.jsonPatchOp"
         )
+    for item in value:
+        _check_type(item)
     if len(value) > MOST_OPERATIONS:
         message = f"The allowed maximum operations in a JSON patch is {MOST_OPERATIONS}, got {len(value)}"
         raise ApiError(413, "RequestEntityTooLarge", f"Request entity too large: {message}")
-    for item in value:
-        _check_operation(item)
+    if any(item is None or None in (item.get(name, "") for name in ("op", "from", "path")) for item in value):
+        raise rejected()
     return value
 
 
-def _check_operation(item: Any) -> None:
+def _check_type(item: Any) -> None:
+    if item is None:
+        return
     problem = "json: cannot unmarshal {} into Go {} of type {}"
     if not isinstance(item, dict):
-        if item is None:
-            raise rejected()
         raise bad_request("error decoding patch: " + problem.format(json_word(item), "value", "handlers.jsonPatchOp"))
     for name in ("op", "from", "path"):
-        if not isinstance(item.get(name, ""), str):
+        given = item.get(name)
+        if given is not None and not isinstance(given, str):
             where = f"struct field jsonPatchOp.{name}"
-            raise bad_request("error decoding patch: " + problem.format(json_word(item[name]), where, "string"))
+            raise bad_request("error decoding patch: " + problem.format(json_word(given), where, "string"))
 
 
 def strict_problems(raw: bytes) -> list[str]:

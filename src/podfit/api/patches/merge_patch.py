@@ -35,8 +35,17 @@ def merged(document: Any, patch: Any) -> Any:
         if value is None:
             out.pop(key, None)
         else:
-            out[key] = merged(out.get(key), value) if isinstance(value, dict) else value
+            out[key] = merged(out.get(key), value) if isinstance(value, dict) else _without_nulls(value)
     return out
+
+
+def _without_nulls(value: Any) -> Any:
+    """What a patch puts where nothing was: nulls in objects go, those that are elements of a list stay."""
+    if isinstance(value, list):
+        return [_without_nulls(item) for item in value]
+    if isinstance(value, dict):
+        return {key: _without_nulls(item) for key, item in value.items() if item is not None}
+    return value
 
 
 def strict_problems(raw: bytes) -> list[str]:

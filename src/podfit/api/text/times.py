@@ -33,7 +33,9 @@ def _moment(text: str, layout: str) -> datetime | None:
     """The moment in UTC; None for Go's zero time, which prints as null."""
     found = _RFC3339.fullmatch(text)
     if found is None:
-        raise BadTime(f"parsing time {go_quote(text)} as {go_quote(layout)}: {_why(text)}")
+        why = _why(text)
+        parsed_as = f"{go_quote(text)} as {go_quote(layout)}" if why.startswith("cannot") else go_quote(text)
+        raise BadTime(f"parsing time {parsed_as}: {why}")
     year, month, day, hour, minute, second = (int(found[index]) for index in range(1, 7))
     micro = int((found[7] or "0")[:6].ljust(6, "0"))
     try:

@@ -130,7 +130,7 @@ class Attempt:
                 deleted = await self._objects.store.delete(key, record.modified)
                 new["metadata"]["resourceVersion"] = str(deleted.revision)
             return Written(new, None)
-        if not write.options.dry_run and write.subresource in ("", "status"):
+        if write.subresource in ("", "status"):
             as_stored(kind, new)
         if unchanged(new, old):
             return Written(new, record)

@@ -15,6 +15,7 @@ from podfit.api.status import ApiError, conflict
 from podfit.apiserver.strategy import strategy_for
 from podfit.kit.clock import rfc3339
 
+_ORPHANING = (("batch", "jobs"), ("", "replicationcontrollers"))
 ORPHAN, FOREGROUND = "orphan", "foregroundDeletion"
 CLEANUP = "customresourcecleanup.apiextensions.k8s.io"
 
@@ -153,11 +154,12 @@ def _finalizers(kind: Kind, existing: list[str], options: Object) -> list[str]:
 
 def orphans(kind: Kind) -> bool:
     """Whether dependents stay behind unless a delete says otherwise."""
-    return (kind.group, kind.plural) == ("batch", "jobs")
+    return (kind.group, kind.plural) in _ORPHANING
 
 
 def warnings(kind: Kind, options: Object) -> list[str]:
-    if not orphans(kind) or options.get("propagationPolicy") is not None or options.get("orphanDependents") is not None:
+    stated = options.get("propagationPolicy") is not None or options.get("orphanDependents") is not None
+    if stated or (kind.group, kind.plural) != ("batch", "jobs"):
         return []
     return [
         "child pods are preserved by default when jobs are deleted; set propagationPolicy=Background to remove them or "

@@ -47,8 +47,6 @@ class Writer:
         kind, strategy = write.kind, write.strategy or strategy_for(write.kind)
         meta = obj.setdefault("metadata", {})
         match_namespace(meta, write.namespace)
-        if meta.get("resourceVersion"):
-            raise ApiError(500, "", "resourceVersion should not be set on objects to be created")
         if (track := write.track) is not None:
             # Before admission: what plugins add has no manager, so that no applier removes it again.
             await self.aside.run(write.size, lambda: track(obj, None))
@@ -92,14 +90,16 @@ class Writer:
     async def _insert(self, write: Write, strategy: Strategy, obj: Object, tries: int) -> Written:
         """More than one try is for names that were generated: another one is generated for each."""
         kind, meta = write.kind, obj["metadata"]
+        if meta.get("resourceVersion") and not write.options.dry_run:
+            raise ApiError(500, "", "resourceVersion should not be set on objects to be created")
         while True:
             key = kind.key(meta.get("namespace", ""), meta["name"])
+            as_stored(kind, obj)
             if write.options.dry_run:
                 present = self.objects.store.get(key)
                 if present is None:
                     return Written(obj, None)
             else:
-                as_stored(kind, obj)
                 try:
                     record = await self.objects.put(kind, key, obj, 0)
                     await self.announce(kind, obj)

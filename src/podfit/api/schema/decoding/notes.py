@@ -74,8 +74,14 @@ class Notes:
                 self.strict.append(note)
 
     def scalar(self, value: Any, kind: Scalar, read: Callable[[Any], Any]) -> Any:
+        if self._unstructured:
+            value = _converted(value, kind)
         try:
-            return read(_integral(value) if self._unstructured else value)
+            return read(value)
+        except Unreadable as error:
+            if self._unstructured and kind.form == "bytes":
+                raise Unreadable(f"error decoding from json: {error}") from None
+            raise
         except WrongType as wrong:
             if wrong.go and self._unstructured:
                 raise Unreadable(f"json: cannot unmarshal {wrong.word} into Go value of type {wrong.go}") from None
@@ -104,8 +110,13 @@ def plain(value: Any) -> Any:
     return float(value) if isinstance(value, Literal) else value
 
 
-def _integral(value: Any) -> Any:
-    return int(value) if isinstance(value, float) and value.is_integer() else value
+def _converted(value: Any, kind: Scalar) -> Any:
+    """Go converts whole fractions to integers, and integers to smaller ones without a look at what is cut off."""
+    if isinstance(value, float) and value.is_integer():
+        value = int(value)
+    if kind.form == "int32" and type(value) is int:
+        return (value + (1 << 31)) % (1 << 32) - (1 << 31)
+    return value
 
 
 def go_kind(value: Any) -> str:

@@ -155,9 +155,13 @@ def _bad_byte(text: str) -> int:
     found = re.search(r"[^A-Za-z0-9+/]", text)
     if found is None:
         return len(text) // 4 * 4
-    if text[found.start()] == "=" and found.start() % 4 >= 2 and re.fullmatch(r"={1,2}", text[found.start() :]):
-        return len(text)
-    return found.start()
+    at = found.start()
+    if text[at] != "=" or at % 4 < 2:
+        return at
+    padding = text[at : at + 4 - at % 4]
+    if at % 4 == 2 and padding != "==":
+        return at if len(text) > at + 1 else len(text)
+    return at + len(padding)
 
 
 def read_raw(value: Any) -> Any:
