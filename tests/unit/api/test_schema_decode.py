@@ -351,3 +351,38 @@ def test_an_object_with_a_surprise_is_not_held_on_to() -> None:
     del body
     gc.collect()
     assert alive() is None
+
+
+@pytest.mark.parametrize(
+    ("spec", "field"),
+    [
+        ({"volumes": [{"name": 7}]}, "Volume.spec.volumes.name"),
+        (
+            {"volumes": [{"secret": {"secretName": 7}}]},
+            "SecretVolumeSource.spec.volumes.VolumeSource.secret.secretName",
+        ),
+        (
+            {"containers": [{"livenessProbe": {"httpGet": {"path": 7}}}]},
+            "HTTPGetAction.spec.containers.livenessProbe.ProbeHandler.httpGet.path",
+        ),
+        (
+            {"containers": [{"envFrom": [{"secretRef": {"name": 7}}]}]},
+            "SecretEnvSource.spec.containers.envFrom.secretRef.LocalObjectReference.name",
+        ),
+        (
+            {"ephemeralContainers": [{"name": 7}]},
+            "EphemeralContainer.spec.ephemeralContainers.EphemeralContainerCommon.name",
+        ),
+    ],
+)
+def test_a_field_of_the_wrong_type_is_named_behind_the_structs_that_embed_it(spec: dict[str, Any], field: str) -> None:
+    said = refusal({"spec": spec})
+    assert said.endswith(f"json: cannot unmarshal number into Go struct field {field} of type string")
+
+
+def test_complaints_about_a_patched_object_are_in_the_order_of_names() -> None:
+    value = {"spec": {"zz": 1, "containers": [{"zz": 1, "resources": {"yy": 1}}], "aa": 2}, "bogus": 1}
+    struct = type_named("Pod")
+    wanted = ["bogus", "spec.aa", "spec.containers[0].resources.yy", "spec.containers[0].zz", "spec.zz"]
+    assert convert(value, struct).warnings == [f'unknown field "{path}"' for path in wanted]
+    assert convert(value, struct, dialect=UNSTRUCTURED).warnings == [f'unknown field "{path}"' for path in wanted]

@@ -106,7 +106,7 @@ def convert(
     """Reads an already parsed object, e.g. after a patch. `dialect` chooses the words of errors: JSON for JSON and
     merge patches, UNSTRUCTURED for strategic merge patches and server-side apply. `base` is the object before the
     patch, as it was read: what the value still has of it is taken as it is."""
-    return _read(value, struct, field_validation, None, [], dialect, base)
+    return _read(value, struct, field_validation, None, [], dialect, base, by_name=True)
 
 
 def _read(
@@ -117,7 +117,10 @@ def _read(
     duplicates: list[str],
     dialect: str = JSON,
     base: Object | None = None,
+    *,
+    by_name: bool = False,
 ) -> Decoded:
+    """`by_name`: Go wrote the object again before it is read, so that its keys are sorted, and complaints with them."""
     custom = struct.cache.get("custom")
     if custom is not None:
         return _custom(value, custom, mode, raw, duplicates)
@@ -135,7 +138,8 @@ def _read(
         raise DecodeError(notes.wrong)
     if not isinstance(obj, dict):
         obj = {}
-    return Decoded(obj, _strict(duplicates + notes.strict, mode))
+    strict = sorted(notes.strict) if by_name else notes.strict
+    return Decoded(obj, _strict(duplicates + strict, mode))
 
 
 def _custom(value: Any, custom: Any, mode: str, raw: bytes | None, duplicates: list[str]) -> Decoded:

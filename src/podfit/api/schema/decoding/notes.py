@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from podfit.api.schema.decoding.embedded import spelled
 from podfit.api.schema.decoding.scalars import Unreadable, WrongType, json_word
 from podfit.api.schema.types import Scalar, Type
 from podfit.api.schema.zeros import ZERO, zero_of
@@ -95,7 +96,7 @@ class Notes:
             word = wrong.word if wrong is not None else json_word(value)
             where = f"Go value of type {(wrong and wrong.go) or kind.go}"
             if self._fields:
-                fields = ".".join(key for _, key in self._fields)
+                fields = ".".join(spelled(struct, key) for struct, key in self._fields)
                 where = f"Go struct field {self._fields[-1][0]}.{fields}{where.removeprefix('Go value')}"
             self.wrong = f"json: cannot unmarshal {word} into {where}"
         return ZERO[kind.form] if isinstance(kind, Scalar) else zero_of(kind)
