@@ -113,3 +113,52 @@ def test_volumes_and_claims_are_warned_of_what_is_deprecated() -> None:
     volume = {"metadata": old_class, "spec": spec}
     assert volumes.warnings_create(volume) == volumes.warnings_update(volume, {}) == wanted
     assert volumes.warnings_update(volume, {}, "status") == []
+
+
+def _volume(**spec: Any) -> dict[str, Any]:
+    whole = {"capacity": {"storage": "1Gi"}, "accessModes": ["ReadWriteOnce"], "hostPath": {"path": "/x"}}
+    obj: dict[str, Any] = {"metadata": {"name": "a", "resourceVersion": "1"}, "spec": {**whole, **spec}}
+    strategy_for(kind_named("PersistentVolume")).default(obj)
+    return obj
+
+
+def _placed(key: str) -> dict[str, Any]:
+    term = {"matchExpressions": [{"key": key, "operator": "In", "values": ["b"]}]}
+    return {"nodeAffinity": {"required": {"nodeSelectorTerms": [term]}}}
+
+
+def test_a_volume_keeps_its_source_mode_and_place() -> None:
+    volumes = strategy_for(kind_named("PersistentVolume"))
+
+    def said(new: dict[str, Any], old: dict[str, Any]) -> list[str]:
+        return [str(error).partition("\n")[0] for error in volumes.validate_update(new, old)]
+
+    old = _volume(**_placed("beta.kubernetes.io/os"))
+    assert said(_volume(**_placed("beta.kubernetes.io/os"), storageClassName="s"), old) == []
+    assert said(_volume(**_placed("kubernetes.io/os")), old) == []
+    assert said(_volume(**_placed("x")), _volume()) == []
+    fixed = "field is immutable, except for updating from beta label to GA"
+    assert said(_volume(hostPath={"path": "/y"}, volumeMode="Block"), old) == [
+        "spec.persistentvolumesource: Forbidden: spec.persistentvolumesource is immutable after creation",
+        'volumeMode: Invalid value: "Block": field is immutable',
+        f"nodeAffinity: Invalid value: null: {fixed}",
+    ]
+    shown = '{"Required":{"NodeSelectorTerms":[{"MatchExpressions":[{"Key":"x","Operator":"In","Values":["b"]}],'
+    assert said(_volume(**_placed("x")), old) == [
+        f'nodeAffinity: Invalid value: {shown}"MatchFields":null}}]}}}}: {fixed}'
+    ]
+    assert said(_volume(accessModes=[]), _volume()) == ["spec.accessModes: Required value"] * 2
+
+
+def test_a_claim_keeps_its_mode() -> None:
+    claims = strategy_for(kind_named("PersistentVolumeClaim"))
+    new, old = ({"spec": {"accessModes": ["ReadWriteOnce"], "volumeMode": mode}} for mode in ("Block", "Filesystem"))
+    assert str(claims.validate_change(new, old)[-1]) == 'volumeMode: Invalid value: "Block": field is immutable'
+
+
+def test_changed_parameters_are_shown_by_name() -> None:
+    classes = strategy_for(kind_named("StorageClass"))
+    new, old = {"parameters": {"x": "y", "a": "b"}}, {"parameters": {"x": "y"}}
+    assert [str(error) for error in classes.validate_change(new, old)] == [
+        'parameters: Invalid value: {"a":"b","x":"y"}: field is immutable'
+    ]

@@ -73,6 +73,9 @@ class NodeStrategy(Strategy):
 
     def validate_update(self, new: Object, old: Object, subresource: str = "") -> Errors:
         errors = self.validate_update_meta(new, old, subresource)
+        if not subresource:
+            # Kubernetes checks the whole node, too: what is wrong with its taints and resources is said twice.
+            errors += self.validate(new)
         _resources(new, errors)
         seen: list[Object] = []
         for at, address in enumerate((new.get("status") or {}).get("addresses") or ()):

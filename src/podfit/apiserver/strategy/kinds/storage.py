@@ -7,11 +7,11 @@ from datetime import UTC, datetime
 from podfit.api.objects import Object
 from podfit.api.quantity import ZERO, Quantity
 from podfit.api.status import field_forbidden as forbidden
-from podfit.api.status import not_supported, required
+from podfit.api.status import invalid, not_supported, required
 from podfit.api.text import names
 from podfit.apiserver.strategy import resourcelists
 from podfit.apiserver.strategy.base import Errors, Strategy
-from podfit.apiserver.strategy.checks import equal, names_valid
+from podfit.apiserver.strategy.checks import IMMUTABLE, equal, names_valid
 from podfit.apiserver.strategy.kinds.replicas.workloads import set_default
 from podfit.apiserver.strategy.meta import keep
 from podfit.apiserver.strategy.pod.update import difference
@@ -83,7 +83,30 @@ class PersistentVolumeClaimStrategy(Strategy):
             if now <= max(capacity, ZERO):
                 detail = "field can not be less than status.capacity"
                 errors.append(forbidden("spec.resources.requests.storage", detail))
+        if (new.get("spec") or {}).get("volumeMode") != stored.get("volumeMode"):
+            errors.append(invalid("volumeMode", spec.get("volumeMode"), IMMUTABLE))
         return errors
+
+
+_OWN_FIELDS = (
+    "capacity",
+    "accessModes",
+    "claimRef",
+    "persistentVolumeReclaimPolicy",
+    "storageClassName",
+    "mountOptions",
+    "volumeMode",
+    "nodeAffinity",
+    "volumeAttributesClassName",
+)
+"""What a volume has beside its source."""
+_LABELS_NOW = {
+    "beta.kubernetes.io/arch": "kubernetes.io/arch",
+    "beta.kubernetes.io/os": "kubernetes.io/os",
+    "beta.kubernetes.io/instance-type": "node.kubernetes.io/instance-type",
+    "failure-domain.beta.kubernetes.io/region": "topology.kubernetes.io/region",
+    "failure-domain.beta.kubernetes.io/zone": "topology.kubernetes.io/zone",
+}
 
 
 class PersistentVolumeStrategy(Strategy):
@@ -149,3 +172,59 @@ class PersistentVolumeStrategy(Strategy):
             else:
                 node_selector(affinity["required"], "spec.nodeAffinity.required", errors)
         return errors
+
+    def validate_change(self, new: Object, old: Object) -> Errors:
+        errors = self.validate(new)  # Kubernetes checks volumes twice, and complains twice.
+        spec, stored = new.get("spec") or {}, old.get("spec") or {}
+        mine, before = (
+            {key: value for key, value in each.items() if key not in _OWN_FIELDS} for each in (spec, stored)
+        )
+        if not equal(mine, before):
+            detail = f"spec.persistentvolumesource is immutable after creation\n{difference(before, mine)}"
+            errors.append(forbidden("spec.persistentvolumesource", detail))
+        if spec.get("volumeMode") != stored.get("volumeMode"):
+            errors.append(invalid("volumeMode", spec.get("volumeMode"), IMMUTABLE))
+        fixed, given = stored.get("nodeAffinity"), spec.get("nodeAffinity")
+        if fixed is not None and not equal(given, fixed) and not equal(given, _relabelled(fixed, given or {})):
+            detail = "field is immutable, except for updating from beta label to GA"
+            errors.append(invalid("nodeAffinity", _affinity_as_go(given), detail))
+        return errors
+
+
+def _terms(affinity: Object) -> list[Object]:
+    return (affinity.get("required") or {}).get("nodeSelectorTerms") or []
+
+
+def _relabelled(fixed: Object, given: Object) -> Object:
+    """The stored affinity with the newer names of labels, where the given one has them."""
+    names_given = {row.get("key") for term in _terms(given) for row in term.get("matchExpressions") or ()}
+
+    def row_now(row: Object) -> Object:
+        now = _LABELS_NOW.get(row.get("key", ""))
+        return {**row, "key": now} if now in names_given else row
+
+    terms = [
+        {**term, "matchExpressions": [row_now(row) for row in term["matchExpressions"]]}
+        if term.get("matchExpressions")
+        else term
+        for term in _terms(fixed)
+    ]
+    return {**fixed, "required": {**(fixed.get("required") or {}), "nodeSelectorTerms": terms}}
+
+
+def _affinity_as_go(affinity: Object | None) -> Object | None:
+    if affinity is None:
+        return None
+
+    def rows(term: Object, field: str) -> list[Object] | None:
+        given = term.get(field)
+        return given and [
+            {"Key": row.get("key", ""), "Operator": row.get("operator", ""), "Values": row.get("values")}
+            for row in given
+        ]
+
+    terms = [
+        {"MatchExpressions": rows(term, "matchExpressions"), "MatchFields": rows(term, "matchFields")}
+        for term in _terms(affinity)
+    ]
+    return {"Required": {"NodeSelectorTerms": terms}} if affinity.get("required") is not None else {"Required": None}

@@ -42,7 +42,8 @@ class StorageClassStrategy(UncountedStrategy):
     def validate_change(self, new: Object, old: Object) -> Errors:
         errors: Errors = []
         if (new.get("parameters") or {}) != (old.get("parameters") or {}):
-            errors.append(invalid("parameters", new.get("parameters"), IMMUTABLE))
+            given = new.get("parameters")
+            errors.append(invalid("parameters", given and dict(sorted(given.items())), IMMUTABLE))
         for field in ("provisioner", "reclaimPolicy", "volumeBindingMode"):
             if new.get(field) != old.get(field):
                 errors.append(invalid(field, new.get(field), IMMUTABLE))
