@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from podfit.vpa.policies.base import Costs, Series, sizes_of
+from podfit.vpa.policies.learning import network
 from podfit.vpa.policies.table import POLICIES
 
 CASES = [(name, resource) for name in POLICIES for resource in ("cpu", "memory")]
@@ -92,3 +93,16 @@ def test_a_gap_keeps_a_size(name: str, resource: str) -> None:
     values[:, 96:192] = np.nan
     sizes = sizes_of(POLICIES[name], Series(values, series.step_s, resource))
     assert np.isfinite(sizes[:, series.hour :]).all()
+
+
+@FEW
+@given(seed=st.integers(0, 2**32 - 1), rows=st.integers(1, 40))
+def test_weighted_sums_are_exact_however_many_containers_are_added_at_once(seed: int, rows: int) -> None:
+    random = np.random.default_rng(seed)
+    traits = [random.normal(0, 100, (rows, 300)) for _ in range(70)]
+    weights = random.normal(0, 1, (20, 71)).tolist()
+    center, scale = random.normal(0, 50, 70).tolist(), random.uniform(1e-3, 100, 70).tolist()
+    together = network.sums(traits, weights, center, scale)
+    one = random.integers(rows)
+    alone = network.sums([trait[one : one + 1, :137] for trait in traits], weights, center, scale)
+    np.testing.assert_array_equal(together[:, one : one + 1, :137], alone)

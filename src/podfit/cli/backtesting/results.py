@@ -100,7 +100,7 @@ def what_if_of(words: list[str]) -> WhatIf:
     """From `NAME=VALUE`: bounds, prices, percentile, margin, mode. Raises BadHistory for what it does not know."""
     found = WhatIf(Costs(), {})
     bounds: dict[str, list[float]] = {"cpu": [0.0, float("inf")], "memory": [0.0, float("inf")]}
-    prices = {"oom-day": "oom_day", "short": "short", "burst": "burst", "drop": "drop"}
+    prices = {"oom-day": "oom_day", "short": "short", "burst": "burst", "drop": "drop", "memory-drop": "memory_drop"}
     for word in words:
         name, _, text = word.partition("=")
         if name == "mode":

@@ -30,14 +30,16 @@ class Nonsense(ValueError):
 class Costs:
     """What a wrong size costs, in units of capacity that lies idle. All policies that learn minimise the sum."""
 
-    oom_day: float = 390.0
+    oom_day: float = 430.0
     """GiB-hours that a day with an out-of-memory kill is worth."""
-    short: float = 1.05
+    short: float = 0.97
     """Core-hours that five minutes of CPU shortage are worth."""
-    burst: float = 0.225
+    burst: float = 0.21
     """The same for a container whose usage swings so much that a burst is over by the next sample."""
     drop: float = 0.15
-    """Sizes sink in steps of 5 % an hour, unless they have to sink by more than this: then at once."""
+    """CPU: sizes sink in steps of 5 % an hour, unless they have to sink by more than this: then at once."""
+    memory_drop: float = 0.35
+    """Memory: the same."""
 
     def scaled(self, factor: float) -> Costs:
         return replace(self, oom_day=self.oom_day * factor, short=self.short * factor, burst=self.burst * factor)

@@ -29,8 +29,8 @@ NOW = 0.25
 """Memory: how much the size of this hour weighs beside what the expert took on average."""
 BLEND = 0.015
 """Memory: experts whose cost is within about this part of an OOM-day of the best one are averaged."""
-BURSTY_BLEND = 1.2
-"""Bursty CPU: the same, in the price of so many short samples."""
+CALM_BLEND, BURSTY_BLEND = 0.5, 1.2
+"""CPU: the same, in the price of so many short samples."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,13 +88,12 @@ def choose_cpu(hours: Hours, families: list[Family], prior: Array, bursty: Flags
     spent = CPU_PRIOR_HOURS * prior[:, None].astype(np.float32) * np.float32(costs.short * FIVE_MINUTES)
     spent = np.repeat(spent, len(hours.top), axis=1)
     chosen = np.full(hours.top.shape, np.nan)
-    each, ever, always = np.arange(len(hours.top)), bool(bursty.any()), bool(bursty.all())
+    ever, always = bool(bursty.any()), bool(bursty.all())
     # [hour, container], so that an hour is one piece of memory.
     idle_above = np.where(hours.known, hours.mean, np.inf).T.astype(np.float32, order="C")
     price = (np.where(bursty, costs.burst, costs.short) * hours.known * FIVE_MINUTES).T.astype(np.float32, order="C")
     ranked = [one.T.astype(np.float32, order="C") for one in hours.ranked]
     fade = np.where(hours.known, np.where(bursty, BURSTY_FADE, FADE), 1.0).T.astype(np.float32, order="C")
-    within = BURSTY_BLEND * costs.burst * FIVE_MINUTES
     work, short = np.empty_like(spent), np.empty(spent.shape, bool)
     standing: Sizes | None = None
     for hour in range(hours.top.shape[1]):
@@ -111,9 +110,9 @@ def choose_cpu(hours: Hours, families: list[Family], prior: Array, bursty: Flags
                 spent += np.multiply(short, each_rank * np.float32(weight), out=work)
         fresh = _at(families, hour, least)
         if not always and len(calm := fresh[calm_ones]):
-            chosen[:, hour] = calm[spent[calm_ones].argmin(0), each]
+            chosen[:, hour] = _blended(calm, spent[calm_ones], CALM_BLEND * costs.short * FIVE_MINUTES)
         if ever:
-            blended = _blended(fresh[bursty_ones], spent[bursty_ones], within)
+            blended = _blended(fresh[bursty_ones], spent[bursty_ones], BURSTY_BLEND * costs.burst * FIVE_MINUTES)
             chosen[:, hour] = np.where(bursty[:, hour], blended, chosen[:, hour])
         standing = np.where(np.isfinite(fresh), fresh, np.float32(0.0))
     return chosen

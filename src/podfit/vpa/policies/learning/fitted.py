@@ -10,17 +10,15 @@ from typing import Any
 import numpy as np
 
 from podfit.vpa.policies.learning.hours import Array
-from podfit.vpa.policies.learning.traits import NAMES
+from podfit.vpa.policies.learning.traits import LEVELS, NAMES
 
 FILE = Path(__file__).with_name("fitted.json")
-CLAMP = 5.0
-"""Standardised traits beyond this many deviations are cut off."""
 
 
 @cache
 def constants() -> dict[str, Any]:
     found: dict[str, Any] = json.loads(FILE.read_text())
-    if found["traits"] != list(NAMES):
+    if found["traits"] != [*NAMES, *LEVELS]:
         raise ValueError("fitted.json was written for other traits: run scripts/fit-policies")
     return found
 
@@ -28,15 +26,6 @@ def constants() -> dict[str, Any]:
 def both_signs(traits: list[Array]) -> list[Array]:
     """Each trait twice: as it is, and only where it is negative."""
     return [*traits, *(np.minimum(trait, 0.0) for trait in traits)]
-
-
-def linear(weights: list[float], traits: list[Array]) -> Array:
-    """The last weight is the constant. Added in order: a matrix product rounds differently for one container."""
-    out = np.full(traits[0].shape, weights[-1])
-    part = np.empty_like(out)
-    for weight, trait in zip(weights, traits, strict=False):
-        out += np.multiply(trait, weight, out=part)
-    return out
 
 
 def prior(policy: str, resource: str, family: str, count: int) -> Array:

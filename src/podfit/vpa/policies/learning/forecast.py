@@ -6,9 +6,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from podfit.vpa.policies.learning.fitted import CLAMP, both_signs, constants, linear
+from podfit.vpa.policies.learning.fitted import both_signs, constants
 from podfit.vpa.policies.learning.hours import FLOOR, Array, Hours, instead, steady_mean
-from podfit.vpa.policies.learning.traits import traits_of
+from podfit.vpa.policies.learning.network import network, sums
+from podfit.vpa.policies.learning.traits import levels_of, traits_of
 
 LIMITS = (-4.0, 2.0)
 """No forecast is further from the maximum of the last hour, as a logarithm."""
@@ -23,30 +24,26 @@ class Forecast:
     spread: Array
 
 
-def forecast(kind: str, both: list[Array], base: Array) -> Forecast:
-    weights = constants()[kind]
-    level, spread = (np.clip(linear(weights[name], both), *LIMITS) for name in ("level", "spread"))
+def forecast(kind: str, values: list[Array], base: Array) -> Forecast:
+    fitted = constants()[kind]
+    both = sums(values, [fitted["level"], fitted["spread"]], fitted["center"], fitted["scale"])
+    level, spread = (np.clip(one, *LIMITS) for one in both)
     return Forecast(base * np.exp(level), np.exp(np.minimum(spread, MOST_SPREAD)))
 
 
 def read(hours: Hours, base: Array) -> list[Array]:
-    return both_signs(traits_of(hours, base))
+    return [*both_signs(traits_of(hours, base)), *levels_of(hours, base)]
 
 
-def with_amounts(both: list[Array], hours: Hours, price: float) -> list[Array]:
+def with_amounts(values: list[Array], hours: Hours, price: float) -> list[Array]:
     """Traits plus how large the container is beside the price of being short."""
     least = FLOOR["cpu"]
     amounts = (np.maximum(instead(steady_mean(hours, span), least), least) / price for span in (24, 240))
     day, all_ = (np.log(amount) for amount in amounts)
-    return [*both, day, day**2, all_]
+    return [*values, day, day**2, all_]
 
 
-def cheapest(both: list[Array], hours: Hours, base: Array, price: float) -> Array:
-    """The size that a regression fitted to cost, not to usage, gives."""
-    weights = constants()["cheapest"]
-    *level, constant = weights["level"]
-    out = np.full(base.shape, constant)
-    values = with_amounts(both, hours, price)
-    for weight, center, scale, value in zip(level, weights["center"], weights["scale"], values, strict=True):
-        out += weight * np.clip((value - center) / scale, -CLAMP, CLAMP)
+def cheapest(values: list[Array], hours: Hours, base: Array, price: float) -> Array:
+    """The size that a network fitted to cost, not to usage, gives."""
+    out = network(with_amounts(values, hours, price), constants()["cheapest"])
     return np.asarray(base * np.exp(np.clip(out, *LIMITS)))

@@ -49,20 +49,22 @@ def hours_of(series: Series) -> Hours:
     used = np.maximum(used, FLOOR[series.resource])
     absent = np.isnan(used)
     known = np.asarray(~absent.all(2))
-    low = np.where(absent, -np.inf, used)
-    count = np.maximum((~absent).sum(2), 1)
+    count = np.maximum(per - absent.sum(2), 1)
     mean = np.where(absent, 0.0, used).sum(2) / count
-    square = np.where(absent, 0.0, (used - mean[:, :, None]) ** 2).sum(2) / count
-    falling = -np.sort(-low, axis=2)
-    ranks = tuple(falling[:, :, min(rank * per // 12, per - 1)] for rank in RANKS)
+    away = np.where(absent, 0.0, used - mean[:, :, None])
+    square = np.multiply(away, away, out=away).sum(2) / count
+    low = np.where(absent, -np.inf, used)
+    rising = np.sort(low, axis=2)
+    ranks = tuple(rising[:, :, -1 - min(rank * per // 12, per - 1)] for rank in RANKS)
+    least = np.take_along_axis(rising, np.minimum(per - count, per - 1)[:, :, None], 2)[:, :, 0]
 
     def clean(values: Array) -> Array:
         return np.where(known & np.isfinite(values), values, np.nan)
 
     return Hours(
-        clean(falling[:, :, 0]),
+        clean(rising[:, :, -1]),
         clean(mean),
-        clean(np.where(absent, np.inf, used).min(2)),
+        clean(least),
         clean(used[:, :, -1]),
         clean(low[:, :, per // 2 :].max(2)),
         clean(low[:, :, 3 * per // 4 :].max(2)),
@@ -103,10 +105,22 @@ def recent_max(values: Array, hours: int) -> Array:
 
 def recent_mean(values: Array, hours: int) -> Array:
     """The mean of what is known of the last hours; 0 where nothing is."""
+    return recent_means(values, hours)[0]
+
+
+def recent_means(values: Array, *spans: int) -> list[Array]:
+    """The same for several spans of hours."""
     known = ~np.isnan(values)
     total, count = np.cumsum(np.where(known, values, 0.0), 1), np.cumsum(known, 1, dtype=np.float64)
-    less, fewer = instead(shifted(total, hours), 0.0), instead(shifted(count, hours), 0.0)
-    return np.asarray((total - less) / np.maximum(count - fewer, 1.0))
+    return [_last(total, hours) / np.maximum(_last(count, hours), 1.0) for hours in spans]
+
+
+def _last(total: Array, hours: int) -> Array:
+    """Of a running total: what the last hours added."""
+    out = total.copy()
+    if hours < out.shape[1]:
+        out[:, hours:] -= total[:, :-hours]
+    return out
 
 
 def steady_mean(hours: Hours, span: int) -> Array:

@@ -20,7 +20,7 @@ Families = Callable[[Hours, Array, Costs, Collection[bool]], list[Family]]
 
 CPU_RAISE, MEMORY_RAISE = 1.1, 1.15
 """A sample above the size raises it at once to this multiple of the sample."""
-BURSTY_DROP, MEMORY_DROP = 0.1, 0.1
+BURSTY_DROP = 0.1
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +43,7 @@ class Learned:
         base = base_of(hours)
         families = self.families(MEMORY, hours, base, costs)
         decided = choose_memory(hours, families, self._prior(MEMORY, families), costs, FLOOR[MEMORY] / 2)
-        drop = np.full(decided.shape, min(MEMORY_DROP, costs.drop))
+        drop = np.full(decided.shape, costs.memory_drop)
         return hold(series, decided, np.ones(decided.shape, bool), MEMORY_RAISE, drop)
 
     def _cpu(self, hours: Hours, bursty: NDArray[np.bool_], costs: Costs) -> Array:

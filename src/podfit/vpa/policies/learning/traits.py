@@ -5,7 +5,16 @@ from __future__ import annotations
 
 import numpy as np
 
-from podfit.vpa.policies.learning.hours import Array, Hours, filled, instead, recent_max, recent_mean, shifted
+from podfit.vpa.policies.learning.hours import (
+    Array,
+    Hours,
+    filled,
+    instead,
+    recent_max,
+    recent_mean,
+    recent_means,
+    shifted,
+)
 
 NAMES = (
     *("cur", "quarter", "half", "mean", "least", "second"),
@@ -13,6 +22,12 @@ NAMES = (
     *("seas1", "seas3", "ratio1", "ratio4", "ratio7", "ratiomax", "after", "last", "rise24", "rise", "risemax24"),
     *("risemax", "swing", "swing24"),
 )
+LEVELS = (
+    *(f"rank{rank}of{span}" for span in (6, 24, 240) for rank in (1, 2, 3)),
+    *("day", "days2", "days7", "prevmean", "mean3", "mean240", "spread24", "least24", "meantop240"),
+)
+"""Further traits, which are read as they are only: where samples of the last hours and days lie, and means of the same
+hour of earlier days."""
 BURSTY = 0.25
 """A container whose samples differ within an hour by more than this part of their mean, over a day, is bursty."""
 
@@ -47,6 +62,20 @@ def traits_of(hours: Hours, base: Array) -> list[Array]:
     found["swing"] = instead(hours.spread / hours.mean, 0.0)
     found["swing24"] = swing24(hours)
     return [instead(found[name], 0.0) for name in NAMES]
+
+
+def levels_of(hours: Hours, base: Array) -> list[Array]:
+    """Each trait of `LEVELS` [container, hour]; 0 where nothing is known."""
+    level, mean = np.log(base), hours.mean
+    ranked = [recent_means(np.where(np.isfinite(one), one, np.nan), 6, 24, 240) for one in hours.ranked[1:]]
+    same = [shifted(mean, 24 * day - 1) for day in range(1, 8)]
+    found = [
+        *(means[at] for at in range(3) for means in ranked),
+        *(same[0], np.fmax(same[0], same[1]), mean_of(same), shifted(mean, 1)),
+        *recent_means(mean, 3, 240),
+        *(recent_mean(hours.spread, 24), recent_mean(hours.least, 24), recent_mean(hours.top, 240)),
+    ]
+    return [instead(np.log(np.where(one > 0, one, np.nan)) - level, 0.0) for one in found]
 
 
 def _rhythm(top: Array, level: Array) -> dict[str, Array]:

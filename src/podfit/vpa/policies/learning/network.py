@@ -1,0 +1,52 @@
+"""Weighted sums of traits, and a small network: one layer of rectified sums, and their sum.
+
+Traits and weights are rounded to multiples of a power of two, so that a matrix product is exact in whatever order it is
+added: what a container gets does not depend on how many are in the same call.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from podfit.vpa.policies.learning.hours import Array
+
+CLAMP = 5.0
+"""Standardised traits beyond this many deviations are cut off."""
+TRAIT, WEIGHT = 256.0, 4096.0
+"""Units of one: traits have multiples of 1/256, weights of 1/4096. Their products stay far below 2**53 units."""
+BLOCK = 8192
+"""So many hours are multiplied at a time, which fit the cache of a processor."""
+
+
+def standard(values: Array, center: Array, scale: Array) -> Array:
+    """Traits [trait, any] in units of 1/256 of a deviation."""
+    values *= (TRAIT / scale)[:, None]
+    values -= (center * TRAIT / scale)[:, None]
+    np.rint(values, out=values)
+    np.maximum(values, -CLAMP * TRAIT, out=values)
+    return np.minimum(values, CLAMP * TRAIT, out=values)
+
+
+def sums(values: list[Array], weights: list[list[float]], center: list[float], scale: list[float]) -> Array:
+    """[row of weights, container, hour]; the last weight of a row is its constant."""
+    flat = [one.reshape(-1) for one in values]
+    matrix = np.rint(np.asarray(weights) * WEIGHT)
+    middle, deviation = np.asarray(center), np.asarray(scale)
+    out = np.empty((len(matrix), flat[0].size))
+    for begin in range(0, flat[0].size, BLOCK):
+        part = np.stack([one[begin : begin + BLOCK] for one in flat])
+        out[:, begin : begin + BLOCK] = matrix[:, :-1] @ standard(part, middle, deviation)
+    out /= TRAIT * WEIGHT
+    out += matrix[:, -1:] / WEIGHT
+    return out.reshape(len(matrix), *values[0].shape)
+
+
+def network(values: list[Array], constants: dict[str, Any]) -> Array:
+    """[container, hour]. The first row of `layer` is added as it is, the others where they are positive."""
+    direct, *hidden = sums(values, constants["layer"], constants["center"], constants["scale"])
+    for weight, one in zip(constants["out"], hidden, strict=True):
+        np.maximum(one, 0.0, out=one)
+        direct += np.multiply(one, weight, out=one)
+    return np.asarray(direct)
