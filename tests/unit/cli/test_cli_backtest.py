@@ -119,8 +119,8 @@ def test_csv_samples_of_one_step_are_put_together(tmp_path: Path) -> None:
         ("when,container,cpu\n", "wrong columns when, container, cpu: `time`, `container`, and `cpu`"),
         ("", r"wrong columns \(none\)"),
         ("time,container,cpu\n", "has no samples"),
-        ("time,container,cpu\n1,a,1\nsoon,a,1\n", "line 3: Invalid isoformat string: 'soon'"),
-        ("time,container,cpu\n1,a,much\n", "line 2: could not convert string to float: 'much'"),
+        ("time,container,cpu\n1,a,1\nsoon,a,1\n", "line 3: time is 'soon', neither Unix seconds nor RFC 3339"),
+        ("time,container,cpu\n1,a,much\n", "line 2: cpu is 'much', no number"),
         ("time,container,cpu\n1,a,-1\n", "line 2: cpu is -1"),
         ("time,container,cpu\n1,a\n", "has no samples"),
         ("time,container,cpu\n1,a,NaN\n", "has no samples"),
@@ -167,6 +167,7 @@ def test_the_page_names_no_address_and_draws_every_container(tmp_path: Path) -> 
     page = podfit("backtest", "--series", str(source), "--policy", "auto", "-o", "html").stdout
     assert page.count("<svg") == 2
     assert "&lt;web&gt;" in page
+    assert page.count(">day 4<") == 2 and ">day 5<" not in page
     assert "http://" not in page and "https://" not in page
 
 
@@ -183,6 +184,12 @@ def test_the_page_names_no_address_and_draws_every_container(tmp_path: Path) -> 
 def test_a_what_if_that_makes_no_sense_is_refused(words: list[str], message: str) -> None:
     with pytest.raises(BadHistory, match=message):
         what_if_of(words)
+
+
+def test_a_what_if_that_makes_no_sense_is_a_wrong_command_line() -> None:
+    done = podfit("backtest", "--series", "x.npz", "--what-if", "size=1")
+    assert done.returncode == 2
+    assert done.stderr.startswith("podfit: --what-if size=1: unknown setting 'size'")
 
 
 def test_what_if_changes_percentiles_margins_and_bounds() -> None:

@@ -45,7 +45,8 @@ def read_npz(path: Path) -> History:
         with np.load(path, allow_pickle=False) as file:
             found: dict[str, Any] = {name: file[name] for name in file.files}
     except (ValueError, zipfile.BadZipFile, EOFError, KeyError, TypeError, AttributeError) as error:
-        raise BadHistory(f"{path} is no npz file with plain arrays: {error}") from error
+        cause = "it has pickled objects" if "pickle" in str(error) else error
+        raise BadHistory(f"{path} is no npz file with plain arrays: {cause}") from error
     step_s = _step(path, found)
     series = {name: Series(_checked(path, name, found[name]), step_s, name) for name in RESOURCES if name in found}
     if not series:
@@ -118,9 +119,9 @@ def read_csv(path: Path, step_s: float = DEFAULT_STEP_S) -> History:
 def _rows(path: Path, reader: Any, resources: list[str]) -> Iterator[tuple[float, str, tuple[float, ...]]]:
     for line, row in enumerate(reader, 2):
         try:
-            values = tuple(float(row[name]) if row[name] else float("nan") for name in resources)
-            at = _instant(row["time"])
-        except (TypeError, ValueError) as error:
+            values = tuple(_number(name, row[name]) for name in resources)
+            at = _instant(row["time"] or "")
+        except ValueError as error:
             raise BadHistory(f"{path}, line {line}: {error}") from error
         for name, value in zip(resources, values, strict=True):
             if value < 0 or value == float("inf"):
@@ -128,11 +129,21 @@ def _rows(path: Path, reader: Any, resources: list[str]) -> Iterator[tuple[float
         yield at, row["container"] or "", values
 
 
+def _number(name: str, text: str | None) -> float:
+    try:
+        return float(text) if text else float("nan")
+    except ValueError:
+        raise ValueError(f"{name} is {text!r}, no number") from None
+
+
 def _instant(text: str) -> float:
     try:
         at = float(text)
     except ValueError:
-        at = datetime.fromisoformat(text.replace("Z", "+00:00")).timestamp()
+        try:
+            at = datetime.fromisoformat(text.replace("Z", "+00:00")).timestamp()
+        except ValueError:
+            raise ValueError(f"time is {text!r}, neither Unix seconds nor RFC 3339") from None
     if not abs(at) < 1e12:
         raise ValueError(f"time is {text}")
     return at

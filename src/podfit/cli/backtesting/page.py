@@ -16,6 +16,8 @@ CHARTS = 60
 """Containers with charts: those whose sizes cost most. A page with thousands would not open."""
 POINTS = 720
 WIDTH, HEIGHT = 960, 200
+MOST_DAYS = 14
+"""So many are marked in a chart."""
 COLOURS = ("#b45309", "#15803d", "#7c3aed", "#dc2626", "#0891b2")
 _STYLE = """
 :root{--ink:#1b2430;--soft:#5c6875;--line:#dde3ea;--paper:#fff;--used:#2563eb}
@@ -24,7 +26,7 @@ body{margin:0;background:var(--paper);color:var(--ink);font:14px/1.5 system-ui,s
 main{max-width:1100px;margin:0 auto;padding:28px 22px 60px}.soft{color:var(--soft)}
 table{border-collapse:collapse;width:100%;margin:14px 0 30px}th,td{text-align:right;padding:6px 10px;
 border-bottom:1px solid var(--line)}th:nth-child(-n+2),td:nth-child(-n+2){text-align:left}
-svg{width:100%;height:auto;display:block}path{fill:none;stroke-width:1.4}.used{stroke:var(--used)}
+svg{width:100%;height:auto;display:block}path{fill:none;stroke-width:1.4}.used{stroke:var(--used)}.grid{stroke:var(--line);stroke-width:1}
 .warn{border-left:4px solid #dc2626;padding:6px 14px}text{fill:var(--soft);font-size:11px}
 """
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
@@ -97,10 +99,22 @@ def _chart(history: History, results: list[Result], resource: str, at: int) -> s
     for one in results:
         drawn += f'<path stroke="{colours[one.policy]}" d="{_path(one.sizes[at], top)}"/>'
     unit = f"{top:.3g} cores" if resource == CPU else f"{top / GIB:.3g} GiB"
+    grid = _grid(len(used), history.series[resource].day)
     return (
-        f'<svg viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="{resource} used and sized">'
-        f'<text x="2" y="11">{resource}, up to {unit}</text>{drawn}</svg>'
+        f'<svg viewBox="0 0 {WIDTH} {HEIGHT + 14}" role="img" aria-label="{resource} used and sized">'
+        f'{grid}<text x="2" y="11">{resource}, up to {unit}</text>{drawn}</svg>'
     )
+
+
+def _grid(samples: int, day: int) -> str:
+    """Zero, half and top, and where days begin."""
+    lines = "".join(f"M0 {y}H{WIDTH}" for y in (HEIGHT, HEIGHT // 2 + 8, 16))
+    days, words = -(-samples // day), ""
+    for number in range(0, days, -(-days // MOST_DAYS)):
+        x = number * day * WIDTH / samples
+        lines += f"M{x:.1f} 16V{HEIGHT}"
+        words += f'<text x="{x + 2:.1f}" y="{HEIGHT + 11}">day {number + 1}</text>'
+    return f'<path class="grid" d="{lines}"/>{words}'
 
 
 def _path(values: Floats, top: float) -> str:

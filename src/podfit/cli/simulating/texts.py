@@ -61,7 +61,10 @@ def _parts(runs: list[Named]) -> Iterator[str]:
     scenario = runs[0].run.scenario
     nodes = sum(group.count for group in scenario.nodes)
     days = scenario.steps * scenario.step_s / 86400
-    yield page.head("Simulation", f"{nodes} nodes, {scenario.pods} pods, {days:g} days, seed {scenario.seed}")
+    yield page.head(
+        "Simulation",
+        f"{nodes} nodes, {scenario.pods} pods, {days:g} {'day' if days == 1 else 'days'}, seed {scenario.seed}",
+    )
     yield page.html_table(HEADS, totals(runs))
     yield page.html_table(CLUSTER_HEADS, clusters(runs))
     yield '<p class="soft">Charts show the mean of the pods of a workload: what they asked for, and their requests.</p>'

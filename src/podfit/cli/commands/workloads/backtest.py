@@ -85,7 +85,10 @@ def report(
     from podfit.vpa.policies.table import POLICIES
 
     policies = [policy_named(name) for name in dict.fromkeys(policy or POLICIES)]
-    asked = results.what_if_of(what_if or [])
+    try:
+        asked = results.what_if_of(what_if or [])
+    except ValueError as error:
+        wrong(str(error))
     past = _read_prometheus(options) if prometheus else _read(series, csv, local, step_s)
     found = results.judged(past, policies, asked)
     for words in past.missing:
