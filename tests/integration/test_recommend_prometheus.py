@@ -18,7 +18,7 @@ from podfit.cli.commands.workloads.recommend import POLICY_NAMES
 from podfit.cli.recommending.collecting import Asked, Collector, Filters, NothingKnown
 from podfit.cli.recommending.patches import changes, diff, files
 from podfit.cli.recommending.progress import Progress
-from podfit.cli.recommending.texts import as_csv, as_data, as_table
+from podfit.cli.recommending.texts import as_csv, as_data, as_table, summary
 from podfit.client.rest import STRATEGIC
 from podfit.kit.clock import FakeClock
 from podfit.vpa.history.queries import PrometheusConfig
@@ -303,6 +303,15 @@ async def test_metrics_are_sampled_where_nothing_else_is_there(setting: Setting)
     assert report.sources == ("metrics",) and of(report, "web").evidence is not None
     assert of(report, "web").recommended.requests["cpu"] > 300
     assert any("sampled for 0 s only" in one for one in report.notes)
+
+
+async def test_what_is_wasted_in_total_is_no_zero_where_nothing_is_known(setting: Setting) -> None:
+    setting.cluster.metered.usage["default", "web-1-0"] = {"main": ("300m", "200Mi")}
+    report = await setting.report("", sample_s=0.0, namespace="")
+    assert "?" not in summary(report)
+    for one in report.findings:
+        one.recommended.requests.pop("memory", None)
+    assert "cores and ? GiB wasted" in summary(report)
 
 
 async def test_a_cluster_without_any_metrics_is_an_error(setting: Setting) -> None:

@@ -66,8 +66,10 @@ def confidence_text(one: Finding) -> str:
 
 
 def summary(report: Report) -> str:
-    cpu, memory = report.total("cpu"), report.total("memory")
-    words = f"{len(report.findings)} containers: {cpu / 1000:.1f} cores and {memory / GI:.1f} GiB wasted"
+    cores, gib = f"{report.total('cpu') / 1000:.1f}", f"{report.total('memory') / GI:.1f}"
+    known = {name: any(name in one.recommended.requests for one in report.findings) for name in RESOURCES}
+    words = f"{len(report.findings)} containers: {cores if known['cpu'] else '?'} cores"
+    words += f" and {gib if known['memory'] else '?'} GiB wasted"
     if report.prices.given:
         words += f" ({report.monthly:.2f} a month)"
     short = [f"{amount_text(name, report.short(name))} {name}" for name in RESOURCES if report.short(name)]
