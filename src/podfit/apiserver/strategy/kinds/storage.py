@@ -18,7 +18,7 @@ from podfit.apiserver.strategy.pod.update import difference
 from podfit.apiserver.strategy.podspec.placement import node_selector
 from podfit.apiserver.strategy.podspec.storage.claims import MODES, access_modes, claim_spec, positive
 from podfit.apiserver.strategy.podspec.storage.volume_defaults import default_claim_spec
-from podfit.apiserver.strategy.storage.warnings import persistent_claim_warnings, persistent_volume_warnings
+from podfit.apiserver.strategy.storage_warnings import persistent_claim_warnings, persistent_volume_warnings
 
 _SOURCES = (("", "PersistentVolumeClaim"), ("snapshot.storage.k8s.io", "VolumeSnapshot"))
 """What `dataSource` may name; everything else is for `dataSourceRef`."""
