@@ -48,6 +48,8 @@ NOT_FOR_VMS = {
     "waiting_for_memory_ends_when_the_container_lets_go": _KERNEL,
     "a_container_out_of_memory_is_killed_and_says_so": _KERNEL,
     "usage_is_read_from_the_kernel": _KERNEL,
+    "a_container_that_uses_much_memory_is_noticed_and_one_that_uses_little_is_not": _KERNEL,
+    "a_container_that_is_held_back_keeps_its_limits": _KERNEL,
     "only_what_runs_in_a_pod_that_is_alive_has_usages": _ONE,
     "pods_run_on_without_the_agent_and_are_found_again": _ONE,
     "stopping_a_pod_ends_its_containers_and_keeps_their_story": _ONE,

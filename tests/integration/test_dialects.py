@@ -175,6 +175,15 @@ async def test_apply_resizes_a_pod_that_it_owns(cluster: Cluster, dialect: str) 
     assert (code, pod["spec"]["containers"][0]["resources"]["requests"]["cpu"]) == (200, "200m")
 
 
+async def test_an_applied_amount_that_is_none_is_named(cluster: Cluster) -> None:
+    ask = Asker(cluster.server)
+    assert (await ask("POST", pods_in("2020"), manifest()))[0] == 201
+    containers = [{"name": "c", "resourcesAllocated": {"cpu": True}}]
+    body = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}, "spec": {"containers": containers}}
+    code, answer = await ask("PATCH", pods_in("2020", "/p"), body, APPLY, fieldManager="m")
+    assert code == 500 and "failed to convert new object" in answer["message"], answer
+
+
 @pytest.mark.parametrize("dialect", ["2020", "2021"])
 async def test_a_json_patch_speaks_of_what_is_shown(cluster: Cluster, dialect: str) -> None:
     ask = Asker(cluster.server)

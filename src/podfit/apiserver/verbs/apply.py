@@ -77,14 +77,18 @@ class _Applier:
         )
         if made is live:
             return made
-        try:
-            obj = convert(made, self._struct, field_validation="Ignore", dialect=UNSTRUCTURED).obj
-        except DecodeError as error:
-            raise not_converted(self._applied, str(error)) from None
+        obj = self._typed(made, self._struct)
         obj["kind"], obj["apiVersion"] = call.kind.kind, call.kind.api_version
         check_name(obj, call.route.name, call.namespace)
         custom_schema.default(call.kind, obj)
         return obj
+
+    def _typed(self, made: Object, struct: Struct) -> Object:
+        """The schema takes any scalar for an amount, the type does not."""
+        try:
+            return convert(made, struct, field_validation="Ignore", dialect=UNSTRUCTURED).obj
+        except DecodeError as error:
+            raise not_converted(self._applied, str(error)) from None
 
 
 class _Translating(_Applier):
@@ -101,7 +105,8 @@ class _Translating(_Applier):
         made = super().merged(live)
         if call.kind != POD:
             return native(call, dialect, made)
-        asked = self._write.asked = overlaid(dialect.show(call.kind, made), self._asked)
+        laid = overlaid(dialect.show(call.kind, made), self._asked)
+        asked = self._write.asked = self._typed(laid, dialect.struct(call.kind))
         if live is None:
             return made
         return dialect.put_back(call.kind, asked, made, rfc3339(call.objects.clock.now()))

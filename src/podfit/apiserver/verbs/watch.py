@@ -14,13 +14,13 @@ from podfit.apiserver.calls import Call
 from podfit.apiserver.protobufs.form import STREAM_TYPE, ProtobufForm, error_frame
 from podfit.apiserver.representation import wire
 from podfit.apiserver.representation.forms import Event, Form, Held
+from podfit.apiserver.representation.matching import Matching
 from podfit.apiserver.representation.negotiate import JSON, YAML, not_streamable
 from podfit.apiserver.representation.selection import Chosen, chosen
 from podfit.apiserver.request import Response
 from podfit.apiserver.storage.events import Sink, Subscriber, Watcher, WatchEvent
 from podfit.apiserver.storage.revisions import parse_revision, too_old, wait_until
 from podfit.apiserver.verbs.list import prefix_of
-from podfit.apiserver.verbs.matching import Matching
 from podfit.apiserver.writing.options import ListOptions, list_options
 from podfit.store.backend import Compacted, FutureRevision, Record
 

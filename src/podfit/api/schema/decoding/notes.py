@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from podfit.api.schema.decoding.embedded import spelled
 from podfit.api.schema.decoding.scalars import Unreadable, WrongType, json_word
+from podfit.api.schema.golang.embedded import spelled
 from podfit.api.schema.types import Scalar, Type
 from podfit.api.schema.zeros import ZERO, zero_of
 from podfit.api.text.gojson import Literal, Pairs
