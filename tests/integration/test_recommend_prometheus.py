@@ -296,13 +296,16 @@ async def test_checkpoints_answer_where_there_is_no_prometheus(setting: Setting)
     assert "? " in as_table(report, False, False) or "→ ?" in as_table(report, False, False)
 
 
-async def test_metrics_are_sampled_where_nothing_else_is_there(setting: Setting) -> None:
+async def test_metrics_are_sampled_where_nothing_else_is_there(
+    setting: Setting, capsys: pytest.CaptureFixture[str]
+) -> None:
     for pod in ("web-1-0", "web-1-1", "idle-1-0"):
         setting.cluster.metered.usage["default", pod] = {"main": ("300m", "200Mi")}
     report = await setting.report("", sample_s=0.0, namespace="")
     assert report.sources == ("metrics",) and of(report, "web").evidence is not None
     assert of(report, "web").recommended.requests["cpu"] > 300
     assert any("sampled for 0 s only" in one for one in report.notes)
+    assert "sampling metrics.k8s.io for 0 s" in capsys.readouterr().err, "said before it takes minutes"
 
 
 async def test_what_is_wasted_in_total_is_no_zero_where_nothing_is_known(setting: Setting) -> None:

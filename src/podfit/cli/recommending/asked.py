@@ -77,6 +77,9 @@ def _called(kind: Any) -> tuple[str, ...]:
 
 
 def prometheus_config(options: dict[str, Any]) -> PrometheusConfig | None:
+    length = seconds(options["history"], "--history")
+    if not 600 <= length <= _MOST_HISTORY_S:
+        wrong(f"--history {options['history']}: it is between 10m and 90d")
     address = options["prometheus"]
     if not address:
         if options.get("source") == "prometheus":
@@ -84,9 +87,6 @@ def prometheus_config(options: dict[str, Any]) -> PrometheusConfig | None:
         return None
     if not address.startswith(("http://", "https://")):
         wrong(f"--prometheus {address!r}: it is an address such as http://localhost:9090")
-    length = seconds(options["history"], "--history")
-    if not 600 <= length <= _MOST_HISTORY_S:
-        wrong(f"--history {options['history']}: it is between 10m and 90d")
     return replace(
         PrometheusConfig(),
         prometheus_address=address,

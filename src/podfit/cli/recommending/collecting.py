@@ -133,6 +133,8 @@ class Collector:
             known = self._first(CHECKPOINTS, known, found)
         if source == METRICS or (source == "auto" and not known):
             owners = Owners(every, _pods_of(every))
+            why = "".join(f"{words}; " for words in self._remarks.missing)
+            self._progress.announce(f"{why}sampling metrics.k8s.io for {self._asked.sample_s:g} s")
             with self._progress.of("sampling metrics.k8s.io") as seen:
                 found = await from_metrics(
                     self._client, self._asked.namespace, owners, self._asked.model, self._asked.sample_s, self._clock,

@@ -1,4 +1,4 @@
-"""A line on stderr that says how far a reading is; silent where stderr is no terminal."""
+"""Lines on stderr: how far a reading is, where stderr is a terminal, and what takes minutes, in any case."""
 
 from __future__ import annotations
 
@@ -15,6 +15,10 @@ class Progress:
     def __init__(self, out: TextIO | None = None, shown: bool | None = None) -> None:
         self._out = out or sys.stderr
         self._shown = self._out.isatty() if shown is None else shown
+
+    def announce(self, words: str) -> None:
+        self._out.write(f"{words}\n")
+        self._out.flush()
 
     @contextmanager
     def of(self, what: str) -> Iterator[Callable[[int, int, int], None]]:
