@@ -28,10 +28,11 @@ async def whole(tmp_path: Path) -> AsyncIterator[Whole]:
         yield made
 
 
-async def autoscaler(whole: Whole, name: str, kind: str, target: str, mode: str) -> None:
+async def autoscaler(whole: Whole, name: str, kind: str, target: str, mode: str, **more: Any) -> None:
     spec = {
         "targetRef": {"apiVersion": "apps/v1", "kind": kind, "name": target},
         "updatePolicy": {"updateMode": mode},
+        **more,
     }
     body = {"apiVersion": VPA.api_version, "kind": VPA.kind, "metadata": {"name": name}, "spec": spec}
     await whole.client.create(VPA, body, "default")
@@ -62,6 +63,13 @@ async def test_pods_at_their_target_are_said_to_be_there_with_numbers(whole: Who
     await autoscaler(whole, "web", "Deployment", "web", "InPlaceOrRecreate")
     text = await told(whole, "web", "AtTarget")
     assert "container c requests 300m of cpu (target 300m, bounds 300m to " in text
+
+
+async def test_a_recommender_that_nobody_runs_is_named(whole: Whole) -> None:
+    await whole.client.create(DEPLOYMENT, workload("Deployment", "web", 1))
+    await autoscaler(whole, "web", "Deployment", "web", "Off", recommenders=[{"name": "nobodys"}])
+    text = await told(whole, "web", "Its recommender is nobodys")
+    assert "--recommender-name=nobodys has to size it" in text and "podfit's own are auto, batch, default" in text
 
 
 async def test_the_autoscaler_that_is_overruled_names_the_one_that_acts(whole: Whole) -> None:

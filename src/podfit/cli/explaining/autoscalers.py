@@ -18,6 +18,7 @@ from podfit.cli.sizing.recommended import recommendations, target_pods
 from podfit.client import Client
 from podfit.vpa.model.objects.matching import own_selector
 from podfit.vpa.model.objects.policy import update_mode
+from podfit.vpa.recommender.plugins import PLUGINS
 from podfit.vpa.recommender.serving.explain import explain_objects
 from podfit.vpa.runtimes.floors import heaps_of
 
@@ -40,7 +41,8 @@ async def explain_vpa(client: Client, vpa: Object, width: int = 0) -> tuple[list
     lines = [_headline(vpa, pods)]
     lines.append(table([["  " + row[0], *row[1:]] for row in rows], COLUMNS))
     lines += _conditions(vpa, width)
-    lines += [paragraph(line, width, "") for line in (*_not_started(pods), *([silent] if silent else []))]
+    waits = [*_not_started(pods), *_unserved(vpa, answered=bool(story)), *([silent] if silent else [])]
+    lines += [paragraph(line, width, "") for line in waits]
     lines += [paragraph(line, width, "") for line in why_numbers(numbers)]
     if numbers.get("settings"):
         named = ", ".join(f"--{flag}={value}" for flag, value in numbers["settings"].items())
@@ -80,6 +82,17 @@ def _not_started(pods: list[Object]) -> list[str]:
     if pods and all(_pending(pod) for pod in pods):
         found.append("None of the pods has started; the recommender matches pods that have.")
     return found
+
+
+def _unserved(vpa: Object, answered: bool) -> list[str]:
+    """An autoscaler may name any recommender; one that nobody runs never answers."""
+    names = [entry.get("name") or "" for entry in vpa["spec"].get("recommenders") or ()]
+    if answered or not names or any(name in PLUGINS for name in names):
+        return []
+    return [
+        f"Its recommender is {', '.join(names)}: one that runs with --recommender-name={names[0]} has to size it. "
+        f"podfit's own are {', '.join(sorted(PLUGINS))}."
+    ]
 
 
 def _conditions(vpa: Object, width: int) -> list[str]:
