@@ -11,6 +11,8 @@ from tests.support.cluster.asking import Asker, serving
 
 SERVICES = "/api/v1/namespaces/default/services"
 MERGE = "application/merge-patch+json"
+WRITTEN: dict[str, str] = {}
+DRY = {"dryRun": "All"}
 
 
 @pytest.fixture
@@ -95,3 +97,59 @@ async def test_a_server_that_starts_again_knows_which_ports_are_in_use(tmp_path:
             assert (await create(Asker(server), name, type="NodePort", ports=wanted))[0] == code
         finally:
             await server.stop()
+
+
+async def refusal(ask: Asker, name: str, query: dict[str, str] = WRITTEN, **spec: Any) -> tuple[int, str]:
+    code, answer = await ask("POST", SERVICES, {"metadata": {"name": name}, "spec": spec}, **query)
+    return code, answer.get("message", "")
+
+
+async def test_a_port_that_cannot_be_had_is_reported_before_a_name_that_is_taken_or_bad(ask: Asker) -> None:
+    ports = [{"port": 80, "nodePort": 30080}]
+    assert (await create(ask, "a", type="NodePort", ports=ports))[0] == 201
+    for name in ("a", "b", "Bad_Name"):
+        for query in (WRITTEN, DRY):
+            code, words = await refusal(ask, name, query, type="NodePort", ports=ports)
+            assert code == 422
+            assert words == (
+                f'Service "{name}" is invalid: spec.ports[0].nodePort: Invalid value: 30080: '
+                "provided port is already allocated"
+            )
+    other = [{"port": 80, "nodePort": 30081}]
+    assert await refusal(ask, "a", type="NodePort", ports=other) == (409, 'services "a" already exists')
+
+
+async def test_a_number_is_one_port_whatever_its_protocol(ask: Asker) -> None:
+    assert (await create(ask, "a", type="NodePort", ports=[{"port": 80, "nodePort": 30080}]))[0] == 201
+    ports = [{"port": 53, "protocol": "UDP", "nodePort": 30080}]
+    assert (await refusal(ask, "b", type="NodePort", ports=ports))[0] == 422
+
+
+async def test_a_dry_run_takes_no_port_and_does_not_ask_for_its_range(ask: Asker) -> None:
+    ports = [{"port": 80, "nodePort": 30080}]
+    for name in ("a", "b"):
+        assert await refusal(ask, name, DRY, type="NodePort", ports=ports) == (201, "")
+    assert await refusal(ask, "a", DRY, type="NodePort", ports=[{"port": 80, "nodePort": 80}]) == (201, "")
+
+
+async def test_a_health_check_port_that_cannot_be_had_is_an_internal_error(ask: Asker) -> None:
+    local = {"type": "LoadBalancer", "externalTrafficPolicy": "Local"}
+    code, words = await refusal(ask, "a", **local, healthCheckNodePort=30100, ports=[{"port": 80, "nodePort": 30100}])
+    assert (code, words) == (
+        500,
+        "Internal error occurred: failed to allocate requested HealthCheck NodePort 30100: "
+        "provided port is already allocated",
+    )
+    assert (await create(ask, "a", **local, healthCheckNodePort=30101))[0] == 201
+    code, answer = await ask("PATCH", f"{SERVICES}/a", {"spec": {"healthCheckNodePort": 30102}}, MERGE)
+    assert code == 422 and answer["message"] == (
+        'Service "a" is invalid: spec.healthCheckNodePort: Forbidden: field is immutable'
+    )
+
+
+async def test_a_renumbered_port_keeps_its_node_port_by_its_name(ask: Asker) -> None:
+    _, made = await create(ask, "a", type="NodePort", ports=[{"name": "web", "port": 80}])
+    body = {"metadata": {"name": "a"}, "spec": {"type": "NodePort", "ports": [{"name": "web", "port": 81}]}}
+    code, answer = await ask("PUT", f"{SERVICES}/a", body)
+    assert code == 200
+    assert answer["spec"]["ports"][0]["nodePort"] == made["spec"]["ports"][0]["nodePort"]

@@ -142,9 +142,9 @@ class ApiServer:
         tables, discovery = self.core.tables, self.core.discovery
         return CustomResources(self.objects, tables, discovery, scales, self.converters, self.core.notices)
 
-    def _allot(self, service: Object) -> None:
-        self.addresses.allot(service)
-        self.node_ports.allot(service)
+    def _allot(self, service: Object, dry_run: bool) -> None:
+        self.addresses.allot(service, dry_run)
+        self.node_ports.allot(service, dry_run)
 
     def _token_sources(self) -> list[TokenAuthenticator]:
         sources: list[TokenAuthenticator] = [self.tokens, BootstrapTokens(self.objects, self.config.clock)]

@@ -13,9 +13,16 @@ _NO_DUAL = (
     'spec.ipFamilyPolicy: Invalid value: "RequireDualStack": this cluster is not configured for dual-stack services'
 )
 
+_NO_IP = "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)"
+
+
+def _failed(address: str) -> str:
+    return f"failed to allocate IP {address}: the provided network does not match the current range"
+
 
 def allotted(**spec: Any) -> dict[str, Any]:
     service: dict[str, Any] = {"metadata": {"name": "s"}, "spec": spec}
+    spec.setdefault("clusterIPs", [spec["clusterIP"]] if spec.get("clusterIP") else [])
     ServiceAddresses("10.96.0.0/24").allot(service)
     result: dict[str, Any] = service["spec"]
     return result
@@ -53,6 +60,16 @@ def test_a_service_gets_the_family_of_the_cluster_unless_it_is_an_empty_name(
             "spec.ipFamilyPolicy: Invalid value: \"SingleStack\": must be 'RequireDualStack' or 'PreferDualStack' "
             "when multiple IP families are specified",
         ),
+        ({"clusterIP": "zz"}, f'spec.clusterIPs[0]: Invalid value: "zz": {_NO_IP}'),
+        ({"clusterIP": "10.96.0.0"}, f'spec.clusterIPs: Invalid value: ["10.96.0.0"]: {_failed("10.96.0.0")}'),
+        (
+            {"clusterIP": "fd00::1"},
+            'spec.clusterIPs[0]: Invalid value: ["fd00::1"]: IPv6 is not configured on this cluster',
+        ),
+        (
+            {"clusterIP": "None", "clusterIPs": ["None", "10.96.0.9"]},
+            'spec.clusterIPs: Invalid value: ["None","10.96.0.9"]: \'None\' must be the first and only value',
+        ),
     ],
 )
 def test_families_the_cluster_does_not_have_are_refused(spec: dict[str, Any], words: str) -> None:
@@ -60,3 +77,15 @@ def test_families_the_cluster_does_not_have_are_refused(spec: dict[str, Any], wo
         allotted(**spec)
     assert refused.value.code == 422
     assert refused.value.message == f'Service "s" is invalid: {words}'
+
+
+def test_a_dry_run_asks_only_whether_an_address_is_in_the_range() -> None:
+    addresses = ServiceAddresses("10.96.0.0/24")
+    spec = {"clusterIP": addresses.first, "clusterIPs": [addresses.first]}
+    addresses.allot({"metadata": {"name": "s"}, "spec": spec}, dry_run=True)
+    with pytest.raises(ApiError) as refused:
+        addresses.allot({"spec": {"clusterIP": "1.2.3.4", "clusterIPs": ["1.2.3.4"]}}, dry_run=True)
+    assert refused.value.message.endswith(
+        "failed to allocate IP 1.2.3.4: the provided IP (1.2.3.4) is not in the valid range. "
+        "The range of valid IPs is 10.96.0.0/24"
+    )

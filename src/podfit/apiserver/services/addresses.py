@@ -11,7 +11,7 @@ import random
 from podfit.api.objects import Object
 from podfit.api.status import invalid, unprocessable
 from podfit.apiserver.storage.events import WatchEvent
-from podfit.apiserver.strategy.kinds.services import FAMILIES, FAMILY_POLICIES
+from podfit.apiserver.strategy.addresses import FAMILIES, address_errors
 
 
 class ServiceAddresses:
@@ -35,20 +35,20 @@ class ServiceAddresses:
         self._taken -= old - new - {self.first}
         self._taken |= new
 
-    def allot(self, service: Object) -> None:
+    def allot(self, service: Object, dry_run: bool = False) -> None:
         """Fills clusterIP, clusterIPs and the families of a new Service; 422 when what it wants cannot be had."""
         spec = service.setdefault("spec", {})
         kind = spec.get("type", "ClusterIP")
         if kind == "ExternalName":
             return
-        if not spec.get("clusterIP") and spec.get("clusterIPs"):
-            _only_several(service, spec["clusterIPs"])
+        if errors := address_errors(spec):
+            raise unprocessable("Service", service.get("metadata", {}).get("name", ""), errors)
         wanted = spec.get("clusterIP") or (spec.get("clusterIPs") or [""])[0]
         self._choose_families(service, spec, wanted)
         if wanted == "None":
             spec["clusterIP"], spec["clusterIPs"] = "None", ["None"]
         else:
-            address = self._claim(service, wanted) if wanted else self._free(service)
+            address = self._claim(service, wanted, dry_run) if wanted else self._free(service, dry_run)
             spec["clusterIP"], spec["clusterIPs"] = address, [address]
 
     def _choose_families(self, service: Object, spec: Object, wanted: str) -> None:
@@ -56,13 +56,18 @@ class ServiceAddresses:
         alone = wanted == "None" and not spec.get("selector")
         policy = spec.setdefault("ipFamilyPolicy", "RequireDualStack" if alone else "SingleStack")
         families = spec.get("ipFamilies") or []
-        if policy not in FAMILY_POLICIES or len(set(families)) < len(families) or not set(families) <= set(FAMILIES):
-            return  # validation has the words for it
         errors = []
-        if policy == "SingleStack" and len(families) > 1:
-            detail = "must be 'RequireDualStack' or 'PreferDualStack' when multiple IP families are specified"
-            errors.append(invalid("spec.ipFamilyPolicy", policy, detail))
-        elif not alone:
+        for field, what in (("clusterIPs", "cluster IPs"), ("ipFamilies", "IP families")):
+            if policy == "SingleStack" and len(spec.get(field) or ()) > 1:
+                detail = f"must be 'RequireDualStack' or 'PreferDualStack' when multiple {what} are specified"
+                errors.append(invalid("spec.ipFamilyPolicy", policy, detail))
+        several = [] if wanted == "None" else spec.get("clusterIPs") or []
+        for at, text in enumerate(several[len(families) :], len(families)):
+            family = f"IPv{ipaddress.ip_address(text).version}"
+            if family != self._family:
+                detail = f"{family} is not configured on this cluster"
+                errors.append(invalid(f"spec.clusterIPs[{at}]", several, detail))
+        if not errors and not alone:
             if policy == "RequireDualStack":
                 detail = "this cluster is not configured for dual-stack services"
                 errors.append(invalid("spec.ipFamilyPolicy", policy, detail))
@@ -76,21 +81,27 @@ class ServiceAddresses:
             families = [*families, *(family for family in FAMILIES if family not in families)]
         spec["ipFamilies"] = families
 
-    def _claim(self, service: Object, wanted: str) -> str:
-        try:
-            inside = ipaddress.ip_address(wanted) in self._net
-        except ValueError:
-            return wanted  # validation has the words for it
-        name = service.get("metadata", {}).get("name", "")
-        if not inside:
-            why = f"failed to allocate IP {wanted}: the provided network does not match the current range"
-            raise unprocessable("Service", name, [invalid("spec.clusterIPs", [wanted], why)])
-        if wanted in self._taken and not (wanted == self.first and name == "kubernetes"):
-            why = f"failed to allocate IP {wanted}: provided IP is already allocated"
-            raise unprocessable("Service", name, [invalid("spec.clusterIPs", [wanted], why)])
+    def _claim(self, service: Object, wanted: str, dry_run: bool) -> str:
+        address, name = ipaddress.ip_address(wanted), service.get("metadata", {}).get("name", "")
+        net = self._net
+        usable = address in net and address not in (net.network_address, net.broadcast_address)
+        if dry_run:
+            # Nobody asks for the owner of the address, and the words for one outside of the range are others.
+            outside = f"the provided IP ({wanted}) is not in the valid range. The range of valid IPs is {net}"
+            why = "" if usable else outside
+        elif not usable:
+            why = "the provided network does not match the current range"
+        else:
+            free = wanted not in self._taken or (wanted == self.first and name == "kubernetes")
+            why = "" if free else "provided IP is already allocated"
+        if why:
+            error = invalid("spec.clusterIPs", [wanted], f"failed to allocate IP {wanted}: {why}")
+            raise unprocessable("Service", name, [error])
         return wanted
 
-    def _free(self, service: Object) -> str:
+    def _free(self, service: Object, dry_run: bool) -> str:
+        if dry_run:
+            return str(self._net.network_address)
         size = self._net.num_addresses
         for _ in range(64):
             address = str(self._net.network_address + random.randrange(2, size - 1))
@@ -104,13 +115,6 @@ class ServiceAddresses:
                 return address
         name = service.get("metadata", {}).get("name", "")
         raise unprocessable("Service", name, [invalid("spec.clusterIPs", [], "range is full")])
-
-
-def _only_several(service: Object, several: list[str]) -> None:
-    errors = [invalid("spec.clusterIPs", several, "must be empty when `clusterIP` is not specified")]
-    if len(several) > 1 and "None" in several:
-        errors.append(invalid("spec.clusterIPs", several, "'None' must be the first and only value"))
-    raise unprocessable("Service", service.get("metadata", {}).get("name", ""), errors)
 
 
 def _addresses(service: Object) -> set[str]:

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 from podfit.api.objects import Object
 from podfit.api.registry.kinds import kind_named
-from podfit.api.status import FieldError, invalid, unprocessable
+from podfit.api.status import ApiError, internal_error, invalid, unprocessable
 from podfit.apiserver.storage.objects import Objects
 from podfit.apiserver.storage.usable import usable
 
@@ -20,7 +20,6 @@ FIRST, LAST = 30_000, 32_767
 _HELD_S = 60.0
 _TAKEN = "provided port is already allocated"
 _OUTSIDE = f"provided port is not in the valid range. The range of valid ports is {FIRST}-{LAST}"
-_Port = tuple[str, int]
 _Key = tuple[str, str]
 
 
@@ -34,81 +33,109 @@ class NodePorts:
         key = _key(service)
         self._held = {number: held for number, held in self._held.items() if held[0] != key}
 
-    def allot(self, service: Object) -> None:
-        """Fills in the node ports of a new Service; 422 when one it names cannot be had."""
-        self.reallot(service, {})
+    def allot(self, service: Object, dry_run: bool = False) -> None:
+        """Fills in the node ports of a new Service; the first one that cannot be had ends the request."""
+        spec = service.get("spec") or {}
+        if not _on_nodes(spec):
+            return
+        request = _Request(self, service, {}, dry_run)
+        request.ports(spec)
+        if _health_checked(spec):
+            request.health_check(spec)
 
-    def reallot(self, service: Object, old: Object) -> None:
+    def reallot(self, service: Object, old: Object, dry_run: bool = False) -> None:
         """The same for an update: what the stored Service has is its own."""
         spec = service.get("spec") or {}
-        balanced = spec.get("type") == "LoadBalancer" and spec.get("externalTrafficPolicy") == "Local"
-        if not balanced and not _needs_ports(spec):
+        if not _on_nodes(spec):
             return
-        request = _Request(self, service, old)
-        if _needs_ports(spec):
-            request.ports(spec.get("ports") or [])
-        if balanced:
+        request = _Request(self, service, old, dry_run)
+        request.changed_ports(spec)
+        if _health_checked(spec) and not _health_checked(old.get("spec") or {}):
             request.health_check(spec)
-        if request.errors:
-            raise unprocessable("Service", _key(service)[1], request.errors)
 
-    def taken(self, mine: _Key) -> tuple[set[_Port], set[int]]:
-        """Ports of other Services, and numbers that are held for others."""
+    def taken(self, stored: _Key | None, mine: _Key) -> set[int]:
+        """Numbers that Services other than the stored one have, or that are held for others than mine."""
         now = self._objects.clock.monotonic()
         self._held = {number: held for number, held in self._held.items() if now - held[1] < _HELD_S}
-        rows = (row for row in usable(SERVICE, self._objects.list(SERVICE)) if _key(row) != mine)
-        return {port for row in rows for port in _ports_in(row)}, {
-            n for n, held in self._held.items() if held[0] != mine
-        }
+        rows = (row for row in usable(SERVICE, self._objects.list(SERVICE)) if _key(row) != stored)
+        used = {number for row in rows for number in _numbers_in(row)}
+        return used | {number for number, held in self._held.items() if held[0] != mine}
 
     def hold(self, number: int, key: _Key) -> None:
         self._held[number] = (key, self._objects.clock.monotonic())
 
 
 class _Request:
-    """The ports of one Service on its way into the store."""
+    """The ports of one Service on its way into the store. A dry run takes none, and does not ask for the range."""
 
-    def __init__(self, allocator: NodePorts, service: Object, old: Object) -> None:
-        self._allocator, self._key = allocator, _key(service)
-        self._own, self._mine = set(_ports_in(old)), set[_Port]()
-        self._used, self._held = allocator.taken(self._key)
-        self.errors: list[FieldError] = []
+    def __init__(self, allocator: NodePorts, service: Object, old: Object, dry_run: bool) -> None:
+        self._allocator, self._key, self._dry_run = allocator, _key(service), dry_run
+        self._own, self._mine = set(_numbers_in(old)), list[int]()
+        self._taken = allocator.taken(_key(old) if old else None, self._key)
 
-    def ports(self, ports: list[Object]) -> None:
-        shared: dict[int, int] = {}
+    def ports(self, spec: Object) -> None:
+        """Of a new Service. A port that is served over several protocols has one number for all of them."""
+        ports, shared = spec.get("ports") or [], dict[int, int]()
         for at, port in enumerate(ports):
-            # A port that is served over several protocols has one number for all of them.
-            if not port.get("nodePort") and port.get("port") in shared:
-                port["nodePort"] = shared[port["port"]]
-            self._settle(port, "nodePort", port.get("protocol", "TCP"), f"spec.ports[{at}].nodePort")
-            shared.setdefault(port.get("port", 0), port["nodePort"])
+            served = port.get("port", 0)
+            if not port.get("nodePort") and not _needs_ports(spec):
+                continue
+            if served not in shared:
+                wanted = next((p["nodePort"] for p in ports if p.get("port") == served and p.get("nodePort")), 0)
+                shared[served] = port["nodePort"] = self._claim(wanted, at) if wanted else self._free()
+            elif not port.get("nodePort"):
+                port["nodePort"] = shared[served]
+            elif port["nodePort"] != shared[served]:
+                self._claim(port["nodePort"], at)
+
+    def changed_ports(self, spec: Object) -> None:
+        seen: set[tuple[str, int]] = set()
+        for at, port in enumerate(spec.get("ports") or []):
+            number = port.get("nodePort") or 0
+            if not number and not _needs_ports(spec):
+                continue
+            if not number:
+                port["nodePort"] = number = self._free()
+            elif number not in self._own and number not in self._mine:
+                self._claim(number, at)
+            entry = port.get("protocol", "TCP"), number
+            if entry in seen:
+                raise ApiError(500, "", f"duplicate nodePort: {{{entry[0]} {number}}}")
+            seen.add(entry)
 
     def health_check(self, spec: Object) -> None:
-        self._settle(spec, "healthCheckNodePort", "", "spec.healthCheckNodePort")
-
-    def _settle(self, holder: Object, field: str, protocol: str, path: str) -> None:
-        number = holder.get(field)
+        number = spec.get("healthCheckNodePort")
         if not number:
-            number = holder[field] = self._free()
-        elif why := self._problem((protocol, number)):
-            self.errors.append(invalid(path, number, why))
-            return
-        self._mine.add((protocol, number))
-        self._allocator.hold(number, self._key)
+            spec["healthCheckNodePort"] = self._free()
+        elif why := self._problem(number):
+            raise internal_error(f"failed to allocate requested HealthCheck NodePort {number}: {why}")
+        else:
+            self._take(number)
 
-    def _problem(self, port: _Port) -> str:
-        if port in self._own:
-            return ""
-        if not FIRST <= port[1] <= LAST:
+    def _claim(self, number: int, at: int) -> int:
+        if why := self._problem(number):
+            raise unprocessable("Service", self._key[1], [invalid(f"spec.ports[{at}].nodePort", number, why)])
+        return self._take(number)
+
+    def _problem(self, number: int) -> str:
+        if not self._dry_run and not FIRST <= number <= LAST:
             return _OUTSIDE
-        return _TAKEN if port in self._used or port in self._mine or port[1] in self._held else ""
+        return _TAKEN if number in self._taken or number in self._mine or number in self._own else ""
+
+    def _take(self, number: int) -> int:
+        self._mine.append(number)
+        if not self._dry_run:
+            self._allocator.hold(number, self._key)
+        return number
 
     def _free(self) -> int:
-        taken = {number for _, number in (*self._used, *self._mine, *self._own)} | self._held
+        if self._dry_run:
+            return self._take(max(self._mine, default=LAST + 1) + 1)
+        taken = self._taken | self._own | set(self._mine)
         free = [number for number in range(FIRST, LAST + 1) if number not in taken]
         if not free:
-            raise unprocessable("Service", self._key[1], [invalid("spec.ports", 0, "range is full")])
-        return random.choice(free)
+            raise internal_error("failed to allocate a nodePort: range is full")
+        return self._take(random.choice(free))
 
 
 def _key(service: Object) -> _Key:
@@ -121,10 +148,18 @@ def _needs_ports(spec: Object) -> bool:
     return kind == "NodePort" or (kind == "LoadBalancer" and spec.get("allocateLoadBalancerNodePorts") is not False)
 
 
-def _ports_in(service: Object) -> Iterator[_Port]:
+def _on_nodes(spec: Object) -> bool:
+    return spec.get("type") in ("NodePort", "LoadBalancer")
+
+
+def _health_checked(spec: Object) -> bool:
+    return spec.get("type") == "LoadBalancer" and spec.get("externalTrafficPolicy") == "Local"
+
+
+def _numbers_in(service: Object) -> Iterator[int]:
     spec = service.get("spec") or {}
     for port in spec.get("ports") or ():
         if port.get("nodePort"):
-            yield port.get("protocol", "TCP"), port["nodePort"]
+            yield port["nodePort"]
     if spec.get("healthCheckNodePort"):
-        yield "", spec["healthCheckNodePort"]
+        yield spec["healthCheckNodePort"]

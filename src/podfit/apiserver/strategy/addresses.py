@@ -5,12 +5,15 @@ from __future__ import annotations
 import ipaddress
 from collections.abc import Collection
 
-from podfit.api.status import go_quote, invalid
+from podfit.api.objects import Object
+from podfit.api.status import duplicate, go_quote, invalid, not_supported
 from podfit.apiserver.strategy.base import Errors
 from podfit.apiserver.strategy.checks import parse_ip
 
 _Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 _Network = ipaddress.IPv4Network | ipaddress.IPv6Network
+FAMILIES = ("IPv4", "IPv6")
+FAMILY_POLICIES = ("PreferDualStack", "RequireDualStack", "SingleStack")
 _NO_IP = "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)"
 _NO_CIDR = "must be a valid CIDR value, (e.g. 10.9.8.0/24 or 2001:db8::/64)"
 
@@ -133,3 +136,47 @@ def _zeros(text: str) -> bool:
 
 def _mapped(address: _Address) -> ipaddress.IPv4Address | None:
     return address.ipv4_mapped if isinstance(address, ipaddress.IPv6Address) else None
+
+
+def address_errors(spec: Object) -> Errors:
+    """Complaints about clusterIPs, ipFamilies and ipFamilyPolicy of a Service, before any is allocated."""
+    several, families, policy = spec.get("clusterIPs") or [], spec.get("ipFamilies") or [], spec.get("ipFamilyPolicy")
+    path = "spec.clusterIPs"
+    errors: Errors = []
+    if several and not spec.get("clusterIP"):
+        errors.append(invalid(path, several, "must be empty when `clusterIP` is not specified"))
+    elif several and several[0] != spec["clusterIP"]:
+        errors.append(invalid(path, several, "first value must match `clusterIP`"))
+    for at, family in enumerate(families):
+        if family not in FAMILIES:
+            errors.append(not_supported(f"spec.ipFamilies[{at}]", family, FAMILIES))
+        if family in families[:at]:
+            errors.append(duplicate(f"spec.ipFamilies[{at}]", family))
+    if policy is not None and policy not in FAMILY_POLICIES:
+        errors.append(not_supported("spec.ipFamilyPolicy", policy, FAMILY_POLICIES))
+    wrong: Errors = []
+    for at, text in enumerate(several):
+        if at or text != "None":
+            strict_ip(text, f"{path}[{at}]", wrong)
+        elif len(several) > 1:
+            wrong.append(invalid(path, several, "'None' must be the first and only value"))
+    errors += wrong
+    if len(several) > 2:
+        errors.append(invalid(path, several, "may only hold up to 2 values"))
+    return errors if wrong else errors + _family_errors(several, families)
+
+
+def _family_errors(several: list[str], families: list[str]) -> Errors:
+    """How addresses, all of them valid, go with one another and with the families."""
+    errors: Errors = []
+    if several and several[0] == "None":
+        return errors
+    found = ["IPv6" if ":" in text else "IPv4" for text in several]
+    if len(found) > 1 and set(found) != set(FAMILIES):
+        detail = "may specify no more than one IP for each IP family"
+        errors.append(invalid("spec.clusterIPs", several, detail))
+    for at, (text, mine, family) in enumerate(zip(several, found, families, strict=False)):
+        if family in FAMILIES and family != mine:
+            detail = f"expected an {family} value as indicated by `ipFamilies[{at}]`"
+            errors.append(invalid(f"spec.clusterIPs[{at}]", text, detail))
+    return errors

@@ -92,7 +92,7 @@ class Attempt:
         await self.run(lambda: self._prepare(new))
         kind = self.write.kind
         if not self.write.subresource and (reallot := self._writer.before_update.get((kind.group, kind.plural))):
-            reallot(new, self.old)
+            reallot(new, self.old, self.write.options.dry_run)
 
     def _prepare(self, new: Object) -> None:
         self.strategy.prepare_update(new, self.old, self.write.subresource)

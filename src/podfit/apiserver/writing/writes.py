@@ -34,9 +34,9 @@ class Writer:
     def __init__(self, objects: Objects, chain: Chain) -> None:
         self.objects, self.chain = objects, chain
         self.aside = Aside()
-        self.before_create: dict[tuple[str, str], Callable[[Object], None]] = {}
-        """By (group, plural): what must be allocated before validation (cluster addresses)."""
-        self.before_update: dict[tuple[str, str], Callable[[Object, Object], None]] = {}
+        self.before_create: dict[tuple[str, str], Callable[[Object, bool], None]] = {}
+        """By (group, plural): what must be allocated before validation (cluster addresses); a dry run takes nothing."""
+        self.before_update: dict[tuple[str, str], Callable[[Object, Object, bool], None]] = {}
         """The same for an update, from the new object and the stored one."""
         self.after_write: dict[str, Callable[[Object], Awaitable[None] | None]] = {}
         """By the prefix they are stored under: who must know of objects before the writes of them are answered."""
@@ -56,7 +56,7 @@ class Writer:
         tries = 1 if made["metadata"].get("name") else _NAME_TRIES
         self._fill_system_fields(made["metadata"], strategy)
         attrs.name = made["metadata"].get("name", "")
-        await self.aside.run(write.size, lambda: self._prepare(kind, strategy, made))
+        await self.aside.run(write.size, lambda: self._prepare(write, strategy, made))
         size = LARGE if strategy.heavy(made) else write.size
         errors = await evaluated(
             self.aside, size, lambda pace: strategy.validate_create(made) + custom_schema.errors(kind, made, pace=pace)
@@ -67,10 +67,10 @@ class Writer:
         write.warnings += attrs.warnings
         return await self._insert(write, strategy, made, tries)
 
-    def _prepare(self, kind: Kind, strategy: Strategy, obj: Object) -> None:
+    def _prepare(self, write: Write, strategy: Strategy, obj: Object) -> None:
         strategy.prepare_create(obj)
-        if (allot := self.before_create.get((kind.group, kind.plural))) is not None:
-            allot(obj)
+        if (allot := self.before_create.get((write.kind.group, write.kind.plural))) is not None:
+            allot(obj, write.options.dry_run)
 
     async def install(self, kind: Kind, namespace: str, obj: Object) -> None:
         """Stores an object of our own making, if it is not there: no admission, no validation."""
@@ -81,7 +81,7 @@ class Writer:
         strategy.prepare_create(obj)
         obj.update(known)
         if (allot := self.before_create.get((kind.group, kind.plural))) is not None:
-            allot(obj)
+            allot(obj, False)
         try:
             await self.objects.put(kind, kind.key(namespace, obj["metadata"]["name"]), obj, 0)
         except Mismatch:

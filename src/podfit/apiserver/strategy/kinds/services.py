@@ -6,9 +6,9 @@ from podfit.api.objects import Object
 from podfit.api.status import FieldError, duplicate, invalid, not_supported, required
 from podfit.api.status import field_forbidden as forbidden
 from podfit.api.text import names
-from podfit.apiserver.strategy.addresses import endpoint_ip, strict_cidr, strict_ip
+from podfit.apiserver.strategy.addresses import address_errors, endpoint_ip, strict_cidr, strict_ip
 from podfit.apiserver.strategy.base import Errors, Strategy
-from podfit.apiserver.strategy.checks import chosen, ip, labels, names_valid, parse_ip
+from podfit.apiserver.strategy.checks import chosen, labels, names_valid, parse_ip
 from podfit.apiserver.strategy.checks import port as port_valid
 from podfit.apiserver.strategy.kinds.replicas.workloads import set_default
 from podfit.apiserver.strategy.podspec.containers import PROTOCOLS
@@ -17,8 +17,6 @@ from podfit.apiserver.strategy.service_warnings import service_warnings
 _TYPES = ("ClusterIP", "ExternalName", "LoadBalancer", "NodePort")
 _EXTERNAL = ("NodePort", "LoadBalancer")
 _POLICIES = ("Cluster", "Local")
-FAMILIES = ("IPv4", "IPv6")
-FAMILY_POLICIES = ("PreferDualStack", "RequireDualStack", "SingleStack")
 _NEARNESS = ("PreferClose", "PreferSameZone", "PreferSameNode")
 _MODES = ("Proxy", "VIP")
 _AFFINITY_S = 10_800
@@ -109,7 +107,7 @@ class ServiceStrategy(Strategy):
         labels(spec.get("selector"), "spec.selector", errors)
         _affinity(spec, errors)
         if kind != "ExternalName":
-            _addresses(spec, errors)
+            errors += address_errors(spec)
         for at, text in enumerate(spec.get("externalIPs") or ()):
             found: Errors = []
             strict_ip(text, f"spec.externalIPs[{at}]", found, known)
@@ -157,11 +155,14 @@ class ServiceStrategy(Strategy):
         if "ExternalName" in (spec.get("type"), stored.get("type")) or not stored.get("clusterIPs"):
             return []
         errors: Errors = []
+        both_checked = _health_checked(spec) and _health_checked(stored)
         mine, before = spec.get("clusterIPs") or [], stored["clusterIPs"]
         if not mine:
             errors.append(invalid("spec.clusterIPs[0]", mine, "primary clusterIP can not be unset"))
         elif mine[0] != before[0]:
             errors.append(invalid("spec.clusterIPs[0]", mine, "may not change once set"))
+        if both_checked and spec.get("healthCheckNodePort") != stored.get("healthCheckNodePort"):
+            errors.append(forbidden("spec.healthCheckNodePort", "field is immutable"))
         return errors
 
 
@@ -220,27 +221,6 @@ def _accessible(spec: Object) -> bool:
     return kind in _EXTERNAL or (kind == "ClusterIP" and bool(spec.get("externalIPs")))
 
 
-def _addresses(spec: Object, errors: Errors) -> None:
-    several = spec.get("clusterIPs") or []
-    if spec.get("clusterIP") and several and several[0] != spec["clusterIP"]:
-        errors.append(invalid("spec.clusterIPs", several, "first value must match `clusterIP`"))
-    families = spec.get("ipFamilies") or []
-    for at, family in enumerate(families):
-        if family not in FAMILIES:
-            errors.append(not_supported(f"spec.ipFamilies[{at}]", family, FAMILIES))
-        if family in families[:at]:
-            errors.append(duplicate(f"spec.ipFamilies[{at}]", family))
-    policy = spec.get("ipFamilyPolicy")
-    if policy is not None and policy not in FAMILY_POLICIES:
-        errors.append(not_supported("spec.ipFamilyPolicy", policy, FAMILY_POLICIES))
-    for at, text in enumerate(several):
-        if text == "None":
-            if len(several) > 1:
-                errors.append(invalid("spec.clusterIPs", several, "'None' must be the first and only value"))
-        else:
-            ip(text, f"spec.clusterIPs[{at}]", errors)
-
-
 def _balancer(spec: Object, kind: str, known: tuple[str, ...], errors: Errors) -> None:
     ranges, path = spec.get("loadBalancerSourceRanges") or [], "spec.LoadBalancerSourceRanges"
     if ranges and kind != "LoadBalancer":
@@ -262,10 +242,13 @@ def _keep_node_ports(spec: Object, stored: Object) -> None:
         spec["healthCheckNodePort"] = stored.get("healthCheckNodePort", 0)
     if spec.get("type") not in _EXTERNAL or stored.get("type") not in _EXTERNAL:
         return
-    known = {(port.get("protocol"), port.get("port")): port.get("nodePort") for port in stored.get("ports") or ()}
-    for port in spec.get("ports") or ():
-        if not port.get("nodePort") and known.get((port.get("protocol"), port.get("port"))):
-            port["nodePort"] = known[port.get("protocol"), port.get("port")]
+    ports, before = spec.get("ports") or [], stored.get("ports") or []
+    used = {port.get("nodePort") for port in ports} & {port.get("nodePort") for port in before}
+    known = {port.get("name", ""): port.get("nodePort") for port in before}
+    for port in ports:
+        number = known.get(port.get("name", ""))
+        if not port.get("nodePort") and number and number not in used:
+            port["nodePort"] = number
 
 
 def _external_name(spec: Object, errors: Errors) -> None:
