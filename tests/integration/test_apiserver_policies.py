@@ -142,3 +142,34 @@ async def test_the_status_names_the_generation_in_force(ask: Asker) -> None:
     await policy(ask, "p", "true")
     _, found = await ask("GET", f"{GROUP}/validatingadmissionpolicies/p")
     assert found["status"] == {"observedGeneration": 1, "typeChecking": {}}
+
+
+@pytest.mark.parametrize(
+    ("spec", "words"),
+    [
+        ({"validations": [{"expression": "object.x"}]}, "must evaluate to bool but got dyn"),
+        ({"validations": [{"expression": "variables.a"}]}, "undeclared reference to 'variables'"),
+        (
+            {"validations": [{"expression": "true", "messageExpression": "object.x"}]},
+            "must evaluate to string but got dyn",
+        ),
+        (
+            {"variables": [{"name": "a", "expression": "1"}], "validations": [{"expression": "variables.b"}]},
+            "undefined field 'b'",
+        ),
+        (
+            {
+                "variables": [{"name": "a", "expression": "true"}],
+                "matchConditions": [{"name": "c", "expression": "variables.a"}],
+                "validations": [{"expression": "true"}],
+            },
+            "undeclared reference to 'variables'",
+        ),
+    ],
+)
+async def test_expressions_need_their_type_and_variables_that_are_declared(
+    ask: Asker, spec: dict[str, Any], words: str
+) -> None:
+    body = {"metadata": {"name": "p"}, "spec": {"matchConstraints": {"resourceRules": [RULE]}, **spec}}
+    code, status = await ask("POST", f"{GROUP}/validatingadmissionpolicies", body)
+    assert code == 422 and words in status["message"]

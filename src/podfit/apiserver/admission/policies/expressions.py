@@ -35,13 +35,19 @@ class Compiler:
 
     def __init__(self, spec: Object) -> None:
         self._fields: dict[str, Type] = {}
+        self.composed = False
+        """Whether the word `variables` is known: in a policy that has some, and always where patches are made."""
         self.variables: dict[str, Program] = {}
         self._base: dict[str, Type] = {**VARIABLES, **({"params": DYN} if spec.get("paramKind") is not None else {})}
 
     def variable(self, name: str, text: str) -> None:
         """Raises BadExpression; the variable exists all the same, so that what uses it is not wrong as well."""
-        self._fields[name] = DYN
-        program = self._environment().compile(text)
+        self.composed = True
+        try:
+            program = self._environment().compile(text)
+        except BadExpression:
+            self._fields[name] = DYN
+            raise
         self._fields[name] = program.type
         self.variables[name] = program
 
@@ -54,7 +60,7 @@ class Compiler:
             program = self.compile(text)
         except BadExpression as error:
             return str(error)
-        if program.type in (*allowed, DYN):
+        if program.type in allowed:
             return ""
         if len(allowed) == 1:
             return f"must evaluate to {allowed[0]} but got {program.type}"
@@ -62,6 +68,7 @@ class Compiler:
 
     def mutation(self, text: str) -> Program:
         """An expression that makes a patch."""
+        self.composed = True
         return self._environment(patch_messages).compile(text)
 
     def mutation_problem(self, text: str, wanted: Type) -> str:
@@ -74,8 +81,9 @@ class Compiler:
         return f"must evaluate to {wanted} but got {program.type}"
 
     def _environment(self, messages: MessageTypes = no_messages) -> Environment:
-        fields = dict(self._fields)
-        kind = Type("object", name="kubernetes.variables", fields=fields)
+        if not self.composed:
+            return Environment(self._base, messages=messages)
+        kind = Type("object", name="kubernetes.variables", fields=dict(self._fields))
         return Environment({**self._base, "variables": kind}, messages=messages)
 
 

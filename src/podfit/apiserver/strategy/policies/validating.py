@@ -128,6 +128,7 @@ def compiler_of(spec: Object, errors: Errors) -> Any:
         _condition_name(row.get("name", ""), conditions[:at], f"{path}[{at}].name", errors)
     for at, row in enumerate(spec.get("variables") or ()):
         word, text, here = row.get("name", ""), row.get("expression", ""), f"spec.variables[{at}]"
+        compiler.composed = True
         if not word.strip():
             errors.append(required(f"{here}.name", "name is not specified"))
         elif not is_identifier(word):
