@@ -259,3 +259,50 @@ def test_a_definition_is_refused_for_every_part_it_lacks() -> None:
     ]
     assert "spec.versions[0].schema.openAPIV3Schema: Required value" in shown
     assert [each.partition(":")[0] for each in shown if '"V1"' in each][:2] == ["spec.versions[0].name", "spec.version"]
+
+
+def _definition(*versions: dict[str, Any], **schema: Any) -> dict[str, Any]:
+    rows = [{"schema": {"openAPIV3Schema": {"type": "object", **schema}}, **version} for version in versions]
+    names = {"plural": "foos", "kind": "Foo", "singular": "foo", "listKind": "FooList"}
+    spec = {"group": "ex.com", "scope": "Namespaced", "names": names, "versions": rows}
+    return {"metadata": {"name": "foos.ex.com"}, "spec": spec}
+
+
+def test_formats_no_value_is_checked_against_are_warned_of_once_and_not_again() -> None:
+    owner = strategy("CustomResourceDefinition", "apiextensions.k8s.io")
+    parts = {
+        "a": {"type": "string", "format": "date-time"},
+        "b": {"type": "string", "format": "semver"},
+        "c": {"type": "array", "items": {"type": "integer", "format": "int16"}},
+        "d": {"type": "object", "additionalProperties": {"type": "string", "format": "semver"}},
+        "e": {"type": "boolean", "format": "int32"},
+    }
+    made = _definition({"name": "v1", "storage": True}, properties=parts)
+    assert owner.warnings_create(made) == [f'unrecognized format "{name}"' for name in ("semver", "int16", "int32")]
+    assert owner.warnings_update(made, made) == []
+
+
+def test_a_version_that_is_there_twice_is_stored_once() -> None:
+    owner = strategy("CustomResourceDefinition", "apiextensions.k8s.io")
+    made = _definition({"name": "v1", "storage": True, "served": True}, {"name": "v1", "storage": True, "served": True})
+    owner.default(made)
+    owner.prepare_create(made)
+    found = [f"{error.path}: {error.detail}" for error in owner.validate_create(made)]
+    assert found[-1].startswith("status.storedVersions: ") and "must have the storage version v1" in found[-1]
+
+
+def test_stored_versions_that_are_emptied_are_filled_in_again() -> None:
+    made = _definition({"name": "v1", "storage": True}) | {"status": {"storedVersions": None}}
+    strategy("CustomResourceDefinition", "apiextensions.k8s.io").default(made)
+    assert made["status"]["storedVersions"] == ["v1"]
+
+
+def test_a_revision_of_a_controller_needs_an_object_when_it_is_made() -> None:
+    owner = strategy("ControllerRevision", "apps")
+    for data, words in ((None, "data is mandatory"), ([1], "data must be a valid JSON object")):
+        found = owner.validate_create({"metadata": {"name": "a", "namespace": "b"}, "revision": -1, "data": data})
+        assert [error.path for error in found] == ["revision", "data"]
+        assert words in str(found[1])
+    made = {"metadata": {"name": "a", "namespace": "b"}, "data": {"a": 1}}
+    found = owner.validate_update({"metadata": made["metadata"], "data": None}, made)
+    assert [str(error) for error in found if error.path == "data"] == ["data: Invalid value: null: field is immutable"]

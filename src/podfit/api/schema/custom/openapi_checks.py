@@ -214,7 +214,8 @@ def _field_path(schema: Schema, path: str, where: str) -> list[FieldError]:
         errors.append(invalid(where, path, "must be non-empty if specified"))
     if _several_lines(path):
         errors.append(invalid(where, path, "must not contain line breaks"))
-    if path and path.startswith(".") and "[" not in path and schema_at(schema, path) is None:
+    nowhere = path.startswith(".") and "[" not in path and schema_at(schema, path) is None
+    if path and (nowhere or path[0] not in ".["):
         errors.append(invalid(where, path, "must be a valid path"))
     return errors
 

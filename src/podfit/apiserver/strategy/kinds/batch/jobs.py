@@ -102,14 +102,14 @@ class JobStrategy(Strategy):
         errors: Errors = []
         spec = obj.get("spec") or {}
         job_spec(spec, "spec", errors)
-        labels = ((spec.get("template") or {}).get("metadata") or {}).get("labels") or {}
+        labels = ((spec.get("template") or {}).get("metadata") or {}).get("labels")
         if spec.get("selector") is None:
             errors.append(required("spec.selector"))
         else:
             label_selector(spec["selector"], "spec.selector", errors)
         if not selector_matches(spec.get("selector"), labels) and selector_usable(spec.get("selector")):
             detail = "`selector` does not match template `labels`"
-            errors.append(invalid("spec.template.metadata.labels", dict(sorted(labels.items())), detail))
+            errors.append(invalid("spec.template.metadata.labels", labels and dict(sorted(labels.items())), detail))
         return errors
 
     def validate_change(self, new: Object, old: Object) -> Errors:

@@ -7,6 +7,7 @@ from urllib.parse import urlsplit
 
 from podfit.api.objects import Object
 from podfit.api.schema.celrules.rule_places import rule_text
+from podfit.api.schema.custom.formats import unknown_formats
 from podfit.api.schema.custom.openapi_checks import definition_problems, schema_at
 from podfit.api.status import duplicate, field_forbidden, go_quote, invalid, not_supported, required, too_many
 from podfit.api.text import names
@@ -45,10 +46,12 @@ class CustomResourceDefinitionStrategy(Strategy):
         service = ((conversion.get("webhook") or {}).get("clientConfig") or {}).get("service")
         if service is not None:
             set_default(service, "port", 443)
+        status = obj.get("status")
+        if status and not status.get("storedVersions"):
+            status["storedVersions"] = _storage_version(obj)
 
     def reset_status(self, obj: Object) -> None:
-        versions = (obj.get("spec") or {}).get("versions") or ()
-        stored = [version.get("name") for version in versions if version.get("storage")]
+        stored = _storage_version(obj)
         obj["status"] = {"conditions": None, "acceptedNames": {"plural": "", "kind": ""}, "storedVersions": stored}
 
     def prepare_update(self, new: Object, old: Object, subresource: str = "") -> None:
@@ -61,6 +64,15 @@ class CustomResourceDefinitionStrategy(Strategy):
         more = [row.get("name") for row in versions if row.get("storage") and row.get("name") not in kept]
         if more:
             new["status"] = {**status, "storedVersions": [*kept, *more]}
+
+    def warnings_create(self, obj: Object) -> list[str]:
+        return [f"unrecognized format {go_quote(text)}" for text in _unknown_formats(obj)]
+
+    def warnings_update(self, new: Object, old: Object, subresource: str = "") -> list[str]:
+        if subresource:
+            return []
+        before = set(_unknown_formats(old))
+        return [f"unrecognized format {go_quote(text)}" for text in _unknown_formats(new) if text not in before]
 
     def heavy(self, obj: Object) -> bool:
         versions = (obj.get("spec") or {}).get("versions") or ()
@@ -302,24 +314,34 @@ def _column(column: Object, path: str, errors: Errors) -> None:
         errors.append(invalid(f"{path}.JSONPath", where, "must be a simple json path starting with ."))
 
 
+def _storage_version(obj: Object) -> list[str]:
+    versions = (obj.get("spec") or {}).get("versions") or ()
+    return [version.get("name", "") for version in versions if version.get("storage")][:1]
+
+
+def _unknown_formats(obj: Object) -> list[str]:
+    versions = (obj.get("spec") or {}).get("versions") or ()
+    return list(dict.fromkeys(text for row in versions for text in unknown_formats(_schema_of(row))))
+
+
 def _stored_versions(obj: Object, errors: Errors) -> None:
     path, stored = "status.storedVersions", (obj.get("status") or {}).get("storedVersions") or []
     if not stored:
         errors.append(invalid(path, stored or None, "must have at least one stored version"))
         return
-    rows = (obj.get("spec") or {}).get("versions") or ()
-    for row in rows:
-        if row.get("storage") and row.get("name") not in stored:
-            errors.append(invalid(path, stored, f"must have the storage version {row.get('name')}"))
-    known = {row.get("name") for row in rows}
-    for at, name in enumerate(stored):
-        if name not in known:
-            detail = (
-                f"missing from spec.versions; {name} was previously a storage version, and must remain in "
-                f"spec.versions until a storage migration ensures no data remains persisted in {name} and "
-                f"removes {name} from status.storedVersions"
-            )
-            errors.append(invalid(f"{path}[{at}]", name, detail))
+    missing = {name: at for at, name in enumerate(stored)}
+    for row in (obj.get("spec") or {}).get("versions") or ():
+        name = row.get("name")
+        if row.get("storage") and name not in missing:
+            errors.append(invalid(path, stored, f"must have the storage version {name}"))
+        missing.pop(name, None)  # Where a name is there twice, the second one is not stored.
+    for name, at in missing.items():
+        detail = (
+            f"missing from spec.versions; {name} was previously a storage version, and must remain in "
+            f"spec.versions until a storage migration ensures no data remains persisted in {name} and "
+            f"removes {name} from status.storedVersions"
+        )
+        errors.append(invalid(f"{path}[{at}]", name, detail))
 
 
 def _conversion(conversion: Object, errors: Errors) -> None:

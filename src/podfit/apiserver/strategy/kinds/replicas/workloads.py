@@ -81,7 +81,7 @@ def selector_checked(selector: Object | None, noun: str, complaint: str, errors:
 def template_selected(selector: Object | None, template: Object, errors: Errors) -> None:
     labels = (template.get("metadata") or {}).get("labels")
     if not selector_matches(selector, labels):
-        shown = dict(sorted(labels.items())) if labels else None
+        shown = None if labels is None else dict(sorted(labels.items()))
         detail = "`selector` does not match template `labels`"
         errors.append(invalid("spec.template.metadata.labels", shown, detail))
 
@@ -313,8 +313,8 @@ class ReplicationControllerStrategy(WorkloadStrategy):
         if template is None:
             errors.append(required("spec.template"))
             return errors
-        labels = (template.get("metadata") or {}).get("labels") or {}
-        if any(labels.get(key) != value for key, value in selector.items()):
+        labels = (template.get("metadata") or {}).get("labels")
+        if any((labels or {}).get(key) != value for key, value in selector.items()):
             detail = "`selector` does not match template `labels`"
             errors.append(invalid("spec.template.metadata.labels", labels, detail))
         running_template(template, "ReplicationController", errors)
@@ -326,12 +326,15 @@ class ControllerRevisionStrategy(Strategy):
     has_status = False
 
     def validate(self, obj: Object) -> Errors:
-        errors: Errors = []
-        if obj.get("data") is None:
-            errors.append(required("data", "data is mandatory"))
         revision = obj.get("revision", 0)
-        if revision < 0:
-            errors.append(invalid("revision", revision, NOT_NEGATIVE))
+        return [invalid("revision", revision, NOT_NEGATIVE)] if revision < 0 else []
+
+    def validate_create(self, obj: Object) -> Errors:
+        errors, data = super().validate_create(obj), obj.get("data")
+        if data is None:
+            errors.append(required("data", "data is mandatory"))
+        elif not isinstance(data, dict):
+            errors.append(required("data", "data must be a valid JSON object"))
         return errors
 
     def validate_change(self, new: Object, old: Object) -> Errors:
