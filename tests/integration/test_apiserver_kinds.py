@@ -117,6 +117,33 @@ async def test_a_revision_in_a_new_object_is_refused_by_the_store_alone(ask: Ask
     assert (code, status["message"]) == (500, "resourceVersion should not be set on objects to be created")
     assert (await ask("POST", path, body, dryRun="All"))[0] == 201
     assert (await ask("POST", path, {"metadata": {"name": "A_", "resourceVersion": "5"}}))[0] == 422
+    for at, none in enumerate(("0", "abc", "-1")):
+        code, made = await ask("POST", path, {"metadata": {"name": f"n{at}", "resourceVersion": none}})
+        assert code == 201 and made["metadata"]["resourceVersion"] != none
+
+
+async def test_a_dry_run_that_would_make_an_object_repeats_the_revision_it_states(ask: Asker) -> None:
+    path = "/apis/coordination.k8s.io/v1/namespaces/default/leases"
+    body = {"metadata": {"name": "a", "resourceVersion": "5"}}
+    for method, where in (("POST", path), ("PUT", f"{path}/a")):
+        code, dry = await ask(method, where, body, dryRun="All")
+        assert (code, dry["metadata"]["resourceVersion"]) == (201, "5")
+
+
+@pytest.mark.parametrize(
+    ("metadata", "words"),
+    [
+        ({"name": 1}, "(/; /v1, Kind=ConfigMap): .metadata.name: expected string"),
+        ({"name": "a", "namespace": ["b"]}, "(/a; /v1, Kind=ConfigMap): .metadata.namespace: expected string"),
+    ],
+)
+async def test_a_name_that_is_no_text_is_left_out_of_the_refusal(
+    ask: Asker, metadata: dict[str, Any], words: str
+) -> None:
+    body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata}
+    media = "application/apply-patch+yaml"
+    code, status = await ask("PATCH", "/api/v1/namespaces/default/configmaps/a", body, media, fieldManager="m")
+    assert code == 500 and f"failed to create typed patch object {words}" in status["message"]
 
 
 async def test_a_replication_controller_leaves_its_pods_behind_unless_told_otherwise(ask: Asker) -> None:

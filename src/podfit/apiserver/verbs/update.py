@@ -30,7 +30,8 @@ async def update(call: Call) -> Response:
     if call.objects.record(call.kind, call.namespace, call.route.name) is None:
         if call.route.subresource or not strategy_for(call.kind).create_on_update:
             raise not_found(call.kind.plural, call.route.name, call.kind.group)
-        obj["metadata"].pop("resourceVersion", None)
+        if not options.dry_run:
+            obj["metadata"].pop("resourceVersion", None)
         written = await call.parts.writer.create(write, obj)
         return call.written(accepted, form, written, 201)
     revision = (obj.get("metadata") or {}).get("resourceVersion")

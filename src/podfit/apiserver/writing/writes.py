@@ -90,7 +90,7 @@ class Writer:
     async def _insert(self, write: Write, strategy: Strategy, obj: Object, tries: int) -> Written:
         """More than one try is for names that were generated: another one is generated for each."""
         kind, meta = write.kind, obj["metadata"]
-        if meta.get("resourceVersion") and not write.options.dry_run:
+        if not write.options.dry_run and _states_a_revision(meta):
             raise ApiError(500, "", "resourceVersion should not be set on objects to be created")
         while True:
             key = kind.key(meta.get("namespace", ""), meta["name"])
@@ -186,6 +186,12 @@ async def rewrite(
         except Mismatch:
             continue
     raise objects.modified(kind, name)
+
+
+def _states_a_revision(meta: Object) -> bool:
+    """What is no number is not looked at."""
+    revision = meta.get("resourceVersion") or ""
+    return revision.isascii() and revision.isdecimal() and int(revision) > 0
 
 
 def match_namespace(meta: Object, namespace: str) -> None:

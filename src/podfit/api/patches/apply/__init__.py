@@ -252,7 +252,8 @@ def not_converted(applied: Object, why: str) -> ApiError:
 def _identified(applied: Object) -> str:
     metadata = applied.get("metadata")
     metadata = metadata if isinstance(metadata, dict) else {}
-    return f"{metadata.get('namespace') or ''}/{metadata.get('name') or ''}; {_go_kind(applied)}"
+    named = (metadata.get(field) for field in ("namespace", "name"))
+    return "/".join(text if isinstance(text, str) else "" for text in named) + f"; {_go_kind(applied)}"
 
 
 def _go_kind(applied: Object) -> str:

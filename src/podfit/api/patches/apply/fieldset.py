@@ -239,10 +239,19 @@ def path_text(path: tuple[str, ...]) -> str:
             out.append(f".{rest}")
         elif kind == "k":
             keys = json.loads(rest)
-            shown = (f"{key}={json.dumps(keys[key], ensure_ascii=False)}" for key in sorted(keys))
+            shown = (f"{key}={_value_text(keys[key])}" for key in sorted(keys))
             out.append("[" + ",".join(shown) + "]")
         elif kind == "v":
             out.append(f"[={rest}]")
         else:
             out.append(f"[{rest}]")
     return "".join(out)
+
+
+def _value_text(value: Any) -> str:
+    """A value as messages show it. What is no scalar, and so no key, is run together."""
+    if isinstance(value, dict):
+        return "".join(f"{key}={_value_text(value[key])}" for key in sorted(value))
+    if isinstance(value, list):
+        return "[" + ",".join(map(_value_text, value)) + "]"
+    return json.dumps(value, ensure_ascii=False)
