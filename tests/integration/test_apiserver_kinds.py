@@ -146,6 +146,45 @@ async def test_a_name_that_is_no_text_is_left_out_of_the_refusal(
     assert code == 500 and f"failed to create typed patch object {words}" in status["message"]
 
 
+_MANY = [
+    {"type": "Resource", "resource": {"name": "memory", "target": {"type": "AverageValue", "averageValue": "60Mi"}}},
+    {
+        "type": "External",
+        "external": {"metric": {"name": "q"}, "target": {"type": "AverageValue", "averageValue": "3"}},
+    },
+    {"type": "External", "external": {"metric": {"name": "q"}, "target": {"type": "Value", "value": "10"}}},
+]
+_CONTAINER = {
+    "type": "ContainerResource",
+    "containerResource": {
+        "name": "cpu",
+        "container": "app",
+        "target": {"type": "Utilization", "averageUtilization": 60},
+    },
+}
+
+
+@pytest.mark.parametrize(
+    ("metrics", "shown"),
+    [
+        (_MANY, "memory: <unknown>/60Mi, <unknown>/3 (avg) + 1 more..."),
+        (_MANY[2:], "<unknown>/10"),
+        ([_CONTAINER], "cpu: <unknown>/60%"),
+    ],
+)
+async def test_targets_of_an_autoscaler_are_shown_for_every_type_of_metric(
+    ask: Asker, metrics: list[dict[str, Any]], shown: str
+) -> None:
+    group, plural = "/apis/autoscaling", "namespaces/default/horizontalpodautoscalers"
+    target = {"apiVersion": "apps/v1", "kind": "Deployment", "name": "d"}
+    body = {"metadata": {"name": "a"}, "spec": {"scaleTargetRef": target, "maxReplicas": 5, "metrics": metrics}}
+    assert (await ask("POST", f"{group}/v2/{plural}", body))[0] == 201
+    accept = "application/json;as=Table;v=v1;g=meta.k8s.io"
+    for version in ("v1", "v2"):
+        _, table = await ask("GET", f"{group}/{version}/{plural}", accept=accept)
+        assert table["rows"][0]["cells"][2] == shown
+
+
 async def test_a_replication_controller_leaves_its_pods_behind_unless_told_otherwise(ask: Asker) -> None:
     path = "/api/v1/namespaces/default/replicationcontrollers"
     template = {"metadata": {"labels": {"a": "b"}}, "spec": {"containers": [{"name": "c", "image": "i"}]}}

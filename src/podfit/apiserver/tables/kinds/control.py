@@ -1,14 +1,16 @@
-"""Rows of kinds that steer the API server and devices: flow control, admission policies, claims, component statuses."""
+"""Rows of kinds that steer: flow control, autoscalers, admission policies, claims of devices, component statuses."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from podfit.api.objects import Object
+from podfit.apiserver.apis.autoscalers import to_v2
 from podfit.apiserver.tables.columns import (
     AGE,
     NAME,
     NONE,
+    UNKNOWN,
     UNSET,
     Column,
     Layout,
@@ -45,6 +47,49 @@ def _priority_level(obj: Object) -> list[Any]:
     fields = ("queues", "handSize", "queueLengthLimit")
     sizes = [NONE] * len(fields) if queuing is None else [queuing.get(field) for field in fields]
     return [name(obj), spec(obj).get("type", ""), shares, *sizes, age(obj)]
+
+
+def _autoscaler(obj: Object) -> list[Any]:
+    if obj.get("apiVersion") == "autoscaling/v1":
+        obj = to_v2(obj)
+    target, fewest = spec(obj).get("scaleTargetRef") or {}, spec(obj).get("minReplicas")
+    return [
+        name(obj),
+        f"{target.get('kind', '')}/{target.get('name', '')}",
+        _targets(spec(obj).get("metrics") or [], status(obj).get("currentMetrics") or []),
+        UNSET if fewest is None else str(fewest),
+        spec(obj).get("maxReplicas", 0),
+        status(obj).get("currentReplicas", 0),
+        age(obj),
+    ]
+
+
+def _targets(metrics: list[Object], current: list[Object]) -> str:
+    shown = [_target(row, current[at] if at < len(current) else {}) for at, row in enumerate(metrics)]
+    return ", ".join(shown[:2]) + (f" + {len(shown) - 2} more..." if len(shown) > 2 else "") or NONE
+
+
+def _target(metric: Object, measured: Object) -> str:
+    """`measured/wanted` of one metric; the measurement counts only where it is of the same type."""
+    kind = metric.get("type", "")
+    field = kind[:1].lower() + kind[1:]
+    source, now = metric.get(field), (measured.get(field) or {}).get("current") or {}
+    if kind not in ("Resource", "ContainerResource", "Pods", "Object", "External") or source is None:
+        return "<unknown type>"
+    target = source.get("target") or {}
+    if field in ("object", "external"):
+        average = target.get("averageValue")
+        if average is not None:
+            return f"{now.get('averageValue', UNKNOWN)}/{average} (avg)"
+        return f"{now.get('value', UNKNOWN)}/{target.get('value', UNKNOWN)}"
+    average = target.get("averageValue")
+    if field == "pods":
+        return f"{now.get('averageValue', UNKNOWN)}/{average}"
+    if average is not None:
+        return f"{source.get('name', '')}: {now.get('averageValue', UNKNOWN)}/{average}"
+    used, wanted = now.get("averageUtilization"), target.get("averageUtilization")
+    shown = UNKNOWN if used is None else f"{used}%"
+    return f"{source.get('name', '')}: {shown}/{'<auto>' if wanted is None else f'{wanted}%'}"
 
 
 def _policy(count: str) -> Any:
@@ -111,6 +156,18 @@ _BINDING = Layout(
 )
 _PARAM_KIND = Column("ParamKind", description="The kind of objects that parametrise the policy.")
 LAYOUTS: dict[tuple[str, str], Layout] = {
+    ("autoscaling", "horizontalpodautoscalers"): Layout(
+        (
+            NAME,
+            Column("Reference", description="What is scaled."),
+            Column("Targets", description="Measured and wanted values."),
+            Column("MinPods", description="The fewest pods."),
+            Column("MaxPods", description="The most pods."),
+            Column("Replicas", description="The pods there are."),
+            AGE,
+        ),
+        _autoscaler,
+    ),
     (_FLOWS, "flowschemas"): Layout(
         (
             NAME,

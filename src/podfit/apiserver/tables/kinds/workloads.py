@@ -9,7 +9,6 @@ from podfit.apiserver.tables.columns import (
     AGE,
     NAME,
     NONE,
-    UNKNOWN,
     Column,
     Elapsed,
     Layout,
@@ -149,39 +148,6 @@ def _or_na(value: Any) -> str:
     return "N/A" if value is None else str(value)
 
 
-def _autoscaler(obj: Object) -> list[Any]:
-    target = spec(obj).get("scaleTargetRef") or {}
-    return [
-        name(obj),
-        f"{target.get('kind', '')}/{target.get('name', '')}",
-        _autoscaler_targets(obj),
-        str(spec(obj)["minReplicas"]) if spec(obj).get("minReplicas") is not None else "<unset>",
-        spec(obj).get("maxReplicas", 0),
-        status(obj).get("currentReplicas", 0),
-        age(obj),
-    ]
-
-
-def _autoscaler_targets(obj: Object) -> str:
-    if "targetCPUUtilizationPercentage" in spec(obj):
-        now = status(obj).get("currentCPUUtilizationPercentage")
-        return f"cpu: {UNKNOWN if now is None else f'{now}%'}/{spec(obj)['targetCPUUtilizationPercentage']}%"
-    shown = []
-    current = status(obj).get("currentMetrics") or []
-    for at, row in enumerate(spec(obj).get("metrics") or []):
-        resource = row.get("resource") or {}
-        target = resource.get("target") or {}
-        is_now = (current[at].get("resource") or {}).get("current") or {} if at < len(current) else {}
-        if "averageUtilization" in target:
-            now = is_now.get("averageUtilization")
-            shown.append(
-                f"{resource.get('name')}: {UNKNOWN if now is None else f'{now}%'}/{target['averageUtilization']}%"
-            )
-        else:
-            shown.append(f"{is_now.get('averageValue', UNKNOWN)}/{target.get('averageValue', UNKNOWN)}")
-    return ", ".join(shown[:2]) + (f" + {len(shown) - 2} more..." if len(shown) > 2 else "") or NONE
-
-
 def _revision(obj: Object) -> list[Any]:
     owner = next((row for row in obj["metadata"].get("ownerReferences") or [] if row.get("controller")), None)
     shown = NONE
@@ -298,17 +264,5 @@ LAYOUTS: dict[tuple[str, str], Layout] = {
             AGE,
         ),
         _budget,
-    ),
-    ("autoscaling", "horizontalpodautoscalers"): Layout(
-        (
-            NAME,
-            Column("Reference", description="What is scaled."),
-            Column("Targets", description="Measured and wanted values."),
-            Column("MinPods", description="The fewest pods."),
-            Column("MaxPods", description="The most pods."),
-            Column("Replicas", description="The pods there are."),
-            AGE,
-        ),
-        _autoscaler,
     ),
 }
