@@ -162,3 +162,19 @@ def test_changed_parameters_are_shown_by_name() -> None:
     assert [str(error) for error in classes.validate_change(new, old)] == [
         'parameters: Invalid value: {"a":"b","x":"y"}: field is immutable'
     ]
+
+
+def test_the_annotation_for_mount_options_is_warned_of_and_only_for_volumes_that_take_some() -> None:
+    owner, name = strategy_for(kind_named("PersistentVolume")), "volume.beta.kubernetes.io/mount-options"
+    common = {"capacity": {"storage": "1Gi"}, "accessModes": ["ReadWriteOnce"]}
+    mounted = {"metadata": {"name": "p", "annotations": {name: "ro"}}, "spec": {**common, "nfs": {"server": "s"}}}
+    assert owner.validate(mounted) == []
+    assert owner.warnings_create(mounted) == [
+        f'metadata.annotations[{name}]: deprecated since v1.31; use "mountOptions" attribute instead'
+    ]
+    local = {**mounted, "spec": {**common, "hostPath": {"path": "/a"}}}
+    assert [str(error) for error in owner.validate(local)] == [
+        f"metadata.annotations.{name}: Forbidden: may not specify mount options for this volume type"
+    ]
+    old = {"metadata": {"name": "p"}, "spec": {**common, "storageos": {"volumeName": "v"}}}
+    assert owner.warnings_create(old) == ["spec.storageOS: deprecated in v1.22, non-functional in v1.25+"]

@@ -18,12 +18,21 @@ from podfit.apiserver.strategy.pod.update import difference
 from podfit.apiserver.strategy.podspec.placement import node_selector
 from podfit.apiserver.strategy.podspec.storage.claims import MODES, access_modes, claim_spec, positive
 from podfit.apiserver.strategy.podspec.storage.volume_defaults import default_claim_spec
-from podfit.apiserver.strategy.storage_warnings import persistent_claim_warnings, persistent_volume_warnings
+from podfit.apiserver.strategy.storage_warnings import (
+    MOUNT_OPTIONS,
+    persistent_claim_warnings,
+    persistent_volume_warnings,
+)
 
 _SOURCES = (("", "PersistentVolumeClaim"), ("snapshot.storage.k8s.io", "VolumeSnapshot"))
 """What `dataSource` may name; everything else is for `dataSourceRef`."""
 _SINCE = "lastPhaseTransitionTime"
 _RECLAIM = ("Delete", "Recycle", "Retain")
+_MOUNTED = (
+    *("gcePersistentDisk", "awsElasticBlockStore", "glusterfs", "nfs", "rbd", "quobyte", "iscsi", "cinder", "cephfs"),
+    *("azureFile", "vsphereVolume", "azureDisk", "photonPersistentDisk"),
+)
+"""Volumes that take mount options in an annotation."""
 
 
 class PersistentVolumeClaimStrategy(Strategy):
@@ -147,6 +156,9 @@ class PersistentVolumeStrategy(Strategy):
         return [] if subresource else persistent_volume_warnings(new)
 
     def validate(self, obj: Object) -> Errors:
+        return self._volume(obj) + _mount_options(obj)
+
+    def _volume(self, obj: Object) -> Errors:
         errors: Errors = []
         spec = obj.get("spec") or {}
         if not spec.get("accessModes"):
@@ -174,7 +186,7 @@ class PersistentVolumeStrategy(Strategy):
         return errors
 
     def validate_change(self, new: Object, old: Object) -> Errors:
-        errors = self.validate(new)  # Kubernetes checks volumes twice, and complains twice.
+        errors = self._volume(new)  # Kubernetes checks volumes twice, and complains twice.
         spec, stored = new.get("spec") or {}, old.get("spec") or {}
         mine, before = (
             {key: value for key, value in each.items() if key not in _OWN_FIELDS} for each in (spec, stored)
@@ -228,3 +240,11 @@ def _affinity_as_go(affinity: Object | None) -> Object | None:
         for term in _terms(affinity)
     ]
     return {"Required": {"NodeSelectorTerms": terms}} if affinity.get("required") is not None else {"Required": None}
+
+
+def _mount_options(volume: Object) -> Errors:
+    """The annotation that came before the field is for volumes that are mounted with options."""
+    annotations = (volume.get("metadata") or {}).get("annotations") or {}
+    if MOUNT_OPTIONS not in annotations or any((volume.get("spec") or {}).get(kind) is not None for kind in _MOUNTED):
+        return []
+    return [forbidden(f"metadata.annotations.{MOUNT_OPTIONS}", "may not specify mount options for this volume type")]

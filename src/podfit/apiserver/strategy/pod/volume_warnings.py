@@ -19,7 +19,7 @@ OLD_VOLUMES = {
     "cephfs": "deprecated in v1.28, non-functional in v1.31+",
     "rbd": "deprecated in v1.28, non-functional in v1.31+",
 }
-_SPELLED = {"storageos": "storageOS"}
+SPELLED = {"storageos": "storageOS"}
 _FILES = (("configMap", "ConfigMap", "name"), ("secret", "Secret", "secretName"), ("downwardAPI", "DownwardAPI", ""))
 _PROJECTED = (("configMap", "ConfigMap"), ("secret", "Secret"), ("downwardAPI", "DownwardAPI"))
 
@@ -28,7 +28,7 @@ def volume_warnings(volumes: list[Object], path: str, found: list[str]) -> None:
     for at, volume in enumerate(volumes):
         for kind, text in OLD_VOLUMES.items():
             if volume.get(kind) is not None:
-                found.append(f"{path}[{at}].{_SPELLED.get(kind, kind)}: {text}")
+                found.append(f"{path}[{at}].{SPELLED.get(kind, kind)}: {text}")
         template = (volume.get("ephemeral") or {}).get("volumeClaimTemplate")
         if template:
             claim_warnings(template.get("spec") or {}, f"{path}[{at}].ephemeral.volumeClaimTemplate.spec", found)
