@@ -187,3 +187,10 @@ def test_the_pace_looks_early_at_an_evaluation_whose_units_of_cost_may_take_long
     with pytest.raises(Interrupted):
         Environment({"self": list_of(list_of(INT))}).compile("self.all(x, self == self)").run(nested, budget)
     assert 10_000_000 - budget.left < 200
+
+
+def test_an_empty_expression_has_a_place_and_no_line_to_show() -> None:
+    with pytest.raises(BadExpression) as refused:
+        Environment({}).compile("")
+    words = str(refused.value)
+    assert "ERROR: <input>:1:0: Syntax error: mismatched input '<EOF>'" in words and "\n" not in words

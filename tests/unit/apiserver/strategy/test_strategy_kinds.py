@@ -306,3 +306,14 @@ def test_a_revision_of_a_controller_needs_an_object_when_it_is_made() -> None:
     made = {"metadata": {"name": "a", "namespace": "b"}, "data": {"a": 1}}
     found = owner.validate_update({"metadata": made["metadata"], "data": None}, made)
     assert [str(error) for error in found if error.path == "data"] == ["data: Invalid value: null: field is immutable"]
+
+
+def test_a_mutating_webhook_is_refused_for_its_address_last() -> None:
+    hook = {"name": "a.b.c", "sideEffects": "None", "reinvocationPolicy": "R", "admissionReviewVersions": ["v1"]}
+    made = {"metadata": {"name": "h"}, "webhooks": [{**hook, "objectSelector": {"matchLabels": {"a b": "c"}}}]}
+    found = strategy("MutatingWebhookConfiguration", "admissionregistration.k8s.io").validate(made)
+    assert [error.path.removeprefix("webhooks[0].") for error in found] == [
+        "objectSelector.matchLabels",
+        "reinvocationPolicy",
+        "clientConfig",
+    ]

@@ -44,6 +44,8 @@ class Problems:
     def _shown(self, at: int, message: str) -> str:
         if at < 0:
             return f"ERROR: <input>:-1:0: {message}"
+        if not self._text:
+            return f"ERROR: <input>:1:0: {message}"
         line = self._text.count("\n", 0, at) + 1
         column = at - (self._text.rfind("\n", 0, at) + 1)
         source = self._text.split("\n")[line - 1].replace("\t", " ")

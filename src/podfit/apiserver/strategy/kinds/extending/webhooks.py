@@ -11,6 +11,7 @@ from podfit.apiserver.strategy.base import Errors, Strategy
 from podfit.apiserver.strategy.checks import equal, label_selector, names_valid
 from podfit.apiserver.strategy.kinds.replicas.workloads import set_default
 
+_AGAIN = ("IfNeeded", "Never")
 _MOST_CONDITIONS = 64
 _SIDE_EFFECTS = ("None", "NoneOnDryRun")
 _OPERATIONS = ("*", "CONNECT", "CREATE", "DELETE", "UPDATE")
@@ -74,18 +75,18 @@ class WebhookConfigurationStrategy(Strategy):
         for at, rule in enumerate(webhook.get("rules") or ()):
             rule_valid(rule, f"{path}.rules[{at}]", errors)
         self._words(webhook, path, errors)
-        hook_address(webhook.get("clientConfig") or {}, f"{path}.clientConfig", errors)
         for field in ("namespaceSelector", "objectSelector"):
             label_selector(webhook.get(field), f"{path}.{field}", errors)
+        again = webhook.get("reinvocationPolicy")
+        if self.mutating and again is not None and again not in _AGAIN:
+            errors.append(not_supported(f"{path}.reinvocationPolicy", again, _AGAIN))
+        hook_address(webhook.get("clientConfig") or {}, f"{path}.clientConfig", errors)
         _match_conditions(webhook.get("matchConditions") or [], f"{path}.matchConditions", errors)
         versions, missing = webhook.get("admissionReviewVersions") or [], f"must specify one of {_REVIEWS_SHOWN}"
         review_versions(versions, f"{path}.admissionReviewVersions", errors, missing)
 
     def _words(self, webhook: Object, path: str, errors: Errors) -> None:
-        checks = [("failurePolicy", ("Fail", "Ignore")), ("matchPolicy", ("Equivalent", "Exact"))]
-        if self.mutating:
-            checks.append(("reinvocationPolicy", ("IfNeeded", "Never")))
-        for field, allowed in checks:
+        for field, allowed in (("failurePolicy", ("Fail", "Ignore")), ("matchPolicy", ("Equivalent", "Exact"))):
             if webhook.get(field) is not None and webhook[field] not in allowed:
                 errors.append(not_supported(f"{path}.{field}", webhook[field], allowed))
         effects = webhook.get("sideEffects")
