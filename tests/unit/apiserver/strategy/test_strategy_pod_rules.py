@@ -259,17 +259,46 @@ def test_a_spec_is_refused_in_kubernetes_words(spec: dict[str, Any], wanted: str
     assert errors(**spec) == [wanted]
 
 
-def test_a_resize_may_bring_the_first_list_of_other_resources() -> None:
-    old = pod()
-    new = copy.deepcopy(old)
-    new["spec"]["containers"][0]["resources"] = {"requests": {"ephemeral-storage": "1Gi"}}
+def resized(old: dict[str, Any], new: dict[str, Any]) -> list[str]:
     PODS.prepare_update(new, old, "resize")
-    assert PODS.validate_update(new, old, "resize") == []
-    again = copy.deepcopy(new)
-    again["spec"]["containers"][0]["resources"] = {"requests": {"ephemeral-storage": "2Gi"}}
-    PODS.prepare_update(again, new, "resize")
-    found = [str(error) for error in PODS.validate_update(again, new, "resize")]
-    assert found == ["spec: Forbidden: only cpu and memory resources are mutable"]
+    return [str(error) for error in PODS.validate_update(new, old, "resize")]
+
+
+@pytest.mark.parametrize("stored", [None, {}, {"requests": {"ephemeral-storage": "1Gi"}}])
+def test_a_resize_brings_no_other_resources_not_even_where_none_were_stated(stored: Any) -> None:
+    old = pod()
+    if stored is not None:
+        old["spec"]["containers"][0]["resources"] = stored
+    new = copy.deepcopy(old)
+    asked = {"requests": {"ephemeral-storage": "1Gi"}, "limits": {"ephemeral-storage": "2Gi"}}
+    new["spec"]["containers"][0]["resources"] = asked
+    assert resized(old, new) == ["spec: Forbidden: only cpu and memory resources are mutable"]
+
+
+def test_a_resize_that_renames_a_container_keeps_the_rest_and_the_status() -> None:
+    old = pod()
+    old["spec"]["initContainers"] = [{**old["spec"]["containers"][0], "name": "setup"}]
+    old["status"] = {"qosClass": "BestEffort"}
+    new = copy.deepcopy(old)
+    del new["status"], new["spec"]["initContainers"][0]["image"]
+    new["spec"]["containers"][0] |= {"name": "other", "resources": {"requests": {"cpu": "1"}}}
+    assert resized(old, new) == [
+        'spec: Invalid value: "BestEffort": Pod QOS Class may not change as a result of resizing',
+        "spec.containers[0].name: Forbidden: containers may not be renamed or reordered on resize",
+    ]
+
+
+def test_a_resize_gives_no_restart_policy_to_an_init_container_that_ends() -> None:
+    old = pod()
+    old["spec"]["initContainers"] = [{**old["spec"]["containers"][0], "name": "setup"}]
+    new = copy.deepcopy(old)
+    policy = {"resourceName": "cpu", "restartPolicy": "RestartContainer"}
+    new["spec"]["initContainers"][0]["resizePolicy"] = [policy]
+    assert resized(old, new)[1:] == [
+        "spec.initContainers[0]: Forbidden: only cpu and memory resources for init or sidecar containers are mutable",
+        "spec.initContainers[0]: Forbidden: non-sidecar init containers with a resize policy of RestartContainer "
+        "cannot be resized",
+    ]
 
 
 @pytest.mark.parametrize(

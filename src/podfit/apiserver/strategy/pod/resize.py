@@ -66,13 +66,14 @@ def _has_requests(container: Object) -> bool:
 
 
 def prepare(new: Object, old: Object, sizes_only: bool) -> bool:
-    """Resets everything but resources and resize policies, unless the containers are not the same ones: then
-    nothing is touched and validation says so. `sizes_only`: `is_resize` of the two specs. Returns what it is now."""
+    """Resets everything but resources and resize policies. Where containers are added or removed nothing is touched,
+    and a list with other names in it stays as it is: validation says so. `sizes_only`: `is_resize` of the two specs.
+    Returns what it is now."""
     asked, stored = new.get("spec") or {}, old["spec"]
     if not sizes_only:
-        for key in _LISTS:
-            if [each.get("name") for each in asked.get(key) or ()] != [each["name"] for each in stored.get(key) or ()]:
-                return False
+        if any(len(asked.get(key) or ()) != len(stored.get(key) or ()) for key in _LISTS):
+            return False
+        sizes_only = all(_same_names(asked, stored, key) for key in _LISTS)
         new["spec"] = _reset(asked, stored)
     meta.keep(new, old, "status")
     annotations = old["metadata"].get("annotations")
@@ -80,13 +81,19 @@ def prepare(new: Object, old: Object, sizes_only: bool) -> bool:
     if annotations and LABEL in annotations:
         # The node decides by the rules of the last resize, and this one is native.
         new["metadata"]["annotations"] = {key: value for key, value in annotations.items() if key != LABEL}
-    return True
+    return sizes_only
+
+
+def _same_names(asked: Object, stored: Object, key: str) -> bool:
+    return [each.get("name") for each in asked.get(key) or ()] == [each["name"] for each in stored.get(key) or ()]
 
 
 def _reset(asked: Object, stored: Object) -> Object:
     spec = dict(stored)
     for key in _LISTS:
-        if stored.get(key):
+        if not _same_names(asked, stored, key):
+            spec[key] = asked[key]
+        elif stored.get(key):
             spec[key] = [_resized(mine, kept) for mine, kept in zip(asked[key], stored[key], strict=True)]
     meta.keep(spec, asked, "resources")
     if stored.get("virtualMachine") and asked.get("virtualMachine"):
@@ -178,12 +185,10 @@ def masked_resources(new: Object, old: Object) -> Object:
     masked: Object = {}
     for kind in ("requests", "limits"):
         before = old.get(kind) or {}
-        if not before:
-            # Kubernetes looks at no list that was not there before.
-            continue
         rest = {name: amount for name, amount in (new.get(kind) or {}).items() if name not in _RESIZABLE}
         rest.update((name, before[name]) for name in _RESIZABLE if name in before)
-        masked[kind] = rest
+        if rest or before:
+            masked[kind] = rest
     return masked
 
 
@@ -251,8 +256,8 @@ def _init_container(new: Object, old: Object, path: str, errors: Errors) -> None
     if not _only_resized(new, old):
         detail = "only cpu and memory resources for init or sidecar containers are mutable"
         errors.append(forbidden(path, detail))
-    elif not is_sidecar(old) and not equal(new.get("resources"), old.get("resources")):
-        policies = old.get("resizePolicy") or ()
+    if new is not old and not is_sidecar(old) and not equal(new, old):
+        policies = new.get("resizePolicy") or ()
         if any(policy.get("restartPolicy") == "RestartContainer" for policy in policies):
             detail = "non-sidecar init containers with a resize policy of RestartContainer cannot be resized"
             errors.append(forbidden(path, detail))

@@ -47,13 +47,18 @@ def validate(new: Object, old: Object, errors: Errors, resizable: bool = False) 
     masked = _masked(spec, stored, errors)
     if resizable:
         masked["containers"] = [
-            {**mine, "resources": masked_resources(mine.get("resources") or {}, kept.get("resources") or {})}
+            {**mine, "resources": _masked_resources(mine.get("resources") or {}, kept.get("resources") or {})}
             for mine, kept in zip(masked["containers"], stored["containers"], strict=True)
         ]
     if not equal(masked, stored):
         allowed = ",".join((*_CHANGEABLE, _RESIZABLE) if resizable else _CHANGEABLE)
         detail = f"pod updates may not change fields other than {allowed}\n{difference(stored, masked)}"
         errors.append(forbidden("spec", detail))
+
+
+def _masked_resources(mine: Object, kept: Object) -> Object:
+    """Releases that resize by an update of the pod look at no list that was not there before."""
+    return masked_resources({kind: amounts for kind, amounts in mine.items() if kept.get(kind)}, kept)
 
 
 def fixed_annotations(new: Object, old: Object, errors: Errors) -> None:
