@@ -96,6 +96,21 @@ def test_what_is_no_json_patch_is_a_bad_request(raw: bytes, why: str) -> None:
     assert (caught.value.code, caught.value.message) == (400, f"error decoding patch: {why}")
 
 
+@pytest.mark.parametrize(
+    ("raw", "why"),
+    [
+        (b"{}", "json: cannot unmarshal object into Go value of type jsonpatch.Patch"),
+        (b'[{"op": "test"}, 5]', "json: cannot unmarshal number into Patch.1 of type jsonpatch.Operation"),
+        (b"oops", "invalid character 'o' looking for beginning of value"),
+        (b'[{"op": 5}]', "the server rejected our request due to an error in our request"),
+    ],
+)
+def test_where_unknown_fields_are_ignored_a_json_patch_is_read_once(raw: bytes, why: str) -> None:
+    with pytest.raises(ApiError) as refusal:
+        patch_object(DOC, raw, JSON_PATCH, type_named("Pod"), field_validation="Ignore")
+    assert refusal.value.message == why
+
+
 def test_too_many_operations_are_too_large() -> None:
     with pytest.raises(ApiError) as caught:
         json_patch.apply(DOC, json.dumps([{"op": "test", "path": "/g", "value": "h"}] * 10001).encode())

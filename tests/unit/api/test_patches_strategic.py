@@ -139,6 +139,11 @@ def test_nonsense_is_refused(patch: Any, answer: tuple[int, str]) -> None:
     assert refused(patch) == answer
 
 
+def test_an_order_that_names_nothing_contradicts_nothing() -> None:
+    patch = {"spec": {"$setElementOrder/containers": [], "containers": [{"name": "b", "image": "n"}]}}
+    assert names(merged(patch)["spec"]["containers"]) == ["a", "b"]
+
+
 def test_a_patch_that_contradicts_its_own_order_is_refused() -> None:
     patch = {"spec": {"$setElementOrder/containers": [{"name": "a"}], "containers": [{"name": "b"}]}}
     code, message = refused(patch)

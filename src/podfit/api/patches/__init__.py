@@ -46,7 +46,8 @@ def patch_object(
         return _typed(live, value, struct, field_validation, UNSTRUCTURED, problems, patch)
     assert isinstance(raw, bytes)
     dialect: Any = json_patch if content_type == JSON_PATCH else merge_patch
-    value = dialect.apply(live, raw)
+    loosely = content_type == JSON_PATCH and field_validation == "Ignore"
+    value = json_patch.apply_loosely(live, raw) if loosely else dialect.apply(live, raw)
     if kind is not None and isinstance(value, dict) and (refusal := patched_type_refused(value, kind)):
         raise _invalid_patch(live, value, None, refusal)
     problems = [] if field_validation == "Ignore" else dialect.strict_problems(raw)

@@ -25,6 +25,24 @@ def apply(document: Any, raw: bytes) -> Any:
     return apply_operations(document, operations(raw))
 
 
+def apply_loosely(document: Any, raw: bytes) -> Any:
+    """The same where nobody asks for unknown fields: Kubernetes then reads the operations once, not twice, and what is
+    no patch is said in the words of the second reading."""
+    try:
+        value = parse(raw)
+    except GoSyntaxError as error:
+        raise bad_request(str(error)) from None
+    if value is not None and not isinstance(value, list):
+        raise bad_request(f"json: cannot unmarshal {json_word(value)} into Go value of type jsonpatch.Patch")
+    for index, item in enumerate(value or ()):
+        if item is not None and not isinstance(item, dict):
+            where = f"Patch.{index} of type jsonpatch.Operation"
+            raise bad_request(f"json: cannot unmarshal {json_word(item)} into {where}")
+        if any(not isinstance((item or {}).get(name, ""), str) for name in ("op", "from", "path")):
+            raise rejected()
+    return apply_operations(document, operations(raw))
+
+
 def operations(raw: bytes) -> list[dict[str, Any]]:
     try:
         value = parse(raw)

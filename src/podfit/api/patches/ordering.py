@@ -63,6 +63,8 @@ def _interleaved(left: list[tuple[int, Any]], right: list[tuple[int, Any]]) -> l
 def validate_order(patch: list[Any], order: list[Any], key: str | None) -> None:
     """A patch whose elements contradict its own `$setElementOrder` is refused."""
     plain = [item for item in patch if not (isinstance(item, dict) and item.get("$patch") is not None)]
+    if not order:
+        return
     names, wanted = names_of(plain, key), names_of(order, key)
     left = iter(wanted)
     if names != wanted and not all(name in left for name in names):

@@ -93,7 +93,10 @@ class Strategy:
 
     def validate_create(self, obj: Object) -> Errors:
         metadata = obj.get("metadata") or {}
-        errors = self._whole(metadata) if self.update_checks else self._common(metadata)
+        if not self.update_checks:
+            # Kinds that leave metadata to the common checks come to them only when nothing else is wrong.
+            return self.validate(obj) or self._common(metadata)
+        errors = self._whole(metadata)
         errors.extend(self.validate(obj))
         return errors
 

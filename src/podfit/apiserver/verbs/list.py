@@ -7,7 +7,6 @@ the client gets 410 with a token to go on from the newest state instead.
 from __future__ import annotations
 
 import base64
-import binascii
 import re
 from collections.abc import Sequence
 
@@ -110,7 +109,7 @@ async def _page(call: Call, prefix: str, options: ListOptions, selection: Chosen
     # Kubernetes answers revision 0 from its cache, which does not page.
     limit = options.limit if options.token or options.revision != "0" else 0
     if options.token:
-        at, start = _read_token(options.token)
+        at, start = read_token(options.token)
         if options.revision not in ("", "0"):
             raise bad_request("specifying resource version is not allowed when using continue")
         after = prefix + start
@@ -152,17 +151,23 @@ async def _take(
     return found, 0 < limit <= len(found) and found[-1] is not records[-1]
 
 
+_NO_BASE64 = re.compile(r"[^A-Za-z0-9_-]")
+
+
 def _token(revision: int, start: str) -> str:
     data = msgspec.json.encode({"v": "meta.k8s.io/v1", "rv": revision, "start": start + "\u0000"})
     return base64.urlsafe_b64encode(data).rstrip(b"=").decode()
 
 
-def _read_token(token: str) -> tuple[int, str]:
+def read_token(token: str) -> tuple[int, str]:
     """(revision, start). Revision -1 goes on from the newest state."""
-    try:
-        raw = base64.urlsafe_b64decode(token + "=" * (-len(token) % 4))
-    except (binascii.Error, ValueError):
-        raise bad_request("invalid continue token: continue key is not valid: illegal base64 data") from None
+    text = token.replace("\r", "").replace("\n", "")
+    bad = _NO_BASE64.search(text)
+    if bad is not None or len(text) % 4 == 1:
+        at = len(text) - 1 if bad is None else bad.start()
+        why = f"illegal base64 data at input byte {at}"
+        raise bad_request(f"invalid continue token: continue key is not valid: {why}")
+    raw = base64.urlsafe_b64decode(text + "=" * (-len(text) % 4))
     try:
         data = parse(raw)
     except GoSyntaxError as error:
@@ -174,7 +179,7 @@ def _read_token(token: str) -> tuple[int, str]:
     if not isinstance(data, dict) or data.get("v") != "meta.k8s.io/v1":
         raise bad_request(
             "invalid continue token: continue key is not valid: server does not recognize this encoded version "
-            + go_quote(str(data.get("v", "")) if isinstance(data, dict) else "")
+            + (str(data.get("v", "")) if isinstance(data, dict) else "")
         )
     revision, start = data.get("rv"), data.get("start")
     if not isinstance(revision, int) or not isinstance(start, str) or revision == 0 or not start:

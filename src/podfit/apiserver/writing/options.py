@@ -262,6 +262,11 @@ def _checked_types(options: Object) -> Object:
             raise bad_request(
                 f"json: cannot unmarshal {json_word(value)} into Go struct field DeleteOptions.{name} of type {word}"
             )
+    stated = options.get("preconditions", {})
+    for name, word in (("uid", "types.UID"), ("resourceVersion", "string")):
+        if not isinstance(stated.get(name), str | None):
+            where = f"Preconditions.preconditions.{name} of type {word}"
+            raise bad_request(f"json: cannot unmarshal {json_word(stated[name])} into Go struct field {where}")
     if any(not isinstance(word, str) for word in options.get("dryRun", ())):
         raise bad_request("json: cannot unmarshal number into Go struct field DeleteOptions.dryRun of type string")
     return {name: options[name] for name, _, _ in _TYPES if name in options}

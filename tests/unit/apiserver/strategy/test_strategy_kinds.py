@@ -180,8 +180,73 @@ def test_every_built_in_kind_has_a_strategy_that_takes_an_empty_object() -> None
         owner = strategy_for(kind)
         owner.default(obj)
         owner.prepare_create(obj)
-        named = kind.kind == "LimitRange"  # it gets a name where it has none
-        assert named is not any(error.path == "metadata.name" for error in owner.validate_create(obj))
+        found = [error.path for error in owner.validate_create(obj)]
+        if kind.kind == "LimitRange":
+            assert "metadata.name" not in found  # it gets a name where it has none
+        elif not owner.update_checks:
+            assert found  # the name is looked at only when nothing else is wrong
+        else:
+            assert "metadata.name" in found
+
+
+@pytest.mark.parametrize(
+    ("least", "wanted"),
+    [
+        (-1, ["spec.minAvailable: Invalid value: -1: must be greater than or equal to 0"]),
+        (1, ["metadata.name: Required value: name or generateName is required"]),
+    ],
+)
+def test_the_name_of_a_disruption_budget_is_looked_at_last(least: int, wanted: list[str]) -> None:
+    budget = {"metadata": {"namespace": "n"}, "spec": {"minAvailable": least}}
+    found = [str(error) for error in strategy("PodDisruptionBudget").validate_create(budget)]
+    assert found == wanted
+
+
+@pytest.mark.parametrize(
+    ("hard", "wanted"),
+    [
+        (
+            {"requests.cpu": "3", "limits.cpu": "1"},
+            ["ResourceQuota requests.cpu (3) should be less than limits.cpu (1)"],
+        ),
+        (
+            {"memory": "2Gi", "limits.memory": "1Gi"},
+            ["ResourceQuota memory (2Gi) should be less than limits.memory (1Gi)"],
+        ),
+        ({"cpu": "3", "requests.cpu": "1", "limits.cpu": "2"}, []),
+        ({"requests.cpu": "2", "limits.cpu": "2", "requests.memory": "1"}, []),
+        ({"ephemeral-storage": "2", "limits.ephemeral-storage": "1"}, []),
+        (
+            {"requests.ephemeral-storage": "2", "limits.ephemeral-storage": "1"},
+            ["ResourceQuota requests.ephemeral-storage (2) should be less than limits.ephemeral-storage (1)"],
+        ),
+    ],
+)
+def test_a_quota_of_more_requests_than_limits_is_warned_of(hard: dict[str, str], wanted: list[str]) -> None:
+    assert strategy("ResourceQuota").warnings_create({"spec": {"hard": hard}}) == wanted
+
+
+@pytest.mark.parametrize("subresource", ["", "status"])
+@pytest.mark.parametrize(
+    ("features", "wanted"),
+    [
+        (["A", "B/c1", "B/d"], []),
+        (["B", "A", "A"], ['[1]: Invalid value: "A": list must be sorted', '[2]: Duplicate value: "A"']),
+        (["a"], ['[0]: Invalid value: "a": invalid feature name "a": must start']),
+        (["A/"], ['[0]: Invalid value: "A/": invalid feature name "A/": must start']),
+    ],
+)
+def test_what_a_node_declares_is_a_sorted_list_of_names(
+    features: list[str], wanted: list[str], subresource: str
+) -> None:
+    old = {"metadata": {"name": "n", "resourceVersion": "1"}}
+    node = {"metadata": dict(old["metadata"]), "status": {"declaredFeatures": features}}
+    nodes = strategy("Node")
+    errors = nodes.validate_update(node, old, subresource) if subresource else nodes.validate_create(node)
+    found = [str(error) for error in errors]
+    assert len(found) == len(wanted)
+    for text, start in zip(found, wanted, strict=True):
+        assert text.startswith(f"status.declaredFeatures{start}")
 
 
 def _pair(key: Any) -> tuple[str, str]:

@@ -28,6 +28,8 @@ _SCOPES = (
     "VolumeAttributesClass",
 )
 _CONFLICTS = ({"BestEffort", "NotBestEffort"}, {"Terminating", "NotTerminating"})
+_LIMITED = {"cpu": "cpu", "memory": "memory", "ephemeral-storage": ""}
+"""What quotas limit, and by which short name they bound its requests, too."""
 _POD_COMPUTE = frozenset(
     ("pods", *(kind + name for kind in ("", "requests.", "limits.") for name in ("cpu", "memory")))
 )
@@ -174,6 +176,18 @@ class ResourceQuotaStrategy(Strategy):
         if spec.get("scopeSelector"):
             self._selector(spec, errors)
         return errors
+
+    def warnings_create(self, obj: Object) -> list[str]:
+        """Requests above what limits may sum up to can never be used: each pod's limits are at least its requests."""
+        hard = (obj.get("spec") or {}).get("hard") or {}
+        found = []
+        for name, short in _LIMITED.items():
+            most, asked = hard.get(f"limits.{name}"), f"requests.{name}"
+            if asked not in hard:
+                asked = short
+            if most is not None and asked in hard and Quantity.parse(hard[asked]) > Quantity.parse(most):
+                found.append(f"ResourceQuota {asked} ({hard[asked]}) should be less than limits.{name} ({most})")
+        return found
 
     def _scopes(self, spec: Object, errors: Errors) -> None:
         scopes = spec["scopes"]

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 from podfit.api.objects import Object
 from podfit.api.quantity import Quantity
 from podfit.api.resize.dialects import DIALECTS, LABEL
-from podfit.api.status import DUPLICATE, FieldError, duplicate, go_value, invalid, not_supported, required
+from podfit.api.status import DUPLICATE, FieldError, duplicate, go_quote, go_value, invalid, not_supported, required
 from podfit.api.status import field_forbidden as forbidden
 from podfit.api.text import names
 from podfit.apiserver.strategy import meta, resourcelists
@@ -16,6 +17,7 @@ from podfit.apiserver.strategy.base import Errors, Strategy
 from podfit.apiserver.strategy.checks import label_name, same_family_twice
 from podfit.apiserver.strategy.podspec.placement import TAINT_EFFECTS
 
+_FEATURE = re.compile(r"[A-Z][A-Za-z0-9]*(/[A-Za-z0-9]+)*")
 _CIDR_FIXED = 'node updates may not change podCIDR except from "" to valid'
 
 
@@ -69,6 +71,7 @@ class NodeStrategy(Strategy):
                 errors.append(invalid("spec.podCIDRs", ranges, detail))
             repeated = [at for at, text in enumerate(ranges) if text in ranges[:at]]
             errors.extend(duplicate(f"spec.podCIDRs[{at}]", ranges[at]) for at in repeated)
+        _features(obj, errors)
         return errors
 
     def validate_update(self, new: Object, old: Object, subresource: str = "") -> Errors:
@@ -76,6 +79,8 @@ class NodeStrategy(Strategy):
         if not subresource:
             # Kubernetes checks the whole node, too: what is wrong with its taints and resources is said twice.
             errors += self.validate(new)
+        else:
+            _features(new, errors)
         _resources(new, errors)
         seen: list[Object] = []
         for at, address in enumerate((new.get("status") or {}).get("addresses") or ()):
@@ -132,6 +137,25 @@ def _resources(node: Object, errors: Errors) -> None:
     for kind in ("capacity", "allocatable"):
         for name, text in (status.get(kind) or {}).items():
             resourcelists.amount(name, Quantity.parse(text), f"status.{kind}.{name}", errors)
+
+
+def _features(node: Object, errors: Errors) -> None:
+    """What a node says it can do is a sorted list of distinct names."""
+    before: str | None = None
+    for at, name in enumerate((node.get("status") or {}).get("declaredFeatures") or ()):
+        path = f"status.declaredFeatures[{at}]"
+        if before is not None and name == before:
+            errors.append(duplicate(path, name))
+        elif before is not None and name < before:
+            errors.append(invalid(path, name, "list must be sorted alphabetically"))
+        if not _FEATURE.fullmatch(name):
+            detail = (
+                f"invalid feature name {go_quote(name)}: must start with an UpperCamelCase segment, with subsequent "
+                "segments separated by '/' (e.g., MyFeature or MyFeature/mySubFeature), and contain only alphanumeric "
+                "characters and slashes"
+            )
+            errors.append(invalid(path, name, detail))
+        before = name
 
 
 def _space_finalizers(namespace: Object, path: str) -> Errors:

@@ -246,7 +246,7 @@ _NOT_ON_WINDOWS_CONTAINER = (
 def operating_system(spec: Object, path: str, errors: Errors) -> None:
     name = (spec.get("os") or {}).get("name", "")
     if not name:
-        errors.append(required(f"{path}.os.name", "cannot be empty"))
+        errors.append(required(f"{path}.os.name"))
     elif name not in ("linux", "windows"):
         errors.append(not_supported(f"{path}.os", name, ("linux", "windows")))
     elif name == "linux":
