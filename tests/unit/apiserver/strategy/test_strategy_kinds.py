@@ -382,3 +382,25 @@ def test_a_mutating_webhook_is_refused_for_its_address_last() -> None:
         "reinvocationPolicy",
         "clientConfig",
     ]
+
+
+def test_a_stateful_set_is_warned_of_its_claims_and_history_on_each_write() -> None:
+    claim = {"metadata": {"name": "v"}, "spec": {"resources": {"requests": {"storage": "1500m"}}}}
+    stored = {"metadata": {"name": "w"}, "spec": {"revisionHistoryLimit": -1, "volumeClaimTemplates": [claim]}}
+    sets = strategy("StatefulSet")
+    for found, place in (
+        (sets.warnings_create(stored), "spec.volumeClaimTemplates[0]"),
+        (sets.warnings_update(stored, stored), "spec.volumeClaimTemplates[0].Spec"),
+    ):
+        fraction, history = found
+        assert fraction.startswith(f"{place}.resources.requests[storage]: fractional byte value")
+        assert history.startswith("spec.revisionHistoryLimit: a negative value")
+    assert sets.warnings_update(stored, stored, "status") == []
+
+
+def test_what_a_daemon_set_may_not_change_is_said_first() -> None:
+    spec = {"selector": SELECTOR, "template": TEMPLATE}
+    old = {"metadata": {**NO_SPACE, "namespace": "d"}, "spec": spec}
+    new = {**copy.deepcopy(old), "spec": {**copy.deepcopy(spec), "selector": {}}}
+    first = strategy("DaemonSet").validate_update(new, old)[0]
+    assert (first.path, first.detail) == ("spec.selector", "field is immutable")

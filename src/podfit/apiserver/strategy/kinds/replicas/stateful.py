@@ -30,6 +30,7 @@ _TEMPLATE_GENERATION = "deprecated.daemonset.template.generation"
 
 
 class DaemonSetStrategy(WorkloadStrategy):
+    changes_first = True
     counters = ("currentNumberScheduled", "numberMisscheduled", "desiredNumberScheduled", "numberReady")
     names_hosts = False
     status_counts = (
@@ -184,13 +185,11 @@ class StatefulSetStrategy(WorkloadStrategy):
         return dns_label(name, prefix)
 
     def warnings_create(self, obj: Object) -> list[str]:
-        found = super().warnings_create(obj)
-        if ((obj.get("spec") or {}).get("revisionHistoryLimit") or 0) < 0:
-            text = "a negative value retains all historical revisions; a value >= 0 is recommended"
-            found.append(f"spec.revisionHistoryLimit: {text}")
-        for at, claim in enumerate((obj.get("spec") or {}).get("volumeClaimTemplates") or ()):
-            claim_warnings(claim.get("spec") or {}, f"spec.volumeClaimTemplates[{at}]", found)
-        return found
+        return super().warnings_create(obj) + _own_warnings(obj, "")
+
+    def warnings_update(self, new: Object, old: Object, subresource: str = "") -> list[str]:
+        found = super().warnings_update(new, old, subresource)
+        return found if subresource else found + _own_warnings(new, ".Spec")
 
     def validate(self, obj: Object) -> Errors:
         errors: Errors = []
@@ -256,3 +255,15 @@ class StatefulSetStrategy(WorkloadStrategy):
         listed = ", ".join(f"'{field}'" for field in _STATEFUL_CHANGEABLE[:-1])
         detail = f"updates to statefulset spec for fields other than {listed} and 'minReadySeconds' are forbidden"
         return [forbidden("spec", detail)]
+
+
+def _own_warnings(obj: Object, below: str) -> list[str]:
+    """`below`: what Kubernetes puts behind a claim's place when it warns of an update."""
+    spec = obj.get("spec") or {}
+    found: list[str] = []
+    for at, claim in enumerate(spec.get("volumeClaimTemplates") or ()):
+        claim_warnings(claim.get("spec") or {}, f"spec.volumeClaimTemplates[{at}]{below}", found)
+    if (spec.get("revisionHistoryLimit") or 0) < 0:
+        text = "a negative value retains all historical revisions; a value >= 0 is recommended"
+        found.append(f"spec.revisionHistoryLimit: {text}")
+    return found
