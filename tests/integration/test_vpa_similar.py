@@ -230,8 +230,8 @@ async def test_explain_follows_numbers_from_similar_containers_step_by_step(clus
     async with recommending(cluster) as recommender:
         await new_deployment(cluster)
         await passes(cluster, recommender)
-        request: Any = type("Request", (), {"match_info": {"namespace": "default", "name": "new"}})
-        answer: Any = await Answers(recommender).explain(request)
+        request: Any = None
+        answer: Any = await Answers(recommender).explain(request, {"namespace": "default", "name": "new"})
         story = json.loads(answer.body)
     lines = "\n".join(why_numbers(story))
     assert "Container main: no samples\n" in lines

@@ -81,6 +81,15 @@ def requests_up_to(size: int) -> Callable[..., web.BaseRequest]:
     return made
 
 
+async def _resolved(host: str | None, port: int) -> list[Any]:
+    """Numbers are resolved at once; only a name takes a thread."""
+    try:
+        return socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE | socket.AI_NUMERICHOST)
+    except socket.gaierror:
+        loop = asyncio.get_running_loop()
+        return await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+
+
 class Visitor(RequestHandler):
     """One connection."""
 
@@ -176,9 +185,7 @@ class Door:
         self._tasks.start(self._sweep(), "sweep")
 
     async def _bind(self, host: str, port: int) -> None:
-        loop = asyncio.get_running_loop()
-        found = await loop.getaddrinfo(host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
-        for family, kind, protocol, _, address in dict.fromkeys(found):
+        for family, kind, protocol, _, address in dict.fromkeys(await _resolved(host or None, port)):
             listener = socket.socket(family, kind, protocol)
             self._sockets.append(listener)
             listener.setblocking(False)
