@@ -189,7 +189,7 @@ async def rewrite(
 
 
 def _states_a_revision(meta: Object) -> bool:
-    """What is no number is not looked at."""
+    """Values that are not numbers are skipped."""
     revision = meta.get("resourceVersion") or ""
     return revision.isascii() and revision.isdecimal() and int(revision) > 0
 
