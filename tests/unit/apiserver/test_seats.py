@@ -49,6 +49,21 @@ async def test_a_seat_that_is_given_back_goes_to_who_waits() -> None:
     await waiting
 
 
+async def test_who_gives_up_while_a_seat_is_given_back_leaves_nothing_behind() -> None:
+    seats = Seats()
+    held = [request() for _ in range(seats.reads.seats)]
+    for one in held:
+        await seats.take(one)
+    waiting = asyncio.ensure_future(seats.take(request()))
+    await asyncio.sleep(0)
+    waiting.cancel()
+    for one in held:
+        seats.give_back(one)
+    await asyncio.gather(waiting, return_exceptions=True)
+    assert waiting.cancelled() and seats.reads.in_flight == 0
+    await asyncio.wait_for(seats.take(request()), 5)
+
+
 def test_streams_take_no_seat() -> None:
     endless = ("/api/v1/pods?watch=1", "/api/v1/namespaces/a/pods/b/log", "/api/v1/namespaces/a/pods/b/exec")
     routes = [parse("GET", path.partition("?")[0], {"watch": ["1"]} if "watch" in path else {}) for path in endless]

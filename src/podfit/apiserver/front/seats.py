@@ -11,6 +11,7 @@ other requests waiting only when it has many such bodies, and the memory for the
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections import deque
 
 from podfit.apiserver.request import Request, Response
@@ -62,7 +63,9 @@ class Seats:
             await turn
         except asyncio.CancelledError:
             if turn.cancelled():
-                line.waiting.remove(turn)
+                # Somebody who gave a seat back may have passed over this turn already.
+                with contextlib.suppress(ValueError):
+                    line.waiting.remove(turn)
                 self._left(key, line)
             else:
                 self.give_back(request, body)
@@ -88,8 +91,8 @@ class Seats:
 
     def _left(self, key: tuple[str, str], line: _Line) -> None:
         line.limits.in_flight -= 1
-        if not line.seated and not line.waiting:
-            self._lines.pop(key, None)
+        if not line.seated and not line.waiting and self._lines.get(key) is line:
+            del self._lines[key]
 
 
 def _key(request: Request, body: bool) -> tuple[str, str]:
