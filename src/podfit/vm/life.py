@@ -110,8 +110,10 @@ class Lives:
 
     # --- create
     async def create(self, sandbox: Sandbox, container: Container) -> None:
-        """cgroup, record, domain, in this order; a failure undoes what was done."""
+        """A failure undoes what was done. The record comes first: it names what a start has to clear away that finds
+        a VM without a domain."""
         try:
+            self._records.save(container)
             await self.define(sandbox, container)
         except BaseException:
             await self._undo(container)
@@ -120,6 +122,7 @@ class Lives:
         self.post(container, notices.CREATED)
 
     async def define(self, sandbox: Sandbox, container: Container) -> None:
+        """Its size goes to cgroup, record and domain, in this order."""
         blocks = disks_of(container.config.devices, sandbox.config.annotations)
         shares = await self.shares.prepare(container.id, self._shares_of(sandbox, container))
         disks = await self._disks.create(container.id, container.image, cloudinit.seed_of(sandbox.config))
@@ -153,10 +156,14 @@ class Lives:
     async def _undo(self, container: Container) -> None:
         with suppress(LibvirtFailed):
             await Machine(self._hypervisor, container.domain, container.uuid).undefine()
-        self._records.drop(container.id)
+        await self.clear(container)
+
+    async def clear(self, container: Container) -> None:
+        """Removes what a VM without a domain has left here; the record, which names the rest, last."""
         self._cgroups.remove(container.group)
         self._disks.remove(container.id)
         await self.shares.remove(container.id)
+        self._records.drop(container.id)
 
     # --- start
     async def start(self, container: Container) -> None:
@@ -367,10 +374,7 @@ class Lives:
         if container.arriving:
             await self.machine(container).destroy()
         await self.machine(container).undefine()
-        self._cgroups.remove(container.group)
-        self._disks.remove(container.id)
-        await self.shares.remove(container.id)
-        self._records.drop(container.id)
+        await self.clear(container)
         self._present.pop(container.id, None)
         self._by_uuid.pop(container.uuid, None)
         self.post(container, notices.DELETED)

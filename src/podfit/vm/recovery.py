@@ -12,7 +12,6 @@ import logging
 from podfit.api.pods import machines
 from podfit.vm.cgroups import Cgroups
 from podfit.vm.decide.progress import interrupted
-from podfit.vm.guest.disks import Disks
 from podfit.vm.life import Lives
 from podfit.vm.machines.hypervisor import Hypervisor
 from podfit.vm.machines.machine import Machine, State
@@ -24,16 +23,10 @@ log = logging.getLogger(__name__)
 
 class Recovery:
     def __init__(
-        self,
-        records: Records,
-        hypervisor: Hypervisor,
-        cgroups: Cgroups,
-        disks: Disks,
-        lives: Lives,
-        arrivals: Arrivals,
+        self, records: Records, hypervisor: Hypervisor, cgroups: Cgroups, lives: Lives, arrivals: Arrivals
     ) -> None:
         self._records, self._hypervisor, self._cgroups = records, hypervisor, cgroups
-        self._disks, self._lives, self._arrivals = disks, lives, arrivals
+        self._lives, self._arrivals = lives, arrivals
 
     async def run(self) -> None:
         await self._drop_unknown()
@@ -77,10 +70,7 @@ class Recovery:
             return
         if state is None and container.state == CREATED:
             # Recorded, but not defined yet: the caller got no answer and creates it again.
-            self._records.drop(container.id)
-            self._cgroups.remove(container.group)
-            self._disks.remove(container.id)
-            await self._lives.shares.remove(container.id)
+            await self._lives.clear(container)
         elif state is not None and state.running:
             await self._resume(container, machine)
         elif container.state == RUNNING and not (state is not None and await self._lives.is_off_on_purpose(container)):

@@ -66,7 +66,7 @@ class Runtime:
             self._migration_uri or self.hypervisor.uri,
         )
         await self.hypervisor.open(self._heard)
-        self._recovery = Recovery(self.records, self.hypervisor, self.cgroups, disks, self.lives, self.arrivals)
+        self._recovery = Recovery(self.records, self.hypervisor, self.cgroups, self.lives, self.arrivals)
         await self._recovery.run()
         self.hypervisor.returned = self._recovery.after_reconnection
         await self.networks.open(list(self.records.sandboxes.values()))

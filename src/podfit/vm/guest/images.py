@@ -7,7 +7,7 @@ that name. Images are kept in podfit's image store, and only ever read.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from contextlib import suppress
 from pathlib import Path
 
@@ -35,14 +35,17 @@ class ImageUnusable(Exception):
 
 
 class Images:
-    def __init__(self, folder: Path, insecure_registries: tuple[str, ...] = ()) -> None:
-        self.folder = folder
+    def __init__(self, folder: Path, owner: str, insecure_registries: tuple[str, ...] = ()) -> None:
+        """`owner`: names this runtime among others that share the store."""
+        self.folder, self._owner = folder, owner
         self._store = ImageStore(folder)
         self._puller = Puller(self._store, insecure_registries)
 
-    def open(self, archives: tuple[Path, ...] = ()) -> None:
-        """Loads the archives as well. Raises ImageError."""
+    def open(self, archives: tuple[Path, ...], vms: Collection[str]) -> None:
+        """Loads the archives as well. `vms`: those that there are; images of others, whose creation was cut off, are
+        released. Raises ImageError."""
         self._store.prepare()
+        self._store.keep_leases(self._owner, vms)
         for archive in archives:
             load(self._store, archive)
 
@@ -71,22 +74,18 @@ class Images:
                 self._store.remove(found.id)
 
     # --- what VMs use of them
-    def take(self, spec: cri.ImageSpec, annotations: Mapping[str, str], owner: str) -> Image:
+    def take(self, spec: cri.ImageSpec, annotations: Mapping[str, str], vm: str) -> Image:
         """The image for a VM, which keeps it until it is released. Raises ImageMissing, ImageUnusable."""
         name = spec.image
         found = self._store.find(name)
         if found is None:
             raise ImageMissing(f"the image {spec.user_specified_image or name!r} is not on this node")
         image = _guest(found, annotations)
-        self._store.lease(found.id, _lease(owner))
+        self._store.lease(found.id, f"{self._owner}-{vm}")
         return image
 
-    def release(self, image: Image, owner: str) -> None:
-        self._store.release(image.id, _lease(owner))
-
-
-def _lease(owner: str) -> str:
-    return f"vm-{owner}"
+    def release(self, image: Image, vm: str) -> None:
+        self._store.release(image.id, f"{self._owner}-{vm}")
 
 
 def _guest(found: StoredImage, annotations: Mapping[str, str]) -> Image:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import socket
 from contextlib import suppress
@@ -69,7 +70,8 @@ class Server:
         self._settings, self._path = settings, settings.socket
         libvirt = settings.libvirt_folder or settings.folder / "libvirt"
         hypervisor = Hypervisor(libvirt, settings.libvirt_socket, settings.accelerated)
-        images = Images(settings.images or settings.folder / IMAGES, settings.insecure_registries)
+        mark = hashlib.sha256(str(settings.folder.absolute()).encode()).hexdigest()[:8]
+        images = Images(settings.images or settings.folder / IMAGES, f"vm-{mark}", settings.insecure_registries)
         networks = Networks(settings.folder / "network", settings.network, lambda: hypervisor.network_namespace)
         self.runtime = Runtime(settings.folder, hypervisor, images, networks, settings.migration_uri)
         self._server = grpc.aio.server(options=OPTIONS)
@@ -81,7 +83,7 @@ class Server:
         _clear(self._path)
         await self.runtime.open()
         self._opened = True
-        self.runtime.images.open(self._settings.archives)
+        self.runtime.images.open(self._settings.archives, self.runtime.records.containers)
         runtime = self.runtime
         await self._streams.start()
         execs = Execs(runtime, self._streams)
