@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from podfit.api.selectors import FieldSelector, LabelSelector, SelectorError
+from podfit.api.selectors import NOTHING, FieldSelector, LabelSelector, SelectorError
 
 ONE, TWO, NONE = {"app": "x", "n": "5"}, {"app": "y"}, dict[str, str]()
 
@@ -128,3 +128,27 @@ def test_only_gos_white_space_separates_words() -> None:
     with pytest.raises(SelectorError):
         LabelSelector.parse("a\x0c")
     assert LabelSelector.parse("a ,\tb\r\n") == LabelSelector.parse("a,b")
+
+
+@pytest.mark.parametrize(
+    ("text", "labels", "matches"),
+    [
+        ("app=web,tier!=db", {"app": "web"}, True),
+        ("app=web,tier!=db", {"app": "web", "tier": "db"}, False),
+        ("tier in (a, b)", {"tier": "b"}, True),
+        ("tier notin (a)", {}, True),
+        ("tier", {"tier": ""}, True),
+        ("!tier", {"tier": "x"}, False),
+        ("", {}, True),
+    ],
+)
+def test_selector_text_selects(text: str, labels: dict[str, str], matches: bool) -> None:
+    assert LabelSelector.parse(text).matches(labels) is matches
+
+
+def test_missing_label_selector_selects_nothing_and_an_empty_one_everything() -> None:
+    assert LabelSelector.from_object(None) == NOTHING
+    assert not LabelSelector.from_object(None).matches({"a": "b"})
+    assert LabelSelector.from_object({}).matches({"a": "b"})
+    picky = LabelSelector.from_object({"matchExpressions": [{"key": "a", "operator": "In", "values": ["b"]}]})
+    assert picky.matches({"a": "b"}) and not picky.matches({})

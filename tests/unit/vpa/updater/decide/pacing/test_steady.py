@@ -43,3 +43,12 @@ def test_an_autoscaler_that_is_gone_is_forgotten() -> None:
     steady.settle(vpa("2"), 0)
     steady.forget(set())
     assert target(steady.settle(vpa("1"), 1)) == "1"
+
+
+def test_a_higher_target_in_between_starts_the_delay_again() -> None:
+    steady = Steady(300.0)
+    seen = [
+        target(steady.settle(vpa(cpu), at)) for at, cpu in ((0, "100m"), (60, "500m"), (120, "200m"), (360, "200m"))
+    ]
+    assert seen == ["100m", "500m", "500m", "500m"]
+    assert target(steady.settle(vpa("200m"), 421)) == "200m"

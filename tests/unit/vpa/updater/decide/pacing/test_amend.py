@@ -1,8 +1,7 @@
-"""The updater's guard rails, decision by decision."""
+"""What becomes of a resize before it is sent: steps down, floors, and the room of node and quota."""
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -10,67 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from podfit.api.quantity import Quantity
-from podfit.kit.clock import FakeClock
 from podfit.vpa.model.changing.waits import Wait
-from podfit.vpa.model.changing.windows import BadWindow, open_now
-from podfit.vpa.serve.bucket import Bucket
-from podfit.vpa.updater.decide.actions import resize
-from podfit.vpa.updater.decide.pacing.amend import Rails, Room, amend
-from podfit.vpa.updater.decide.pacing.steady import Steady
-
-
-def at(text: str) -> float:
-    return datetime.fromisoformat(text).replace(tzinfo=UTC).timestamp()
-
-
-@pytest.mark.parametrize(
-    ("windows", "when", "holds"),
-    [
-        ("", "2024-01-01T12:00", True),
-        ("Mon 10:00-14:00", "2024-01-01T12:00", True),
-        ("Mon 10:00-14:00", "2024-01-01T14:00", False),
-        ("Mon 10:00-14:00", "2024-01-02T12:00", False),
-        ("Mon-Fri 22:00-04:00", "2024-01-06T03:59", True),
-        ("Mon-Fri 22:00-04:00", "2024-01-06T22:30", False),
-        ("Sat-Mon 00:00-24:00", "2024-01-07T05:00", True),
-        ("mon,wed 01:00-02:00; * 05:00-06:00", "2024-01-02T05:30", True),
-    ],
-)
-def test_maintenance_windows(windows: str, when: str, holds: bool) -> None:
-    assert open_now(windows, at(when)) is holds
-
-
-@pytest.mark.parametrize("text", ["Mon", "Xyz 10:00-11:00", "Mon 25:00-26:00", "Mon 10:00-10:00", "10-11"])
-def test_what_is_no_window_is_refused(text: str) -> None:
-    with pytest.raises(BadWindow):
-        open_now(text, 0.0)
-
-
-def test_targets_rise_at_once_and_fall_after_the_delay() -> None:
-    steady = Steady(300)
-
-    def target(cpu: str, now: float) -> Any:
-        entry = {"containerName": "c", "target": {"cpu": cpu}}
-        vpa = {
-            "metadata": {"namespace": "n", "name": "v"},
-            "status": {"recommendation": {"containerRecommendations": [entry]}},
-        }
-        settled: Any = steady.settle(vpa, now)
-        return settled["status"]["recommendation"]["containerRecommendations"][0]["target"]["cpu"]
-
-    assert target("100m", 0) == "100m"
-    assert target("500m", 60) == "500m"
-    assert target("200m", 120) == "500m"
-    assert target("200m", 360) == "500m"
-    assert target("200m", 421) == "200m"
-
-
-def test_a_bucket_refills_with_time() -> None:
-    clock = FakeClock()
-    bucket = Bucket(0.05, 3, clock)
-    assert [bucket.take() for _ in range(4)] == [True, True, True, False]
-    clock._mono += 40
-    assert [bucket.take() for _ in range(3)] == [True, True, False]
+from podfit.vpa.updater.decide.actions import Resize, resize
+from podfit.vpa.updater.decide.pacing.amend import Rails, Room, amend, cut_short, eased
 
 
 def pod_and_vpa(request: int, limit: int | None, wanted: int) -> tuple[Any, Any]:
@@ -191,3 +132,37 @@ def test_an_undo_keeps_a_floor() -> None:
     action = resize(pod, vpa, 0.0)
     assert action is not None
     assert amend(action, Room(), Rails(1.0, {("c", "cpu"): 1000}), {}) is None
+
+
+def asked(request: int, wanted: int) -> Resize:
+    action = resize(*pod_and_vpa(request, None, wanted), 0.0)
+    assert action is not None
+    return action
+
+
+@pytest.mark.parametrize(
+    ("room", "words"),
+    [(Room({"cpu": 300}, {}, "node n1"), "container c gets 400m of cpu instead of 1"), (Room(), "")],
+)
+def test_what_was_cut_is_named(room: Room, words: str) -> None:
+    action = asked(100, 1000)
+    sent = amend(action, room, Rails(), {})
+    assert isinstance(sent, Resize) and cut_short(action, sent) == words
+
+
+def test_a_step_down_that_is_not_the_whole_way_is_eased() -> None:
+    action = asked(1000, 100)
+    for step, partly in ((0.5, True), (1.0, False)):
+        sent = amend(action, Room(), Rails(step), {})
+        assert isinstance(sent, Resize) and eased(action, sent) is partly
+
+
+def test_a_resize_that_its_node_was_asked_for_already_waits() -> None:
+    pod, vpa = pod_and_vpa(500, None, 500)
+    pod["spec"]["containers"][0]["resources"]["requests"] = {"cpu": "100m"}
+    action = resize(pod, vpa, 0.0)
+    assert action is not None
+    pod["spec"]["containers"][0]["resources"]["requests"] = {"cpu": "500m"}
+    pod["status"] = {"containerStatuses": [{"name": "c", "resources": {"requests": {"cpu": "100m"}}}]}
+    waiting = amend(action, Room(), Rails(), {})
+    assert isinstance(waiting, Wait) and waiting.reason == "ResizeUnderWay"

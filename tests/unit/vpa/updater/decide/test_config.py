@@ -1,0 +1,21 @@
+"""The updater's feature gates."""
+
+from __future__ import annotations
+
+import pytest
+from tests.support.autoscalers import vpa
+
+from podfit.vpa.updater.decide.config import Config
+
+
+@pytest.mark.parametrize(
+    ("mode", "gates", "allowed"),
+    [("InPlace", {}, False), ("InPlace", {"InPlace": True}, True), ("InPlaceOrRecreate", {}, True), ("Auto", {}, True)],
+)
+def test_only_mode_in_place_needs_its_gate(mode: str, gates: dict[str, bool], allowed: bool) -> None:
+    assert Config(gates=gates).in_place_allowed(vpa(mode=mode)) is allowed
+
+
+def test_a_gate_that_nobody_named_is_closed() -> None:
+    assert not Config().gate("CPUStartupBoost")
+    assert Config(gates={"CPUStartupBoost": True}).gate("CPUStartupBoost")
