@@ -1,4 +1,5 @@
-"""A resize that is cut off before or after any write to cgroup, record, domain or guest ends as if it had not been."""
+"""A resize that is cut off before or after any write to cgroup, record, domain, definition or guest ends as if it had
+not been."""
 
 from __future__ import annotations
 
@@ -22,14 +23,22 @@ MOST_WRITES = 30
 def saboteur(monkeypatch: pytest.MonkeyPatch) -> Saboteur:
     from podfit.vm.cgroups import Cgroups
     from podfit.vm.machines.guest import GuestAgent
-    from podfit.vm.machines.machine import Machine
     from podfit.vm.records import Records
+
+    libvirt = pytest.importorskip("libvirt")
 
     found = Saboteur()
     writes: dict[type, tuple[str, ...]] = {
         Cgroups: ("write",),
         Records: ("save",),
-        Machine: ("attach", "detach", "settle_definition", "set_balloon", "add_vcpus", "set_size_xml"),
+        libvirt.virDomain: (
+            "attachDeviceFlags",
+            "detachDeviceFlags",
+            "updateDeviceFlags",
+            "setMemoryFlags",
+            "setVcpusFlags",
+            "setMetadata",
+        ),
         GuestAgent: ("set_vcpus", "set_blocks"),
     }
     for owner, names in writes.items():
@@ -40,9 +49,12 @@ def saboteur(monkeypatch: pytest.MonkeyPatch) -> Saboteur:
 
 async def in_sync(runtime: Any, id: str, size: tuple[int, int]) -> None:
     """The record, the cgroup, the domain's definition and the running domain say the same."""
+    import libvirt
     from tests.support.machines import settings_in
 
     from podfit.vm.decide.conversions import limits_of
+    from podfit.vm.machines.definition import read_live
+    from podfit.vm.machines.memoryxml import counted, requested_mib
 
     container = runtime.container(id)
     machine = runtime.lives.machine(container)
@@ -50,6 +62,12 @@ async def in_sync(runtime: Any, id: str, size: tuple[int, int]) -> None:
     assert limits_of(settings_in(await machine.size_xml())) == container.limits
     assert runtime.cgroups.memory_limit(container.group) == (size[1] + container.overhead_mib) * MIB
     assert container.limits.memory_bytes == size[1] * MIB
+    running, stored = await runtime.hypervisor.on(
+        machine.uuid, lambda domain: (domain.XMLDesc(0), domain.XMLDesc(libvirt.VIR_DOMAIN_XML_INACTIVE))
+    )
+    live, kept = read_live(running), read_live(stored)
+    assert counted(live.memory.devices) == counted(kept.memory.devices)
+    assert (live.vcpus, requested_mib(running)) == (kept.vcpus, requested_mib(stored))
 
 
 async def attempt(vms: Vms, id: str, target: tuple[int, int], saboteur: Saboteur) -> None:
@@ -65,14 +83,20 @@ async def attempt(vms: Vms, id: str, target: tuple[int, int], saboteur: Saboteur
 
 
 @pytest.mark.parametrize(
-    ("step", "least"), [(5, 4), pytest.param(1, 12, marks=pytest.mark.slow)], ids=["some writes", "every write"]
+    ("device", "step", "least"),
+    [
+        ("dimm", 5, 4),
+        pytest.param("dimm", 1, 20, marks=pytest.mark.slow),
+        pytest.param("virtio-mem", 1, 14, marks=pytest.mark.slow),
+    ],
+    ids=["some writes", "every write", "every write with virtio-mem"],
 )
 async def test_a_crash_at_any_write_of_a_resize_leaves_one_of_the_two_sizes_everywhere(
-    tmp_path: Path, saboteur: Saboteur, step: int, least: int
+    tmp_path: Path, saboteur: Saboteur, device: str, step: int, least: int
 ) -> None:
     archive = guest_archive(tmp_path)
     async with serving(tmp_path, archive, keep=True) as (_, vms):
-        id = await vms.run("crash")
+        id = await vms.run("crash", memory_=device)
         await vms.booted(id)
     sizes, points = [LARGE, SMALL], 0
     for at, after in product(range(0, MOST_WRITES, step), (False, True)):

@@ -3,6 +3,7 @@ missing."""
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 from pathlib import Path
 from typing import Any
@@ -22,8 +23,8 @@ HANG = "(sleep 1; echo c >/proc/sysrq-trigger) >/dev/null 2>&1 &"
 """Without a driver for the panic device, and without a reboot, nobody hears of it."""
 
 
-async def boot(vms: Vms, folder: Path, cmdline: str) -> str:
-    id = await vms.run("guest", folder=folder, cmdline=cmdline)
+async def boot(vms: Vms, folder: Path, cmdline: str, device: str = "dimm") -> str:
+    id = await vms.run(folder.name, folder=folder, cmdline=cmdline, memory_=device)
 
     async def ready() -> bool:
         return "PODFIT-GUEST-READY" in logged(folder / "vm/0.log")
@@ -124,6 +125,37 @@ async def test_what_a_guest_without_an_agent_leaves_offline_is_not_reported_as_i
 
         await until(tried_again)
         assert await vms.size(id) == (1, 256), "they stay in doubt"
+
+
+async def test_virtio_mem_that_the_kernel_leaves_offline_counts_when_the_agent_has_brought_it_online(
+    tmp_path: Path,
+) -> None:
+    async with serving(tmp_path / "vm", guest_archive(tmp_path)) as (runtime, vms):
+        mute, id = await asyncio.gather(
+            boot(vms, tmp_path / "mute", f"{OFFLINE} podfit.agent=off", "virtio-mem"),
+            boot(vms, tmp_path / "able", OFFLINE, "virtio-mem"),
+        )
+        why = await refused(vms, mute, 1, 384)
+        assert "does not use 128 MiB" in why and "memhp_default_state" in why, why
+        await vms.resize(mute, 1, 256)
+        assert await vms.size(mute) == (1, 256)
+
+        await vms.booted(id)
+        before = (await vms.guest(id))[1]
+        for memory in (386, 300):
+            await vms.resize(id, 1, memory)
+            assert await vms.size(id) == (1, memory)
+            assert abs((await vms.guest(id))[1] - before - (memory - 256)) <= 20
+
+        # After a reboot its driver plugs it again, and it is offline again.
+        await runtime.lives.machine(runtime.container(id)).reset()
+
+        async def has_all_of_it() -> bool:
+            with contextlib.suppress(grpc.aio.AioRpcError):
+                return await vms.size(id) == (1, 300) and (await vms.guest(id))[1] - before > 30
+            return False
+
+        await until(has_all_of_it, 120)
 
 
 async def test_nothing_is_known_of_a_guest_with_neither_agent_nor_balloon(tmp_path: Path) -> None:

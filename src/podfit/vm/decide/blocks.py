@@ -9,6 +9,19 @@ from podfit.vm.decide.devices import Device
 
 
 @dataclass(frozen=True)
+class Region:
+    """A virtio-mem device in the guest's memory. The guest's driver plugs parts of it, and shows the blocks that have
+    any."""
+
+    base: int
+    """In bytes."""
+    size: int
+    """MiB that it can have at most."""
+    plugged: int
+    """MiB that it has now."""
+
+
+@dataclass(frozen=True)
 class Unused:
     """What a guest does not use of its plugged devices."""
 
@@ -16,13 +29,25 @@ class Unused:
     """Blocks that the guest shows, but has not put online."""
     hidden: tuple[int, ...] = ()
     """Blocks that the guest does not show."""
+    partial: tuple[int, ...] = ()
+    """Blocks of a virtio-mem device that the guest has not put online, and which may be plugged in part."""
+    partial_mib: int = 0
+    """What is plugged in them at most."""
     unplaced_mib: int = 0
     """Devices that begin nobody knows where: whether the guest uses them cannot be known either."""
     block_mib: int = 0
 
     @property
+    def offline_mib(self) -> int:
+        return len(self.offline) * self.block_mib + self.partial_mib
+
+    @property
+    def hidden_mib(self) -> int:
+        return len(self.hidden) * self.block_mib
+
+    @property
     def mib(self) -> int:
-        return (len(self.offline) + len(self.hidden)) * self.block_mib + self.unplaced_mib
+        return self.offline_mib + self.hidden_mib + self.unplaced_mib
 
 
 def blocks_of(device: Device, base: int, block: int) -> range:
@@ -42,13 +67,24 @@ def in_zones(
     return tuple(found)
 
 
-def unused(devices: Iterable[tuple[Device, int | None]], online: Mapping[int, bool], block: int) -> Unused:
+def unused(
+    devices: Iterable[tuple[Device, int | None]], online: Mapping[int, bool], block: int, region: Region | None = None
+) -> Unused:
     """`devices` with where each begins in the guest's memory; `online`: the guest's blocks."""
     placed = [(device, base) for device, base in devices if base is not None]
     numbers = [number for device, base in placed for number in blocks_of(device, base, block)]
+    partial = [number for number in _blocks_in(region, block) if online.get(number) is False]
     return Unused(
         offline=tuple(number for number in numbers if online.get(number) is False),
         hidden=tuple(number for number in numbers if number not in online),
+        partial=tuple(partial),
+        partial_mib=min(region.plugged, len(partial) * block >> 20) if region is not None else 0,
         unplaced_mib=sum(device.size for device, base in devices if base is None),
         block_mib=block >> 20,
     )
+
+
+def _blocks_in(region: Region | None, block: int) -> range:
+    if region is None:
+        return range(0)
+    return range(region.base // block, -(-(region.base + (region.size << 20)) // block))

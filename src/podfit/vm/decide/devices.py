@@ -59,6 +59,14 @@ class Memory:
         """What the guest really has."""
         return self.total - self.balloon
 
+    @property
+    def plugged(self) -> int:
+        return self.total - self.boot
+
+    def usable(self, unused: int) -> int:
+        """What the guest has and uses. `unused`: what is in doubt, from a moment before it is plugged."""
+        return self.guest - min(unused, self.plugged)
+
 
 def plan(layout: Layout, memory: Memory, target: int) -> Plan:
     """How to get from what is there to the target. Raises OutOfSlots if devices run out."""

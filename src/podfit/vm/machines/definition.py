@@ -10,9 +10,9 @@ from podfit.vm.decide.conversions import NAMESPACE
 from podfit.vm.decide.devices import Device, Memory
 from podfit.vm.decide.layout import UEFI, VIRTIO_MEM, Layout
 from podfit.vm.decide.translation import cache_mib
+from podfit.vm.machines.memoryxml import mib_of, virtio_xml
 
 AGENT_CHANNEL = "org.qemu.guest_agent.0"
-VIRTIO_ALIAS = "ua-podfit-memory"
 NO_NETWORK, USER_NETWORK, TAP = "none", "user", "tap"
 
 
@@ -181,18 +181,6 @@ def _virtio_memory(layout: Layout) -> str:
     return virtio_xml(layout.max_memory_mib - layout.boot.memory_mib, 0, layout.node or 0)
 
 
-def virtio_xml(size: int, requested: int, node: int) -> str:
-    return (
-        f"<memory model='virtio-mem'><target><size unit='MiB'>{-(-size // 2) * 2}</size><node>{node}</node>"
-        f"<block unit='MiB'>2</block><requested unit='MiB'>{requested}</requested></target>"
-        f"<alias name='{VIRTIO_ALIAS}'/></memory>"
-    )
-
-
-def dimm_xml(size: int, node: int) -> str:
-    return f"<memory model='dimm'><target><size unit='MiB'>{size}</size><node>{node}</node></target></memory>"
-
-
 @dataclass(frozen=True)
 class Live:
     """What the XML of a running domain says."""
@@ -218,31 +206,23 @@ def read_live(text: str) -> Live:
         target = element.find("target")
         assert target is not None
         if element.get("model") == VIRTIO_MEM:
-            virtio += _mib(target.find("current"))
+            virtio += mib_of(target.find("current"))
             continue
         address = element.find("address")
         slot = int(address.get("slot", str(number)), 0) if address is not None else number
         # No device begins at 0, where boot memory is: 0 stands for an address that is not known yet.
         base = (int(address.get("base", "0"), 0) or None) if address is not None else None
-        devices.append(Device(slot, _mib(target.find("size")), int(target.findtext("node", "0"))))
+        devices.append(Device(slot, mib_of(target.find("size")), int(target.findtext("node", "0"))))
         dimms[slot] = (ElementTree.tostring(element, encoding="unicode"), base)
     # libvirt counts devices into <memory>, and a virtio-mem device with all it may ever have.
-    whole = sum(_mib(target) for target in root.iterfind("devices/memory/target/size"))
-    boot = _mib(root.find("memory")) - whole
+    whole = sum(mib_of(target) for target in root.iterfind("devices/memory/target/size"))
+    boot = mib_of(root.find("memory")) - whole
     plugged = boot + sum(device.size for device in devices) + virtio
     vcpu = root.find("vcpu")
     vcpus = int(vcpu.get("current") or vcpu.text or 0) if vcpu is not None else 0
     console = root.find("devices/serial/source")
-    balloon = max(0, plugged - _mib(root.find("currentMemory")))
+    balloon = max(0, plugged - mib_of(root.find("currentMemory")))
     memory = Memory(boot, tuple(devices), balloon, virtio)
     channel = root.find(f"devices/channel/target[@name='{AGENT_CHANNEL}']")
     agent = channel is not None and channel.get("state") == "connected"
     return Live(memory, vcpus, console.get("path", "") if console is not None else "", dimms, agent)
-
-
-def _mib(element: ElementTree.Element | None) -> int:
-    """libvirt answers in KiB, whatever it was given."""
-    if element is None or not element.text:
-        return 0
-    factor = {"KiB": 1024, "MiB": 1 << 20, "GiB": 1 << 30, "b": 1, "bytes": 1}[element.get("unit", "KiB")]
-    return int(element.text) * factor >> 20

@@ -5,6 +5,7 @@ Each step is one call that either works or raises LibvirtFailed; what steps to t
 
 from __future__ import annotations
 
+import json
 import xml.etree.ElementTree as ElementTree
 from collections.abc import Callable
 from contextlib import suppress
@@ -14,9 +15,12 @@ from typing import Any
 import libvirt
 import libvirt_qemu
 
+from podfit.vm.decide.blocks import Region
 from podfit.vm.decide.conversions import NAMESPACE
-from podfit.vm.machines.definition import VIRTIO_ALIAS, Live, dimm_xml, read_live
+from podfit.vm.decide.layout import VIRTIO_MEM
+from podfit.vm.machines.definition import Live, read_live
 from podfit.vm.machines.hypervisor import Hypervisor, LibvirtFailed
+from podfit.vm.machines.memoryxml import counted, dimm_xml, requested_mib, requesting
 
 LIVE, CONFIG = libvirt.VIR_DOMAIN_AFFECT_LIVE, libvirt.VIR_DOMAIN_AFFECT_CONFIG
 _WITH_EVERYTHING = libvirt.VIR_DOMAIN_UNDEFINE_NVRAM | libvirt.VIR_DOMAIN_UNDEFINE_MANAGED_SAVE
@@ -166,37 +170,44 @@ class Machine:
         return alias.get("name", "") if alias is not None else ""
 
     async def settle_definition(self) -> None:
-        """Makes the definition hold the devices of the running VM, so that it starts with the same size again."""
+        """Makes the definition hold the devices and vCPUs of the running VM, so that it starts with them again."""
 
         def work(domain: Any) -> None:
-            wanted = _counted(read_live(domain.XMLDesc(0)))
-            stored = read_live(domain.XMLDesc(libvirt.VIR_DOMAIN_XML_INACTIVE))
-            there = _counted(stored)
-            for key in set(wanted) | set(there):
-                size, node = key
-                for _ in range(wanted.get(key, 0) - there.get(key, 0)):
-                    domain.attachDeviceFlags(dimm_xml(size, node), CONFIG)
-                for _ in range(there.get(key, 0) - wanted.get(key, 0)):
-                    domain.detachDeviceFlags(dimm_xml(size, node), CONFIG)
+            running, stored = domain.XMLDesc(0), domain.XMLDesc(libvirt.VIR_DOMAIN_XML_INACTIVE)
+            live, kept = read_live(running), read_live(stored)
+            wanted, there = counted(live.memory.devices), counted(kept.memory.devices)
+            for size, node in sorted(wanted.keys() | there.keys()):
+                more = wanted.get((size, node), 0) - there.get((size, node), 0)
+                change = domain.attachDeviceFlags if more > 0 else domain.detachDeviceFlags
+                for _ in range(abs(more)):
+                    change(dimm_xml(size, node), CONFIG)
+            requested = requested_mib(running)
+            if requested is not None and requested != requested_mib(stored):
+                domain.updateDeviceFlags(requesting(stored, requested), CONFIG)
+            if live.vcpus != kept.vcpus:
+                domain.setVcpusFlags(live.vcpus, CONFIG)
 
         await self._do(work)
 
     async def request_virtio(self, mib: int) -> None:
         """Asks the virtio-mem device for a size; the guest follows as it can."""
 
-        def changed(text: str) -> str:
-            for element in ElementTree.fromstring(text).iterfind("devices/memory"):
-                requested = element.find("target/requested")
-                if element.get("model") == "virtio-mem" and requested is not None:
-                    requested.text, requested.attrib["unit"] = str(mib), "MiB"
-                    return ElementTree.tostring(element, encoding="unicode")
-            raise LookupError(f"no device {VIRTIO_ALIAS}")
-
         def work(domain: Any) -> None:
-            domain.updateDeviceFlags(changed(domain.XMLDesc(0)), LIVE)
-            domain.updateDeviceFlags(changed(domain.XMLDesc(libvirt.VIR_DOMAIN_XML_INACTIVE)), CONFIG)
+            domain.updateDeviceFlags(requesting(domain.XMLDesc(0), mib), LIVE)
+            domain.updateDeviceFlags(requesting(domain.XMLDesc(libvirt.VIR_DOMAIN_XML_INACTIVE), mib), CONFIG)
 
         await self._do(work)
+
+    async def virtio_region(self) -> Region | None:
+        """Where the virtio-mem device is, which libvirt does not say; None: there is none."""
+        answer = await self._do(
+            lambda domain: libvirt_qemu.qemuMonitorCommand(domain, '{"execute": "query-memory-devices"}', 0)
+        )
+        for device in json.loads(answer)["return"]:
+            if device["type"] == VIRTIO_MEM:
+                data = device["data"]
+                return Region(data["memaddr"], data["max-size"] >> 20, data["size"] >> 20)
+        return None
 
     async def set_balloon(self, guest_mib: int) -> None:
         """Asks the balloon to leave the guest this much of its boot memory and its DIMMs."""
@@ -228,13 +239,6 @@ class Machine:
             domain.pinEmulator(mask, LIVE | CONFIG)
 
         await self._do(work)
-
-
-def _counted(live: Live) -> dict[tuple[int, int], int]:
-    found: dict[tuple[int, int], int] = {}
-    for device in live.memory.devices:
-        found[device.size, device.node] = found.get((device.size, device.node), 0) + 1
-    return found
 
 
 def _expanded(cpus: str) -> set[int]:

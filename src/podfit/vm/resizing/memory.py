@@ -75,7 +75,7 @@ class MemoryOf:
         """`now`: what there is at this moment. `booted`: what the guest uses of its devices is unknown. Raises
         GuestBusy if the guest has more than the target in the end, GuestLacks if it does not use what it was given or
         nobody knows."""
-        if booted and now.memory.devices:
+        if booted and now.memory.plugged:
             await self._look_again(now.memory)
         if target >= now.memory.guest:
             await self._grow(now, target)
@@ -86,13 +86,15 @@ class MemoryOf:
     async def _grow(self, now: Present, target: int) -> None:
         memory = now.memory
         found = plan(self._layout, memory, target)
-        if found.virtio is not None and found.virtio != memory.virtio:
-            await self._request_virtio(memory.virtio, found.virtio)
-        added = sum(size for size, _ in found.attach)
+        added = sum(size for size, _ in found.attach) + max(0, (found.virtio or 0) - memory.virtio)
         total = await Online(self._machine, self._agent).total_mib(now.count) if added else 0
         if added:
             # Before it is plugged: a process that ends in between claims nothing that is not known.
             self._doubt(self._container.unused_mib + added, expected(total, added))
+        if found.virtio is not None and found.virtio != memory.virtio:
+            accepted = max(0, await self._request_virtio(memory.virtio, found.virtio) - memory.virtio)
+            if accepted < added:
+                self._doubt(self._container.unused_mib - added + accepted, expected(total, accepted))
         for size, node in found.attach:
             try:
                 await self._machine.attach(size, node)
@@ -129,16 +131,16 @@ class MemoryOf:
         except AgentFailed as error:
             if not (await self._machine.live()).agent:
                 return
-            plugged = sum(device.size for device in memory.devices)
-            self._doubt(plugged, 0)
+            self._doubt(memory.plugged, 0)
             raise GuestLacks(
-                f"nobody knows whether the guest uses {plugged} MiB that were plugged since it has booted: {error}"
+                f"nobody knows whether the guest uses {memory.plugged} MiB that were plugged since it has booted: "
+                f"{error}"
             ) from error
         self._doubt(found.unused_mib, 0)
 
     async def _usable(self) -> int:
         """What the guest has and uses."""
-        return (await self.actual()).guest - self._container.unused_mib
+        return (await self.actual()).usable(self._container.unused_mib)
 
     async def _set_balloon(self, target: int) -> int:
         """Waits until the balloon is there or stands still; returns what the guest has and uses."""
@@ -157,7 +159,7 @@ class MemoryOf:
 
     # --- shrinking
     async def _shrink(self, memory: Memory, target: int) -> None:
-        usable = memory.guest - self._container.unused_mib
+        usable = memory.usable(self._container.unused_mib)
         goal = max(target, usable - can_give(await self._guest(), target))
         if goal < memory.guest:
             found = plan(self._layout, await self._zoned(memory), goal)
@@ -184,8 +186,7 @@ class MemoryOf:
 
     async def _forget_unused(self) -> None:
         """What is not plugged any more is not unused either. Without an agent, what is left stays in doubt."""
-        plugged = sum(device.size for device in (await self.actual()).devices)
-        left = min(plugged, self._container.unused_mib)
+        left = min((await self.actual()).plugged, self._container.unused_mib)
         if left:
             with suppress(AgentFailed):
                 left = (await Online(self._machine, self._agent).by_agent(0)).unused_mib
@@ -278,13 +279,15 @@ class MemoryOf:
                 return
 
     # --- virtio-mem
-    async def _request_virtio(self, present: int, requested: int) -> None:
-        """A device that gave up once tries again only when it is asked for something else, so that comes first."""
+    async def _request_virtio(self, present: int, requested: int) -> int:
+        """Returns what the device has then. One that gave up once tries again only when it is asked for something else,
+        so that comes first."""
         assert self._layout.device == VIRTIO_MEM
         if requested < present:
             await self._machine.request_virtio(present)
         with self._waits.following(self._machine.uuid, RESIZED) as heard:
             await self._machine.request_virtio(requested)
-            while (await self._machine.live()).memory.virtio != requested:
+            while (reached := (await self._machine.live()).memory.virtio) != requested:
                 if not await heard.wait(BALLOON_S):
-                    return
+                    break
+        return reached

@@ -82,13 +82,15 @@ class Online:
         while True:
             live = await self._machine.live()
             # After the devices: a block that the guest shows by now may belong to none of them, but not the reverse.
-            left = unused(live.placed(), await self._agent.blocks(), size)
+            region = await self._machine.virtio_region() if live.memory.virtio else None
+            left = unused(live.placed(), await self._agent.blocks(), size, region)
             if not left.mib:
                 return Found()
             if time.monotonic() > deadline:
                 return Found(left.mib, _why_not(left))
             # Most kernels put it online by themselves, a moment after they show it.
-            refused = await self._agent.set_blocks(list(left.offline), True) if seen and not left.hidden else []
+            ready = [*left.offline, *left.partial] if seen and not left.hidden else []
+            refused = await self._agent.set_blocks(ready, True)
             seen = not left.hidden
             await asyncio.sleep(_LOOK_S if refused else _PAUSE_S)
 
@@ -129,14 +131,11 @@ def expected(total_mib: int, added_mib: int) -> int:
 
 
 def _why_not(left: Unused) -> str:
-    if left.offline and not left.hidden:
-        mib = len(left.offline) * left.block_mib
-        return f"the guest's kernel refuses to put {mib} MiB that were plugged online"
-    if not left.hidden:
+    if left.hidden:
         return (
-            f"libvirt does not say where {left.unplaced_mib} MiB that were plugged are in the guest's memory; retrying"
+            f"the guest does not see {left.hidden_mib} MiB that were plugged: "
+            "its kernel has no memory hotplug, or it is turned off"
         )
-    return (
-        f"the guest does not see {len(left.hidden) * left.block_mib} MiB that were plugged: "
-        "its kernel has no memory hotplug, or it is turned off"
-    )
+    if left.offline_mib:
+        return f"the guest's kernel refuses to put {left.offline_mib} MiB that were plugged online"
+    return f"libvirt does not say where {left.unplaced_mib} MiB that were plugged are in the guest's memory; retrying"

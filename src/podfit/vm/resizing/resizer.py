@@ -85,7 +85,7 @@ class Resizer:
     async def actual(self, container: Container) -> Size:
         """What the guest really has."""
         now = await self.memory(container).present()
-        return Size(now.vcpus - container.offline_vcpus, now.memory.guest - container.unused_mib)
+        return Size(now.vcpus - container.offline_vcpus, now.memory.usable(container.unused_mib))
 
     # --- requests
     async def update(self, container: Container, newer: Limits) -> None:
@@ -211,6 +211,9 @@ class Resizer:
 
     async def _change(self, container: Container, target: Size, booted: bool) -> None:
         memory, lacks = self.memory(container), ""
+        if booted:
+            # An earlier process may have changed the running VM only, and ended.
+            await self._lives.machine(container).settle_definition()
         now = await memory.present()
         if booted or now.vcpus - container.offline_vcpus != target.vcpus:
             lacks = await self._set_vcpus(container, target.vcpus, booted)

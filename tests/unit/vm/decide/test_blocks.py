@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from podfit.vm.decide.blocks import blocks_of, in_zones, unused
+from podfit.vm.decide.blocks import Region, blocks_of, in_zones, unused
 from podfit.vm.decide.devices import Device, shrink
 from podfit.vm.machines.definition import read_live
 
@@ -42,6 +42,23 @@ def test_the_channel_says_whether_the_guest_has_an_agent() -> None:
 def test_blocks_that_the_guest_hides_and_those_it_leaves_offline_are_told_apart() -> None:
     left = unused([(Device(0, 512), 4 * GIB)], {32: True, 33: False, 35: False}, BLOCK)
     assert (left.offline, left.hidden, left.mib) == ((33, 35), (34,), 384)
+
+
+@pytest.mark.parametrize(
+    ("online", "partial", "mib"),
+    [
+        ({32: True, 33: True, 34: True}, (), 0),
+        ({32: False}, (32,), 128),
+        ({32: True, 33: True, 34: False}, (34,), 128),
+        ({32: False, 33: False, 34: False}, (32, 33, 34), 300),
+        ({2: False, 36: False}, (), 0),
+    ],
+)
+def test_of_virtio_mem_no_more_is_unused_than_its_offline_blocks_can_hold_and_than_is_plugged(
+    online: dict[int, bool], partial: tuple[int, ...], mib: int
+) -> None:
+    left = unused((), online, BLOCK, Region(4 * GIB, 512, 300))
+    assert (left.partial, left.mib, left.offline, left.hidden) == (partial, mib, (), ())
 
 
 @given(
