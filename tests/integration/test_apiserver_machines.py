@@ -131,6 +131,47 @@ async def test_resources_do_not_change_through_the_pod_itself(ask: Asker) -> Non
     assert status["details"]["causes"][0]["message"].startswith("Forbidden: pod updates may not change fields")
 
 
+@pytest.mark.parametrize("content", [MERGE, STRATEGIC])
+@pytest.mark.parametrize("dialect", ["2020", "2021", "v1.31"])
+async def test_where_older_designs_apply_the_pod_itself_is_patched(ask: Asker, dialect: str, content: str) -> None:
+    labels = {"podfit.dev/resize-dialect": dialect}
+    await ask("POST", "/api/v1/namespaces", {"metadata": {"name": "old", "labels": labels}})
+    await ask("POST", "/api/v1/namespaces/old/serviceaccounts", {"metadata": {"name": "default"}})
+    pods = PODS.replace("default", "old")
+    await ask("POST", pods, {"metadata": {"name": "p"}, "spec": {"virtualMachine": machine()}})
+    bigger, taken = {"limits": {"memory": "2Gi"}}, {"cpu": "7"}
+    patch = {"spec": {"virtualMachine": {"resources": bigger, "resourcesAllocated": taken}}}
+    code, pod = await ask("PATCH", f"{pods}/p", patch, content)
+    assert code == 200
+    spec = pod["spec"]
+    assert spec["virtualMachine"]["resources"]["limits"] == {"cpu": "2", "memory": "2Gi"}
+    assert spec["containers"][0]["resources"] == spec["virtualMachine"]["resources"]
+    assert spec["virtualMachine"]["resourcesAllocated"] == SIZE["requests"]
+    below = {"spec": {"virtualMachine": {"resources": {"limits": {"memory": "100Mi"}}}}}
+    code, status = await ask("PATCH", f"{pods}/p", below, content)
+    assert (code, complaints(status)[0][0]) == (422, "spec.virtualMachine.resources.requests")
+
+
+async def test_volumes_of_a_machine_in_a_template_are_merged_by_their_paths(ask: Asker) -> None:
+    mounts = [{"name": "v", "mountPath": "/v"}, {"name": "w", "mountPath": "/w"}]
+    volumes = [{"name": name, "emptyDir": {}} for name in "vw"] + DISKS
+    spec = {"virtualMachine": machine(volumeMounts=mounts, volumeDevices=DEVICES), "volumes": volumes}
+    template = {"metadata": {"labels": {"app": "vm"}}, "spec": spec}
+    body = {"metadata": {"name": "s"}, "spec": {"selector": {"matchLabels": {"app": "vm"}}, "template": template}}
+    sets = "/apis/apps/v1/namespaces/default/statefulsets"
+    await ask("POST", sets, {**body, "spec": {**body["spec"], "serviceName": "s"}})
+    changed = {
+        "volumeMounts": [{"mountPath": "/w", "readOnly": True}, {"mountPath": "/v", "$patch": "delete"}],
+        "volumeDevices": [{"devicePath": "/dev/root", "$patch": "delete"}],
+    }
+    patch = {"spec": {"template": {"spec": {"virtualMachine": changed}}}}
+    code, made = await ask("PATCH", f"{sets}/s", patch, STRATEGIC)
+    assert code == 200
+    vm = made["spec"]["template"]["spec"]["virtualMachine"]
+    assert vm["volumeMounts"] == [{"name": "w", "mountPath": "/w", "readOnly": True}]
+    assert vm["volumeDevices"] == DEVICES[1:]
+
+
 async def test_power_changes_through_the_pod_itself(ask: Asker) -> None:
     await create(ask, machine())
     code, pod = await ask("PATCH", f"{PODS}/p", {"spec": {"virtualMachine": {"powerSpec": "Paused"}}}, MERGE)
