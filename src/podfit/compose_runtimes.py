@@ -1,7 +1,7 @@
-"""Makes the runtime of a node from its settings: the only file that names a concrete one. Ends what one left behind.
+"""Creates the runtime of a node from its settings: the only file that names a concrete one. Also stops leftover pods.
 
-Names in the machine (cgroups, network namespaces, labels in a container runtime) are bound to the data directory. So
-another podfit on the machine has others, and a restart finds its own again.
+Names on the machine (cgroups, network namespaces, labels in a container runtime) are derived from the data directory.
+Another podfit on the machine has different names, and a restarted one finds its own again.
 """
 
 from __future__ import annotations
@@ -28,21 +28,21 @@ KINDS = ("process", "cri", "fake")
 class RuntimeSettings:
     kind: str = "process"
     image_fallback: str = ""
-    """"host" runs images that are absent on the node's own files."""
+    """"host" runs missing images on the node's own files."""
     network: NetworkSettings | None = None
-    """Of the process runtime; others have CNI of their own."""
+    """For the process runtime; others have their own CNI."""
     endpoint: str = CONTAINERD
-    """Where the runtime of kind "cri" listens."""
+    """The endpoint of a runtime of kind "cri"."""
     endpoints: Mapping[str, str] = field(default_factory=dict)
-    """Further runtimes, by the handler of the RuntimeClass that chooses them."""
+    """Additional runtimes, by the RuntimeClass handler that selects them."""
     cgroup_root: str = ""
-    """Parent of `kubepods`; "" for one of the agent's own."""
+    """The parent of `kubepods`; "" for one owned by the agent."""
     insecure_registries: tuple[str, ...] = ()
-    """Asked for images without TLS, or with any certificate. Of the process runtime."""
+    """Registries without TLS, or with any certificate. For the process runtime."""
 
 
 def make_runtime(settings: RuntimeSettings, folder: Path, clock: Clock, address: str = "") -> Runtime:
-    """`address`: the node's, which pods without a network of their own share."""
+    """`address`: the node's, which pods without their own network share."""
     made = _make(settings, folder, clock, reached_at(address))
     if not settings.endpoints:
         return made
@@ -50,8 +50,8 @@ def make_runtime(settings: RuntimeSettings, folder: Path, clock: Clock, address:
 
     name = f"podfit-{_mark(folder)}"
     others = {
-        # Under a name and below a root of its own: the process runtime ends whatever it does not know below its root,
-        # and two endpoints may lead to one runtime.
+        # With its own name and root: the process runtime kills everything unknown below its root, and two endpoints may
+        # lead to the same runtime.
         handler: _cri(url, folder / f"cri-{handler}", settings.cgroup_root, f"{name}-{handler}", reached_at(address))
         for handler, url in settings.endpoints.items()
     }
@@ -89,7 +89,7 @@ def _make(settings: RuntimeSettings, folder: Path, clock: Clock, host_ip: str) -
 
 
 def _cri(endpoint: str, data_dir: Path, cgroup_root: str, name: str, host_ip: str) -> Runtime:
-    """`name`: what its pods are labelled with, and their cgroups are below unless `cgroup_root` says otherwise."""
+    """`name`: the label of its pods, and the parent of their cgroups unless `cgroup_root` is set."""
     try:
         from podfit.agent.runtimes.cri.runtime import CriRuntime
         from podfit.cri import BadEndpoint
@@ -102,7 +102,7 @@ def _cri(endpoint: str, data_dir: Path, cgroup_root: str, name: str, host_ip: st
 
 
 async def remove_leftovers(data_dir: Path) -> int:
-    """Ends the pods that a `podfit up` or `podfit agent` on this data directory left running; returns how many."""
+    """Stops the pods that a `podfit up` or `podfit agent` on this data directory left running; returns their number."""
     from podfit.agent.furnish.volumes.volumes import remove_memory_volumes
     from podfit.compose_vm import vms_reached
 

@@ -1,5 +1,5 @@
-"""The VM runtime beside `podfit up`: a process of its own, which ends with podfit and leaves its VMs running. One that
-ends by itself, or is killed, is started again, and finds its VMs.
+"""The VM runtime of `podfit up`: a separate process, which ends with podfit and leaves its VMs running. If it exits or
+is killed, it is restarted and adopts its VMs.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ log = logging.getLogger(__name__)
 HANDLER = "vm"
 FOLDER = "vm"
 OVERHEAD = {"memory": "160Mi"}
-"""What QEMU needs besides the guest's memory. Its CPU time counts towards the VM's own limit."""
+"""QEMU's memory overhead beyond the guest's memory. Its CPU time counts towards the VM's own limit."""
 LONGEST_SOCKET = 100
 START_S, STOP_S = 60.0, 15.0
 FIRST_RESTART_S, LAST_RESTART_S, STEADY_S = 0.1, 30.0, 60.0
@@ -36,12 +36,13 @@ _ENDING_WITH_PARENT = (
     f"import ctypes, os, sys; ctypes.CDLL(None).prctl({_PR_SET_PDEATHSIG}, {signal.SIGTERM:d}, 0, 0, 0); "
     "os.execv(sys.argv[1], sys.argv[1:])",
 )
-"""Begins a command. Killed or not, podfit leaves no runtime behind that would hold its folder. The child says so
-itself: a function between fork and exec would run gRPC's handlers for forks in podfit, whose channels are in use."""
+"""A command prefix that makes the kernel kill the child when podfit dies, so that no runtime is left holding its
+folder. The child sets this itself: a function between fork and exec would run gRPC's fork handlers in podfit, whose
+channels are in use."""
 
 
 def socket_of(data_dir: Path) -> Path:
-    """In the data directory, unless its path is too long for a socket."""
+    """In the data directory, unless the path is too long for a socket."""
     path = data_dir.absolute() / FOLDER / "vm.sock"
     if len(str(path)) <= LONGEST_SOCKET:
         return path
@@ -72,14 +73,14 @@ class VmProcess:
         return f"unix://{self.socket}"
 
     async def start(self) -> None:
-        """Returns when it answers. Raises BadSetting with what it said if it ends instead."""
+        """Returns when the runtime responds. Raises BadSetting with its output if it exits instead."""
         if not await self._started():
             raise BadSetting("--vm: the VM runtime did not start; it said why above")
         self._tasks.start(self._keep_running(), "restarts")
 
     async def _started(self) -> bool:
         await self._wait_for_predecessor()
-        # Ctrl-C ends podfit alone, which ends its runtime then.
+        # Ctrl-C stops podfit only, which then stops its runtime.
         self._process = await asyncio.create_subprocess_exec(
             *_ENDING_WITH_PARENT, *self._command, stdout=asyncio.subprocess.PIPE, start_new_session=True
         )
@@ -95,7 +96,9 @@ class VmProcess:
         return True
 
     async def _keep_running(self) -> None:
-        """One that ends is started again, at first at once, then ever more slowly while it ends soon."""
+        """Restarts a runtime that exited: immediately at first, then with increasing delay while it keeps exiting
+        early.
+        """
         loop, backoff = asyncio.get_running_loop(), Backoff(FIRST_RESTART_S, LAST_RESTART_S)
         while True:
             began = loop.time()
@@ -111,7 +114,7 @@ class VmProcess:
                 log.warning("the VM runtime cannot be started: %s", error)
 
     async def _wait_for_predecessor(self) -> None:
-        """The runtime of a podfit that was killed ends by itself, but not in the same moment."""
+        """The runtime of a killed podfit exits by itself, but not immediately."""
         with suppress(TimeoutError):
             async with asyncio.timeout(STOP_S):
                 while holder_of(self._lock) is not None:
@@ -138,7 +141,7 @@ class VmProcess:
 
 @asynccontextmanager
 async def vms_reached(data_dir: Path) -> AsyncIterator[None]:
-    """Runs the VM runtime of a data directory that has one, for as long as its VMs are asked for."""
+    """Runs the VM runtime of a data directory that has one, for as long as its VMs are needed."""
     if not (data_dir / FOLDER / "state.db").exists():
         yield
         return

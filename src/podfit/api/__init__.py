@@ -1,1 +1,1 @@
-"""The Kubernetes vocabulary, as pure data: no I/O, no clock."""
+"""The Kubernetes API's data model and its rules as pure functions: no I/O, no clock."""

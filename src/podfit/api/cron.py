@@ -1,9 +1,9 @@
-"""Cron schedules: what is wrong with one, in the words of the library Kubernetes uses, and when it is due next. Pure.
+"""Cron schedules: validation with the messages of the library that Kubernetes uses, and the next due time. Pure.
 
 Five fields (minute, hour, day of month, month, day of week), names, ranges, steps, lists, `@hourly` and friends,
-`@every 90s`; the day matches when either day field does, if both are restricted, as cron has always done it. A field
-is restricted unless it has a star without a step. Time goes on through changes of the clock: an hour that is left out
-has no due times, one that comes twice has them twice.
+`@every 90s`. If both day fields are restricted, the day matches when either does, as always in cron. A field is
+restricted unless it has a star without a step. On changes of the clock, an hour that is skipped has no due times, and
+one that is repeated has them twice.
 """
 
 from __future__ import annotations
@@ -41,13 +41,13 @@ _UNITS = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "μs": 1e-6, "ms": 1e-3, "s": 1.0
 _DURATION_PART = re.compile(r"([0-9]*(?:\.[0-9]*)?)([^0-9.]*)")
 _LONGEST_S = 2**63 / 1e9
 _DIGITS = 18
-"""Of numbers that 64 bits hold in any case."""
+"""For numbers that fit into 64 bits in any case."""
 _HORIZON = timedelta(days=366 * 5)
 _NONE: frozenset[int] = frozenset()
 
 
 class BadSchedule(ValueError):
-    """The text is no schedule; the message is Kubernetes'."""
+    """The schedule is invalid; the message is Kubernetes'."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,11 +61,11 @@ class Schedule:
     any_weekday: bool
     zone: tzinfo
     every_s: float = 0.0
-    """For `@every`: due so long after the time before, whatever the clock says."""
+    """For `@every`: due this long after the previous time, independent of the clock."""
 
     @staticmethod
     def parse(text: str, zone: str = "") -> Schedule:
-        """`zone` counts where the text names none. Raises BadSchedule."""
+        """`zone` applies if the text does not name one. Raises BadSchedule."""
         if text.startswith(_ZONES):
             named, _, text = text.partition(" ")
             zone, text = named.partition("=")[2], text.strip()
@@ -84,7 +84,7 @@ class Schedule:
         return Schedule(minutes, hours, days, months, weekdays, _is_any(fields[2]), _is_any(fields[4]), where)
 
     def next(self, after: float) -> float | None:
-        """The first due time later than `after`; None when there is none within years."""
+        """The first due time later than `after`; None if there is none within years."""
         if self.every_s:
             return math.floor(after) + self.every_s
         at = datetime.fromtimestamp(after // 60 * 60 + 60, UTC)
@@ -104,13 +104,13 @@ class Schedule:
         return None
 
     def upcoming(self, since: float, now: float) -> float | None:
-        """The first due time later than `now`, counted from `since` where times are counted."""
+        """The first due time later than `now`; intervals are counted from `since`."""
         if not self.every_s:
             return self.next(now)
         return since + (math.floor((now - since) / self.every_s) + 1) * self.every_s
 
     def _midnight(self, day_of: datetime, day: int | None = None) -> datetime:
-        """When the day began, there: at midnight, or right after an hour that was left out."""
+        """The start of the day in that zone: midnight, or the end of a skipped hour."""
         began = datetime(day_of.year, day_of.month, day or day_of.day, tzinfo=self.zone)
         return began.astimezone(UTC)
 

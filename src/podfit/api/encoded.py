@@ -10,7 +10,7 @@ _encode = msgspec.json.Encoder().encode
 
 
 class Encoded(bytes):
-    """No key occurs twice in it, so readers in this process need not check for duplicates. Elsewhere it is bytes."""
+    """Has no duplicate keys, so readers in this process need not check for them. Otherwise it is plain bytes."""
 
     __slots__ = ()
 

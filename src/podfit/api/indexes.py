@@ -1,4 +1,4 @@
-"""The indexes of an Indexed Job as Kubernetes writes them, `1,3-5`: kept as intervals, for there may be billions."""
+"""The indexes of an Indexed Job in Kubernetes' notation, `1,3-5`: stored as intervals, for there may be billions."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 
 
 class Indexes:
-    """An immutable set of whole numbers. What it costs depends on its intervals, not on its members."""
+    """An immutable set of integers. Its cost depends on the number of intervals, not of members."""
 
     __slots__ = ("intervals",)
 
@@ -23,7 +23,7 @@ class Indexes:
 
     @staticmethod
     def parse(text: str) -> Indexes:
-        """ValueError for what is no list of indexes."""
+        """Raises ValueError if the text is not a list of indexes."""
         found = []
         for part in filter(None, text.split(",")):
             first, _, last = part.partition("-")
@@ -89,7 +89,7 @@ class Indexes:
         return self & Indexes([(0, total - 1)])
 
     def __str__(self) -> str:
-        """Kubernetes writes two neighbours as two numbers."""
+        """Kubernetes writes two adjacent numbers separately."""
         parts = []
         for first, last in self.intervals:
             near = last - first < 2

@@ -1,8 +1,8 @@
-"""What nodes and containers use, as numbers: passed between parts of one process instead of text.
+"""Usage of nodes and containers as numbers, passed between components of one process instead of text.
 
 A node answers a meter with the contents of /metrics/resource, a meter its clients with those of metrics.k8s.io. Paths
-and permissions are those of the text forms: `ACCEPT` asks for numbers and names JSON as the alternative, with which a
-server in another process answers.
+and permissions are those of the text forms: `ACCEPT` requests numbers, with JSON as the alternative for a server in
+another process.
 """
 
 from __future__ import annotations
@@ -12,24 +12,23 @@ from typing import NamedTuple
 
 NUMBERS = "application/vnd.podfit.numbers"
 THROTTLED = "podfit.dev/cpu-throttled"
-"""In the usage of PodMetrics: the part of the periods in which a container reached its CPU limit, if it did."""
+"""In the usage of PodMetrics: the fraction of periods in which a container reached its CPU limit, if any."""
 ACCEPT = f"{NUMBERS}, application/json"
 Key = tuple[str, str, str]
 """(namespace, pod, container)"""
 
 
 class Reading(NamedTuple):
-    """A counter and a gauge, read at one moment."""
+    """A counter and a gauge, read at the same time."""
 
     at: float
     cpu_s: float
     memory_bytes: float
     """The working set."""
     started: float = 0.0
-    """When what is counted began; 0 where that is unknown."""
+    """The start time of the counter; 0 if unknown."""
     periods: float = 0.0
-    """Periods in which the CPU limit was enforced, and those of them in which it was reached; 0 where that is not
-    counted."""
+    """Periods in which the CPU limit was enforced, and those in which it was reached; 0 if not counted."""
     throttled_periods: float = 0.0
 
 
@@ -40,23 +39,23 @@ class NodeReading:
     node: Reading | None = None
     containers: dict[Key, Reading] = field(default_factory=dict)
     oom_ends: dict[Key, int] = field(default_factory=dict)
-    """How often containers of the pods on the node ended for lack of memory, where they did."""
+    """The number of OOM kills of containers on the node, if any."""
 
 
 @dataclass(slots=True)
 class Numbers:
-    """What is used now, as columns. All containers of a pod have the time of the first of them, as in the text."""
+    """Current usage, as columns. All containers of a pod have the timestamp of the first, as in the text form."""
 
     keys: list[Key] = field(default_factory=list)
     at: list[float] = field(default_factory=list)
     cores: list[float] = field(default_factory=list)
     memory_bytes: list[float] = field(default_factory=list)
     throttled: list[float] = field(default_factory=list)
-    """The part of the periods in which the CPU limit was reached; 0 where that is not counted."""
+    """The fraction of periods in which the CPU limit was reached; 0 if not counted."""
     windows_s: list[float] = field(default_factory=list)
-    """Over how long the CPU use is an average."""
+    """The window of the CPU average."""
     oom_ends: dict[Key, int] = field(default_factory=dict)
-    """How often containers ended for lack of memory, those that do not run now as well. Not part of a slice."""
+    """The number of OOM kills, including containers that are not running now. Not part of a slice."""
 
     def add(
         self,

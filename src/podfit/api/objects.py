@@ -1,15 +1,15 @@
-"""What a Kubernetes object is in this project: JSON, as dictionaries and lists. And the one way in which it is shared.
+"""Kubernetes objects in this project: JSON, as dictionaries and lists. And the one mechanism by which they are shared.
 
-`Object` belongs to its holder, who may change it. `ObjectView` is only read.
+`Object` belongs to its holder, who may modify it. `ObjectView` is read-only.
 
-A server and the parts in its process hold the same objects: what the server remembers of the store, what watches bring,
-what writes are answered with. Code that hands an object to others calls `freeze` and hands out the result. From then on
-nobody may change it. Code that needs a changed one copies what is above the change (`{**pod, "spec": …}`) and shares
-the rest, so that parts which stayed the same are the same by identity. `thaw` copies all of it.
+A server and the components in its process share objects: those in the server's cache of the store, in watch events and
+in responses to writes. Code that passes an object to others calls `freeze` and passes the result. From then on nobody
+may modify it. Code that needs a modified one copies the containers above the change (`{**pod, "spec": …}`) and shares
+the rest, so that unchanged parts are identical objects. `thaw` copies all of it.
 
-In production `freeze` returns the object itself: reading containers that refuse writes takes 2.8 times as long. With
-PODFIT_FREEZE=1, which the whole test suite sets, it returns containers that refuse writes: a part that changes what it
-shares fails its test with the line that does it. ADR 5 has the reasons.
+In production `freeze` returns the object itself: reading containers that reject writes takes 2.8 times as long. With
+PODFIT_FREEZE=1, which the whole test suite sets, it returns containers that reject writes: code that modifies a shared
+object fails its test at the line that does it. ADR 5 has the reasons.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ Object = dict[str, Any]
 ObjectView = Mapping[str, Any]
 
 FREEZES = os.environ.get("PODFIT_FREEZE") == "1"
-"""Whether `freeze` makes containers that refuse writes: a constant of the process."""
+"""Whether `freeze` returns containers that reject writes: a constant of the process."""
 
 
 def freeze(obj: Object) -> Object:
-    """The object, to be handed to others: it is not changed any more. Parts that were frozen before stay the same."""
+    """Makes the object shareable: it must not be modified any more. Parts that were already frozen are not copied."""
     if not FREEZES:
         return obj
     try:
@@ -37,7 +37,7 @@ def freeze(obj: Object) -> Object:
 
 
 def thaw(value: Any) -> Any:
-    """A copy of a JSON value, all the way down, that belongs to the caller."""
+    """A deep copy of a JSON value, owned by the caller."""
     if isinstance(value, dict):
         return {key: thaw(item) for key, item in value.items()}
     if isinstance(value, list):
@@ -65,7 +65,7 @@ def _refuse(self: Any, *_: Any, **__: Any) -> NoReturn:
 class FrozenDict(dict[str, Any]):
     __slots__ = ()
     __class__ = dict  # type: ignore[assignment]
-    """Code that asks for the class of a value takes the same path as in production."""
+    """Code that checks the class of a value takes the same path as in production."""
     __setitem__ = __delitem__ = clear = pop = popitem = setdefault = update = __ior__ = _refuse  # type: ignore[assignment]
 
     def __copy__(self) -> Object:

@@ -1,7 +1,7 @@
 """Resource quantities: exact arithmetic and Kubernetes' canonical form.
 
-A quantity is a whole number of nano units (Kubernetes rounds anything finer up to that) plus the format it was
-written in, which decides how results derived from it print. Used by everyone; depends on nothing.
+A quantity is an integer number of nano units (Kubernetes rounds up anything finer) plus the format in which it was
+written, which determines how results derived from it are printed. Used everywhere; depends on nothing.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ DECIMAL_EXPONENT = "DecimalExponent"
 NANO = 10**9
 _MAX = (2**63 - 1) * NANO
 _LONGEST = 10_000
-"""Characters of a quantity: more digits than anything has, and few enough to calculate with."""
+"""The maximum length of a quantity: more digits than needed, and few enough to calculate with."""
 _COMMON = 10**64
-"""Amounts below this are remembered as they print."""
+"""The text of amounts below this is cached."""
 _AT_ONCE = 4000
 _LARGE = 10**_AT_ONCE
 _DECIMAL = {"n": -9, "u": -6, "m": -3, "": 0, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18}
@@ -33,7 +33,7 @@ SUFFIX_WRONG = "unable to parse quantity's suffix"
 
 
 class QuantityError(ValueError):
-    """The text is no quantity; the message is Kubernetes'."""
+    """The quantity is invalid; the message is Kubernetes'."""
 
 
 @total_ordering
@@ -47,7 +47,7 @@ class Quantity:
 
     @staticmethod
     def parse(text: str | int | float) -> Quantity:
-        """Reads what JSON may hold for a quantity: a string, or a bare number."""
+        """Parses a quantity in JSON: a string, or a bare number."""
         written = text if isinstance(text, str) else _number_text(text)
         return _parse(written)
 
@@ -70,11 +70,11 @@ class Quantity:
         return _divide_up(self.nanos, 10**6)
 
     def rounded_to_milli(self) -> Quantity:
-        """What the API server does to every resource list it decodes."""
+        """The normalization that the API server applies to every resource list it decodes."""
         return self if self.nanos % 10**6 == 0 else Quantity(self.milli * 10**6, self.format)
 
     def __add__(self, other: Quantity) -> Quantity:
-        # A zero sum takes the other's format, as in Go: the first real term decides how a total prints.
+        # A zero sum takes the other's format, as in Go: the first non-zero term determines how a total is printed.
         return Quantity(self.nanos + other.nanos, self.format if self.nanos else other.format)
 
     def __sub__(self, other: Quantity) -> Quantity:
@@ -102,7 +102,9 @@ class Quantity:
         return _canonical(self.nanos, self.format)
 
     def as_written(self) -> str:
-        """The text Go prints for a value it parsed and did not touch since: "+1", "00012" and "1E3" stay so."""
+        """The text that Go prints for a value it parsed and has not changed since: "+1", "00012" and "1E3" are
+        preserved.
+        """
         return self.written or _canonical(self.nanos, self.format)
 
 
@@ -110,7 +112,7 @@ ZERO = Quantity(0)
 
 
 def canonical(text: str | int | float) -> str:
-    """The canonical form of a quantity as it stands in JSON."""
+    """The canonical form of a quantity in JSON."""
     return str(Quantity.parse(text))
 
 
@@ -156,14 +158,14 @@ def _parse(text: str) -> Quantity:
         nanos = min(nanos, _MAX)
         if 0 < nanos < NANO:
             format = DECIMAL_SI
-    # Go keeps the text of a number whose digits and exponent already are the canonical ones.
+    # Go keeps the text of a number whose digits and exponent are already canonical.
     kept = fast and nanos and (whole + fraction, exponent - len(fraction)) == _parts(nanos, format)
     written = text if kept else None
     return Quantity(nanos if positive else -nanos, format, written)
 
 
 def _int_of(digits: str) -> int:
-    """Python refuses to convert long numbers at once, because it would take too long."""
+    """Python refuses to convert long numbers at once, because that takes too long."""
     if len(digits) <= _AT_ONCE:
         return int(digits)
     half = len(digits) // 2
@@ -230,7 +232,7 @@ def _interpret(suffix: str) -> tuple[int, int, str]:
 
 
 def _bounded(exponent: int) -> int:
-    """Kubernetes keeps the low 32 bits of an exponent. One beyond the longest number that is read is cut to it."""
+    """Kubernetes keeps the low 32 bits of an exponent. One beyond the longest number that is parsed is cut to it."""
     if not -(2**63) <= exponent < 2**63:
         raise ValueError
     exponent = (exponent + 2**31) % 2**32 - 2**31
@@ -238,7 +240,7 @@ def _bounded(exponent: int) -> int:
 
 
 def _fast_path(base: int, exponent: int, whole: str, fraction: str) -> bool:
-    """Go parses short numbers from their digits alone, so there "m" and ".": no digits at all, count as zero."""
+    """Go parses short numbers from their digits alone, so "m" and ".", which have no digits, count as zero."""
     if base == 10:
         return 18 - len(whole) - len(fraction) >= 0 and exponent - len(fraction) >= -9
     return not fraction and 15 - len(whole) - exponent * 3 // 10 - 1 >= 0

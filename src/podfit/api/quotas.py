@@ -1,7 +1,8 @@
-"""What objects count against a ResourceQuota: pure functions, shared by admission and the quota controller.
+"""Usage of a ResourceQuota by objects: pure functions, shared by admission and the quota controller.
 
-`usage` is what one object uses, `matches` whether a quota looks at it, `missing` what the quota demands and the pod
-leaves out. Amounts are quantities by quota resource name ("pods", "requests.cpu", "count/configmaps", …).
+`usage` is the usage of one object, `matches` whether a quota applies to it, `missing` the fields that the quota
+requires and the pod lacks. Amounts are quantities by quota resource name ("pods", "requests.cpu", "count/configmaps",
+…).
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ def count_name(group: str, plural: str) -> str:
 
 
 def usage(group: str, plural: str, obj: Object, now: datetime | None = None) -> Amounts:
-    """What the object uses. `now` lets pods whose grace period is over stop counting."""
+    """The usage of the object. With `now`, pods whose grace period has passed no longer count."""
     used: Amounts = {count_name(group, plural): ONE}
     if group:
         return used
@@ -67,7 +68,7 @@ def relevant(group: str, plural: str, names: Iterable[str]) -> set[str]:
 
 
 def matches(quota: Object, group: str, plural: str, obj: Object) -> bool:
-    """Whether the quota has a say about the object: a resource of its kind, and all of its scopes."""
+    """Whether the quota applies to the object: a resource of its kind, and all of its scopes."""
     hard = (quota.get("status") or {}).get("hard") or {}
     if not relevant(group, plural, hard):
         return False
@@ -85,7 +86,7 @@ def scope_demands(quota: Object) -> list[Object]:
 
 
 def missing(pod: Object, names: Iterable[str]) -> str:
-    """`must specify …` when containers leave out what a quota on compute resources needs, else ""."""
+    """`must specify …` if containers lack fields that a quota on compute resources requires, otherwise ""."""
     demanded = _DEMANDED.intersection(names)
     spec = pod.get("spec") or {}
     if not demanded or has_pod_level(spec):
@@ -102,7 +103,7 @@ def missing(pod: Object, names: Iterable[str]) -> str:
 
 
 def growth(new: Mapping[str, Quantity], old: Mapping[str, Quantity]) -> Amounts:
-    """How much more `new` uses than `old`, resource by resource; nothing is ever given back."""
+    """The increase in usage from `old` to `new`, per resource; decreases count as zero."""
     grown: Amounts = {}
     for name, amount in new.items():
         more = amount - old[name] if name in old else amount
@@ -111,7 +112,7 @@ def growth(new: Mapping[str, Quantity], old: Mapping[str, Quantity]) -> Amounts:
 
 
 def _counts(pod: Object, now: datetime | None) -> bool:
-    """Finished pods use nothing, nor do those that should be gone by now."""
+    """Finished pods use nothing, nor do those that should have terminated by now."""
     if (pod.get("status") or {}).get("phase") in ("Succeeded", "Failed"):
         return False
     meta = pod.get("metadata") or {}
@@ -166,7 +167,7 @@ def _claim(claim: Object, used: Amounts) -> None:
         used[f"{storage_class}{_STORAGE_CLASS}persistentvolumeclaims"] = ONE
     if requested is not None:
         allocated = amounts((claim.get("status") or {}).get("allocatedResources")).get("storage")
-        # While an expansion is under way the larger size counts, in whole bytes.
+        # While an expansion is in progress the larger size counts, in whole bytes.
         larger = requested if allocated is None else max(requested, allocated)
         requested = Quantity.of_units(larger.value, larger.format)
         used["requests.storage"] = requested
@@ -193,7 +194,7 @@ def _in_scope(demand: Object, pod: Object) -> bool:
 
 
 def has_deadline(spec: Mapping[str, Any]) -> bool:
-    """What scopes call Terminating: a pod that ends by itself."""
+    """The scope Terminating: pods with an activeDeadlineSeconds."""
     deadline = spec.get("activeDeadlineSeconds")
     return deadline is not None and deadline >= 0
 

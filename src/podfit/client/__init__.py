@@ -1,4 +1,4 @@
-"""How everyone reaches an API server: ours or any other, over HTTPS or in process."""
+"""Access to an API server, ours or any other, over HTTPS or in process."""
 
 from podfit.client.cache import Cache
 from podfit.client.recording.events import EventRecorder

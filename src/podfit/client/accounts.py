@@ -1,7 +1,7 @@
-"""Requests in the name of service accounts, as kube-controller-manager's --use-service-account-credentials has them.
+"""Requests as service accounts, like kube-controller-manager's --use-service-account-credentials.
 
-The token of an account comes from the API server (TokenRequest) and is renewed before it expires; an account that does
-not exist is created.
+The token of an account is requested from the API server (TokenRequest) and renewed before it expires; missing accounts
+are created.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ NAMESPACE = "kube-system"
 _ACCOUNT = kind_named("ServiceAccount")
 _LIFETIME_S = 3600
 _USED_PART = 0.8
-"""The part of its lifetime for which a token is used."""
+"""The fraction of its lifetime for which a token is used."""
 
 
 class AccountToken:
-    """A service account's token, kept until most of its lifetime is over."""
+    """A service account's token, cached for most of its lifetime."""
 
     def __init__(self, asker: Client, name: str, clock: Clock) -> None:
-        """`asker` may create tokens for service accounts of kube-system, and the accounts."""
+        """`asker` needs permission to create service accounts and their tokens in kube-system."""
         self._asker, self._name, self._clock = asker, name, clock
         self._renewing = asyncio.Lock()
         self._token, self._until = "", 0.0
@@ -44,7 +44,7 @@ class AccountToken:
         return self._token
 
     def refused(self, token: str) -> None:
-        """The server does not take this token any more."""
+        """Called when the server rejected this token."""
         if token == self._token:
             self._until = 0.0
 
@@ -66,7 +66,8 @@ class AccountToken:
         asked = self._clock.now()
         answer = await self._asker.create(_ACCOUNT, body, NAMESPACE, self._name, "token")
         ends = parse_rfc3339(answer["status"]["expirationTimestamp"])
-        # The server may have shortened it; its clock may differ from this one, which is why no more than asked is used.
+        # The server may have shortened the lifetime, and its clock may differ from ours, so never use more than was
+        # requested.
         lifetime = min(_LIFETIME_S, max(ends - asked, 0.0))
         self._token, self._until = str(answer["status"]["token"]), asked + _USED_PART * lifetime
 
@@ -80,7 +81,7 @@ class AccountToken:
 
 
 class AccountTransport(HttpTransport):
-    """HTTPS in the name of one service account; a token that is refused is renewed once."""
+    """HTTPS as one service account. A token that is rejected is renewed once."""
 
     def __init__(self, server: str, tls: ssl.SSLContext | None, token: AccountToken, user_agent: str) -> None:
         super().__init__(server, tls=tls, user_agent=user_agent, headers=NATIVE_HEADERS)
@@ -106,10 +107,10 @@ class AccountTransport(HttpTransport):
 
 
 class Accounts:
-    """Clients by account, each made once."""
+    """Clients by account, each created once."""
 
     def __init__(self, access: Access, asker: Client, user_agent: str, clock: Clock | None = None) -> None:
-        # A client certificate would be believed before the token.
+        # A client certificate would take precedence over the token.
         bare = replace(access, cert=None, key=None, token="", token_file="")
         self._server, self._agent = access.server, user_agent
         self._tls = bare.tls() if access.server.startswith("https") else None

@@ -1,8 +1,8 @@
-"""A local copy of a collection, kept current by list and watch, that notifies its subscribers of changes.
+"""A local copy of a collection, kept current by list and watch, that notifies subscribers of changes.
 
-The copy survives the server being away: it goes on from the last revision, or lists again and reports the difference,
-so that subscribers never miss that something changed (they may miss intermediate states, as any Kubernetes client).
-Who wrote which field (managedFields, half of an object) is not kept.
+The copy survives outages of the server: it resumes from the last revision, or lists again and reports the difference.
+Subscribers never miss that something changed, but may miss intermediate states, as with any Kubernetes client.
+managedFields (half of an object) are not stored.
 """
 
 from __future__ import annotations
@@ -26,17 +26,17 @@ log = logging.getLogger(__name__)
 Key = tuple[str, str]
 """(namespace, name)"""
 Handler = Callable[[Object | None, Object | None], None]
-"""Called with (before, after): None before means added, None after deleted. Must not block."""
+"""Called with (before, after): before is None for an added object, after is None for a deleted one. Must not block."""
 
 
 @dataclass(frozen=True, slots=True)
 class Index:
-    """Objects by the values that a function names."""
+    """Indexes objects by the values that a function returns."""
 
     values: Callable[[Object], Iterable[str]]
     field: tuple[str, str] | None
-    """The field that the values are made from, as ("spec", "nodeName"); None where they come from the name and the
-    namespace alone. Nothing is indexed again as long as it stays."""
+    """The field that the values are derived from, as ("spec", "nodeName"); None if they depend on name and namespace
+    only. An object is not reindexed while this field is unchanged."""
 
 
 BY_NAMESPACE = Index(lambda obj: (obj["metadata"].get("namespace", ""),), None)
@@ -60,10 +60,10 @@ class Cache:
         trim: Callable[[Object], Object] | None = None,
         **query: str,
     ) -> None:
-        """`query` holds selectors in API spelling (fieldSelector="spec.nodeName=n1"); `page` limits list chunks.
+        """`query` contains selectors in API spelling (fieldSelector="spec.nodeName=n1"); `page` limits list chunks.
 
-        `trim` says what of an object is kept, for large collections of which little is read. An object that is shared
-        with others of the process is kept as it is: a part of it would be one more.
+        `trim` selects the part of an object to store, for large collections of which little is read. Objects that are
+        shared with other components of the process are stored whole: a trimmed copy would use more memory.
         """
         self.client, self.kind, self.namespace, self.query = client, kind, namespace, query
         self.ready = asyncio.Event()
@@ -75,7 +75,7 @@ class Cache:
         self._handlers: list[Handler] = []
         self._indexes: dict[str, dict[str, dict[Key, None]]] = {name: {} for name in indexes or {}}
         self._indexed: dict[tuple[str, str] | None, list[tuple[dict[str, dict[Key, None]], Index]]] = {}
-        """By the field that they are made from."""
+        """Indexes by the field that they depend on."""
         for name, index in (indexes or {}).items():
             self._indexed.setdefault(index.field, []).append((self._indexes[name], index))
         self._revision = ""
@@ -96,12 +96,12 @@ class Cache:
         return len(self._objects)
 
     def by(self, index: str, value: str) -> list[Object]:
-        """The objects whose index function names `value`."""
+        """The objects for which the index function returns `value`."""
         found, objects = self._indexes[index].get(value), self._objects
         return [objects[key] for key in found] if found else []
 
     def subscribe(self, handler: Handler) -> None:
-        """Also called for what is here already."""
+        """Also called for objects that already exist."""
         self._handlers.append(handler)
         for obj in self:
             handler(None, obj)
@@ -131,7 +131,7 @@ class Cache:
                 await self._clock.sleep(self._backoff.next())
 
     async def _expired(self) -> None:
-        """Lists again: at once if the watch had got anywhere since the last list, else with a pause that grows."""
+        """Lists again: immediately if the watch made progress since the last list, otherwise with increasing delay."""
         if self._revision not in ("", self._listed):
             self._relists.forget()
         else:
@@ -146,7 +146,7 @@ class Cache:
         while True:
             answer = await self.client.list(self.kind, self.namespace, **query)
             for obj in answer.get("items") or []:
-                # Items of a list carry no kind of their own in some servers; consumers want it on every object.
+                # Some servers omit the kind from the items of a list; consumers expect it on every object.
                 obj.setdefault("kind", self.kind.kind)
                 obj.setdefault("apiVersion", self.kind.api_version)
                 obj["metadata"].pop("managedFields", None)
@@ -180,7 +180,7 @@ class Cache:
         meta = obj["metadata"]
         if event != "BOOKMARK":
             if "managedFields" in meta:
-                # Copied above the change: others may hold the same object.
+                # Copied because others may share the object.
                 meta = {key: value for key, value in meta.items() if key != "managedFields"}
                 obj = {**obj, "metadata": meta}
             kept = self._trim_news(obj) if self._trim_news else obj

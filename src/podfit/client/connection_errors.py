@@ -1,4 +1,6 @@
-"""The message when a server does not answer: the cause in kubectl's words, never an exception's own text."""
+"""Error messages for a server that does not respond: the cause in kubectl's wording, never the raw text of an
+exception.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,7 @@ _TLS = "tls: failed to verify certificate"
 
 
 def connection_error(server: str, error: Exception, asked: str = "", timeout_s: float = 0.0) -> str:
-    """`asked` is the request that got no answer, named only where the connection itself was there."""
+    """`asked` is the request that got no response; it is named only if the connection had been established."""
     host = urlsplit(server).netloc or server
     if _errno(error) == errno.ECONNREFUSED:
         return f"The connection to the server {host} was refused - did you specify the right host or port?"
@@ -45,7 +47,7 @@ def _errno(error: Exception) -> int | None:
 
 
 def _verification(error: Exception) -> str:
-    """OpenSSL's verdict without the file and the line of Python's C code."""
+    """OpenSSL's error message without the file and line of Python's C code."""
     return error.verify_message if isinstance(error, ssl.SSLCertVerificationError) else "not trusted"
 
 
@@ -55,7 +57,7 @@ def _tls_reason(error: OSError) -> str:
 
 
 def _system_words(host: str, error: Exception) -> str:
-    """What the kernel calls the error: Python's own text for it may name a call of its library instead."""
+    """The kernel's name for the error: Python's text may name a function of its library instead."""
     number = _errno(error)
     if number is None or number <= 0:
         return f"{host} closed the connection"

@@ -1,4 +1,4 @@
-"""Which kinds a server serves, read from its discovery documents."""
+"""The kinds that a server serves, read from its discovery documents."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _AGGREGATED = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryL
 
 
 async def discover(client: Client, preferred_only: bool = True) -> list[Kind]:
-    """All kinds with their verbs; only each group's preferred version unless asked otherwise."""
+    """All kinds with their verbs; only each group's preferred version unless requested otherwise."""
     kinds: list[Kind] = []
     for root in ("/api", "/apis"):
         document = await client.raw("GET", root, headers={"Accept": _AGGREGATED})
@@ -72,7 +72,7 @@ async def _legacy_version(client: Client, group: str, version: str) -> list[Kind
     try:
         document = await client.raw("GET", path)
     except ApiError:
-        # An aggregated API whose server is away must not hide all others.
+        # An aggregated API whose server is down must not hide all others.
         return []
     kinds: dict[str, Kind] = {}
     below: dict[str, list[Subresource]] = {}

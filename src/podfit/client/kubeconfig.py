@@ -1,4 +1,4 @@
-"""Reads a kubeconfig (or the in-cluster service account) and makes a transport of it."""
+"""Reads a kubeconfig (or the in-cluster service account) and creates a transport from it."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ _PATHS = ("certificate-authority", "client-certificate", "client-key", "tokenFil
 
 
 class BadKubeconfig(ValueError):
-    """The file cannot be used; the message says why."""
+    """The file is invalid; the message says why."""
 
 
 @dataclass(frozen=True)
 class Access:
-    """What it takes to reach a server: its address, how to trust it, who we are."""
+    """How to reach a server: its address, its CA, our credentials."""
 
     server: str
     namespace: str = "default"
@@ -37,7 +37,7 @@ class Access:
     server_name: str = ""
 
     def transport(self, user_agent: str = "podfit", timeout_s: float = 60.0) -> HttpTransport:
-        """Asks for the native form of pods, also of those in a namespace that shows them in an older dialect."""
+        """Requests pods in their native form, even from namespaces with an older dialect."""
         return HttpTransport(
             self.server,
             tls=self.tls() if self.server.startswith("https") else None,
@@ -67,7 +67,7 @@ class Access:
 
 
 def load(path: str = "", context: str = "") -> Access:
-    """From `path`, else the files of $KUBECONFIG, else the pod's service account, else ~/.kube/config."""
+    """From `path`, $KUBECONFIG, the pod's service account or ~/.kube/config, in that order."""
     named = path or os.environ.get("KUBECONFIG", "").strip(":")
     if not named and (_MOUNTED / "token").exists() and os.environ.get("KUBERNETES_SERVICE_HOST"):
         return _in_cluster()
@@ -79,7 +79,7 @@ def load(path: str = "", context: str = "") -> Access:
 
 
 def contexts(path: str = "") -> list[str]:
-    """Names of the contexts that `load` may be asked for."""
+    """The context names that `load` accepts."""
     files = [file for file in _files(path) if file.exists()]
     return [str(entry["name"]) for entry in _merged(files)["contexts"] if isinstance(entry, dict) and "name" in entry]
 
@@ -90,7 +90,9 @@ def _files(path: str) -> list[Path]:
 
 
 def _merged(files: list[Path]) -> dict[str, Any]:
-    """As kubectl puts several files together: who says something first has said it, paths start at their own file."""
+    """Merges several files like kubectl: the first definition of an entry wins, and paths are relative to their own
+    file.
+    """
     whole: dict[str, Any] = {"current-context": "", "contexts": [], "clusters": [], "users": []}
     for file in files:
         document = _read(file)

@@ -1,7 +1,7 @@
-"""Adds a cluster to a kubeconfig that others use too, and takes it out again.
+"""Adds a cluster to a shared kubeconfig, and removes it again.
 
-Everything else in the file is kept. The file is replaced whole or not at all, under the lock file that kubectl uses
-(`config.lock`), so neither of the two loses what the other writes.
+Everything else in the file is preserved. The file is replaced atomically, under the lock file that kubectl uses
+(`config.lock`), so that neither loses the other's changes.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ LOCK_TRIES, LOCK_WAIT_S = 40, 0.05
 
 
 def usual_files() -> list[Path]:
-    """Where a merged cluster may be: the files of $KUBECONFIG, of which the first is the one to merge into, and
+    """Files that may contain a merged cluster: the files of $KUBECONFIG, of which the first is merged into, and
     ~/.kube/config."""
     named = [Path(part) for part in os.environ.get("KUBECONFIG", "").split(":") if part]
     return list(dict.fromkeys((*named, Path.home() / ".kube" / "config")))
 
 
 def read_renamed(file: Path, name: str) -> Document:
-    """A kubeconfig that has one cluster, one user and one context: all of them are called `name`."""
+    """A kubeconfig with one cluster, one user and one context, all named `name`."""
     document = _read(file)
     entries = {section: [{**document[section][0], "name": name}] for section in SECTIONS}
     (context,) = entries["contexts"]
@@ -41,7 +41,7 @@ def read_renamed(file: Path, name: str) -> Document:
 
 
 def with_cluster(document: Document, added: Document) -> Document:
-    """`document` with the entries of `added`, which replace entries of the same name, and with its current context."""
+    """`document` with the entries and the current context of `added`; entries of the same name are replaced."""
     result = {"apiVersion": "v1", "kind": "Config", **copy.deepcopy(document)}
     for section in SECTIONS:
         entries = result[section] = list(result.get(section) or ())
@@ -53,7 +53,7 @@ def with_cluster(document: Document, added: Document) -> Document:
 
 
 def without_cluster(document: Document, name: str) -> Document:
-    """`document` without the cluster, user and context `name`; no context is current if that one was."""
+    """`document` without the cluster, user and context `name`; if that was the current context, none is current."""
     result = copy.deepcopy(document)
     for section in SECTIONS:
         if section in result:
@@ -68,7 +68,7 @@ def merge(file: Path, added: Document) -> None:
 
 
 def unmerge(file: Path, name: str) -> bool:
-    """False: the file has no such entries, and is left alone."""
+    """False if the file has no such entries; it is then not written."""
     return file.exists() and _change(file, lambda document: without_cluster(document, name))
 
 
@@ -83,7 +83,7 @@ def _change(file: Path, changed: Callable[[Document], Document]) -> bool:
         after = changed(before)
         if after == before:
             return False
-        target = file.resolve()  # a link stays a link
+        target = file.resolve()  # keep a symbolic link
         found = target.stat() if target.exists() else None
         data = yaml.safe_dump(after, sort_keys=False, allow_unicode=True).encode()
         write_atomic(target, data, found.st_mode & 0o777 if found else 0o600)

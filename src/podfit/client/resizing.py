@@ -1,8 +1,8 @@
-"""How a server speaks of in-place resize, found out by asking it, and how our parts speak to an older one.
+"""Detects a server's dialect of in-place resize, and adapts our components to older ones.
 
-Kubernetes 1.27 to 1.31 resize by an update of the pod itself, 1.32 through `/resize`; all of them say how a resize
-stands in one word, `status.resize`. From 1.33 on there are `/resize` and two conditions, which is what all parts of
-podfit speak: pods of older servers are read into that form here.
+Kubernetes 1.27 to 1.31 resize by updating the pod itself, 1.32 through `/resize`; all of them report the state of a
+resize as one word, `status.resize`. Since 1.33 there are `/resize` and two conditions, which is the form that all
+components of podfit use: pods of older servers are converted to it here.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from podfit.client.rest import Client
 
 _WORDS_UNTIL = (1, 33)
-"""From this version on conditions say how a resize stands."""
+"""From this version on, conditions report the state of a resize."""
 _REFUSED = "pod updates may not change fields other than"
 _RESIZABLE = "`spec.containers[*].resources`"
 
@@ -33,16 +33,16 @@ _RESIZABLE = "`spec.containers[*].resources`"
 class ServerForm(msgspec.Struct, frozen=True):
     version: str = ""
     on_pod: bool = False
-    """There is no `/resize`: resources are changed on the pod itself, if at all."""
+    """There is no `/resize` subresource: resources are changed on the pod itself, if at all."""
     in_words: bool = False
-    """`status.resize` says how a resize stands."""
+    """`status.resize` reports the state of a resize."""
 
 
 NATIVE_FORM = ServerForm()
 
 
 async def ask_form(client: Client) -> ServerForm:
-    """From discovery and the version. A server that does not say is assumed to speak the newest form."""
+    """Derived from discovery and the version. A server that reports neither is assumed to use the newest form."""
     try:
         listed = await client.raw("GET", "/api/v1")
         version = await client.raw("GET", "/version")
@@ -60,8 +60,8 @@ _KEYS = ("major", "minor")
 
 
 async def default_dialect(client: Client, clock: Clock) -> str:
-    """The dialect of namespaces without a label. Waits for a server that does not answer; one that refuses, or does
-    not know dialects, speaks the native one."""
+    """The dialect of namespaces without a label. Waits for a server that does not respond; one that rejects the
+    request, or does not support dialects, uses the native form."""
     pause = Backoff(0.05, 5.0, jitter=0.2)
     while True:
         try:
@@ -82,7 +82,7 @@ def _rows(listed: Any) -> list[Object]:
 
 
 def refusal(form: ServerForm, error: ApiError) -> ApiError:
-    """The refusal of a resize, in a sentence where the server knows nothing of resizing."""
+    """The error for a resize, with a plain sentence if the server does not support resizing."""
     if error.code != 422 or _REFUSED not in error.message or _RESIZABLE in error.message:
         return error
     why = f"the API server ({form.version}) does not resize pods in place: InPlacePodVerticalScaling is off"
@@ -90,7 +90,9 @@ def refusal(form: ServerForm, error: ApiError) -> ApiError:
 
 
 def modern(pod: Object) -> Object:
-    """A pod with the conditions that `status.resize` stands for; the word itself stays. The object is not changed."""
+    """The pod with the conditions that correspond to `status.resize`, which stays in place. Does not modify the
+    argument.
+    """
     status = pod.get("status") or {}
     word = status.get("resize")
     if not word or not isinstance(word, str) or word == PROPOSED:
@@ -103,7 +105,7 @@ def modern(pod: Object) -> Object:
 
 
 def modern_answer(answer: Any) -> Any:
-    """The same for whatever a server answers about pods: one of them, or a list."""
+    """The same for any response about pods: a single pod or a list."""
     if not isinstance(answer, dict):
         return answer
     items = answer.get("items")

@@ -1,6 +1,6 @@
-"""Verbs on kinds: get, list, create, patch, update, delete, watch. Objects are JSON dicts; refusals are ApiErrors.
+"""Verbs on kinds: get, list, create, patch, update, delete, watch. Objects are JSON dicts; errors are ApiErrors.
 
-What writes and watches return may be shared with others of this process: read only.
+Objects returned by writes and watches may be shared with other components of this process: read only.
 """
 
 from __future__ import annotations
@@ -34,14 +34,14 @@ class Client:
 
     @property
     def shares(self) -> bool:
-        """Whether the server is in this process and hands over objects: those that our watches bring to others, too."""
+        """Whether the server is in this process and passes decoded objects, the same ones to all watches."""
         return getattr(self.transport, "shares", False)
 
     async def close(self) -> None:
         await self.transport.close()
 
     async def server_form(self) -> ServerForm:
-        """How the server speaks of in-place resize; it is asked once."""
+        """The server's dialect of in-place resize, detected once."""
         if self._form is None:
             self._form = NATIVE_FORM if self.shares else await ask_form(self)
         return self._form
@@ -56,7 +56,9 @@ class Client:
         headers: Mapping[str, str] | None = None,
         decode: Callable[[bytes], Any] = _decode,
     ) -> Any:
-        """Any path of the server; the decoded answer (text where it is not JSON). `decode` may skip some."""
+        """Requests any path of the server; returns the decoded response (text if it is not JSON). `decode` can disable
+        that.
+        """
         if body is None:
             ask = Ask(method, path, query, None, "", headers)
         else:
@@ -72,7 +74,7 @@ class Client:
         return modern(found) if _is_pods(kind) else found
 
     async def find(self, kind: Kind, namespace: str, name: str) -> Object | None:
-        """`get` that answers None where there is no such object."""
+        """`get` that returns None if there is no such object."""
         try:
             return await self.get(kind, namespace, name)
         except ApiError as error:
@@ -81,7 +83,7 @@ class Client:
             raise
 
     async def list(self, kind: Kind, namespace: str = "", **query: str) -> Object:
-        """The list object (`items`, `metadata.resourceVersion`); query words in API spelling (labelSelector=…)."""
+        """The list object (`items`, `metadata.resourceVersion`); query parameters in API spelling (labelSelector=…)."""
         found = _object(await self.raw("GET", kind.path(namespace), query))
         return modern_answer(found) if _is_pods(kind) and not self.shares else found  # type: ignore[no-any-return]
 
@@ -114,7 +116,7 @@ class Client:
     async def _patch_pod(
         self, namespace: str, name: str, patch: Any, subresource: str, content_type: str, query: dict[str, str]
     ) -> Object:
-        """A resize goes to the pod itself where the server has no subresource for it."""
+        """A resize goes to the pod itself if the server does not have the subresource."""
         form = await self.server_form() if subresource == "resize" else NATIVE_FORM
         path = POD.path(namespace, name, "" if form.on_pod else subresource)
         try:
@@ -148,8 +150,8 @@ class Client:
         query: Mapping[str, str],
         on_event: Callable[[str, Object], None] | None = None,
     ) -> AsyncGenerator[tuple[str, Object], None]:
-        """`watch`, but that a server in this process hands events to `on_event` where it can, in order with those that
-        are yielded."""
+        """Like `watch`, but a server in this process passes events directly to `on_event` where it can, in order with
+        the yielded ones."""
         ask = Ask("GET", kind.path(namespace), {"watch": "true", **query})
         pods = _is_pods(kind)
         async with self.transport.stream(ask) as stream:
@@ -181,7 +183,7 @@ def _answer(reply: Reply, decode: Callable[[bytes], Any]) -> Any:
 
 
 def _content(body: bytes) -> Any:
-    """Of a refusal. Text may begin as JSON does: health checks that fail are listed as `[-]etcd failed …`."""
+    """Parses an error response. Text may look like JSON: failed health checks are listed as `[-]etcd failed …`."""
     try:
         return _decode(body)
     except msgspec.DecodeError:
@@ -209,7 +211,7 @@ async def _refusal(stream: Stream) -> ApiError:
 
 
 async def _lines(stream: Stream) -> AsyncGenerator[bytes, None]:
-    """Lines with their ends, so that a chunk of one line is that line itself."""
+    """Lines including their terminators, so that a chunk of exactly one line is not copied."""
     rest = b""
     async for chunk in stream.chunks:
         lines = (rest + chunk if rest else chunk).splitlines(keepends=True)

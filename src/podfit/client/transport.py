@@ -1,6 +1,6 @@
-"""Bytes to and from an API server: over HTTPS, or straight into a server in this process.
+"""Bytes to and from an API server: over HTTPS, or directly to a server in this process.
 
-Everything above speaks of kinds and objects; here are only methods, paths and bytes.
+Kinds and objects are the business of higher layers; here are only methods, paths and bytes.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ from podfit.client.connection_errors import connection_error
 Query = Mapping[str, str | list[str]]
 _NO_HEADERS: Mapping[str, str] = MappingProxyType({})
 _LEFT_OPEN_S = 60.0
-"""How long connections that showed a former certificate may go on."""
+"""How long connections with a previous certificate may stay open."""
 
 
 def load_pair(context: ssl.SSLContext, cert: bytes, key: bytes) -> None:
-    """A certificate and its key; for a context in use, from the next connection on."""
-    # Python's ssl takes files only; they live in a private folder for the moment of the call.
+    """A certificate and its key; for a context in use, effective for new connections."""
+    # Python's ssl module takes files only; they exist in a private folder for the duration of the call.
     with tempfile.TemporaryDirectory() as folder:
         cert_file, key_file = Path(folder, "cert.pem"), Path(folder, "key.pem")
         cert_file.write_bytes(cert)
@@ -40,16 +40,16 @@ def load_pair(context: ssl.SSLContext, cert: bytes, key: bytes) -> None:
 
 
 class Ask(msgspec.Struct, frozen=True):
-    """One request, as it is passed from one wrapper of a transport to the next."""
+    """One request, as passed from one transport wrapper to the next."""
 
     method: str
     path: str
     query: Query | None = None
     body: bytes | Object | None = None
-    """A server in this process may be handed the object itself, which it reads before it answers and does not keep."""
+    """For a server in this process: the decoded object, which it reads before it responds and does not retain."""
     content_type: str = ""
     headers: Mapping[str, str] | None = None
-    """Further headers."""
+    """Additional headers."""
 
 
 class Reply(msgspec.Struct, frozen=True):
@@ -57,25 +57,25 @@ class Reply(msgspec.Struct, frozen=True):
     body: bytes
     headers: Mapping[str, str] = _NO_HEADERS
     shared: Object | None = None
-    """What a server in this process has to show, in place of a body. Others have it, too: read only."""
+    """The decoded object of a server in this process, instead of a body. Shared: read only."""
 
 
 @dataclass(slots=True)
 class Stream:
-    """A reply that goes on: `chunks` yields bytes as they come, not aligned to lines."""
+    """A streaming response: `chunks` yields bytes as they arrive, not aligned to lines."""
 
     status: int
     chunks: AsyncIterator[bytes]
     decode: Callable[[bytes], Any] = msgspec.json.decode
-    """Turns a line into JSON. What it returns may be shared with others: read only."""
+    """Decodes a line to JSON. The result may be shared: read only."""
     subscribe: Callable[[Callable[[str, Any], None]], None] | None = None
-    """Where the server is in this process: it hands events (type and object, shared and without managedFields) to what
-    is passed here as they come about, as long as the reader has none left to read; one that it fails to take comes
-    with the chunks."""
+    """If the server is in this process, it passes events (type and object, shared and without managedFields) to this
+    callback as they occur, as long as the reader has no unread events; an event that the callback rejects arrives with
+    the chunks."""
 
 
 class Unreachable(Exception):
-    """The server did not answer: try again later. (A refusal is an ApiError instead.)"""
+    """The server did not respond: retry later. (A rejected request is an ApiError instead.)"""
 
 
 class Transport(Protocol):
@@ -91,7 +91,7 @@ def _target(ask: Ask) -> str:
 
 
 class HttpTransport:
-    """Keep-alive HTTPS to one server; as many connections as there are requests in flight."""
+    """Keep-alive HTTPS to one server, with as many connections as requests in flight."""
 
     def __init__(
         self,
@@ -114,7 +114,7 @@ class HttpTransport:
         self._outage = self._outage_seen = False
 
     def show_certificate(self, cert: bytes, key: bytes) -> None:
-        """Connections from now on show this client certificate; those there are may finish what they do."""
+        """New connections use this client certificate; existing ones may finish their requests."""
         assert self.tls is not None
         load_pair(self.tls, cert, key)
         if self._session is not None:
@@ -122,7 +122,7 @@ class HttpTransport:
             self._session = None
 
     def new_outage(self) -> bool:
-        """True once for each time the server stops answering: of many who wait for it, one reports it."""
+        """True once per outage of the server, so that only one of several waiters logs it."""
         found = self._outage and not self._outage_seen
         self._outage_seen = self._outage_seen or found
         return found
@@ -147,7 +147,7 @@ class HttpTransport:
     def auth_headers(self) -> dict[str, str]:
         token = self._token
         if self._token_file:
-            # Mounted service-account tokens rotate: read it each time, the file is small and cached by the kernel.
+            # Mounted service-account tokens rotate: read the file each time, it is small and cached by the kernel.
             with open(self._token_file) as file:
                 token = file.read().strip()
         return {"Authorization": f"Bearer {token}"} if token else {}
@@ -195,7 +195,7 @@ class HttpTransport:
 
 
 async def _close_later(session: aiohttp.ClientSession) -> None:
-    """At once when it is cancelled."""
+    """Immediately when cancelled."""
     try:
         await asyncio.sleep(_LEFT_OPEN_S)
     finally:
@@ -203,15 +203,15 @@ async def _close_later(session: aiohttp.ClientSession) -> None:
 
 
 class SharedLines:
-    """Decodes a line once for all who read it: every part of a process watches the same changes, and those that are
-    not handed over come as lines.
+    """Decodes a line once for all readers: all components of a process watch the same changes, and those that are not
+    passed as objects arrive as lines.
 
-    The objects are shared, so what a watch delivered must not be changed. They come without managedFields, which are
-    half of an object and which no component reads.
+    The objects are shared and must not be modified. They lack managedFields, which are half of an object and which no
+    component reads.
     """
 
     def __init__(self, kept: int = 4096, seconds: float = 1.0) -> None:
-        """Lines are remembered for about so long, and not more than `kept`: readers take their turns soon."""
+        """Lines are cached for about this long, and at most `kept` of them: all readers see them soon."""
         self._kept, self._seconds = kept, seconds
         self._known: dict[bytes, Any] = {}
 
@@ -236,7 +236,7 @@ class SharedLines:
 
 
 class LocalAnswer(Protocol):
-    """What a server in this process answers with."""
+    """The response of a server in this process."""
 
     @property
     def status(self) -> int: ...
@@ -251,20 +251,20 @@ class LocalAnswer(Protocol):
 
 
 LocalCall = Callable[[str, str, dict[str, list[str]], Mapping[str, str], bytes | Object], Awaitable[LocalAnswer]]
-"""(method, path, query, lower-case headers, body) → answer; the composer binds it to a server and a user."""
+"""(method, path, query, lower-case headers, body) → response; the composer binds it to a server and a user."""
 
 
 class LocalTransport:
-    """Calls a server in the same process: no sockets, no TLS, the same answers."""
+    """Calls a server in the same process: no sockets, no TLS, the same responses."""
 
     def __init__(self, call: LocalCall, user_agent: str = "podfit", lines: SharedLines | None = None) -> None:
-        """Transports with the same `lines` share the objects their watches bring."""
+        """Transports with the same `lines` share the objects of their watches."""
         self._call = call
         self.shares = lines is not None
         self._decode = lines.decode if lines is not None else msgspec.json.decode
         headers = {"user-agent": user_agent, "accept": "application/json"}
         self._headers = {"": headers}
-        """By content type: a request that says nothing else needs none of its own."""
+        """By content type: a request without other headers does not need a dict of its own."""
 
     def _answer(self, ask: Ask) -> Awaitable[LocalAnswer]:
         listed = {}

@@ -1,5 +1,5 @@
-"""Builds every object: the only package that names a concrete store, and the one place where parts meet. Runtimes are
-made by `compose_runtimes`.
+"""Builds every object: the only package that names a concrete store, and the one place that connects components.
+Runtimes are created by `compose_runtimes`.
 
 `Up` is everything in one process. The components that run alone (`podfit scheduler`, `podfit agent` …) are built from a
 kubeconfig.

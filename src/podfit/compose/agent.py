@@ -17,7 +17,7 @@ from podfit.kit.concurrency.tasks import Tasks
 if TYPE_CHECKING:
     import ssl
 
-    # A process loads the parts it runs, when it builds them: the API server alone starts in half the time and memory.
+    # Components are imported when they are built: the API server alone then starts in half the time and memory.
     from podfit.agent.agent import Agent
     from podfit.agent.config import AgentConfig
     from podfit.agent.server.server import NodeServer
@@ -29,8 +29,8 @@ log = logging.getLogger(__name__)
 async def agent_alone(
     access: Access, runtime: RuntimeSettings, config: AgentConfig, identity: Path | None = None, serving: bool = False
 ) -> Agent:
-    """A started agent; the caller stops it. `identity`: the file of a client certificate that is to be renewed;
-    `serving`: whether the cluster's signer is asked for a certificate of the node's own server."""
+    """Starts an agent, which the caller stops. `identity`: the file of a client certificate to renew; `serving`:
+    whether to request the node's serving certificate from the cluster's signer."""
     from podfit.agent.agent import Agent
 
     clock = RealClock()
@@ -69,7 +69,7 @@ def _rotate(
 
 
 async def _serve_alone(agent: Agent, access: Access, client: Client, machine: bool) -> NodeServer:
-    """With a self-signed certificate, as kubelets have until one is signed for them."""
+    """With a self-signed certificate, like a kubelet until its certificate is signed."""
     from podfit.agent.config import DEFAULT_PORT
     from podfit.agent.server.access import Gate, serving_tls
     from podfit.agent.server.server import NodeServer
@@ -85,7 +85,7 @@ async def _serve_alone(agent: Agent, access: Access, client: Client, machine: bo
     except OSError as error:
         if agent.config.port != DEFAULT_PORT:
             raise
-        # Two agents of one machine: the Node says where this one listens.
+        # Several agents may run on one machine: the Node reports the port of this one.
         log.warning("%s; another one is used", error.strerror)
         node.port = 0
         await node.start()

@@ -9,16 +9,16 @@ from podfit.kit.concurrency.tasks import Tasks
 from podfit.kit.web.addresses import reached_at
 
 if TYPE_CHECKING:
-    # A process loads the parts it runs, when it builds them: the API server alone starts in half the time and memory.
+    # Components are imported when they are built: the API server alone then starts in half the time and memory.
     from podfit.client.kubeconfig import Access
     from podfit.meter.server import MeterServer
 
 
 class MeterAlone:
-    """The meter as a process of its own; the API server of `access` passes requests for metrics.k8s.io on to it."""
+    """The meter as a process of its own; the API server of `access` proxies metrics.k8s.io to it."""
 
     def __init__(self, access: Access, host: str, port: int, url: str = "", resolution_s: float = 15.0) -> None:
-        """`url`: where the API server reaches it, if not at `host` and `port`."""
+        """`url`: how the API server reaches it, if not at `host` and `port`."""
         from podfit.meter.meter import Meter, MeterConfig
 
         self._client, self._host, self._port, self._url = Client(access.transport("podfit-meter")), host, port, url

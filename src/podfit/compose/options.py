@@ -1,4 +1,4 @@
-"""What `podfit up` is started with."""
+"""The settings of `podfit up`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from podfit.api.resize.dialects import NATIVE
 from podfit.compose_runtimes import CONTAINERD
 
 if TYPE_CHECKING:
-    # A process loads the parts it runs, when it builds them: the API server alone starts in half the time and memory.
+    # Components are imported when they are built: the API server alone then starts in half the time and memory.
     from podfit.controllers.nodes.blocks import PodRanges
     from podfit.podnet.network import NetworkSettings
     from podfit.scheduler import SchedulerConfig
@@ -40,30 +40,30 @@ class UpOptions:
     scheduler: bool = True
     scheduling: SchedulerConfig | None = None
     context: str = "podfit"
-    """What kubeconfigs call the cluster."""
+    """The cluster's name in kubeconfigs."""
     vpa: bool = True
     vpa_flags: Mapping[str, Sequence[str]] = field(default_factory=dict)
     """Command lines of the autoscaler's components: recommender, updater, admission."""
     node_port: int = 0
     insecure_registries: tuple[str, ...] = ()
     image_fallback: str = ""
-    """What images that are absent run on: "host" for the node's own files, "" for nothing."""
+    """The fallback for missing images: "host" for the node's own files, "" for none."""
     network: NetworkSettings | None = None
-    """How pods are connected; None for the defaults."""
+    """The pod network; None for the defaults."""
     pod_ranges: PodRanges | None = None
-    """What nodes get their pod ranges from."""
+    """The range from which nodes get their pod ranges."""
     runtime_endpoint: str = CONTAINERD
-    """Of --runtime cri."""
+    """For --runtime cri."""
     runtime_endpoints: Mapping[str, str] = field(default_factory=dict)
-    """Further runtimes, by the handler of the RuntimeClass that chooses them."""
+    """Additional runtimes, by the RuntimeClass handler that selects them."""
     cgroup_root: str = ""
     vm: str = ""
-    """"tcg" or "kvm": VMs run as pods of the RuntimeClass `vm`, in a VM runtime beside the agents."""
+    """"tcg" or "kvm": runs a VM runtime beside the agents, for pods of the RuntimeClass `vm`."""
     meter_resolution_s: float = 15.0
-    """How often what containers use is read."""
+    """The interval at which container usage is read."""
 
     node_settings: Mapping[str, Any] = field(default_factory=dict)
-    """Further fields of the nodes' AgentConfig."""
+    """Additional fields of the nodes' AgentConfig."""
 
     def node_names(self) -> list[str]:
         first = self.node_name or socket.gethostname().lower()

@@ -1,4 +1,4 @@
-"""Stores, clients and users: the pieces that the ways of running podfit share."""
+"""Stores, clients and users: the pieces shared by all ways of running podfit."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from podfit.kit.badsetting import BadSetting
 from podfit.kit.clock import Clock
 
 if TYPE_CHECKING:
-    # A process loads the parts it runs, when it builds them: the API server alone starts in half the time and memory.
+    # Components are imported when they are built: the API server alone then starts in half the time and memory.
     from podfit.apiserver.app import ApiServer
     from podfit.controllers.nodes.blocks import Blocks, PodRanges
     from podfit.controllers.world import World
@@ -45,7 +45,7 @@ def open_store(setting: str, data_dir: Path) -> Store:
 def make_world(
     client: Client, clock: Clock, cluster_ca: bytes = b"", client_of: Callable[[str], Client] | None = None
 ) -> World:
-    """`client` reads for all controllers and records their Events; each writes by the client of its service account."""
+    """`client` reads for all controllers and records their Events; each writes as its service account."""
     from podfit.controllers.world import Informers, World
 
     recorder = EventRecorder(client, "podfit-controllers", clock=clock)
@@ -59,13 +59,13 @@ def make_blocks(ranges: PodRanges | None) -> tuple[Blocks, ...]:
 
 
 def account_user(name: str) -> User:
-    """A service account of kube-system, as a part of this process acts by it."""
+    """A service account of kube-system, used by a component of this process."""
     groups = ("system:serviceaccounts", "system:serviceaccounts:kube-system", "system:authenticated")
     return User(f"system:serviceaccount:kube-system:{name}", groups)
 
 
 def account_client(server: ApiServer, name: str, lines: SharedLines | None = None) -> Client:
-    """For a controller of this process, in the name of a service account of kube-system."""
+    """For a controller of this process, as a service account of kube-system."""
     return local_client(server, account_user(name), "controllers", lines)
 
 

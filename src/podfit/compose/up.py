@@ -33,7 +33,7 @@ from podfit.kit.concurrency.tasks import Tasks
 if TYPE_CHECKING:
     import ssl
 
-    # A process loads the parts it runs, when it builds them: the API server alone starts in half the time and memory.
+    # Components are imported when they are built: the API server alone then starts in half the time and memory.
     from podfit.agent.agent import Agent
     from podfit.agent.server.server import NodeServer
     from podfit.apiserver.config import Config
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from podfit.vpa.together import Autoscaler
 
 RANGE_WAIT_S = 5.0
-"""A node that gets no part of the cluster's range by then starts with one of its own choice."""
+"""A node that has no pod range from the cluster's range after this time starts with a range of its own choice."""
 
 
 class Up:
@@ -65,7 +65,7 @@ class Up:
         self.server = ApiServer(self._server_config())
 
     def client(self, user: User, name: str) -> Client:
-        """For a part of this process: what it watches and writes comes as objects that all of them share."""
+        """For a component of this process: watches and writes return objects that all components share."""
         return local_client(self.server, user, name, self._lines)
 
     def _server_config(self) -> Config:
@@ -153,7 +153,7 @@ class Up:
         try:
             await local_client(self.server, ADMIN, "installer").create(kind_named("RuntimeClass"), runtime_class())
         except ApiError as error:
-            # One that is there already may have been changed by its owner, and stays.
+            # An existing one may have been changed by its owner, and is kept.
             if error.code != 409:
                 raise
 
@@ -170,9 +170,9 @@ class Up:
             **self.options.node_settings,
             range_wait_s=RANGE_WAIT_S if make_blocks(self.options.pod_ranges) else 0.0,
             address=self.server.config.advertised,
-            # Fake containers read no files: mounts of theirs would only outlive the process.
+            # Fake containers read no files, and mounts would outlive the process.
             on_disk=self.options.runtime != "fake",
-            # Nor do they outlive it, so there is nothing to find again after a crash.
+            # Fake containers do not outlive the process either, so there is nothing to recover after a crash.
             durable=self.options.runtime != "fake",
             api_server=self.server.url,
         )
@@ -194,7 +194,7 @@ class Up:
         self.agents.append(agent)
 
     async def _serve_node(self, agent: Agent, client: Client) -> None:
-        """The node's own server, up before the Node says where it is."""
+        """Starts the node's own server, before the Node reports its address."""
         from podfit.agent.server.access import Gate, serving_tls
         from podfit.agent.server.server import NodeServer
 
@@ -211,7 +211,7 @@ class Up:
         self.node_servers.append(node)
 
     async def _start_meter(self) -> None:
-        """metrics.k8s.io from this process; nodes of this process are read without a socket."""
+        """Serves metrics.k8s.io from this process; nodes of this process are read without a socket."""
         from podfit.meter import api as metrics
         from podfit.meter.meter import Meter, MeterConfig
         from podfit.meter.registration import register

@@ -1,1 +1,1 @@
-"""Things with no Kubernetes in them: clocks, backoff, tasks, files, logs."""
+"""Utilities independent of Kubernetes: clocks, backoff, tasks, files, logs."""

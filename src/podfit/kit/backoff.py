@@ -1,4 +1,4 @@
-"""Exponential backoff per key, with a cap and a reset after quiet time."""
+"""Exponential backoff per key, with a cap and a reset after a quiet period."""
 
 from __future__ import annotations
 

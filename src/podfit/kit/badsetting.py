@@ -1,4 +1,4 @@
-"""A command line or a configuration asks for what is not possible."""
+"""The error for an impossible command line or configuration."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Time as a value that can be replaced: the real clock, and one that tests move by hand.
+"""Time as a dependency: the real clock, and one that tests advance.
 
-Everything that waits or stamps takes a `Clock`; nothing calls `time.time()` or `asyncio.sleep()` itself.
+Everything that waits or takes timestamps uses a `Clock`; nothing calls `time.time()` or `asyncio.sleep()` itself.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ class Clock(Protocol):
         """Wall-clock seconds since the epoch; may jump."""
 
     def monotonic(self) -> float:
-        """Seconds that only grow; for durations and deadlines."""
+        """Monotonic seconds, for durations and deadlines."""
 
     async def sleep(self, seconds: float) -> None: ...
 
@@ -61,7 +61,7 @@ class FakeClock:
         await done
 
     async def advance(self, seconds: float) -> None:
-        """Moves time on, letting woken tasks run between one wake-up and the next."""
+        """Advances the time, letting woken tasks run between one wake-up and the next."""
         await self._settle()
         target = self._mono + seconds
         while self._sleepers and self._sleepers[0][0] <= target:
@@ -82,7 +82,7 @@ class FakeClock:
 
 
 async def sleep_unless(clock: Clock, seconds: float, wake: asyncio.Event) -> None:
-    """Sleeps until the event is set, or the time is over."""
+    """Sleeps until the event is set or the timeout has passed."""
     sleeping = asyncio.ensure_future(clock.sleep(seconds))
     waking = asyncio.ensure_future(wake.wait())
     try:

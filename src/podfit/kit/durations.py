@@ -1,10 +1,10 @@
-"""Durations as Go prints them, which is how Kubernetes' messages show them."""
+"""Durations in Go's format, which Kubernetes' messages use."""
 
 from __future__ import annotations
 
 
 def go_duration(seconds: float) -> str:
-    """`1h2m0.5s`, `250ms`, `0s`: hours and minutes where there are any, then seconds with the decimals they need."""
+    """`1h2m0.5s`, `250ms`, `0s`: hours and minutes if there are any, then seconds with as many decimals as needed."""
     if 0 < seconds < 1:
         return f"{seconds * 1000:.6f}".rstrip("0").rstrip(".") + "ms"
     minutes, rest = divmod(seconds, 60)

@@ -1,7 +1,7 @@
-"""A bounded memo of a pure function, for modules: the one kind of state that may live below `compose`.
+"""A bounded cache of a pure function, for modules: the only kind of state allowed below `compose`.
 
-A value depends on its key alone and is never changed, so two clusters in one process that share a memo cannot notice
-each other. It is filled by hand where a key is cheaper to make than the arguments are to hash or to keep.
+A value depends on its key only and is never modified, so two clusters in one process that share a cache cannot affect
+each other. The caller fills it, for keys that are cheaper to compute than the arguments are to hash or to retain.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ Value = TypeVar("Value")
 
 class Memo(dict[Key, Value]):
     def __init__(self, limit: int) -> None:
-        """Beyond the limit it starts over: least-recently-used order would cost more than it saves."""
+        """When full it is cleared: least-recently-used order would cost more than it saves."""
         super().__init__()
         self._limit = limit
 

@@ -1,4 +1,4 @@
-"""Times as RFC 3339 text, as Kubernetes writes them. Pure: no clock is read."""
+"""Times in RFC 3339 format, as Kubernetes writes them. Pure: no clock is read."""
 
 from __future__ import annotations
 
@@ -7,18 +7,18 @@ from functools import lru_cache
 
 
 def rfc3339(seconds: float) -> str:
-    """The form of metav1.Time: whole seconds, UTC."""
+    """The format of metav1.Time: whole seconds, UTC."""
     return _whole_second(int(seconds))
 
 
 @lru_cache(maxsize=256)
 def _whole_second(seconds: int) -> str:
-    # A busy server stamps the same second hundreds of times.
+    # A busy server formats the same second hundreds of times.
     return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def rfc3339_micro(seconds: float) -> str:
-    """The form of metav1.MicroTime."""
+    """The format of metav1.MicroTime."""
     return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
 
 

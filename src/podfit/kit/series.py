@@ -1,12 +1,12 @@
-"""Counters, gauges and histograms for what happens thousands of times a second.
+"""Counters, gauges and histograms for events that occur thousands of times a second.
 
-They are Prometheus' own and show the same text, but count in plain numbers and find a series by its labels with one
-look. The library takes a lock and checks its arguments each time, which costs more than most of what is counted, and
-keeps an object with a lock for each bucket of each series. Count from one thread only.
+They produce the same text as Prometheus' own, but count in plain numbers and find a series by its labels with one
+lookup. The library takes a lock and checks its arguments each time, which costs more than most of what is counted, and
+allocates an object with a lock for each bucket of each series. Count from one thread only.
 
-A metric may declare the values of its labels. Every combination then shows as 0 until it is first counted: Prometheus'
-rate() and increase() miss the first event of a series that begins at 1, and a dashboard cannot tell "none yet" from
-"not exported". The zeros are made while the page is written, so they take no memory.
+A metric may declare the values of its labels. Every combination is then exported as 0 until it is first counted:
+Prometheus' rate() and increase() miss the first event of a series that begins at 1, and a dashboard cannot distinguish
+"none yet" from "not exported". The zeros are generated during a scrape and use no memory.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ prometheus_client.disable_created_metrics()  # type: ignore[no-untyped-call]
 
 class Labelled(MetricWrapperBase):
     label_values: Mapping[str, tuple[str, ...]] = {}
-    """The values of those labels that have a fixed set of them."""
+    """The values of labels that have a fixed set of values."""
     _zeros: tuple[tuple[str, ...], ...] = ()
 
     def labels(self, *values: str) -> Self:  # type: ignore[override]
@@ -40,7 +40,7 @@ class Labelled(MetricWrapperBase):
         return self
 
     def may_have(self, **values: Iterable[str]) -> Self:
-        """Declares the values of some labels; a series begins when it is first counted."""
+        """Declares the values of some labels; a series starts when it is first counted."""
         self.label_values = {name: tuple(some) for name, some in values.items()}
         return self
 

@@ -1,4 +1,4 @@
-"""Random UUIDs (version 4), many drawn at a time: each draw is a call of the kernel, which costs more than all else."""
+"""Random UUIDs (version 4), drawn in batches: each draw is a system call, which costs more than the rest."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ import uuid
 
 _AT_ONCE = 64
 _ready: list[str] = []
-"""Random texts in stock: one of them reveals nothing about the others."""
+"""The number of random UUIDs in stock: one of them reveals nothing about the others."""
 
-# Two processes must never give out the same ones.
+# Two processes must never issue the same ones.
 os.register_at_fork(after_in_child=_ready.clear)
 
 

@@ -1,4 +1,4 @@
-"""The engine under every loop: a queue of keys, workers, results, leases."""
+"""The engine of the controllers: a queue of keys, workers, results, leases."""
 
 from podfit.reconcile.engine import Engine
 from podfit.reconcile.queue import Queue

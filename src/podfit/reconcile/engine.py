@@ -1,4 +1,4 @@
-"""Runs a reconcile function over a queue with a few workers; failures are retried with backoff, never lost."""
+"""Runs a reconcile function over a queue with a few workers; failures are retried with backoff."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Engine(Generic[K]):
         self.queue.add(key)
 
     async def run(self) -> None:
-        """Works until cancelled."""
+        """Runs until cancelled."""
         tasks = Tasks(self.name)
         try:
             workers = [tasks.start(self._work(), f"{self.name}-{number}") for number in range(self._workers)]
@@ -65,7 +65,7 @@ class Engine(Generic[K]):
             level = logging.DEBUG if _is_expected(error) else logging.WARNING
             log.log(level, "%s %s: %s", self.name, _text(key), error)
         except Unreachable as error:
-            # Not this key's fault: when the server is back, everybody should go on soon.
+            # Not the fault of this key: when the server is back, all keys should be retried soon.
             log.info("%s %s: %s", self.name, _text(key), error)
             self.queue.add_after(key, min(self._backoff.next(key), _AWAY_S))
             return
@@ -80,8 +80,8 @@ class Engine(Generic[K]):
 
 
 def _is_expected(error: ApiError) -> bool:
-    """A conflict means that our view is old: the watch will bring the newer object. A namespace that is being deleted
-    takes no new objects."""
+    """A conflict means that our copy is stale: the watch will deliver the newer object. A namespace that is being
+    deleted accepts no new objects."""
     return error.code in (404, 409) or is_namespace_going(error)
 
 

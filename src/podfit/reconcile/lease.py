@@ -1,7 +1,7 @@
-"""Leader election by a coordination.k8s.io Lease: who holds it works, the others wait.
+"""Leader election by a coordination.k8s.io Lease: the holder works, the others wait.
 
-The holder renews it; others take it over only after it was not renewed for the lease's duration *as they saw it*, so
-clocks of different machines need not agree.
+The holder renews the Lease; others take it over only after it was not renewed for its duration *as they observed it*,
+so the clocks of different machines need not agree.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class Leadership:
         self._lease: Object | None = None
 
     async def lead(self, work: Callable[[], Awaitable[None]]) -> None:
-        """Runs `work` whenever this process is the leader, and cancels it when it no longer is; raises what ends it."""
+        """Runs `work` whenever this process is the leader, and cancels it when it no longer is. Raises its errors."""
         while True:
             await self._win()
             log.info("%s leads %s", self._identity, self._name)
@@ -64,7 +64,7 @@ class Leadership:
             except (ApiError, Unreachable) as error:
                 raced = isinstance(error, ApiError) and error.code == 409
                 log.log(logging.DEBUG if raced else level, "lease %s/%s: %s", self._namespace, self._name, error)
-                # Once is enough to know what is the matter.
+                # Log the cause once.
                 level = logging.DEBUG
             await self._clock.sleep(self._retry_s)
 
@@ -73,7 +73,7 @@ class Leadership:
         while not task.done():
             await self._clock.sleep(self._retry_s)
             try:
-                # A request that hangs must not outlive the lease: by then another leads.
+                # A request that hangs must not outlive the lease: by then another process leads.
                 async with asyncio.timeout(max(0.0, last + self._renew_s - self._clock.monotonic())):
                     if not await self._try():
                         return
@@ -84,7 +84,7 @@ class Leadership:
                     return
 
     async def _try(self) -> bool:
-        """Takes or renews the lease if that is ours to do."""
+        """Acquires or renews the lease if this process may."""
         lease = await self._client.find(LEASE, self._namespace, self._name)
         now = rfc3339_micro(self._clock.now())
         if lease is None:
@@ -123,7 +123,7 @@ class Leadership:
         }
 
     async def release(self) -> None:
-        """Gives the lease back at a clean stop, so that another need not wait for it to expire."""
+        """Releases the lease on a clean stop, so that another process need not wait for it to expire."""
         lease = await self._client.find(LEASE, self._namespace, self._name)
         if lease is not None and (lease.get("spec") or {}).get("holderIdentity") == self._identity:
             lease["spec"]["holderIdentity"] = ""

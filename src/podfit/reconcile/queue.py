@@ -1,6 +1,6 @@
-"""A queue of keys: each waits at most once, is worked on by one worker at a time, and may be due later.
+"""A queue of keys: each is queued at most once, processed by one worker at a time, and may be due later.
 
-A key added while it is being worked on is handed out again when that ends, so that no change is missed.
+A key added while it is being processed is queued again afterwards, so that no change is missed.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ class Queue(Generic[K]):
             self._idle.set()
 
     def forget(self, key: K) -> None:
-        """Drops what is scheduled for later."""
+        """Drops the keys scheduled for later."""
         self._cancel_timer(key)
 
     async def idle(self) -> None:

@@ -1,4 +1,4 @@
-"""What a reconcile says when it ends: done, or again after so long for that reason."""
+"""The result of a reconcile: done, or requeue after a delay with a reason."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ class Done:
 
 @dataclass(frozen=True, slots=True)
 class Requeue:
-    """Look once more after `after_s`, because of `reason`."""
+    """Reconcile again after `after_s`, because of `reason`."""
 
     after_s: float
     reason: str

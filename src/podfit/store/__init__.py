@@ -1,1 +1,1 @@
-"""A revisioned log of keys with watch. Only the API server opens it."""
+"""A revisioned key-value store with watch. Only the API server opens it."""

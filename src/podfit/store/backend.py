@@ -1,11 +1,11 @@
-"""The promise every store keeps. One contract suite (tests/contract/test_store.py) holds for all of them.
+"""The contract of every store. One contract suite (tests/contract/test_store.py) runs against all of them.
 
-A store is a map from keys to bytes whose every change has a revision, one higher than the change before. Reads are
-answered from a view in this process, synchronously; writes are awaited until they are durable *and* visible in the
-view. What `put` or `delete` returned survives kill -9 and power loss (memory excepted, by its nature).
+A store maps keys to bytes, and every change has a revision, one higher than the change before. Reads are served
+synchronously from a view in this process; writes return once they are durable *and* visible in the view. A change that
+`put` or `delete` returned survives kill -9 and power loss (except in the memory store).
 
-Records and changes are made by the thousand and kept by the ten thousand; they cannot be part of a cycle, so the
-garbage collector need not know them.
+Records and changes are created by the thousand and retained by the ten thousand; they cannot be part of a cycle, so the
+garbage collector need not track them.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ import msgspec
 
 
 class StoreError(Exception):
-    """Root of what a store may raise."""
+    """The base class of store errors."""
 
 
 class Mismatch(StoreError):
-    """The key is not at the revision the writer expected; nothing was written."""
+    """The key is not at the revision that the writer expected; nothing was written."""
 
     def __init__(self, current: Record | None) -> None:
         super().__init__("the key was changed by someone else")
@@ -29,7 +29,7 @@ class Mismatch(StoreError):
 
 
 class Compacted(StoreError):
-    """The revision asked for is older than what is kept."""
+    """The requested revision has been compacted."""
 
     def __init__(self, oldest: int) -> None:
         super().__init__(f"history before revision {oldest} is gone")
@@ -37,7 +37,7 @@ class Compacted(StoreError):
 
 
 class FutureRevision(StoreError):
-    """The revision asked for lies in the future."""
+    """The requested revision lies in the future."""
 
     def __init__(self, current: int) -> None:
         super().__init__(f"the newest revision is {current}")
@@ -45,7 +45,7 @@ class FutureRevision(StoreError):
 
 
 class Lagging(StoreError):
-    """A watcher fell so far behind that its buffer was dropped; it has to start again from a list."""
+    """The buffer of a slow watcher overflowed and was dropped; it has to start again from a list."""
 
 
 class Unusable(StoreError):
@@ -53,20 +53,20 @@ class Unusable(StoreError):
 
 
 class Unavailable(StoreError):
-    """The store cannot be reached or written just now (etcd away, disk full); nothing was acknowledged."""
+    """The store cannot be reached or written now (etcd unreachable, disk full); nothing was acknowledged."""
 
 
 class Record(msgspec.Struct, frozen=True, gc=False):
     key: str
     value: bytes
     created: int
-    """Revision at which the key came to be."""
+    """The revision at which the key was created."""
     modified: int
-    """Revision of its last change: what Kubernetes calls resourceVersion."""
+    """The revision of its last change: Kubernetes' resourceVersion."""
 
 
 class Change(msgspec.Struct, frozen=True, gc=False):
-    """One entry of the log. `record` is what stands at the key after it, None after a deletion."""
+    """One entry of the log. `record` is the new value of the key, None after a deletion."""
 
     revision: int
     key: str
@@ -83,7 +83,7 @@ class Watch(Protocol):
         """Waits for the next change; raises Lagging when the buffer overflowed, StopAsyncIteration when closed."""
 
     def next_nowait(self) -> Change | None:
-        """The next change if there is one already."""
+        """The next change if one is available."""
 
     def close(self) -> None: ...
 
@@ -103,41 +103,41 @@ class Store(Protocol):
 
     @property
     def trouble(self) -> str:
-        """Why the store cannot be written just now; "" while it can."""
+        """Why the store cannot be written now; "" if it can."""
 
     async def sync(self) -> int:
-        """Waits until the view holds everything acknowledged anywhere before the call; returns its revision."""
+        """Waits until the view contains every write acknowledged anywhere before the call; returns its revision."""
 
     async def wait_for(self, revision: int, timeout_s: float) -> bool:
-        """Waits until the view has reached `revision`; False when it did not in time."""
+        """Waits until the view has reached `revision`; False on timeout."""
 
     def get(self, key: str) -> Record | None: ...
 
     def scan(self, prefix: str, after: str = "", limit: int = 0) -> list[Record]:
-        """Records below `prefix` in key order, those behind the key `after`, at most `limit` (0: all)."""
+        """Records below `prefix` in key order, starting after the key `after`, at most `limit` (0: all)."""
 
     def touched(self, folder: str) -> int:
-        """A number that grows when a key right below the folder (a prefix that ends in "/") changes."""
+        """A number that increases when a key directly below the folder (a prefix that ends in "/") changes."""
 
     def count(self, prefix: str, after: str = "") -> int: ...
 
     def count_at(self, revision: int, prefix: str, after: str = "") -> int:
-        """The count as things stood at `revision`; raises Compacted or FutureRevision."""
+        """The count at `revision`; raises Compacted or FutureRevision."""
 
     def scan_at(self, revision: int, prefix: str, after: str = "", limit: int = 0) -> list[Record]:
-        """The same as things stood at `revision`; raises Compacted or FutureRevision."""
+        """The same at `revision`; raises Compacted or FutureRevision."""
 
     async def put(self, key: str, value: bytes, expect: int | None = None, ttl_s: float = 0) -> Record:
-        """Writes. `expect` 0: the key must not exist; n: it must stand at revision n; None: whatever is there.
+        """Writes. `expect` 0: the key must not exist; n: it must be at revision n; None: unconditionally.
 
-        `ttl_s` > 0 lets the key vanish by itself after that time (Events). Raises Mismatch, Unavailable.
+        `ttl_s` > 0 expires the key after that time (Events). Raises Mismatch, Unavailable.
         """
 
     async def delete(self, key: str, expect: int | None = None) -> Change:
-        """Deletes; Mismatch(None) when the key is not there."""
+        """Deletes; raises Mismatch(None) if the key does not exist."""
 
     def watch(self, prefix: str, after: int, buffer: int = 4096) -> Watch:
         """Changes below `prefix` with a revision above `after`; raises Compacted, FutureRevision."""
 
     async def compact(self, revision: int) -> None:
-        """Forgets history before `revision`; current records stay."""
+        """Compacts history before `revision`; current records remain."""

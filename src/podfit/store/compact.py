@@ -1,8 +1,8 @@
-"""Forgets old history every few minutes, by one server only when several share a store.
+"""Compacts old history every few minutes, by only one server if several share a store.
 
-Each round forgets what was already old one round before, so that every revision stays readable for at least one
-interval. The rounds are counted in a key of the store: who finds it unmoved since its own last look moves it and does
-the work; the others see that it moved. Run by the API server.
+Each round compacts what was already old one round before, so that every revision stays readable for at least one
+interval. The rounds are counted in a key of the store: a server that finds it unchanged since its own last check
+increments it and does the compaction; the others see the change. Run by the API server.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ class Compactor:
         self._interval_s = interval_s
         self._clock = clock or RealClock()
         self._seen = 0
-        """Where the round key stood when this server last looked."""
+        """The value of the round key when this server last read it."""
 
     async def run(self) -> None:
         while True:
@@ -34,7 +34,7 @@ class Compactor:
                 log.warning("compaction failed, next try in %.0f s: %s", self._interval_s, error)
 
     async def turn(self) -> bool:
-        """One round; whether this server did the work."""
+        """Runs one round; returns whether this server did the compaction."""
         record = self._store.get(ROUND_KEY)
         standing = 0 if record is None else record.modified
         if standing != self._seen:

@@ -1,7 +1,7 @@
-"""The store of several machines: etcd holds the truth, the view mirrors it through one watch.
+"""The store of several machines: etcd is the source of truth, and the view mirrors it through one watch.
 
 Revisions are etcd's. Servers that share an etcd see each other's writes. A write is decided by etcd in a transaction
-and returns when the mirror has it; a read that must see everyone's writes calls `sync` first.
+and returns when the mirror has it; a read that must see all writes calls `sync` first.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from podfit.store.view import View
 log = logging.getLogger(__name__)
 
 PAGE = 500
-# Keys that start so are the store's own and do not show. Writing this one moves the mirror past foreign revisions.
+# Keys with this prefix belong to the store and are hidden. Writing this one moves the mirror past foreign revisions.
 HIDDEN = "\0"
 SYNC_KEY = HIDDEN + "sync"
 CATCH_UP_S = 0.05
@@ -44,7 +44,7 @@ class EtcdStore(View):
         super().__init__(history, history_bytes)
         self._wire = EtcdWire(endpoints, timeout_s, tls)
         self._start = (prefix.rstrip("/") + "/").encode()
-        self._end = self._start[:-1] + b"0"  # the byte behind "/": the end of everything below the prefix
+        self._end = self._start[:-1] + b"0"  # the byte after "/": the end of everything below the prefix
         self._timeout_s, self._open_timeout_s = timeout_s, open_timeout_s
         self._clock = clock or RealClock()
         self._backoff = Backoff(0.05, 2.0, jitter=0.2)
@@ -70,14 +70,14 @@ class EtcdStore(View):
     async def sync(self) -> int:
         agreed = await self._wire.revision()
         if not await self.wait_for(agreed, CATCH_UP_S):
-            # The newest revision may lie outside our keys, and then no event shows the mirror that it has all before
-            # it. One of our own behind it does, because events come in order.
+            # The newest revision may be of a key that is not ours, and then no event shows that the mirror is complete.
+            # A write of our own after it does, because events arrive in order.
             answer = await self._wire.put(self._key(SYNC_KEY), b"", None, 0)
             await self._seen(int(answer.header.revision))
         return self.revision
 
     async def put(self, key: str, value: bytes, expect: int | None = None, ttl_s: float = 0) -> Record:
-        # A lease for each key: keys of one lease vanish in one revision, and a watcher could not resume among them.
+        # A lease per key: keys of one lease expire in one revision, and a watcher could not resume among them.
         lease = await self._wire.grant(math.ceil(ttl_s)) if ttl_s > 0 else 0
         answer = await self._wire.put(self._key(key), value, expect, lease)
         if not answer.succeeded:
@@ -102,7 +102,7 @@ class EtcdStore(View):
 
     async def compact(self, revision: int) -> None:
         self.forget(revision)
-        with contextlib.suppress(Compacted):  # someone else was faster
+        with contextlib.suppress(Compacted):  # another writer was faster
             await self._wire.compact(revision)
 
     def _key(self, key: str) -> bytes:
@@ -117,7 +117,9 @@ class EtcdStore(View):
             raise Unavailable(f"etcd took the write as revision {revision}, but the watch has not shown it")
 
     async def _mismatch(self, key: str, answer: Any) -> Mismatch:
-        """What stands there instead. The view has it too by then, or a retry would fail on the same stale record."""
+        """The record that is there instead. By then the view has it too, or a retry would fail on the same stale
+        record.
+        """
         found = answer.responses[0].response_range.kvs
         if found:
             current = self._record(found[0])
@@ -128,7 +130,7 @@ class EtcdStore(View):
         return Mismatch(None)
 
     async def _release(self, lease: int) -> None:
-        with contextlib.suppress(StoreError):  # it ends by itself, only later
+        with contextlib.suppress(StoreError):  # it expires by itself, only later
             await self._wire.revoke(lease)
 
     async def _load_with_patience(self) -> None:
@@ -141,7 +143,7 @@ class EtcdStore(View):
                 await self._clock.sleep(self._backoff.next("load"))
 
     async def _load(self) -> None:
-        """Reads everything as of one revision. Raises Compacted when that revision went meanwhile."""
+        """Reads everything at one revision. Raises Compacted if that revision was compacted meanwhile."""
         records: list[Record] = []
         start, revision = self._start, 0
         while True:
@@ -170,7 +172,7 @@ class EtcdStore(View):
 
     async def _follow(self) -> None:
         if await self._wire.revision() < self.revision:
-            # Restored from a backup, or another cluster: a watch from our revision would wait in silence.
+            # Restored from a backup, or another cluster: a watch from our revision would wait silently forever.
             raise Compacted(0)
         events = self._wire.watch(self._start, self._end, self.revision + 1)
         async with contextlib.aclosing(events):

@@ -1,7 +1,7 @@
-"""How the etcd store speaks to etcd: the channel, the few requests it makes, and errors put into the store's words.
+"""The etcd store's protocol: the channel, the few requests it makes, and the translation of errors.
 
-The only module that touches gRPC. It holds no state of the store; `etcd` decides what the answers mean. Messages come
-from the `aetcd` package, whose own client lacks reads at a revision and resumable watches, so its stubs are used.
+The only module that uses gRPC. It holds no state of the store; `etcd` interprets the responses. Messages come from the
+`aetcd` package, whose own client lacks reads at a revision and resumable watches, so its stubs are used.
 """
 
 from __future__ import annotations
@@ -21,7 +21,8 @@ try:
 except ImportError:  # the optional dependency is not installed
     grpc = rpc = None
 
-# Without a limit on message sizes a watch answers with many large objects; with long back-off a short outage lasts.
+# Without a limit on message sizes, because a watch may return many large objects; a long back-off would prolong a short
+# outage.
 OPTIONS = [
     ("grpc.max_receive_message_length", -1),
     ("grpc.max_send_message_length", -1),
@@ -65,13 +66,13 @@ class EtcdWire:
             await channel.close(grace=None)
 
     async def page(self, start: bytes, end: bytes, revision: int, limit: int) -> Any:
-        """Keys from `start` up to `end` as they stood at `revision` (0: now)."""
+        """Keys from `start` up to `end` at `revision` (0: now)."""
         return await self._call(
             "Range", rpc.RangeRequest(key=start, range_end=end, revision=revision, limit=limit), self._kv
         )
 
     async def revision(self) -> int:
-        """The newest revision the cluster has agreed on; a linearizable read."""
+        """The newest revision that the cluster has committed; a linearizable read."""
         answer = await self._call("Range", rpc.RangeRequest(key=b"\0", count_only=True), self._kv)
         return int(answer.header.revision)
 
@@ -96,7 +97,7 @@ class EtcdWire:
         await self._call("Compact", rpc.CompactionRequest(revision=revision), self._kv)
 
     async def watch(self, start: bytes, end: bytes, revision: int) -> AsyncGenerator[list[Any], None]:
-        """The events from `revision` on, grouped as etcd sends them; raises Compacted when they are gone."""
+        """The events from `revision` on, grouped as etcd sends them; raises Compacted if they are gone."""
         call = self._watches.Watch()
         create = rpc.WatchCreateRequest(key=start, range_end=end, start_revision=revision)
         try:
@@ -118,7 +119,7 @@ class EtcdWire:
 
     @staticmethod
     def _stands_at(key: bytes, revision: int) -> Any:
-        # etcd compares a key that is not there as if it stood at revision 0.
+        # etcd compares a missing key as if it were at revision 0.
         return rpc.Compare(result=rpc.Compare.EQUAL, target=rpc.Compare.MOD, key=key, mod_revision=revision)
 
     async def _decide(self, key: bytes, compare: list[Any], change: Any) -> Any:
@@ -139,7 +140,7 @@ class EtcdWire:
         return Unavailable(f"etcd at {', '.join(self._endpoints)}: {error.details() or error.code().name}")
 
     async def _target(self) -> str:
-        """One name for all members: gRPC moves to the next address by itself when one is gone."""
+        """One name for all members: gRPC switches to the next address by itself if one is unreachable."""
         if len(self._endpoints) == 1:
             return self._endpoints[0]
         addresses = []

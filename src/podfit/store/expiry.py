@@ -1,7 +1,7 @@
-"""Keys that vanish by themselves: a deadline each, one alarm for the nearest, and a limit to how many there are.
+"""Expiring keys: a deadline each, one timer for the nearest, and a limit on their number.
 
-For stores that have to do it themselves (memory, sqlite); etcd has leases. Deadlines are wall-clock times, because
-they outlive the process; the alarm looks again at least once a minute, because wall clocks jump.
+For stores without expiry of their own (memory, sqlite); etcd has leases. Deadlines are wall-clock times, because they
+outlive the process; the timer checks at least once a minute, because wall clocks jump.
 """
 
 from __future__ import annotations
@@ -22,19 +22,19 @@ MOST = 10_000
 
 
 Deadline = tuple[float, str, int]
-"""When, which key, and at which revision."""
+"""Deadline, key, and revision."""
 
 
 class Expiry:
-    """`delete(key, revision)` is awaited for each key whose time has come, if it still stands at that revision."""
+    """`delete(key, revision)` is awaited for each expired key that is still at that revision."""
 
     def __init__(self, clock: Clock, delete: Callable[[str, int], Awaitable[object]], most: int = MOST) -> None:
-        """`most`: keys with a deadline that are kept; beyond it those with the nearest one go before their time."""
+        """`most`: the limit of keys with a deadline; beyond it those with the nearest deadline are deleted early."""
         self._clock = clock
         self._delete = delete
         self._most = most
         self._due: dict[str, Deadline] = {}
-        """By key: the deadline that counts, as it lies on the heap."""
+        """By key: the current deadline, as in the heap."""
         self._heap: list[Deadline] = []
         self._tasks = Tasks("expiry")
         self._alarm: asyncio.Task[None] | None = None
@@ -43,7 +43,7 @@ class Expiry:
     def set(self, key: str, deadline: float, revision: int) -> None:
         self._due[key] = due = (deadline, key, revision)
         heapq.heappush(self._heap, due)
-        if len(self._heap) > 2 * len(self._due) + 64:  # mostly deadlines that were replaced since
+        if len(self._heap) > 2 * len(self._due) + 64:  # mostly deadlines that have been replaced
             self._heap = list(self._due.values())
             heapq.heapify(self._heap)
         self._arm()
@@ -52,7 +52,7 @@ class Expiry:
         self._due.pop(key, None)
 
     def start(self) -> None:
-        """Goes on after `stop` with the deadlines it had."""
+        """Continues after `stop` with the deadlines it had."""
         self._arm()
 
     async def stop(self) -> None:
@@ -77,7 +77,7 @@ class Expiry:
         self._alarm, self._alarm_at = None, math.inf
         now = self._clock.now()
         late: list[Deadline] = []
-        # Beyond the limit some more than needed go at once, so that not every further key costs another one its own.
+        # Beyond the limit a batch of keys is deleted at once, so that not every further key causes another deletion.
         spare = len(self._due) - self._most + AT_ONCE // 2 if len(self._due) > self._most else 0
         while self._heap and len(late) < AT_ONCE and (self._heap[0][0] <= now or len(late) < spare):
             due = heapq.heappop(self._heap)
@@ -91,7 +91,7 @@ class Expiry:
         try:
             await self._delete(key, revision)
         except Mismatch:
-            pass  # written again in the meantime: that write decided about its own end
+            pass  # written again in the meantime: that write set its own deadline
         except StoreError:
             if key not in self._due:
                 self.set(key, self._clock.now() + RETRY_S, revision)

@@ -1,8 +1,8 @@
-"""Who hears of a change: watches grouped by prefix, each with a bounded buffer of its own.
+"""Distributes changes to watches, which are grouped by prefix and have a bounded buffer each.
 
-A change looks up only the prefixes its key can have (one lookup per distinct prefix length), so its cost does not
-grow with watches elsewhere. Nothing here waits for a reader: one that does not keep up loses its buffer and its place.
-Belongs to one event loop. It knows nothing of records or history; `view` feeds it.
+A change looks up only the prefixes its key can have (one lookup per distinct prefix length), so its cost does not grow
+with watches elsewhere. Nothing here waits for a reader: a slow reader loses its buffer and its place. Belongs to one
+event loop. It does not depend on records or history; `view` feeds it.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from podfit.store.backend import Change, Lagging
 
 
 class Feed:
-    """One watch. `limit` counts changes not yet read, the backlog it started with not included."""
+    """One watch. `limit` counts unread changes, excluding the backlog it started with."""
 
     __slots__ = ("_closed", "_fanout", "_lagging", "_limit", "_pending", "_reader", "prefix")
 
@@ -58,7 +58,7 @@ class Feed:
             self._wake()
 
     def push(self, change: Change) -> bool:
-        """Takes a change for the reader; False when there is no room left, and from then on."""
+        """Queues a change for the reader; False if the buffer is full, and from then on."""
         if len(self._pending) >= self._limit:
             self.overflow()
             return False
@@ -115,7 +115,7 @@ class Fanout:
                     self.remove(late)
 
     def overflow(self) -> None:
-        """Tells every watch that changes were missed: history was lost, not only their buffers."""
+        """Notifies every watch that changes were missed: history was lost, not only their buffers."""
         for feed in self._all():
             self.remove(feed)
             feed.overflow()

@@ -1,4 +1,4 @@
-"""A store that lives and dies with the process: for tests, simulations and throw-away clusters."""
+"""A store in memory only: for tests, simulations and throw-away clusters."""
 
 from __future__ import annotations
 

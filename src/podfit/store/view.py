@@ -1,8 +1,8 @@
-"""What every store shows to this process: the records in key order, the last changes, and who watches them.
+"""The in-memory view of every store: the records in key order, recent changes, and the watches.
 
 Stores derive from it and differ in where a change comes from: `memory` makes it, `sqlite` makes it durable first,
-`etcd` hears of it. All of them hand it to `apply`, in revision order, on the event loop that opened the store.
-Nothing here waits for anything but a revision, and nothing here writes anywhere.
+`etcd` receives it. All of them pass it to `apply`, in revision order, on the event loop that opened the store. Nothing
+here waits for anything but a revision, and nothing here writes anywhere.
 """
 
 from __future__ import annotations
@@ -18,7 +18,8 @@ from sortedcontainers import SortedList
 from podfit.store.backend import Change, Compacted, FutureRevision, Mismatch, Record
 from podfit.store.fanout import Fanout, Feed
 
-# History is cut in steps of this many changes: a cut per change would cost a list shift (and a disk write) each time.
+# History is trimmed in steps of this many changes: trimming per change would cost a list shift (and a disk write) each
+# time.
 STEP = 64
 _FOLDERS = 65536
 
@@ -28,7 +29,7 @@ def revision_of(change: Change) -> int:
 
 
 def behind(prefix: str) -> str | None:
-    """The first string behind all that start with `prefix`; None when there is none."""
+    """The first string after all that start with `prefix`; None if there is none."""
     for at in range(len(prefix) - 1, -1, -1):
         if ord(prefix[at]) < 0x10FFFF:
             return prefix[:at] + chr(ord(prefix[at]) + 1)
@@ -36,7 +37,7 @@ def behind(prefix: str) -> str | None:
 
 
 def next_change(current: Record | None, key: str, value: bytes | None, expect: int | None, revision: int) -> Change:
-    """The change a write makes at a key that stands at `current`; `value` None deletes. Raises Mismatch."""
+    """The change that a write makes to a key at `current`; `value` None deletes. Raises Mismatch."""
     standing = 0 if current is None else current.modified
     if (expect is not None and expect != standing) or (value is None and current is None):
         raise Mismatch(current)
@@ -49,10 +50,10 @@ def next_change(current: Record | None, key: str, value: bytes | None, expect: i
 
 class View:
     trouble = ""
-    """Why the store cannot be written; "" while it can."""
+    """Why the store cannot be written; "" if it can."""
 
     def __init__(self, history: int = 10_000, history_bytes: int = 64 << 20) -> None:
-        """`history` bounds the changes kept, `history_bytes` the superseded values they hold on to."""
+        """`history` bounds the retained changes, `history_bytes` the superseded values that they hold."""
         self._limit, self._limit_bytes = history, history_bytes
         self._records: dict[str, Record] = {}
         self._keys = SortedList()
@@ -141,7 +142,7 @@ class View:
         self._touched[change.key[: change.key.rfind("/") + 1]] = change.revision
 
     def advance(self, revision: int) -> None:
-        """The view holds everything up to `revision`, even if the last of it was not below its keys."""
+        """Records that the view is complete up to `revision`, even if the last change was not below its keys."""
         self._revision = max(self._revision, revision)
         while self._waiters and self._waiters[0][0] <= self._revision:
             waiter = heapq.heappop(self._waiters)[2]
@@ -149,7 +150,7 @@ class View:
                 waiter.set_result(True)
 
     def reset(self, records: Iterable[Record], revision: int, compacted: int) -> None:
-        """Starts over from a snapshot. Watches have missed changes and are notified of that."""
+        """Starts over from a snapshot. Watches are notified that they missed changes."""
         self._fanout.overflow()
         self._records = {record.key: record for record in records}
         self._keys = SortedList(self._records)
@@ -175,7 +176,7 @@ class View:
                 waiter.set_result(False)
 
     def forgotten(self, changes: list[Change]) -> None:
-        """Called with changes that left the history; a durable store drops what it kept for them."""
+        """Called with changes that left the history; a durable store deletes their rows."""
 
     def _trim(self) -> None:
         if len(self._log) >= self._limit + STEP:
@@ -198,12 +199,12 @@ class View:
             raise FutureRevision(self._revision)
 
     def _past(self, revision: int, prefix: str, after: str) -> dict[str, Record | None]:
-        """What stood at `revision` at the keys that changed since; None where there was nothing."""
+        """The records at `revision` of the keys that changed since; None for keys that did not exist."""
         self._check_kept(revision)
         past: dict[str, Record | None] = {}
         for change in self._changes(revision, prefix):
             if change.key > after:
-                # The first change after `revision` knows what stood there at `revision`.
+                # The first change after `revision` has the record as it was at `revision`.
                 past.setdefault(change.key, change.previous)
         return past
 

@@ -1,7 +1,7 @@
-"""CEL expressions as Kubernetes has them: parsed, type-checked, with an estimate of their cost, and evaluated within a
+"""CEL expressions as in Kubernetes: parsed, type-checked, with an estimate of their cost, and evaluated within a
 budget.
 
-`program.Environment` compiles an expression and complains in cel-go's words (`syntax.BadExpression`); `Program.run`
-evaluates it, counts what that costs into a `budget.Budget` and raises what is in `values`. Few clusters have
-expressions: import `program` only where it is used.
+`program.Environment` compiles an expression and reports errors in cel-go's wording (`syntax.BadExpression`);
+`Program.run` evaluates it, charges its cost to a `budget.Budget` and raises the exceptions in `values`. Few clusters
+have expressions: import `program` only where it is used.
 """

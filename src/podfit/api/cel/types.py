@@ -1,4 +1,4 @@
-"""Types of expressions, and how the checker finds out whether one fits another."""
+"""Types of expressions, and the rules of assignability used by the checker."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from functools import lru_cache
 @dataclass(frozen=True, slots=True)
 class Type:
     kind: str
-    """`int`, `list`, …; `object` for what has declared fields or only functions, `param` for a free variable."""
+    """`int`, `list`, …; `object` for types with declared fields or only functions, `param` for a free variable."""
     params: tuple[Type, ...] = ()
     name: str = ""
     fields: dict[str, Type] | None = field(default=None, compare=False, hash=False)
-    """Of a declared object, by the names expressions use."""
+    """The fields of a declared object, by the names that expressions use."""
 
     def __str__(self) -> str:
         if self.kind in ("object", "opaque", "param"):
@@ -80,7 +80,7 @@ def type_of(value: Type) -> Type:
 
 @lru_cache(maxsize=512)
 def type_from(text: str) -> Type:
-    """From a notation: `list(string)`, `map(K, V)`, `Quantity`; one capital letter is free."""
+    """Parses the notation `list(string)`, `map(K, V)`, `Quantity`; a single capital letter is a free variable."""
     found = re.fullmatch(r"(\w+)(?:\((.*)\))?", text.strip())
     assert found is not None, text
     name, inner = found[1], found[2]
@@ -105,7 +105,7 @@ Bindings = dict[str, Type]
 
 
 def resolved(kind: Type, bound: Bindings, to_dyn: bool = False) -> Type:
-    """With what is known about free variables; those nothing is known about stay free, or become dynamic."""
+    """Substitutes known free variables; unknown ones remain free, or become dynamic."""
     while kind.kind == "param" and kind.name in bound:
         kind = bound[kind.name]
     if kind.kind == "param":
@@ -124,7 +124,9 @@ def _occurs(name: str, kind: Type, bound: Bindings) -> bool:
 
 
 def assignable(pairs: Iterable[tuple[Type, Type]], bound: Bindings) -> bool:
-    """Whether each two types agree, under what is known about free variables. What that adds is kept if they do."""
+    """Whether the types are pairwise assignable under the current substitutions. New substitutions are kept if they
+    are.
+    """
     added: list[str] = []
     for one, other in pairs:
         if not _agree(one, other, bound, added):
@@ -157,11 +159,11 @@ def _agree(one: Type, other: Type, bound: Bindings, added: list[str]) -> bool:
 
 
 _NULLABLE = ("null", "object", "opaque", "timestamp", "duration")
-"""Types that null is a value of."""
+"""Types that accept null."""
 
 
 def most_general(one: Type, other: Type) -> Type:
-    """Of two types that agree the one that says less."""
+    """The more general of two compatible types."""
     if one.kind in ("dyn", "param") or other.kind in ("dyn", "param"):
         return one if one.kind in ("dyn", "param") else other
     params = tuple(most_general(a, b) for a, b in zip(one.params, other.params, strict=False))

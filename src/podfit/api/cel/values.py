@@ -1,6 +1,6 @@
-"""The values that CEL expressions compute with, beyond those Python has, and what it means for two to be equal.
+"""The values of CEL expressions that Python lacks, and equality of values.
 
-Booleans, integers, doubles, strings, bytes, null and maps are Python's own. Lists are anything in `LISTS`.
+Booleans, integers, doubles, strings, bytes, null and maps are Python's own. Lists are the types in `LISTS`.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ class Failed(Exception):
 
 
 class Stopped(Exception):
-    """An evaluation was ended from outside. Unlike a failure, no operator absorbs it."""
+    """An evaluation was cancelled from outside. Unlike an error, no operator absorbs it."""
 
 
 class CostExceeded(Stopped):
@@ -29,7 +29,7 @@ class CostExceeded(Stopped):
 
 
 class NoOverload(Failed):
-    """A function was called with arguments of types that it does not have."""
+    """A function was called with argument types that it does not support."""
 
     def __init__(self) -> None:
         super().__init__("no such overload")
@@ -86,7 +86,7 @@ NONE = Maybe(present=False)
 
 
 class Opaque:
-    """A value of a type that only its own functions look into."""
+    """A value of an opaque type, which only its own functions can read."""
 
     __slots__ = ()
     type_name = ""
@@ -96,7 +96,7 @@ class Opaque:
 
 
 class Joined:
-    """Two lists, one after the other. Joining is as cheap as its cost says: nothing is copied."""
+    """A concatenation of two lists. It is as cheap as its cost suggests: nothing is copied."""
 
     __slots__ = ("_depth", "_left", "_right", "_size")
 
@@ -175,7 +175,7 @@ def type_name(value: Any) -> str:
 
 
 def size_of(value: Any) -> int:
-    """How many characters, bytes, items or entries it has; 1 for anything else. Costs are computed from it."""
+    """The number of characters, bytes, items or entries; 1 for anything else. Costs are computed from it."""
     kind = type(value)
     if kind is str or kind is list or kind is dict or kind is bytes or kind is Joined:
         return len(value)
@@ -185,7 +185,7 @@ def size_of(value: Any) -> int:
 
 
 def same(left: Any, right: Any) -> bool:
-    """Compares what is inside in plain loops: values may be nested deeply, and generators would recurse in C."""
+    """Compares nested values in plain loops: values may be nested deeply, and generators would recurse in C."""
     kind, other = type(left), type(right)
     if kind is other and kind in _SIMPLE:
         return bool(left == right)
@@ -228,7 +228,7 @@ def _same_lists(left: Any, right: Any) -> bool:
 
 
 def _subset(part: Any, whole: Any) -> bool:
-    """Members of sets are scalars nearly always: those are looked up, the rest compared one by one."""
+    """Members of sets are almost always scalars: those are looked up, the others compared one by one."""
     plain = {item for item in whole if type(item) in _SIMPLE}
     rest = [item for item in whole if type(item) not in _SIMPLE]
     for item in part:
@@ -248,7 +248,7 @@ def holds(items: Any, wanted: Any) -> bool:
 
 
 def joined(left: Any, right: Any) -> Any:
-    """Two lists as one. Sets and lists with keys keep what they are, as Kubernetes has it."""
+    """Concatenates two lists. Sets and keyed lists keep their semantics, as in Kubernetes."""
     if isinstance(left, SetList):
         known = {item for item in left if type(item) in _SIMPLE}
         more = [item for item in right if item not in known] if len(known) == len(left) else [*right]

@@ -1,7 +1,7 @@
 """Patches: JSON patch, JSON merge patch, strategic merge patch and server-side apply (`patches.apply`).
 
-`patch_object` does for the first three what the API server does between reading the body and admission: applies the
-patch, reads the result back as its type, and words what is wrong.
+For the first three, `patch_object` does what the API server does between reading the body and admission: it applies the
+patch, converts the result to its type, and reports errors.
 """
 
 from __future__ import annotations
@@ -34,10 +34,11 @@ def patch_object(
     field_validation: str = "Warn",
     kind: Kind | None = None,
 ) -> Decoded:
-    """`live` with the patch applied, typed again, and warnings. `live` is not changed, but may share parts with it.
+    """`live` with the patch applied and converted to its type, and warnings. `live` is not modified, but may share
+    parts with the result.
 
-    A strategic patch of this process need not be bytes: `raw` may be its JSON. Nothing is kept of it that can change.
-    With `kind`, JSON and merge patches that make it another kind are refused; strategic ones cannot change the kind.
+    A strategic patch from this process need not be bytes: `raw` may be its JSON. Nothing mutable of it is retained.
+    With `kind`, JSON and merge patches that change the kind are rejected; strategic ones cannot change it.
     """
     if content_type == STRATEGIC:
         patch = strategic.read_patch(raw)
@@ -75,7 +76,7 @@ def _typed(
 
 
 def _invalid_patch(live: Object, value: Any, patch: Object | None, why: str) -> ApiError:
-    """422 about the field `patch`, of an object without a name."""
+    """A 422 about the field `patch`, of an object without a name."""
     shown = (
         go_print(patch)
         if patch is not None
@@ -87,7 +88,7 @@ def _invalid_patch(live: Object, value: Any, patch: Object | None, why: str) -> 
 
 
 def _sorted_where_changed(value: Any, live: Any) -> Any:
-    """Kubernetes sorts the fields of the objects a patch touched, and leaves the others as they were."""
+    """Kubernetes sorts the fields of the objects that a patch touched, and leaves the others unchanged."""
     if value is live or not isinstance(value, dict):
         return value
     old = live if isinstance(live, dict) else {}

@@ -1,7 +1,7 @@
-"""A JSON document that is edited by pointers, at a cost that grows with the edits and not with the document.
+"""Edits a JSON document by pointers, at a cost that grows with the edits and not with the document.
 
-Containers are copied the first time they are changed, and long lists are cut into pieces while elements are inserted
-or removed, so that thousands of insertions into a list of millions do not move it each time. `json_patch` uses it.
+Containers are copied when they are first modified, and long lists are split into chunks while elements are inserted or
+removed, so that thousands of insertions into a list of millions do not move it each time. Used by `json_patch`.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ _LONGEST = 19
 
 
 class NoSuchPlace(Exception):
-    """A pointer points at nothing, or the place does not allow what is to be done."""
+    """A pointer has no target, or the operation is not possible there."""
 
 
 class Pieces:
-    """A long list while it is edited: the same elements in lists of moderate length."""
+    """A long list during editing: the same elements in chunks of moderate length."""
 
     def __init__(self, items: list[Any]) -> None:
         self._pieces = [items[at : at + _PIECE] for at in range(0, len(items), _PIECE)]
@@ -72,15 +72,15 @@ class Pieces:
 
 
 class Document:
-    """`root` is never changed. Values put in belong to the caller and are not changed either."""
+    """`root` is never modified. Inserted values belong to the caller and are not modified either."""
 
     def __init__(self, root: Any) -> None:
         self._root = root
         self._own: dict[int, Any] = {}
-        """Containers made here, by identity: these may be changed in place."""
+        """Containers created here, by identity: these may be modified in place."""
 
     def finished(self) -> Any:
-        """The document as plain JSON. Nothing may be edited afterwards."""
+        """The document as plain JSON. No edits are allowed afterwards."""
         for container in list(self._own.values()):
             if isinstance(container, dict):
                 for key, item in container.items():
@@ -100,7 +100,7 @@ class Document:
         return at
 
     def get_or_null(self, parts: list[str]) -> Any:
-        """Like `get`, but a member that an object does not have counts as null."""
+        """Like `get`, but a missing member of an object counts as null."""
         above = self.get(parts[:-1])
         if parts and isinstance(above, dict):
             return above.get(parts[-1])
@@ -114,7 +114,7 @@ class Document:
             container.insert(len(container) if key == "-" else index_of(key, len(container) + 1), value)
 
     def replace(self, parts: list[str], value: Any) -> None:
-        """Members that are missing are added."""
+        """Missing members are added."""
         container, key = self._container(parts), parts[-1]
         if isinstance(container, dict):
             container[key] = value
@@ -122,14 +122,14 @@ class Document:
             container[index_of(key, len(container))] = value
 
     def remove(self, parts: list[str]) -> Any:
-        """Removes and returns what is there."""
+        """Removes and returns the value."""
         container, key = self._container(parts, resize=True), parts[-1]
         removed = _step(container, key)
         del container[key if isinstance(container, dict) else index_of(key, len(container))]
         return removed
 
     def _container(self, parts: list[str], resize: bool = False) -> Any:
-        """The container of a place, made changeable, and all above it."""
+        """The container at a path, made writable, and all above it."""
         if not parts:
             raise NoSuchPlace
         above: Any = None
@@ -198,7 +198,7 @@ def copied(value: Any) -> Any:
 
 
 def size_of(value: Any) -> int:
-    """Bytes of the value as JSON."""
+    """The encoded size of the value in bytes."""
     return len(msgspec.json.encode(value, enc_hook=_encodable))
 
 

@@ -1,4 +1,4 @@
-"""JSON patch (RFC 6902) as the API server reads it: `apply(document, raw)`.
+"""JSON patch (RFC 6902) with the semantics of the API server: `apply(document, raw)`.
 
 Any operation that does not apply is answered with the same 422. The number of operations and the bytes they copy are
 limited as in Kubernetes.
@@ -16,18 +16,20 @@ from podfit.api.text.gojson import GoSyntaxError, may_hold_duplicates, parse, pa
 
 MOST_OPERATIONS = 10_000
 MOST_COPIED = 3 << 20
-"""Bytes that the copies of one patch may add."""
+"""The most bytes that the copy operations of one patch may add."""
 _OP_FIELDS = ("op", "from", "path", "value")
 
 
 def apply(document: Any, raw: bytes) -> Any:
-    """The patched document; ApiError 400 for no JSON patch, 413 for too long a one, 422 for one that does not apply."""
+    """The patched document; raises ApiError 400 for an invalid JSON patch, 413 for one that is too long, 422 for one
+    that does not apply.
+    """
     return apply_operations(document, operations(raw))
 
 
 def apply_loosely(document: Any, raw: bytes) -> Any:
-    """The same where nobody asks for unknown fields: Kubernetes then reads the operations once, not twice, and what is
-    no patch is said in the words of the second reading."""
+    """The same if unknown fields are not checked: Kubernetes then parses the operations once, not twice, and an invalid
+    patch is reported in the wording of the second parser."""
     try:
         value = parse(raw)
     except GoSyntaxError as error:
@@ -96,8 +98,8 @@ def rejected() -> ApiError:
 
 
 def apply_operations(document: Any, patch: list[dict[str, Any]]) -> Any:
-    """The patched document; `document` stays as it is. 422 where an operation does not apply, or the result is nested
-    too deeply."""
+    """The patched document; `document` is not modified. 422 if an operation does not apply, or the result is nested too
+    deeply."""
     editing = _Editing(document)
     try:
         for item in patch:
@@ -111,17 +113,19 @@ def apply_operations(document: Any, patch: list[dict[str, Any]]) -> Any:
 
 
 def _may_deepen(item: dict[str, Any]) -> bool:
-    """Whether an operation may nest containers too deeply. What it adds lies as deep as its path is long."""
+    """Whether an operation may nest containers too deeply. The depth of the added value is at most the length of its
+    path.
+    """
     return item["op"] in ("copy", "move") or deeper_than(item.get("value"), MAX_DEPTH - item["path"].count("/"))
 
 
 class _Editing:
-    """One patch being applied."""
+    """The application of one patch."""
 
     def __init__(self, document: Any) -> None:
         self.document = Document(document)
         self._copied = 0
-        """Bytes that copies have added so far."""
+        """Bytes added by copies so far."""
 
     def run(self, item: dict[str, Any]) -> None:
         operation = _OPERATIONS.get(item.get("op", ""))
@@ -171,7 +175,7 @@ _OPERATIONS = {
 
 
 def _pointer(item: dict[str, Any], name: str = "path") -> list[str]:
-    """The keys of a pointer. What precedes the first slash is ignored."""
+    """The keys of a pointer. Text before the first slash is ignored."""
     if name not in item:
         raise NoSuchPlace
     return [part.replace("~1", "/").replace("~0", "~") for part in item[name].split("/")[1:]]

@@ -1,4 +1,4 @@
-"""JSON merge patch (RFC 7386): `apply(document, raw)`. The document is not changed."""
+"""JSON merge patch (RFC 7386): `apply(document, raw)`. The document is not modified."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ GO_MAP = "map[string]interface {}"
 
 
 def merged(document: Any, patch: Any) -> Any:
-    """What RFC 7386 calls MergePatch(target, patch)."""
+    """MergePatch(target, patch) of RFC 7386."""
     if not isinstance(patch, dict):
         return patch
     out = dict(document) if isinstance(document, dict) else {}
@@ -40,7 +40,7 @@ def merged(document: Any, patch: Any) -> Any:
 
 
 def _without_nulls(value: Any) -> Any:
-    """What a patch puts where nothing was: nulls in objects go, those that are elements of a list stay."""
+    """The value that a patch adds where there was none: nulls in objects are dropped, nulls in lists are kept."""
     if isinstance(value, list):
         return [_without_nulls(item) for item in value]
     if isinstance(value, dict):
@@ -49,7 +49,7 @@ def _without_nulls(value: Any) -> Any:
 
 
 def strict_problems(raw: bytes) -> list[str]:
-    """Keys that the patch itself holds twice."""
+    """Duplicate keys of the patch itself."""
     if not may_hold_duplicates(raw, parse(raw)):
         return []
     return [f"json merge patch {problem}" for problem in duplicate_fields(parse_exact(raw))]

@@ -1,4 +1,4 @@
-"""The order of a strategically merged list: what the patch says, with the server's own elements kept in between."""
+"""The order of a strategically merged list: the order of the patch, with the server's own elements in between."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from podfit.api.text.goprint import go_print
 
 
 def names_of(items: list[Any], key: str | None) -> list[Any]:
-    """What identifies the elements of a list, hashable: their merge keys or, without one, the elements themselves."""
+    """The identities of the elements of a list, hashable: their merge keys or, without one, the elements themselves."""
     if key is not None:
         items = [item.get(key) if isinstance(item, dict) else item for item in items]
     return [item if item.__class__ is str else _hashable(item) for item in items]
@@ -21,7 +21,7 @@ def _hashable(name: Any) -> Any:
 
 
 def places_of(items: list[Any], key: str | None) -> dict[Any, int]:
-    """Where the element of each name is; the first of equals."""
+    """The index of the element with each name; the first of equals."""
     places: dict[Any, int] = {}
     for index, name in enumerate(names_of(items, key)):
         places.setdefault(name, index)
@@ -29,8 +29,9 @@ def places_of(items: list[Any], key: str | None) -> dict[Any, int]:
 
 
 def enforce_order(items: list[Any], wanted: list[Any], server: list[Any], key: str | None) -> list[Any]:
-    """Elements named in `wanted` come in its order; the others keep the server's order among themselves and, where
-    possible, their place relative to the first. Elements the server did not have come as early as that allows."""
+    """Elements named in `wanted` are in its order; the others keep the server's order among themselves and, where
+    possible, their position relative to the first. Elements that the server did not have come as early as that
+    allows."""
     names, by_patch = names_of(items, key), places_of(wanted, key)
     if names == list(by_patch):
         return items
@@ -47,7 +48,7 @@ def enforce_order(items: list[Any], wanted: list[Any], server: list[Any], key: s
 
 
 def _interleaved(left: list[tuple[int, Any]], right: list[tuple[int, Any]]) -> list[Any]:
-    """Two lists of (place on the server, element)."""
+    """Two lists of (position on the server, element)."""
     out: list[Any] = []
     at = other = 0
     while at < len(left) and other < len(right):
@@ -61,7 +62,7 @@ def _interleaved(left: list[tuple[int, Any]], right: list[tuple[int, Any]]) -> l
 
 
 def validate_order(patch: list[Any], order: list[Any], key: str | None) -> None:
-    """A patch whose elements contradict its own `$setElementOrder` is refused."""
+    """Rejects a patch whose elements contradict its own `$setElementOrder`."""
     plain = [item for item in patch if not (isinstance(item, dict) and item.get("$patch") is not None)]
     if not order:
         return

@@ -1,8 +1,9 @@
-"""Strategic merge patch: `apply(document, raw, struct)`; lists merge by the keys their type declares.
+"""Strategic merge patch: `apply(document, raw, struct)`; lists merge by the keys that their type declares.
 
-Directives: `$patch` (replace, delete), `$retainKeys`, `$setElementOrder/<list>`, `$deleteFromPrimitiveList/<list>`.
-The document is not changed: what differs is copied. What stays as it is stays the same object, so that typed reading
-and all later comparisons skip it: a patch costs what it changes, not what the document holds.
+Directives: `$patch` (replace, delete), `$retainKeys`, `$setElementOrder/<list>`, `$deleteFromPrimitiveList/<list>`. The
+document is not modified: changed containers are copied. Unchanged parts remain the identical object, so that typed
+decoding and all later comparisons skip them: the cost of a patch depends on its changes, not on the size of the
+document.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ def apply(document: Map, raw: bytes, struct: Struct) -> Map:
 
 
 def read_patch(raw: bytes | Map) -> Map:
-    """The patch as JSON. One that never was bytes is copied: nothing is kept of it that can change."""
+    """The patch as JSON. One that never was bytes is copied: nothing mutable of it is retained."""
     if not isinstance(raw, bytes):
         copy: Map = msgspec.to_builtins(raw, str_keys=True)
         return copy
@@ -46,14 +47,14 @@ def read_patch(raw: bytes | Map) -> Map:
 
 
 def strict_problems(raw: bytes | Map, patch: Map) -> list[str]:
-    """Keys that the patch itself, as it was read, holds twice."""
+    """Duplicate keys of the patch itself, as parsed."""
     if not isinstance(raw, bytes) or not may_hold_duplicates(raw, patch):
         return []
     return duplicate_fields(parse_exact(raw))
 
 
 def server_error(message: str) -> ApiError:
-    """An error Kubernetes gives no reason for: a plain 500."""
+    """An error to which Kubernetes assigns no reason: a plain 500."""
     return ApiError(500, "", message)
 
 
@@ -66,8 +67,8 @@ def bad_directive(said: Any, item: Map) -> ApiError:
 
 
 def merged(document: Map, patch: Map, kind: Type) -> Map:
-    """The document with the patch merged into it; `kind` says how its fields merge. What the patch leaves as it is, or
-    sets to what it is, stays the same object: the document itself, if that is all of it."""
+    """The document with the patch merged into it; `kind` determines how its fields merge. Unchanged parts remain the
+    identical object: the document itself, if nothing changes."""
     if DIRECTIVE in patch:
         return _directed(patch)
     out = document
@@ -103,7 +104,7 @@ def merged(document: Map, patch: Map, kind: Type) -> Map:
 
 
 def _merged_container(before: Any, value: Any, kind: Type, key: str) -> Any:
-    """The new value of a field that is and stays a map, or a list."""
+    """The new value of a field that is and remains a map or a list."""
     row = (kind.fields.get(key) if kind.__class__ is Struct else None) or _row(kind, key)
     if value.__class__ is dict:
         return value if row.replace else merged(before, value, row.type)
@@ -120,7 +121,7 @@ def _directed(patch: Map) -> Map:
 
 
 def _obeyed(out: Map, patch: Map, kind: Type) -> Map:
-    """Obeys `$retainKeys` and `$setElementOrder` in `out`. Returns what is left of the patch."""
+    """Applies `$retainKeys` and `$setElementOrder` to `out`. Returns the rest of the patch."""
     rest = _ordered_lists(out, _retained(out, patch), kind)
     if any(key.startswith(DELETE_PREFIX) and not isinstance(value, list) for key, value in rest.items()):
         raise bad_request("invalid patch format of primitive list")
@@ -128,7 +129,7 @@ def _obeyed(out: Map, patch: Map, kind: Type) -> Map:
 
 
 def _retained(out: Map, patch: Map) -> Map:
-    """Obeys `$retainKeys`: drops from `out` what it does not name. Returns the patch without the directive."""
+    """Applies `$retainKeys`: drops all other keys from `out`. Returns the patch without the directive."""
     if RETAIN_KEYS not in patch:
         return patch
     named = patch[RETAIN_KEYS]
@@ -155,7 +156,7 @@ def _row(kind: Type, key: str) -> Field:
 
 
 def _without_elements(before: Any, patch: list[Any], kind: Type, key: str) -> Any:
-    """Obeys `$deleteFromPrimitiveList`."""
+    """Applies `$deleteFromPrimitiveList`."""
     if not isinstance(before, list):
         return before
     _row(kind, key)
@@ -179,7 +180,7 @@ def merged_list(document: list[Any], patch: list[Any], row: Field) -> list[Any]:
 
 
 def _holds_maps(document: list[Any], patch: list[Any]) -> bool:
-    """Whether both lists hold maps; elements of several types are refused."""
+    """Whether both lists contain maps; mixed types are rejected."""
     first, *others = dict.fromkeys([item.__class__ for item in document + patch])
     if first is list:
         raise ApiError(422, "Invalid", "the server rejected our request due to an error in our request", {})
@@ -189,7 +190,7 @@ def _holds_maps(document: list[Any], patch: list[Any]) -> bool:
 
 
 def _special_elements(document: list[Any], patch: list[Any], key: str) -> tuple[list[Any], list[Any], bool]:
-    """Obeys the elements that carry `$patch`: what remains of the list, the plain elements, and whether to replace."""
+    """Applies the elements with `$patch`: returns the rest of the list, the plain elements, and whether to replace."""
     special = [item for item in patch if item.get(DIRECTIVE) is not None]
     if not special:
         return document, patch, False
@@ -215,7 +216,7 @@ def _special_elements(document: list[Any], patch: list[Any], key: str) -> tuple[
 
 
 def _merge_elements(document: list[Any], patch: list[Any], key: str, kind: Type) -> list[Any]:
-    """Merges elements of the same name and adds the new ones. The list itself if that changes nothing."""
+    """Merges elements of the same name and adds the new ones. Returns the list itself if that changes nothing."""
     out, places = document, places_of(document, key)
     places.pop(None, None)  # elements without a name merge with nothing
     in_order, last = len(places) == len(document), -1
@@ -230,12 +231,12 @@ def _merge_elements(document: list[Any], patch: list[Any], key: str, kind: Type)
             out[place : place + 1] = [made]
         places[name] = place
         in_order, last = in_order and last < place < len(document), place
-    # Elements that were there, in the order in which they were, are in order.
+    # Existing elements that are in their existing order need no reordering.
     return out if in_order else enforce_order(out, patch, document, key)
 
 
 def _ordered_lists(out: Map, patch: Map, kind: Type) -> Map:
-    """Obeys `$setElementOrder`: merges those lists into `out` in the wanted order and takes them off the patch."""
+    """Applies `$setElementOrder`: merges those lists into `out` in the given order and removes them from the patch."""
     directives = [key for key in patch if key.startswith(ORDER_PREFIX)]
     if not directives:
         return patch
@@ -265,7 +266,7 @@ def _list_to_order(before: list[Any] | None, given: list[Any] | None, row: Field
 
 
 def without_directives(value: Any) -> Any:
-    """A patch value used as a plain value: no directives, no nulls."""
+    """A patch value used as a plain value: without directives and nulls."""
     if isinstance(value, dict):
         return {
             key: without_directives(item)

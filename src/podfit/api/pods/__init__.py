@@ -1,1 +1,1 @@
-"""What a pod asks for and names: resources, placement, references, virtual machines and their migration."""
+"""Properties of a pod: resources, placement, references, virtual machines and their migration."""

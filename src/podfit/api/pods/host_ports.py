@@ -1,4 +1,4 @@
-"""The ports of its node that a pod takes. Pure; the scheduler and the node agent refuse pods whose ports collide."""
+"""The host ports that a pod uses. Pure; the scheduler and the node agent reject pods with conflicting ports."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _ANY_ADDRESS = "0.0.0.0"
 
 
 def host_ports(spec: Mapping[str, Any]) -> tuple[Port, ...]:
-    """Of containers and sidecars: those that may run at the same time."""
+    """Of containers and sidecars, which may run at the same time."""
     found = []
     sidecars = [
         container for container in spec.get("initContainers") or () if container.get("restartPolicy") == "Always"
@@ -25,7 +25,7 @@ def host_ports(spec: Mapping[str, Any]) -> tuple[Port, ...]:
 
 
 def collide(address: str, other: str) -> bool:
-    """Two addresses of the same port: the wildcard collides with all."""
+    """Two addresses with the same port: the wildcard conflicts with all."""
     return address == other or _ANY_ADDRESS in (address, other)
 
 

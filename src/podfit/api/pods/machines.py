@@ -1,6 +1,6 @@
-"""Virtual machines as pods: the annotations that describe one, the power states, and the bounds of its size.
+"""Virtual machines as pods: their annotations, power states, and limits of their size.
 
-Nodes pass a pod's annotations to the runtime, so a VM runtime gets these besides CRI's own fields.
+Nodes pass a pod's annotations to the runtime, so that a VM runtime gets these in addition to CRI's own fields.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 
 CLASS = "vm"
-"""The RuntimeClass of VMs, as `podfit up --vm` makes it."""
+"""The RuntimeClass of VMs, created by `podfit up --vm`."""
 PREFIX = "podfit.dev/vm-"
 CMDLINE, FIRMWARE, CELLS, NODE = PREFIX + "cmdline", PREFIX + "firmware", PREFIX + "numa-cells", PREFIX + "numa-node"
 MAX_MEMORY, MAX_VCPUS, SLOTS = PREFIX + "max-memory", PREFIX + "max-vcpus", PREFIX + "slots"
@@ -24,12 +24,13 @@ POWER, POWER_GRACE = PREFIX + "power", PREFIX + "power-grace-seconds"
 
 RUNNING, PAUSED, SUSPENDED, SHUTDOWN = "Running", "Paused", "Suspended", "Shutdown"
 POWERS = (RUNNING, PAUSED, SUSPENDED, SHUTDOWN)
-"""Paused: the vCPUs stand still. Suspended: memory is on disk and QEMU has ended. Shutdown: off, with its disks."""
+"""Paused: the vCPUs are stopped. Suspended: memory is saved to disk and QEMU has exited. Shutdown: off, with its disks.
+"""
 OFF = (SUSPENDED, SHUTDOWN)
 
 
 def wanted_power(pod: Mapping[str, Any]) -> str:
-    """What the pod asks for, as `spec.virtualMachine.powerSpec` or as an annotation."""
+    """The requested power state, as `spec.virtualMachine.powerSpec` or as an annotation."""
     machine = pod["spec"].get("virtualMachine") or {}
     annotated = (pod["metadata"].get("annotations") or {}).get(POWER)
     found = machine.get("powerSpec") if machine else annotated
@@ -37,12 +38,12 @@ def wanted_power(pod: Mapping[str, Any]) -> str:
 
 
 def ends_when_shut_down(spec: Mapping[str, Any]) -> bool:
-    """Whether a guest that shuts itself down ends its pod, whatever its restart policy says."""
+    """Whether a guest that shuts itself down ends its pod, regardless of its restart policy."""
     return (spec.get("virtualMachine") or {}).get("shutdownBehavior") == "terminate"
 
 
 LEAST_MEMORY_MIB = 64
-"""Below this a Linux kernel of today does not boot."""
+"""Current Linux kernels do not boot with less."""
 CARRIED = 16
-"""How many times its boot memory a guest can have: page tables for plugged memory come out of it."""
+"""The maximum memory as a multiple of boot memory: page tables for plugged memory are allocated from it."""
 LARGEST_DEVICE_MIB = 2048

@@ -32,9 +32,9 @@ class Migration(msgspec.Struct, frozen=True, omit_defaults=True):
     """When, as RFC 3339."""
     message: str = ""
     offer: dict[str, Any] = {}
-    """What the source's runtime says of the VM."""
+    """The source runtime's description of the VM."""
     place: dict[str, Any] = {}
-    """Where the target's runtime expects it."""
+    """Where the target runtime expects it."""
 
     @property
     def under_way(self) -> bool:
@@ -45,7 +45,7 @@ class Migration(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 def migration_of(pod: Mapping[str, Any]) -> Migration | None:
-    """None for a pod that was never moved, and for an annotation that cannot be read."""
+    """None for a pod that was never moved, and for an annotation that cannot be parsed."""
     text = ((pod.get("metadata") or {}).get("annotations") or {}).get(ANNOTATION)
     if not text:
         return None
@@ -56,13 +56,13 @@ def migration_of(pod: Mapping[str, Any]) -> Migration | None:
 
 
 def moving(pod: Mapping[str, Any]) -> Migration | None:
-    """The migration of a pod that is on its way."""
+    """The migration of a pod, if one is in progress."""
     found = migration_of(pod)
     return found if found is not None and found.under_way else None
 
 
 class Step(msgspec.Struct, frozen=True):
-    """What a node reports in the annotation of the Binding that it posts."""
+    """The report of a node in the annotation of the Binding that it posts."""
 
     phase: str
     message: str = ""
@@ -76,11 +76,11 @@ _WRITERS = {
     MOVED: ((PREPARED,), ("target",)),
 }
 _FAILS = {"source": (REQUESTED, OFFERED, PREPARED), "target": (REQUESTED, OFFERED)}
-"""Once a place is prepared, only the node that has the VM can say that it does not come."""
+"""Once a place is prepared, only the source node can cancel the migration."""
 
 
 def advanced(now: Migration, step: Step, node: str) -> Migration | str:
-    """The migration after a step of a node, or why that node cannot take it now."""
+    """The migration after a step of a node, or why that node cannot take that step now."""
     roles = [role for role in ("source", "target") if getattr(now, role) == node]
     if not roles:
         return f'node "{node}" has no part in it'

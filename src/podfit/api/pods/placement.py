@@ -1,4 +1,6 @@
-"""Where a pod may run: node selectors, node affinity, taints and tolerations. Pure; used by all that place pods."""
+"""Where a pod may run: node selectors, node affinity, taints and tolerations. Pure; used by all components that place
+pods.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,7 @@ def tolerates(toleration: Object, taint: Object) -> bool:
 
 
 def untolerated(taints: list[Object], tolerations: list[Object], effects: tuple[str, ...]) -> Object | None:
-    """The first taint with one of the effects that nothing tolerates."""
+    """The first taint with one of the effects that no toleration matches."""
     for taint in taints:
         if taint.get("effect") in effects and not any(tolerates(one, taint) for one in tolerations):
             return taint
@@ -33,7 +35,7 @@ def untolerated(taints: list[Object], tolerations: list[Object], effects: tuple[
 
 
 def requirement_matches(requirement: Object, have: str | None) -> bool:
-    """One expression of a node selector against the value there is (None: no such label)."""
+    """Matches one expression of a node selector against a value (None: no such label)."""
     operator, values = requirement.get("operator"), requirement.get("values") or []
     if operator == "In":
         return have is not None and have in values
@@ -62,14 +64,14 @@ def term_matches(term: Object, labels: dict[str, str], name: str) -> bool:
 
 
 def required_terms(spec: Object) -> list[Object] | None:
-    """The terms of the pod's required node affinity; None when it has none."""
+    """The terms of the pod's required node affinity; None if it has none."""
     affinity = (spec.get("affinity") or {}).get("nodeAffinity") or {}
     required = affinity.get("requiredDuringSchedulingIgnoredDuringExecution")
     return None if required is None else required.get("nodeSelectorTerms") or []
 
 
 def node_matches(spec: Object, node: Object) -> bool:
-    """Whether a pod's node selector and required node affinity allow this node."""
+    """Whether a pod's node selector and required node affinity match this node."""
     labels = node["metadata"].get("labels") or {}
     if any(labels.get(key) != value for key, value in (spec.get("nodeSelector") or {}).items()):
         return False

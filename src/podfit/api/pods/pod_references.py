@@ -1,4 +1,4 @@
-"""Which other objects a pod names: secrets, config maps, claims. What it names, its node may read."""
+"""The objects that a pod refers to: secrets, config maps, claims. Its node may read them."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 from podfit.api.objects import Object
 
-# Volume sources that carry a secret, and the path to its name below the source.
+# Volume sources that refer to a secret, and the path to its name below the source.
 _SECRET_SOURCES: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("azureFile", ("secretName",)),
     ("cephfs", ("secretRef", "name")),
@@ -50,7 +50,7 @@ def config_map_names(pod: Object) -> set[str]:
 
 
 def claim_names(pod: Object) -> set[str]:
-    """Claims a pod mounts; an ephemeral volume's claim is called after pod and volume."""
+    """Claims that a pod mounts; an ephemeral volume's claim is named after pod and volume."""
     names = set()
     pod_name = (pod.get("metadata") or {}).get("name", "")
     for volume in (pod.get("spec") or {}).get("volumes") or ():
@@ -63,9 +63,9 @@ def claim_names(pod: Object) -> set[str]:
 
 
 def referenced(pod: Object) -> str:
-    """The first kind of API object a pod refers to, as Kubernetes' refusals name it; "" for a pod without any.
+    """The first kind of API object that a pod refers to, as named in Kubernetes' errors; "" for a pod without any.
 
-    Raises ValueError for a projected volume made of something unknown.
+    Raises ValueError for a projected volume with an unknown source.
     """
     spec = pod.get("spec") or {}
     if spec.get("serviceAccountName") or spec.get("serviceAccount"):

@@ -1,6 +1,6 @@
-"""The memory reflex as the API shows it: an annotation that allows it, and a condition that a limit is near.
+"""The memory reflex in the API: an annotation that enables it, and a condition for usage near a limit.
 
-The node writes the condition; the autoscaler's updater reads it and answers with a resize.
+The node writes the condition; the autoscaler's updater reads it and responds with a resize.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ ANNOTATION, MEMORY = "podfit.dev/reflex", "memory"
 CONDITION = "podfit.dev/MemoryNearLimit"
 NEAR, NOT_RAISED, LEAK, CALM = "NearLimit", "LimitNotRaised", "LeakSuspected", "BelowThreshold"
 SHARE = 0.9
-"""The part of its limit from which a container counts as near it."""
+"""The fraction of its limit above which a container's usage counts as near it."""
 _WORDS = re.compile(r"^container (\S+) uses (\d+) of (\d+) bytes")
 
 
@@ -37,13 +37,13 @@ def threshold(limit: int) -> int:
 
 
 def asked_for(holder: Mapping[str, Any]) -> bool:
-    """Whether the annotations of a pod or an autoscaler allow the memory reflex."""
+    """Whether the annotations of a pod or an autoscaler enable the memory reflex."""
     notes = (holder.get("metadata") or {}).get("annotations") or {}
     return MEMORY in [word.strip() for word in str(notes.get(ANNOTATION) or "").split(",")]
 
 
 def near_of(pod: Mapping[str, Any]) -> Near | None:
-    """What the pod's condition says; None where no container is near its limit."""
+    """The containers in the pod's condition; None if no container is near its limit."""
     for one in (pod.get("status") or {}).get("conditions") or ():
         if one.get("type") == CONDITION and one.get("status") == "True":
             found = _WORDS.match(str(one.get("message") or ""))

@@ -1,7 +1,7 @@
-"""What a pod asks for: effective requests and limits, and the QoS class that follows from them.
+"""Resources of a pod: effective requests and limits, and the QoS class derived from them.
 
-Pure functions over pods as JSON. `use_status` selects the view of those who account for running pods (scheduler,
-quota): the largest of desired, allocated and actual, with desired left out while a resize is infeasible.
+Pure functions over pods as JSON. `use_status` selects the view for accounting of running pods (scheduler, quota): the
+largest of desired, allocated and actual, without desired while a resize is infeasible.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def container_limits(container: Mapping[str, Any]) -> Amounts:
 
 
 def has_pod_level(spec: Mapping[str, Any]) -> bool:
-    """Whether spec.resources names a resource that counts at pod level."""
+    """Whether spec.resources contains a resource that is supported at pod level."""
     resources = spec.get("resources")
     if not resources:
         return False
@@ -61,7 +61,7 @@ def has_pod_level(spec: Mapping[str, Any]) -> bool:
 def pod_requests(
     pod: Mapping[str, Any], *, use_status: bool = False, pod_level: bool = True, overhead: bool = True
 ) -> Amounts:
-    """What the pod reserves on a node."""
+    """The resources that the pod reserves on a node."""
     spec = pod.get("spec") or _NOTHING
     total = _aggregate(pod, "requests", use_status)
     if pod_level and spec.get("resources"):
@@ -72,12 +72,12 @@ def pod_requests(
 
 
 def requests_key(pod: Mapping[str, Any], use_status: bool) -> bytes:
-    """All that `pod_requests` looks at: the same for pods of one template, so that sums can be looked up by it."""
+    """All inputs of `pod_requests`: equal for pods of one template, so that sums can be cached by it."""
     return msgspec.json.encode((_wanted(pod.get("spec") or _NOTHING), _reported(pod) if use_status else None))
 
 
 def same_requests(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
-    """Whether `pod_requests` is the same for both pods, status included. Parts that both share are skipped."""
+    """Whether `pod_requests` is the same for both pods, status included. Shared parts are skipped."""
     spec, others = one.get("spec") or _NOTHING, other.get("spec") or _NOTHING
     if spec is not others and _wanted(spec) != _wanted(others):
         return False
@@ -88,7 +88,7 @@ def same_requests(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
 
 
 def _wanted(spec: Mapping[str, Any]) -> tuple[object, ...]:
-    """What a spec asks for, in every place that counts."""
+    """The requests of a spec, in every field that counts."""
     init_containers, level = spec.get("initContainers"), spec.get("resources")
     return (
         [(one.get("name"), (one.get("resources") or _NOTHING).get("requests")) for one in spec.get("containers") or ()],
@@ -104,7 +104,7 @@ def _wanted(spec: Mapping[str, Any]) -> tuple[object, ...]:
 
 
 def _reported(pod: Mapping[str, Any]) -> tuple[object, ...] | None:
-    """The amounts in the pod's status; None where it has none: then only the spec counts."""
+    """The amounts in the pod's status; None if it has none: then only the spec counts."""
     status = pod.get("status") or _NOTHING
     running, started, level = (
         status.get("containerStatuses"),
@@ -131,7 +131,7 @@ def _amounts_in(status: Mapping[str, Any]) -> tuple[object, ...]:
 def pod_limits(
     pod: Mapping[str, Any], *, use_status: bool = False, pod_level: bool = True, overhead: bool = True
 ) -> Amounts:
-    """What the pod may use at most; a resource without a limit is absent."""
+    """The most that the pod may use; a resource without a limit is absent."""
     spec = pod.get("spec") or _NOTHING
     total = _aggregate(pod, "limits", use_status)
     if pod_level and spec.get("resources"):
@@ -156,7 +156,7 @@ def max_into(total: Amounts, other: Mapping[str, Quantity]) -> None:
 
 
 def _aggregate(pod: Mapping[str, Any], kind: str, use_status: bool) -> Amounts:
-    """Regular containers and sidecars together, or the largest step of the start-up, whichever needs more."""
+    """Regular containers and sidecars together, or the largest step of initialization, whichever is larger."""
     spec = pod.get("spec") or _NOTHING
     status = pod.get("status") or _NOTHING
     infeasible = use_status and is_resize_infeasible(pod)
@@ -220,7 +220,7 @@ def _pod_level(pod: Mapping[str, Any], kind: str, use_status: bool) -> Amounts:
 
 
 def qos_class(pod_or_spec: Mapping[str, Any]) -> str:
-    """The class computed from the spec; pod-level resources, when given, decide alone, even where they are empty."""
+    """The class computed from the spec; pod-level resources, if given, decide alone, even if they are empty."""
     spec = pod_or_spec.get("spec", pod_or_spec) or _NOTHING
     if spec.get("resources") is not None:
         holders: list[Mapping[str, Any]] = [spec]
@@ -239,7 +239,7 @@ def qos_class(pod_or_spec: Mapping[str, Any]) -> str:
 
 
 def _add_compute(total: dict[str, int], resources: Mapping[str, Any] | None) -> int:
-    """Adds CPU and memory that are set to more than nothing, in nanos; says how many of the two are."""
+    """Adds non-zero CPU and memory, in nanos; returns how many of the two are set."""
     added = 0
     if resources:
         for name in (CPU, MEMORY):

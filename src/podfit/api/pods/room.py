@@ -1,7 +1,7 @@
-"""Does a request fit on a node? The arithmetic of the node agent's verdict, for everybody. Pure.
+"""Whether a request fits on a node: the arithmetic of the node agent's verdict, shared by all components. Pure.
 
-The agent fills a `Room` from its own ledger before it decides. The command line fills one from Node and Pods as the API
-shows them, and so can say how much is missing without reading the agent's message.
+The agent fills a `Room` from its own ledger before it decides. The command line fills one from the Node and Pods in the
+API, and can so compute how much is missing without parsing the agent's message.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _REFUSED = [{"type": PENDING, "status": "True", "reason": INFEASIBLE}]
 
 
 class Room(Struct, frozen=True):
-    """What the node has, and what pods other than the one in question hold."""
+    """The resources of the node, and those held by all pods except the one in question."""
 
     allocatable: Mapping[str, Quantity]
     used: Mapping[str, Quantity]
@@ -32,13 +32,13 @@ class Room(Struct, frozen=True):
 
 
 def units(name: str, quantity: Quantity) -> int:
-    """Milli CPUs, or whole units: what messages and comparisons count in."""
+    """Milli CPUs, or whole units: the unit of messages and comparisons."""
     return quantity.milli if name == CPU else quantity.value
 
 
 def shortages(needs: Amounts, room: Room, adding: bool = False) -> list[Shortage]:
-    """All that is missing, in the order it is reported: pods, cpu, memory, then the rest by name. `adding`: the pod is
-    new to the node."""
+    """All shortages, in reporting order: pods, cpu, memory, then the rest by name. `adding`: the pod is new to the
+    node."""
     found = []
     if adding and room.pods + 1 > room.max_pods:
         found.append(Shortage("pods", 1, room.pods, room.max_pods))
@@ -55,12 +55,12 @@ def shortages(needs: Amounts, room: Room, adding: bool = False) -> list[Shortage
 
 
 def grown(needs: Amounts, held: Amounts) -> Amounts:
-    """What a resize takes from the node: only resources whose request grows are checked."""
+    """The additional resources that a resize needs: only resources whose request grows are checked."""
     return {name: wanted for name, wanted in needs.items() if units(name, wanted) > units(name, held.get(name, ZERO))}
 
 
 def held(pod: ObjectView) -> Amounts:
-    """What the pod's node has allocated to it, whatever the spec asks for."""
+    """The resources that the pod's node has allocated to it, regardless of the spec."""
     return pod_requests({**pod, "status": {**(pod.get("status") or {}), "conditions": _REFUSED}}, use_status=True)
 
 
@@ -75,7 +75,7 @@ def room_on(node: ObjectView, pods: Iterable[ObjectView], pod: ObjectView) -> Ro
 
 
 def missing(pod: ObjectView, room: Room) -> list[Shortage]:
-    """What the node lacks to grant the pod's resize."""
+    """The shortages of the node that prevent the pod's resize."""
     return shortages(grown(pod_requests(pod), held(pod)), room)
 
 

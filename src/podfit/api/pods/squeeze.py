@@ -1,4 +1,4 @@
-"""The squeeze probe as the API shows it: an annotation that allows it, and a condition with what it found."""
+"""The squeeze probe in the API: an annotation that enables it, and a condition with its result."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def asked_for(holder: Mapping[str, Any]) -> bool:
 
 
 def found_in(pod: Mapping[str, Any]) -> dict[str, int]:
-    """Bytes by container; empty where nothing was found yet."""
+    """Bytes by container; empty if there is no result yet."""
     for one in (pod.get("status") or {}).get("conditions") or ():
         if one.get("type") == CONDITION and one.get("status") == "True":
             return {name: int(amount) for name, amount in _WORDS.findall(str(one.get("message") or ""))}

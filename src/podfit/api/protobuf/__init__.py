@@ -1,8 +1,8 @@
-"""Request bodies in protobuf, read as JSON: what kubectl and kubelets send by default.
+"""Decodes request bodies in protobuf, the default format of kubectl and kubelets, to JSON.
 
-`to_json` turns a body of type application/vnd.kubernetes.protobuf into the JSON the same client would have sent; typed
-decoding then treats both alike. Fields that `fields.txt` does not list are skipped, as protobuf has it. `writing` goes
-the other way, for answers.
+`to_json` converts a body of type application/vnd.kubernetes.protobuf to the JSON that the same client would have sent;
+typed decoding then treats both the same. Fields that `fields.txt` does not list are skipped, as usual in protobuf.
+`writing` encodes responses.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _DEEPEST = 100
 
 
 class BadProtobuf(ValueError):
-    """The bytes are no message of a kind that can be read; the text says why."""
+    """The bytes are not a message of a supported kind; the text says why."""
 
 
 def to_json(body: bytes) -> bytes:
@@ -92,7 +92,7 @@ def _take_machine(obj: Object) -> None:
 
 def _items(kind: str, wire: int, value: Any, depth: int) -> list[Any]:
     if wire == 2 and kind in ("int", "bool"):
-        # Numbers of a list may come packed into one run of bytes.
+        # Repeated numbers may be packed into one byte string.
         at, packed = 0, []
         while at < len(value):
             number, at = _varint(value, at)
@@ -113,7 +113,7 @@ def _value(kind: str, value: Any, depth: int) -> Any:
         return reader(value)
     inner = _message(kind, _bytes(value), depth + 1)
     if kind.endswith((".ExtraValue", ".Verbs")):
-        # Lists that Go names as a type of their own are messages of one list.
+        # Lists that Go defines as a type of their own are messages with one list.
         return inner.get("items", [])
     other = UNIONS.get(kind)
     return inner if other is None else inner["schema"] if "schema" in inner else inner.get(*other)
@@ -178,7 +178,7 @@ def _micro_time(value: Any) -> str | None:
 
 
 def _second(seconds: int) -> str:
-    """Years have four digits, those before 1000 too: strftime has no zeros there."""
+    """Years have four digits, also those before 1000: strftime does not pad them."""
     return f"{_date(seconds):%Y-%m-%dT%H:%M:%S}".rjust(19, "0")
 
 
@@ -215,7 +215,7 @@ _READERS: dict[str, Callable[[Any], Any]] = {
 
 
 def _wire(data: bytes) -> Iterator[tuple[int, int, Any]]:
-    """(field number, wire type, value): an int for numbers, bytes for everything that has a length."""
+    """(field number, wire type, value): an int for numbers, bytes for everything with a length."""
     at = 0
     while at < len(data):
         tag, at = _varint(data, at)

@@ -1,8 +1,8 @@
-"""`spec.virtualMachine` in protobuf, which has no field for it: it travels as an annotation of the pod or the template.
+"""`spec.virtualMachine` in protobuf, which has no field for it: it is sent as an annotation of the pod or the template.
 
-A controller of Kubernetes that reads a Deployment in protobuf copies the template with its annotations into a
-ReplicaSet, and from there into pods. So the annotation comes back where the field would have been lost, and becomes the
-field again. It is never stored.
+A Kubernetes controller that reads a Deployment in protobuf copies the template with its annotations into a ReplicaSet,
+and from there into pods. So the annotation survives where the field would have been lost, and is converted back to the
+field. It is never stored.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ from podfit.api.objects import Object
 
 ANNOTATION = "podfit.dev/virtual-machine"
 CARRIERS = frozenset(("core.Pod", "core.PodTemplateSpec"))
-"""Messages that have metadata and the spec of a pod."""
+"""Messages with metadata and the spec of a pod."""
 FIELD = "virtualMachine"
 _NAMED = b'"virtualMachine"'
 _encode = msgspec.json.Encoder(order="sorted").encode
 
 
 def with_annotation(json: bytes) -> bytes:
-    """A pod or a template as protobuf shows it."""
+    """A pod or a template in its protobuf form."""
     if _NAMED not in json:
         return json
     obj = msgspec.json.decode(json)
@@ -33,7 +33,7 @@ def with_annotation(json: bytes) -> bytes:
 
 
 def take_annotation(obj: Object) -> None:
-    """The reverse, for what a client sent. Raises ValueError if the annotation holds no virtual machine."""
+    """The reverse, for input from a client. Raises ValueError if the annotation is not a valid virtual machine."""
     metadata = obj.get("metadata") or {}
     annotations = dict(metadata.get("annotations") or {})
     text = annotations.pop(ANNOTATION, None)

@@ -1,4 +1,4 @@
-"""Fields of protobuf messages as bytes: tags, lengths and values, each from what JSON has."""
+"""Encodes fields of protobuf messages: tags, lengths and values, from JSON."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def length(data: bytes) -> bytes:
 
 
 def delimited(number: int) -> bytes:
-    """The tag of a field that has a length."""
+    """The tag of a field with a length."""
     return varint(number << 3 | 2)
 
 
@@ -119,7 +119,7 @@ def _time(number: int) -> Write:
 
 
 def _raw(number: int) -> Write:
-    """JSON within a message, as it stands."""
+    """JSON embedded in a message, unchanged."""
     tag = delimited(number)
 
     def write(raw: msgspec.Raw) -> bytes:
@@ -142,4 +142,4 @@ WRITERS: dict[str, tuple[Any, Callable[[int], Write]]] = {
     "microtime": (str, _time),
     "raw": (msgspec.Raw, _raw),
 }
-"""By the type in the table: what JSON has, and how a field of that number is written."""
+"""By the type in the table: the JSON type, and the encoder of the field."""

@@ -1,4 +1,4 @@
-"""The table of protobuf's field numbers (`fields.txt`), and which of its types a kind is."""
+"""The table of protobuf's field numbers (`fields.txt`), and the message type of each kind."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 MEDIA_TYPE = "application/vnd.kubernetes.protobuf"
 MAGIC = b"k8s\x00"
-"""What every body begins with."""
+"""The prefix of every body."""
 _GROUPS = {
     "authentication.k8s.io/v1": "authentication",
     "authorization.k8s.io/v1": "authorization",
@@ -44,7 +44,8 @@ UNIONS: dict[str, tuple[str, Any]] = {
     "apiextensions.JSONSchemaPropsOrBool": ("allows", False),
     "apiextensions.JSONSchemaPropsOrStringArray": ("property", []),
 }
-"""Types that JSON shows as a schema or as something else: the field that holds the other, and its value if absent."""
+"""Types that JSON represents as a schema or as something else: the field for the other case, and its value if absent.
+"""
 
 Fields = dict[int, tuple[str, str]]
 """By number: JSON name and type."""
@@ -66,7 +67,7 @@ def message_types() -> dict[str, Fields]:
 
 
 def root(api_version: str, kind: str) -> str:
-    """The type in the table that a kind is; "" if protobuf does not have it."""
+    """The message type of a kind; "" if protobuf does not have it."""
     if kind in _OF_EVERY_VERSION or (api_version in ("", "v1") and kind in _OF_V1):
         return f"meta.{kind}"
     name = f"{_GROUPS.get(api_version, '')}.{kind}"

@@ -1,8 +1,8 @@
-"""Objects as protobuf, from their JSON: what clients get that accept application/vnd.kubernetes.protobuf.
+"""Encodes objects as protobuf, from their JSON, for clients that accept application/vnd.kubernetes.protobuf.
 
-A type of the table becomes a struct that holds only the fields protobuf has, so decoding skips all others and leaves
-embedded JSON (most of managedFields) as it stands. Messages that many objects share, or that outlive a change of
-the object around them, are decoded and written once and then found by their JSON.
+A type of the table becomes a struct with only the fields that protobuf has, so decoding skips all others and keeps
+embedded JSON (most of managedFields) unchanged. Messages that many objects share, or that stay the same while the
+object around them changes, are decoded and encoded once and then looked up by their JSON.
 """
 
 from __future__ import annotations
@@ -23,19 +23,19 @@ _SHARED = frozenset(
         *("core.PodTemplateSpec", "meta.OwnerReference", "core.ContainerStatus", "meta.LabelSelector"),
     )
 )
-"""Types that are found by their JSON."""
+"""Types that are looked up by their JSON."""
 _ALSO = {("core.ContainerResizePolicy", 2): "policy"}
-"""What JSON calls a field in a form of the API that was designed and not released."""
+"""The JSON name of a field in a version of the API that was designed and not released."""
 _MOST, _LONGEST = 8192, 16 * 1024
 _astuple = msgspec.structs.astuple
 
 
 class Unwritable(ValueError):
-    """There is no message for a value; the text says why."""
+    """A value has no message; the text says why."""
 
 
 class Message:
-    """How messages of one type are read from JSON and written."""
+    """How messages of one type are decoded from JSON and encoded."""
 
     def __init__(self, name: str, above: frozenset[str]) -> None:
         self._above = above | {name}
@@ -43,8 +43,8 @@ class Message:
         self._fields: list[Any] = []
         self._writers: list[Write] = []
         self._inlined: list[tuple[int, int, bytes]] = []
-        """First and last (exclusive) of the writers whose fields stand in a message of their own, and its tag;
-        inner ones first."""
+        """First and last (exclusive) of the encoders whose fields are in a nested message, and its tag; inner ones
+        first."""
         self._add(name)
         struct = msgspec.defstruct(name.replace(".", "_"), self._fields)
         self._decode: Callable[[bytes], Any] = msgspec.json.Decoder(struct).decode
@@ -83,7 +83,7 @@ def _named(json_name: str) -> Any:
 
 
 def _field(kind: str, number: int, above: frozenset[str]) -> tuple[Any, Write]:
-    """The type of a field in JSON, and how it is written."""
+    """The JSON type of a field, and its encoder."""
     if kind.startswith("[]"):
         read, write = _field(kind[2:], number, above)
         return list[read], lambda values: b"".join([write(value) for value in values])  # type: ignore[valid-type]
@@ -114,7 +114,7 @@ def _map(number: int, write: Write) -> Write:
 
 
 def _apart(tag: bytes, kind: str) -> Write:
-    """A message that is decoded by itself: recursive ones, those with several shapes, and those that are shared."""
+    """A message that is decoded separately: recursive ones, those with several forms, and shared ones."""
     known: dict[bytes, bytes] = {}
     shared = kind in _SHARED
 
@@ -136,7 +136,7 @@ def _apart(tag: bytes, kind: str) -> Write:
 
 
 def _union(kind: str, json: bytes) -> bytes:
-    """A schema, or what the type has in its place."""
+    """A schema, or the alternative of the type."""
     rows = {name: (number, what) for number, (name, what) in message_types()[kind].items()}
     number, _ = rows["schema"]
     if json[:1] == b"{":
@@ -180,7 +180,7 @@ def message_of(api_version: str, kind: str) -> Message:
 
 
 def from_json(body: bytes) -> bytes:
-    """A whole answer. Raises `Unwritable` for kinds that protobuf does not have."""
+    """A complete response body. Raises `Unwritable` for kinds that protobuf does not have."""
     typed = _typed(body)
     api_version, kind = typed.api_version, typed.kind
     if kind.endswith("List") and not knows(api_version, kind):
@@ -194,6 +194,6 @@ def from_json(body: bytes) -> bytes:
 
 
 def opening(api_version: str, kind: str, size: int) -> bytes:
-    """What comes before the message of an answer, which is `size` bytes long."""
+    """The prefix of a response whose message is `size` bytes long."""
     typed = field(1, api_version.encode()) + field(2, kind.encode())
     return MAGIC + field(1, typed) + delimited(2) + varint(size)

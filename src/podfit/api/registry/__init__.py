@@ -1,1 +1,1 @@
-"""The table of kinds: built-in rows, and the rows that custom resources add."""
+"""The table of kinds: built-in rows, and rows for custom resources."""

@@ -1,4 +1,4 @@
-"""The built-in kinds of Kubernetes 1.36: a kind is one row."""
+"""The built-in kinds of Kubernetes 1.36, one row per kind."""
 
 from __future__ import annotations
 

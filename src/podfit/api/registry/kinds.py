@@ -1,4 +1,4 @@
-"""All kinds a server knows: the built-in rows, and custom resources, which become rows at run time (`Registry.add`)."""
+"""All kinds of a server: the built-in rows, and custom resources, which are added at run time (`Registry.add`)."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ __all__ = [
 
 
 class Registry:
-    """All kinds a server knows now: the built-in rows and those that CustomResourceDefinitions add."""
+    """The current kinds of a server: the built-in rows and those added by CustomResourceDefinitions."""
 
     def __init__(self, kinds: tuple[Kind, ...] = BUILT_IN) -> None:
         self._by_resource: dict[tuple[str, str, str], Kind] = {}
@@ -66,7 +66,7 @@ _BUILT_IN_REGISTRY = Registry()
 
 
 def kind_named(kind: str, group: str | None = None) -> Kind:
-    """A built-in kind by its name: `kind_named("Pod")`; the first row wins where several groups have it."""
+    """A built-in kind by its name: `kind_named("Pod")`; the first row wins if several groups have it."""
     for row in _BUILT_IN_REGISTRY:
         if row.kind == kind and (group is None or row.group == group):
             return row

@@ -1,9 +1,10 @@
-"""VerticalPodAutoscalers as autoscaling.k8s.io/v1 and as v1alpha1, the form of the autoscaler's design document.
+"""VerticalPodAutoscalers as autoscaling.k8s.io/v1 and as v1alpha1, the version in the autoscaler's design document.
 
 v1alpha1 has every field of v1, under the design's names: `updatePolicy.mode`, `containerPolicies[].name` with mode
 `On`, `minRecommended` and `maxRecommended`, and amounts as ResourceRequirements. Only the limits in these amounts have
-no place in v1. Those of policies travel through it in an annotation, those of the status in the status itself, which is
-written without the annotations, so that an object that is read in one version and written in the other loses nothing.
+no counterpart in v1. Those of policies are stored in an annotation of the v1 object, those of the status in the status
+itself, which is written without the annotations, so that an object that is read in one version and written in the other
+loses nothing.
 
 Used by the API server, and by the admission webhook as a conversion webhook of other API servers.
 """
@@ -20,9 +21,9 @@ from podfit.api.objects import Object
 GROUP, PLURAL, KIND = "autoscaling.k8s.io", "verticalpodautoscalers", "VerticalPodAutoscaler"
 V1, V1ALPHA1 = f"{GROUP}/v1", f"{GROUP}/v1alpha1"
 NOTE = "podfit.dev/v1alpha1-amounts"
-"""The annotation of a v1 object that holds what only v1alpha1 has in policies, by container and field."""
+"""The annotation of a v1 object with the v1alpha1-only parts of policies, by container and field."""
 AMOUNTS = "v1alpha1Amounts"
-"""The field of a v1 recommendation that holds what only v1alpha1 has, by field."""
+"""The field of a v1 recommendation with the v1alpha1-only parts, by field."""
 _NAMES = {"containerName": "name"}
 _UPDATE = {"updateMode": "mode"}
 _SIZES = {**_NAMES, "lowerBound": "minRecommended", "upperBound": "maxRecommended"}
@@ -35,11 +36,11 @@ Entry = Callable[[Object, str], Object]
 
 
 class UnknownVersion(ValueError):
-    """An object, or a wanted version, that is neither v1 nor v1alpha1."""
+    """The version of an object, or the requested one, is neither v1 nor v1alpha1."""
 
 
 def convert(obj: Object, api_version: str) -> Object:
-    """The object in another version; the given one is not changed. Raises UnknownVersion."""
+    """The object in another version; the argument is not modified. Raises UnknownVersion."""
     given = obj.get("apiVersion")
     if given not in (V1, V1ALPHA1) or api_version not in (V1, V1ALPHA1):
         raise UnknownVersion(f"cannot convert {given} to {api_version}")
@@ -83,7 +84,7 @@ def to_v1alpha1(obj: Object) -> Object:
 
 
 def _requests(entry: Object, fields: Iterable[str]) -> tuple[Object, dict[str, Object]]:
-    """The entry with bare requests in these fields, and what else they held."""
+    """The entry with bare requests in these fields, and the rest of their contents."""
     made, rest = dict(entry), {}
     for field in fields:
         given = entry.get(field)
@@ -95,7 +96,7 @@ def _requests(entry: Object, fields: Iterable[str]) -> tuple[Object, dict[str, O
 
 
 def _requirements(entry: Object, rest: Mapping[str, Object | None]) -> Object:
-    """The entry with ResourceRequirements in these fields, made of its requests and what was kept of the rest."""
+    """The entry with ResourceRequirements in these fields, built from its requests and the saved rest."""
     made = dict(entry)
     for field, kept in rest.items():
         if isinstance(given := entry.get(field), dict):
@@ -122,7 +123,7 @@ def _listed(holder: Object, field: str, name: str, entry: Entry) -> Object:
     seen: Counter[str] = Counter()
     made = []
     for row in rows:
-        # Two entries of one container are distinguished by their order.
+        # Two entries for one container are distinguished by their order.
         named = str(row.get(name) or "")
         made.append(entry(row, f"{field}/{named}/{seen[named]}"))
         seen[named] += 1
@@ -147,7 +148,7 @@ def _back(names: dict[str, str]) -> dict[str, str]:
 
 
 def _note(obj: Object) -> dict[str, Any]:
-    """What the annotation holds; a value that podfit did not write stays as it is."""
+    """The parsed annotation; a value that podfit did not write is left unchanged."""
     text = ((obj.get("metadata") or {}).get("annotations") or {}).get(NOTE)
     try:
         found = json.loads(text) if isinstance(text, str) else None

@@ -1,8 +1,8 @@
-"""The two conditions of a resize, their reasons, and how they are found in a pod's status. Pure.
+"""The two conditions of a resize, their reasons, and how they are read from a pod's status. Pure.
 
-`PodResizePending` is the gap between Desired and Allocated, `PodResizeInProgress` the one between Allocated and Actual.
-Both are absent while there is no gap. The agent writes them (`agent/decide`); everybody else reads them through
-`progress`, which also knows which of them a newer spec has outdated.
+`PodResizePending` reports that Desired differs from Allocated, `PodResizeInProgress` that Allocated differs from
+Actual. Both are absent if there is no difference. The agent writes them (`agent/decide`); other components read them
+through `progress`, which also detects conditions that a newer spec has outdated.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ DEFERRED, INFEASIBLE = "Deferred", "Infeasible"
 ERROR = "Error"
 """The reason of PodResizeInProgress while a step fails and is retried. Otherwise the condition has no reason."""
 PROPOSED, IN_PROGRESS_WORD = "Proposed", "InProgress"
-"""What servers before 1.33 write into `status.resize`, beside the reasons of PodResizePending: the node has not judged
-the resize yet, or has granted it."""
+"""Values of `status.resize` on servers before 1.33, in addition to the reasons of PodResizePending: the node has not
+decided on the resize yet, or has granted it."""
 
 
 def listed(pod: ObjectView, kind: str) -> ObjectView | None:
-    """The condition, whatever its status is."""
+    """The condition, whatever its status."""
     for condition in (pod.get("status") or {}).get("conditions") or ():
         if condition.get("type") == kind:
             return condition  # type: ignore[no-any-return]
@@ -35,7 +35,7 @@ def reported(pod: ObjectView, kind: str) -> ObjectView | None:
 
 
 def is_outdated(pod: ObjectView, condition: ObjectView) -> bool:
-    """Whether the spec has changed since. A condition that names no generation is taken to be up to date: nodes that
-    report none would otherwise never be believed."""
+    """Whether the spec has changed since. A condition without a generation counts as current: otherwise nodes that
+    report none would always be ignored."""
     observed = condition.get("observedGeneration") or 0
     return bool(0 < observed < ((pod.get("metadata") or {}).get("generation") or 0))

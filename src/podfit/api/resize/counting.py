@@ -1,14 +1,14 @@
-"""What a pod counts for while it is resized, where an older dialect says otherwise than the native one. Pure.
+"""The size that counts for a pod while it is resized, where an older dialect differs from the native one. Pure.
 
 Natively the largest of desired, allocated and actual counts, for the scheduler and for quotas.
 
-Scheduler: in the design of 2020 a pod on a node counts for what is allocated, whatever it requests; in that of 2021 for
-the larger of requested and allocated while nothing is decided, and for what is allocated once the node has accepted
+Scheduler: in the design of 2020 a pod on a node counts with its allocation, regardless of its requests; in that of 2021
+with the larger of requested and allocated while nothing is decided, and with its allocation once the node has accepted
 the resize or found it infeasible.
 
-Quota: both designs hold the sum of what the specs ask for to the quota, and want no component to count less than what
-is allocated: the larger of the two counts, also of a resize that is infeasible. Kubernetes 1.31 counted the same but
-for infeasible resizes, 1.32 the larger of desired and actual.
+Quota: both designs apply the quota to the sum of the specs' requests, and require that no component counts less than
+the allocation: the larger of the two counts, also for an infeasible resize. Kubernetes 1.31 counted the same except for
+infeasible resizes, 1.32 the larger of desired and actual.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ _ALLOCATED = "allocatedResources"
 
 
 def counted(pod: Object, dialect: str | None) -> Object:
-    """The pod as it counts for the scheduler: one with the requests that the design counts, and no others that native
-    rules would."""
+    """The pod as the scheduler counts it: with the requests that the design counts, and no fields that native rules
+    would count in addition."""
     if dialect not in (DESIGN_2020, DESIGN_2021):
         return pod
     status = pod.get("status") or {}

@@ -1,11 +1,11 @@
-"""Where does this resize stand? The one answer, read from a pod as the API shows it. Pure.
+"""The state of a resize, derived from a pod as shown by the API. Pure.
 
-A pod is `Settled` while spec, allocation and cgroup agree. It is `Pending` while its node has not allocated what the
-spec asks for, and `InProgress` while the node has, and has not applied all of it. A pending resize outranks one in
-progress: an earlier resize may still be applied while a newer one waits.
+A pod is `Settled` if spec, allocation and cgroup agree. It is `Pending` while its node has not allocated the requested
+size, and `InProgress` while the node has allocated it but not applied all of it. A pending resize outranks one in
+progress: an earlier resize may still be being applied while a newer one is pending.
 
-Nodes report with two conditions. Between a write and the node's next report nothing says that a resize has begun but
-the generation and the sizes themselves, so these are compared, too: the answer is never ahead of the kernel.
+Nodes report with two conditions. Between a write and the node's next report, only the generation and the sizes
+themselves show that a resize has begun, so these are compared, too: the result is never ahead of the kernel.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from podfit.api.resize.states import RESOURCES, Resources, actual_of, allocated_
 from podfit.api.resize.verdicts import Unjudged, Waiting, verdict_in
 
 _ROUNDING = {("limits", "cpu"): 10, ("limits", "memory"): 64 << 10, ("requests", "cpu"): 27}
-"""How far an amount read back from the kernel may be off: its shortest quota, largest page and step of cpu.weight."""
+"""The tolerance of an amount read back from the kernel: its shortest quota, largest page and step of cpu.weight."""
 
 
 class Progress(Struct, frozen=True, tag=True):
@@ -36,7 +36,7 @@ class Pending(Progress, frozen=True):
 
     verdict: Waiting
     since: str | None = None
-    """When the condition took its reason (RFC 3339); "" if it does not say; None if no condition reports this."""
+    """When the condition got its reason (RFC 3339); "" if it has no time; None if no condition reports this."""
 
 
 class Remaining(Struct, frozen=True):
@@ -54,12 +54,12 @@ class InProgress(Progress, frozen=True):
     """Allocated, and not applied, or not confirmed by the node."""
 
     remaining: tuple[Remaining, ...] = ()
-    """What the status does not show yet. Empty while all of it is applied and the node has not said that it is done."""
+    """Amounts that the status does not show yet. Empty if all are applied and the node has not confirmed it."""
     error: str = ""
     """Why the last step failed. The node retries."""
     reason: str = ""
     since: str | None = None
-    """As of Pending."""
+    """As in Pending."""
 
     @property
     def failing(self) -> bool:
@@ -86,7 +86,7 @@ def progress(pod: ObjectView) -> Progress:
 
 
 def pending(pod: ObjectView) -> Pending | None:
-    """The first half of the answer, which needs no sizes: what the node has reported as pending."""
+    """The first half of the result, which needs no sizes: whether the node has reported the resize as pending."""
     word = (pod.get("status") or {}).get("resize")
     if word == PROPOSED:
         return Pending(_UNJUDGED, "")
@@ -94,14 +94,14 @@ def pending(pod: ObjectView) -> Pending | None:
     if condition is None:
         return None
     since = condition.get("lastTransitionTime") or ""
-    # Older servers name no generation, and leave their word where a resize asks back what is allocated.
+    # Older servers report no generation, and keep their word when a resize goes back to the allocated size.
     if is_outdated(pod, condition) or (word and _names_allocation(pod) and _is_allocated(pod)):
         return Pending(_UNJUDGED, since)
     return Pending(verdict_in(condition), since)
 
 
 def _is_observed(pod: ObjectView, by_condition: bool) -> bool:
-    """Whether the node has reported on this generation. One that reports no generation has, if it reports at all."""
+    """Whether the node has reported on this generation. A node that reports no generation has, if it reports at all."""
     status = pod.get("status") or {}
     seen = status.get("observedGeneration")
     if seen is None:
@@ -133,7 +133,7 @@ def _remaining(pod: ObjectView) -> Iterator[Remaining]:
 
 
 def _gaps(container: str, kind: str, wanted: Resources | None, has: Resources) -> Iterator[Remaining]:
-    """Unset and zero are the same: the API cannot tell the two apart."""
+    """Unset and zero are the same: the API cannot distinguish the two."""
     mine, theirs = (wanted or {}).get(kind) or {}, has.get(kind) or {}
     for name in RESOURCES:
         if name in mine and (one := number(mine[name], name)) != (other := number(theirs.get(name) or 0, name)):
@@ -141,7 +141,7 @@ def _gaps(container: str, kind: str, wanted: Resources | None, has: Resources) -
 
 
 def _running(pod: ObjectView) -> set[str]:
-    """The containers that run, as far as their status says."""
+    """The running containers, according to their status."""
     status = pod.get("status") or {}
     return {
         container["name"]

@@ -1,11 +1,11 @@
 """The four states of a pod's size as four types, and how they compare. Pure.
 
-Desired is what the spec asks for, Allocated what the node has promised, Actuated what the runtime has last accepted,
-and Actual what the kernel reports. Values are kept as the JSON the API has, so that nothing is lost on the way to disk
-and back; numbers are taken from them where decisions are made.
+Desired is requested by the spec, Allocated is reserved by the node, Actuated was last accepted by the runtime, and
+Actual is reported by the kernel. Values are kept as JSON, as in the API, so that nothing is lost on the way to disk and
+back; they are parsed where decisions are made.
 
-The agent keeps Allocated and Actuated in its ledger (`agent/allocation/allocations` and `agent/actuation/actuator` are
-the only writers). Other parts see what it reports: `allocated_of` and `actual_of` read the status of a pod.
+The agent stores Allocated and Actuated in its ledger (`agent/allocation/allocations` and `agent/actuation/actuator` are
+the only writers). Other components see what it reports: `allocated_of` and `actual_of` read the status of a pod.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ Resources = Mapping[str, Any]
 
 CPU, MEMORY = "cpu", "memory"
 RESOURCES = (MEMORY, CPU)
-"""In the order they are acted on: memory before CPU."""
+"""In the order in which they are applied: memory before CPU."""
 
 
-# The same few texts are read many times in a pass. Never stale: a text always means the same number.
+# The same few texts are parsed many times in a pass. Never stale: a text always means the same number.
 _milli = lru_cache(maxsize=4096, typed=True)(milli_of)
 _units = lru_cache(maxsize=4096, typed=True)(units_of)
 
@@ -59,10 +59,10 @@ def amount(resources: Resources | None, name: str) -> Amount:
 
 
 def differs(one: Resources | None, other: Resources | None, name: str) -> bool:
-    """Unset and zero are the same: the API cannot tell a runtime apart from either."""
+    """Unset and zero are the same: the API cannot distinguish a runtime's values for the two."""
     for key in ("requests", "limits"):
         listed, others = one.get(key) if one else None, other.get(key) if other else None
-        # Most lists and texts are the same: only others are read as numbers.
+        # Most lists and texts are identical: only others are parsed.
         if listed == others:
             continue
         mine, theirs = listed.get(name) if listed else None, others.get(name) if others else None
@@ -76,32 +76,32 @@ def same(one: Resources | None, other: Resources | None) -> bool:
 
 
 class Sizes(Struct, frozen=True):
-    """What the states have in common. Nobody changes what is in them: states share what is the same."""
+    """The common part of the states. Immutable: states share equal parts."""
 
     containers: Mapping[str, Resources] = {}
     """All of the pod's containers, init containers included, by name."""
     pod: Resources | None = None
-    """Pod-level resources (spec.resources), None where the pod has none."""
+    """Pod-level resources (spec.resources), None if the pod has none."""
 
 
 class Desired(Sizes, frozen=True):
-    """What the spec asks for."""
+    """The size in the spec."""
 
 
 class Allocated(Sizes, frozen=True):
-    """What this node has promised."""
+    """The size that this node has reserved."""
 
 
 class Actuated(Sizes, frozen=True):
-    """What the runtime has last accepted. Limits are effective ones: a container without its own has the pod's."""
+    """The size that the runtime last accepted. Limits are effective ones: a container without its own has the pod's."""
 
 
 class Actual(Sizes, frozen=True):
-    """What the kernel reports, in the API's units. The kernel knows no memory requests."""
+    """The size reported by the kernel, in the API's units. The kernel has no memory requests."""
 
 
 def shared(one: Sizes, other: Sizes) -> bool:
-    """Whether they are the same by identity: an allocation shares what it holds with the request it was made from."""
+    """Whether they are the same by identity: an allocation shares its contents with the request it was made from."""
     return one.containers is other.containers and one.pod is other.pod
 
 
@@ -115,7 +115,7 @@ def equal(one: Sizes, other: Sizes) -> bool:
 
 
 def requests_equal(one: Sizes, other: Sizes) -> bool:
-    """Whether they request the same, letter by letter: where only limits change, no sums have to be compared."""
+    """Whether their requests are identical as text: if only limits change, no sums have to be compared."""
     if one.pod != other.pod or one.containers.keys() != other.containers.keys():
         return False
     others = other.containers
@@ -123,7 +123,7 @@ def requests_equal(one: Sizes, other: Sizes) -> bool:
 
 
 def desired_of(pod: Mapping[str, Any], known: Desired | None = None) -> Desired:
-    """`known`: what an earlier state of the pod asked for. Sizes that are written the same are shared with it."""
+    """`known`: an earlier Desired of the pod. Sizes that are written the same are shared with it."""
     spec = pod["spec"]
     before = known.containers if known is not None else {}
     sizes: dict[str, Resources] = {}
@@ -143,13 +143,13 @@ def desired_of(pod: Mapping[str, Any], known: Desired | None = None) -> Desired:
 
 
 def allocated_of(pod: Mapping[str, Any]) -> Allocated:
-    """As the node reports it, which is requests only. Without containers that it does not report on."""
+    """As reported by the node, which is requests only. Without containers that it does not report on."""
     listed = _reported(pod, "allocatedResources")
     return Allocated({name: {"requests": requests} for name, requests in listed.items()})
 
 
 def actual_of(pod: Mapping[str, Any]) -> Actual:
-    """As the node reports it."""
+    """As reported by the node."""
     return Actual(_reported(pod, "resources"), (pod.get("status") or {}).get("resources"))
 
 
@@ -164,7 +164,7 @@ def _reported(pod: Mapping[str, Any], field: str) -> dict[str, Resources]:
 
 
 def clean(resources: Resources | None) -> Object:
-    """Requests and limits only, as they go into the ledger, Events and status. Shares the lists with `resources`."""
+    """Requests and limits only, as written to the ledger, Events and status. Shares the lists with `resources`."""
     cleaned: Object = {}
     if resources:
         if limits := resources.get("limits"):
@@ -181,13 +181,13 @@ def all_containers(spec: Mapping[str, Any]) -> Sequence[Object]:
 
 
 def every_container(spec: Mapping[str, Any]) -> Sequence[Object]:
-    """Also those that were added to look into a running pod: they have no size and are never started again."""
+    """Including ephemeral containers: they have no size and are never restarted."""
     added = spec.get("ephemeralContainers")
     return [*all_containers(spec), *added] if added else all_containers(spec)
 
 
 def resized(pod: Mapping[str, Any], sizes: Sizes) -> Object:
-    """The pod as it would be with these sizes in its spec; the original is not touched."""
+    """The pod as it would be with these sizes in its spec; the original is not modified."""
     spec = dict(pod["spec"])
     for key in ("initContainers", "containers"):
         if spec.get(key):
@@ -207,7 +207,7 @@ def _sized(container: Object, resources: Resources | None) -> Object:
 
 
 def effective(resources: Resources | None, pod_level: Resources | None) -> Object:
-    """A container's resources with the pod's limits where it has none of its own."""
+    """A container's resources, with the pod's limits where it has none of its own."""
     mine = clean(resources)
     if pod_level and (limits := pod_level.get("limits")):
         inherited = {name: limits[name] for name in (CPU, MEMORY) if name in limits}

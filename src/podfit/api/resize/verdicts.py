@@ -1,10 +1,9 @@
-"""A node's verdict on a resize, as a value, and how it is read back from the condition PodResizePending. Pure.
+"""A node's verdict on a resize, as a value, and its reading from the condition PodResizePending. Pure.
 
-The agent decides `Granted`, `Unchanged`, `Deferred` or `Infeasible`. Other parts see only what it has reported: a
-resize that was granted is no longer pending, one that the node has not judged yet is `Unjudged`.
+The agent decides `Granted`, `Unchanged`, `Deferred` or `Infeasible`. Other components see only what it has reported: a
+granted resize is no longer pending, one that the node has not decided yet is `Unjudged`.
 
-A verdict is about the spec that the node judged. A resize that arrives later makes it outdated until the node has
-judged again, so a verdict counts only for the generation it names.
+A verdict applies to one generation of the spec. A later resize makes it outdated until the node has decided again.
 """
 
 from __future__ import annotations
@@ -36,22 +35,22 @@ class Shortage(Struct, frozen=True):
 
 
 class Granted(Struct, frozen=True):
-    """The node allocates what is desired."""
+    """The node allocates the desired size."""
 
 
 class Unchanged(Struct, frozen=True):
-    """Nothing to decide: what is desired is allocated already."""
+    """Nothing to decide: the desired size is already allocated."""
 
 
 class Unjudged(Struct, frozen=True):
-    """The node has not judged this spec yet."""
+    """The node has not decided on this spec yet."""
 
 
 class Deferred(Struct, frozen=True):
     """No room now. The node retries when pods shrink or end."""
 
     reason: str = ""
-    """The word in the Event (OutOfcpu); the condition says Deferred. "" where it was read from the condition."""
+    """The reason in the Event (OutOfcpu); the condition's is Deferred. "" if it was read from the condition."""
     message: str = ""
     missing: tuple[Shortage, ...] = ()
 
@@ -60,7 +59,7 @@ class Infeasible(Struct, frozen=True):
     """Impossible on this node, whatever is freed. Not retried."""
 
     detail: str = ""
-    """The label of the metric; "" where it was read from the condition."""
+    """The label of the metric; "" if it was read from the condition."""
     message: str = ""
 
 
@@ -72,9 +71,9 @@ class Unknown(Struct, frozen=True):
 
 
 Verdict = Granted | Unchanged | Deferred | Infeasible
-"""What a node decides."""
+"""A node's decision."""
 Waiting = Unjudged | Deferred | Infeasible | Unknown
-"""Why a resize is pending, as far as others can read."""
+"""Why a resize is pending, as far as other components can tell."""
 
 
 def verdict_in(condition: ObjectView) -> Deferred | Infeasible | Unknown:
@@ -88,7 +87,7 @@ def verdict_in(condition: ObjectView) -> Deferred | Infeasible | Unknown:
 
 
 def is_resize_infeasible(pod: ObjectView) -> bool:
-    """Whether the node can never grant what the spec asks for: then nothing needs to be reserved for it. As in
-    Kubernetes, the reason alone counts, not the condition's status."""
+    """Whether the node can never grant the requested size: then nothing needs to be reserved for it. As in Kubernetes,
+    only the reason counts, not the condition's status."""
     condition = listed(pod, PENDING)
     return condition is not None and condition.get("reason") == INFEASIBLE and not is_outdated(pod, condition)

@@ -1,7 +1,7 @@
 """The one word by which servers before 1.33 report a resize (`status.resize`), derived from a native pod. Pure.
 
-The native API has two conditions and the generation that they answer. The word follows from them: a spec that the node
-has not judged is Proposed, PodResizePending gives its reason, and PodResizeInProgress is InProgress.
+The native API has two conditions with the generation they refer to. The word is derived from them: a spec that the node
+has not decided on is Proposed, PodResizePending gives its reason, and PodResizeInProgress is InProgress.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ Amounts = Mapping[str, str]
 
 
 class Resize(NamedTuple):
-    """What the conditions of a pod say about its resize."""
+    """The resize of a pod according to its conditions."""
 
     pending: str = ""
-    """The reason of PodResizePending; "" where there is no such condition."""
+    """The reason of PodResizePending; "" if there is no such condition."""
     in_progress: bool = False
     unanswered: bool = False
-    """The spec is newer than what the node has reported on."""
+    """The spec is newer than the node's last report."""
 
 
 def resize_of(pod: Object) -> Resize:
@@ -50,27 +50,27 @@ def by_name(listed: Sequence[Object] | None) -> dict[str, Object]:
 
 
 def same(one: str | None, other: str | None) -> bool:
-    """Whether two amounts are equal; one that is not set equals nothing but another that is not."""
+    """Whether two amounts are equal; an unset amount equals only an unset one."""
     if one is None or other is None or one == other:
         return one == other
     return Quantity.parse(one) == Quantity.parse(other)
 
 
 def differ(one: Amounts | None, other: Amounts | None) -> set[str]:
-    """The resources of which two lists name different amounts, of those that can be resized."""
+    """The resizable resources whose amounts differ between two lists."""
     mine, theirs = one or {}, other or {}
     return {name for name in RESIZABLE if not same(mine.get(name), theirs.get(name))}
 
 
 class Gap(NamedTuple):
-    """Which resources of a pod are not yet what they should be."""
+    """The resources of a pod that are not yet at their target."""
 
     requests: frozenset[str]
-    """Requested otherwise than allocated."""
+    """Requested and allocated differ."""
     limits: frozenset[str]
-    """Limited otherwise than the runtime reports, in the spec."""
+    """The limit in the spec and the one reported by the runtime differ."""
     unapplied: frozenset[str]
-    """Allocated, and not what the runtime reports."""
+    """Allocated differs from what the runtime reports."""
 
     @property
     def any(self) -> frozenset[str]:
@@ -117,8 +117,9 @@ def _condition(before: Object | None, kind: str, reason: str, generation: int, n
 
 
 def accepted(new: Object, old: Object, now: str) -> Object | None:
-    """The state between a resize that waits and one that is done, where a node reports both steps at once: what it has
-    allocated, and what the runtime has not applied yet. None where it accepted none, or has shown it already."""
+    """The intermediate state between a pending resize and a completed one, if a node reports both steps at once: the
+    new allocation, which the runtime has not applied yet. None if there is no new allocation, or it was already
+    shown."""
     after, before = resize_of(new), resize_of(old)
     if after.pending or after.in_progress or before.in_progress:
         return None
@@ -136,7 +137,7 @@ def accepted(new: Object, old: Object, now: str) -> Object | None:
 
 
 def _accepted(stored: Object, reported: Object | None, answers: bool) -> Object:
-    """The status of a container with its new allocation; the stored one where none was changed."""
+    """The status of a container with its new allocation; the stored one if it did not change."""
     if reported is None or not (stored.get("state") or {}).get("running") or stored.get("resources") is None:
         return stored
     allocated, actual = reported.get("allocatedResources"), reported.get("resources") or {}
@@ -151,7 +152,7 @@ def text_of(value: Any) -> str:
 
 
 def words_by_resource(pod: Object) -> dict[str, str]:
-    """How the resize of each resource stands: Proposed, the reason why it is pending, or InProgress."""
+    """The state of the resize per resource: Proposed, the reason why it is pending, or InProgress."""
     resize, gap = resize_of(pod), gap_of(pod)
     waiting, applying = gap.requests | gap.limits, gap.unapplied | gap.limits
     found: dict[str, str] = {}

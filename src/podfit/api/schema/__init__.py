@@ -44,7 +44,7 @@ def table_of(group: str, version: str) -> Table | None:
 
 
 def type_of(kind: Kind) -> Struct | None:
-    """The struct of a kind: built in, or the one a custom resource brings along; None if nothing is known of it."""
+    """The struct of a kind: built in, or that of a custom resource; None if the kind is unknown."""
     return kind.struct if kind.custom else struct_of(kind.group, kind.version, kind.kind)
 
 

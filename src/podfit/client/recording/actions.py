@@ -1,6 +1,6 @@
-"""Events in the newer form: what was being done, when to the microsecond, and repeats as a series.
+"""Events in the events.k8s.io form: with an action, a time in microseconds, and repeats as a series.
 
-Kubernetes' scheduler writes its Events so; its controllers and nodes write the older form (`events`).
+kube-scheduler writes its Events in this form; controllers and kubelets use the older one (`events`).
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ class ActionRecorder(EventRecorder):
     def __init__(
         self, client: Client, component: str, instance: str, actions: Mapping[str, str], clock: Clock | None = None
     ) -> None:
-        """`instance` says which of several replicas reports; `actions` names the action of each reason."""
+        """`instance` identifies the replica that reports; `actions` maps each reason to its action."""
         super().__init__(client, component, instance, clock, correlate=False)
         self._actions = actions
 

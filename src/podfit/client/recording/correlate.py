@@ -1,8 +1,8 @@
-"""How much is said of one object: similar Events become one, and who says too much is not heard. Pure.
+"""Rate limits for Events: similar Events are aggregated, and a source that emits too many is throttled. Pure.
 
-Kubernetes' own bounds: of Events that differ only in their message the tenth within ten minutes and all after it are
-sent as one, whose message is that of the latest; a part of the system may say 25 things of an object at once, then one
-more every five minutes.
+The limits are those of Kubernetes. Of Events that differ only in their message, the tenth within ten minutes and all
+later ones are sent as one, with the message of the latest. A component may emit 25 Events about an object in a burst,
+then one every five minutes.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ Key = tuple[object, ...]
 class Said(Struct, frozen=True, gc=False):
     message: str
     combined: bool
-    """One Event stands for many: its message is replaced, its count goes up."""
+    """One Event represents many: its message is replaced, its count incremented."""
 
 
 class _Similar(Struct):
@@ -39,7 +39,7 @@ class Correlator:
         self._patience: OrderedDict[Key, _Patience] = OrderedDict()
 
     def hear(self, who: Key, type: str, reason: str, message: str, now: float) -> Said | None:
-        """The Event to send; `who` is the component and the object. None: it is over its rate limit."""
+        """The Event to send, or None if it exceeds its rate limit; `who` is the component and the object."""
         said = self._combine((who, type, reason), message, now)
         return said if self._bears(who, now) else None
 

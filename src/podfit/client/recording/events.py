@@ -1,8 +1,8 @@
-"""Writes core/v1 Events, counting repeats instead of repeating them, without ever holding up who reports.
+"""Writes core/v1 Events, counting repeats, without ever blocking the caller.
 
-Similar Events of one object are combined, and too many are left out, as Kubernetes does it (`correlate`).
-Recording only queues. A few lanes send, each one Event at a time: an object always has the same lane, so that its
-Events stay in order, and a slow or absent server delays Events, never a reconcile.
+Similar Events of one object are aggregated and excess ones dropped, as in Kubernetes (`correlate`). Recording only
+queues an Event. A few workers send them, one Event at a time each; an object is always assigned to the same worker, so
+its Events stay in order, and a slow or unreachable server delays Events but never a reconcile.
 """
 
 from __future__ import annotations
@@ -31,16 +31,16 @@ _REMEMBERED = 4096
 _QUEUED = 8192
 
 _NAMES = random.Random()
-"""Of its own: names have to differ even where the shared generator is seeded. They need not be hard to guess."""
+"""A generator of its own: names must differ even if the shared generator is seeded. They need not be unpredictable."""
 
 Key = tuple[object, ...]
-"""What makes two Events the same one: who says it, the object and its field, type, reason and message."""
+"""The identity of an Event: reporting component, object and field, type, reason and message."""
 
 
 class Waiting(Struct):
     component: str
     about: Object
-    """The reference to the object the Event is on."""
+    """The reference to the object that the Event is about."""
     type: str
     reason: str
     message: str
@@ -48,7 +48,7 @@ class Waiting(Struct):
     last_s: float
     count: int = 1
     related: Object | None = None
-    """The reference to another object that has to do with it."""
+    """The reference to another object that is related to it."""
 
 
 class _Sent(Struct, gc=False):
@@ -62,10 +62,10 @@ class _Lane:
     waiting: OrderedDict[Key, Waiting] = field(default_factory=OrderedDict)
     sent: OrderedDict[Key, _Sent] = field(default_factory=OrderedDict)
     idle: asyncio.Future[None] | None = None
-    """The future of the sender, while there is nothing to send."""
+    """The future that the sender waits on while there is nothing to send."""
 
     async def filled(self) -> None:
-        """Until something is waiting."""
+        """Waits until there is something to send."""
         if not self.waiting:
             self.idle = asyncio.get_running_loop().create_future()
             try:
@@ -88,7 +88,7 @@ class EventRecorder:
         room: int = _QUEUED,
         correlate: bool = True,
     ) -> None:
-        """`room`: how many Events may wait to be sent. `correlate`: combine similar ones, and leave out too many."""
+        """`room`: the most Events that may be queued. `correlate`: aggregate similar Events and drop excess ones."""
         self._client, self._component, self._host = client, component, host
         self._clock = clock or RealClock()
         self._lanes = [_Lane() for _ in range(LANES)]
@@ -97,10 +97,10 @@ class EventRecorder:
         self._idle.set()
         self._correlator = Correlator() if correlate else None
         self.dropped = 0
-        """Events that were dropped, because too many were waiting."""
+        """Events dropped because the queue was full."""
 
     def named(self, component: str) -> Voice:
-        """For another part of the system whose Events go the same way."""
+        """For another component whose Events use the same queue."""
         return Voice(self, component)
 
     def record(
@@ -114,9 +114,9 @@ class EventRecorder:
         at_s: float | None = None,
         related: Object | None = None,
     ) -> None:
-        """`about` is the object the Event is on, `part` a field of it; type Normal or Warning. Returns at once.
+        """`about` is the object of the Event, `part` one of its fields; type is Normal or Warning. Returns immediately.
 
-        `at_s`: when it happened, if that was not just now. `related`: another object that has to do with it.
+        `at_s` is the time of the event, if it is not now. `related` is another object that is involved.
         """
         meta, message, now = about["metadata"], message[:1024], self._clock.now() if at_s is None else at_s
         component = component or self._component
@@ -148,7 +148,7 @@ class EventRecorder:
 
     def _drop(self, reason: str, name: str) -> None:
         self.dropped += 1
-        # Logged at the 1st, 2nd, 4th, 8th …: a flood of Events must not flood the log too.
+        # Logged at the 1st, 2nd, 4th, 8th … occurrence: a flood of Events must not flood the log too.
         if self.dropped & (self.dropped - 1) == 0:
             log.warning("too many Events waiting; dropped %s on %s (%d so far)", reason, name, self.dropped)
 
@@ -159,14 +159,14 @@ class EventRecorder:
                 lanes.create_task(self._drive(lane))
 
     async def flush(self) -> None:
-        """Waits until everything recorded so far was sent."""
+        """Waits until everything recorded so far has been sent."""
         await self._idle.wait()
 
     async def _drive(self, lane: _Lane) -> None:
         while True:
             await lane.filled()
             while lane.waiting:
-                # A server in this process may answer without ever giving way: others go first, Events can wait.
+                # A server in this process may respond without ever yielding: let others run first, Events can wait.
                 await asyncio.sleep(0)
                 key, event = lane.waiting.popitem(last=False)
                 await self._deliver(lane, key, event)
@@ -207,7 +207,7 @@ class EventRecorder:
             lane.sent.popitem(last=False)
 
     def _repeated(self, event: Waiting, count: int) -> Object:
-        """The change of an Event that was sent before."""
+        """The update of an Event that was sent before."""
         return {"count": count, "lastTimestamp": rfc3339(event.last_s), "message": event.message}
 
     def _body(self, event: Waiting) -> Object:
@@ -233,7 +233,7 @@ class EventRecorder:
 
 
 class Voice:
-    """An EventRecorder under another name."""
+    """An EventRecorder with a different component name."""
 
     def __init__(self, recorder: EventRecorder, component: str) -> None:
         self._recorder, self._component = recorder, component
@@ -246,7 +246,7 @@ class Voice:
 
 
 def _reference(about: Object, part: str) -> Object:
-    """Only fields that are set, in the order that Kubernetes writes them."""
+    """Only fields that are set, in the order in which Kubernetes writes them."""
     meta = about["metadata"]
     reference = {
         "kind": about.get("kind", ""),

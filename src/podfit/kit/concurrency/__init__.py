@@ -1,1 +1,1 @@
-"""Tasks, threads beside the event loop, and fair turns."""
+"""Tasks, worker threads and fair scheduling."""

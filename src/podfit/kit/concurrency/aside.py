@@ -1,8 +1,8 @@
-"""Long pure work beside the event loop: in threads, clients in turn.
+"""Runs long pure computations in threads, round-robin over clients.
 
-Python runs one thread at a time, so nothing gets faster; but the loop has its turn every `SWITCH_S`, however long the
-work takes. Very large work has a thread of its own, so that what is merely large does not wait seconds for it. For work
-on values that nothing else changes.
+Python runs one thread at a time, so nothing gets faster; but the event loop gets its turn every `SWITCH_S`, however
+long the computation takes. Very large computations have a thread of their own, so that merely large ones do not wait
+seconds for them. Only for values that nothing else modifies.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from podfit.kit.concurrency.fairly import FairLock
 Result = TypeVar("Result")
 SWITCH_S = 0.001
 LARGE = 64 * 1024
-"""Bytes of JSON that take some milliseconds to decode, default and validate."""
+"""The size in bytes of JSON that takes some milliseconds to decode, default and validate."""
 VERY_LARGE = 512 * 1024
 CLIENT: ContextVar[str] = ContextVar("client", default="")
-"""Whom the present task works for: clients get the threads in turn."""
+"""The client that the current task works for: threads are assigned to clients in turn."""
 
 
 class _Thread:
@@ -45,11 +45,11 @@ class Aside:
         self._threads: tuple[_Thread, _Thread] | None = None
 
     async def run(self, size: int, work: Callable[[], Result]) -> Result:
-        """Does it right here unless `size` says that it takes long."""
+        """Runs in place unless `size` suggests that it takes long."""
         if size < LARGE:
             return work()
         if self._threads is None:
-            # Five milliseconds, the interpreter's default, would be added to each turn of the loop meanwhile.
+            # The interpreter's default of five milliseconds would be added to each iteration of the loop meanwhile.
             sys.setswitchinterval(min(sys.getswitchinterval(), SWITCH_S))
             self._threads = _Thread("aside"), _Thread("aside-long")
         return await self._threads[size >= VERY_LARGE].run(work)

@@ -1,4 +1,4 @@
-"""A lock that clients get in turn, however much each of them has waiting."""
+"""A lock that is granted to clients in turn, however many requests each of them has queued."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class FairLock:
         self._held = True
 
     def give_back(self) -> None:
-        """To the next client that waits, in its order."""
+        """Passes the lock to the next waiting client, in round-robin order."""
         while self._waiting:
             client, turns = self._waiting.popitem(last=False)
             turn = turns.popleft()
@@ -37,6 +37,6 @@ class FairLock:
             await turn
         except asyncio.CancelledError:
             if not turn.cancelled():
-                # The turn came at the moment the client left: it goes to the next one.
+                # The lock was granted at the moment the client left: it goes to the next one.
                 self.give_back()
             raise

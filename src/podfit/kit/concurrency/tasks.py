@@ -1,4 +1,4 @@
-"""A group of background tasks that end together; a task that dies is logged, never lost."""
+"""A group of background tasks that end together. Failures of tasks are logged."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Tasks:
             log.error("%s: task %s failed", self.name, task.get_name(), exc_info=error)
 
     async def stop(self) -> None:
-        """Cancels all and waits until each has ended."""
+        """Cancels all tasks and waits until each has ended."""
         while self._tasks:
             pending = list(self._tasks)
             for task in pending:

@@ -1,7 +1,7 @@
-"""A file is replaced whole or not at all, and the replacement survives power loss.
+"""Replaces a file atomically and durably.
 
-Write to a temporary name, fsync, rename, fsync the folder: the order matters, a rename that reaches the disk
-before the data would leave an empty file.
+Writes to a temporary name, fsync, rename, fsync the folder. The order matters: a rename that reaches the disk before
+the data would leave an empty file.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ def write_atomic(path: Path, data: bytes, mode: int = 0o600, durable: bool = Tru
     try:
         _write(temporary, data, mode, durable)
     except OSError:
-        # Half a file takes room that a full disk does not have.
+        # A partial file would use space that a full disk does not have.
         temporary.unlink(missing_ok=True)
         raise
     os.replace(temporary, path)
@@ -24,7 +24,9 @@ def write_atomic(path: Path, data: bytes, mode: int = 0o600, durable: bool = Tru
 
 
 def write_again(path: Path, data: bytes, mode: int = 0o600, durable: bool = True) -> None:
-    """For small files that can be made again: an unchanged one is left alone, and at a full disk it is written over."""
+    """For small files that can be recreated: an unchanged file is not written, and on a full disk it is overwritten in
+    place.
+    """
     try:
         before = path.read_bytes()
     except OSError:

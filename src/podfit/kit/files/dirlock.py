@@ -1,7 +1,8 @@
-"""One process at a time on a data directory, or several that agreed to share it.
+"""Locks a data directory for one process, or for several that agreed to share it.
 
-The lock is an flock: the kernel releases it when its holder ends, even by SIGKILL, so no lock is ever stale. The file
-also names the holder, for messages and for asking it to stop; whether the directory is in use, only the kernel says.
+The lock is an flock: the kernel releases it when its holder exits, even by SIGKILL, so no lock is ever stale. The file
+also names the holder, for messages and for signalling it; only the kernel's lock determines whether the directory is in
+use.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ class Holder:
 
     pid: int
     started: int
-    """In clock ticks after boot, as the kernel counts them."""
+    """In clock ticks since boot, as counted by the kernel."""
     command: str
 
     def __str__(self) -> str:
@@ -33,14 +34,14 @@ class Holder:
         return self.started == _start_time(self.pid)
 
     def terminate(self) -> bool:
-        """Sends SIGTERM and waits until the process has ended. False if there is no such process, or it may not be
+        """Sends SIGTERM and waits until the process has exited. False if there is no such process, or it may not be
         signalled."""
         try:
             process = os.pidfd_open(self.pid)
         except OSError:
             return False
         try:
-            # From here on the descriptor names one process for good: the check cannot become wrong before the signal.
+            # From here on the descriptor refers to one process: the check cannot become invalid before the signal.
             if not self.alive():
                 return False
             signal.pidfd_send_signal(process, signal.SIGTERM)
@@ -63,13 +64,13 @@ class InUse(Exception):
 
 
 class DirectoryLock:
-    """`with DirectoryLock(…):` holds the directory; raises InUse if another process does."""
+    """`with DirectoryLock(…):` holds the directory; raises InUse if another process holds it."""
 
     ADVICE = "stop that process first, or choose another data directory"
 
     def __init__(self, folder: Path, file: str, command: str, advice: str = ADVICE, *, shared: bool = False) -> None:
-        """`file` names the lock inside the directory: processes that do not disturb each other use different ones.
-        Holders that are all `shared` hold it together."""
+        """`file` names the lock inside the directory: processes that do not interfere use different ones. Holders that
+        are all `shared` hold it together."""
         self.folder, self.path = folder, folder / file
         self._command, self._advice = command, advice
         self._mode = fcntl.LOCK_SH if shared else fcntl.LOCK_EX
@@ -85,7 +86,7 @@ class DirectoryLock:
             raise InUse(self.folder, holder_of(self.path), self._advice) from None
         self._descriptor = descriptor
         data = json.dumps(asdict(this_process(self._command))).encode()
-        # The lock holds whether or not a full disk has room for who holds it.
+        # The lock is held whether or not a full disk has space for the holder's name.
         with contextlib.suppress(OSError):
             os.pwrite(descriptor, data, 0)
             os.ftruncate(descriptor, len(data))
@@ -93,8 +94,8 @@ class DirectoryLock:
     def release(self) -> None:
         if self._descriptor is not None:
             descriptor, self._descriptor = self._descriptor, None
-            # Emptied, not removed: two processes could otherwise lock two files of the same name. Of several holders
-            # the file names the one that came last.
+            # Truncated, not removed: otherwise two processes could lock two files of the same name. With several
+            # holders the file names the last one.
             if holder_of(self.path) == this_process(self._command):
                 os.ftruncate(descriptor, 0)
             os.close(descriptor)
@@ -123,7 +124,7 @@ def holder_of(lock: Path) -> Holder | None:
 
 
 def _start_time(pid: int) -> int:
-    """-1: there is no such process."""
+    """Returns -1 if there is no such process."""
     with contextlib.suppress(OSError, ValueError, IndexError):
         # The second field is the program's name in parentheses and may contain anything.
         return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[19])

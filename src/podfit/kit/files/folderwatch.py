@@ -1,7 +1,8 @@
-"""Tells when something in a folder changed, by inotify; without it (no watches left, no folder) by looking again.
+"""Reports changes in a folder, by inotify, or by polling if inotify is not available (no watches left, no folder).
 
-It says that something changed, not what: the caller reads the folder. A folder that is deleted, renamed or not there
-yet is looked for twice a second, and watched again once it is back."""
+It reports that something changed, not what: the caller reads the folder. A folder that is deleted, renamed or missing
+is checked twice a second, and watched again once it exists.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +17,7 @@ _MODIFY, _ATTRIB, _CLOSE_WRITE, _MOVED, _CREATE, _DELETE = 0x2, 0x4, 0x8, 0xC0, 
 _DELETE_SELF, _MOVE_SELF, _UNMOUNT, _IGNORED = 0x400, 0x800, 0x2000, 0x8000
 EVERY_WRITE = _MODIFY | _CLOSE_WRITE | _MOVED | _CREATE | _DELETE
 WHOLE_FILES = _ATTRIB | _CLOSE_WRITE | _MOVED | _DELETE
-"""Files are reported when their writer has closed them, not while they are half written."""
+"""Files are reported when their writer closes them, not while they are half written."""
 _LOST = _DELETE_SELF | _MOVE_SELF | _UNMOUNT | _IGNORED
 _FALLBACK_S = 0.5
 _HEAD = struct.Struct("iIII")
@@ -54,20 +55,20 @@ class FolderWatch:
 
     @property
     def notified(self) -> bool:
-        """Whether the kernel sends notifications; otherwise the folder is scanned from time to time."""
+        """Whether the kernel sends notifications; otherwise the folder is polled."""
         return self._descriptor >= 0
 
     def poke(self) -> None:
-        """Wakes the waiter for a reason that is not in the folder."""
+        """Wakes the waiter for a reason outside the folder."""
         self._changed.set()
 
     async def wait(self) -> None:
-        """Until something changed since the last call."""
+        """Waits until something has changed since the last call."""
         try:
             async with asyncio.timeout(None if self.notified else _FALLBACK_S):
                 await self._changed.wait()
         except TimeoutError:
-            # What happened before the watch was there is found by the look that follows.
+            # Changes made before the watch existed are found by the next read of the folder.
             self._open()
             return
         self._changed.clear()

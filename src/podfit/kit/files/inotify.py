@@ -1,4 +1,4 @@
-"""The kernel's inotify calls, which Python has no names for. `folderwatch` follows folders; this is for files."""
+"""The kernel's inotify calls, which Python does not wrap. `folderwatch` watches folders; this is for files."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ import ctypes
 import os
 
 IN_MODIFY = 0x2
-# PyDLL keeps the interpreter lock: these calls are short, and a release around them buys nothing in one thread.
+# PyDLL keeps the interpreter lock: these calls are short, and releasing it would gain nothing in a single thread.
 _libc = ctypes.PyDLL(None, use_errno=True)
 
 
 def inotify_init() -> int:
-    """A descriptor that does not block and that child processes do not inherit."""
+    """A non-blocking descriptor that child processes do not inherit."""
     return _checked(_libc.inotify_init1(os.O_CLOEXEC | os.O_NONBLOCK), "inotify_init1")
 
 

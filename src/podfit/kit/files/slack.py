@@ -1,7 +1,7 @@
-"""Room on the disk that a file has beyond its end: writes that extend the file later cannot fail for want of space.
+"""Preallocates disk space beyond the end of a file, so that later writes cannot fail for lack of space.
 
-Nobody else can take it, however full the disk becomes, and it stays with the file when the process is killed. A file
-that is truncated loses it.
+No other program can take that space, and it stays allocated when the process is killed. Truncating the file releases
+it.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 
 def take_slack(descriptor: int, end: int, room: int) -> bool:
-    """Makes sure that the file can grow from its `end` by `room` bytes; False if its file system cannot promise it.
+    """Ensures that the file can grow by `room` bytes from its `end`; False if its file system does not support that.
 
-    Raises OSError (ENOSPC) where there is not as much room; some of it may be taken then.
+    Raises OSError (ENOSPC) if there is not enough space; part of it may be allocated then.
     """
     while True:
         if not _libc.fallocate(descriptor, _KEEP_SIZE, ctypes.c_int64(end), ctypes.c_int64(room)):

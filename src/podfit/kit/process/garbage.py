@@ -1,10 +1,10 @@
-"""How often the interpreter looks for cyclic garbage, and at what: rarely, and at what is new.
+"""Tunes the cyclic garbage collector: it runs rarely, and only on new objects.
 
-JSON has no cycles, and there is a lot of JSON: a look at it costs some tenths of a second for a million objects, stops
-all else meanwhile and finds nothing. So what a look has found alive is set aside. Everything is looked at again when
-CPython asks for it and there is a reason. Forgotten cycles show as growth: where there is none, nothing is to be found,
-however long it lasts, and a large fleet that is at rest is never stopped. So several times as much has to be kept as
-after the last time, or an hour has passed and considerably more is kept.
+JSON has no cycles, and there is a lot of JSON: collecting a million objects takes some tenths of a second, blocks
+everything else and finds nothing. Therefore objects that survive a collection are frozen (gc.freeze). They are unfrozen
+for a full collection when CPython requests one and there is a reason. Leaked cycles show as growth: without growth
+there is nothing to find, so a large fleet at rest is never paused. The reason is that several times as many objects are
+alive as after the last full collection, or that an hour has passed and considerably more are alive.
 """
 
 from __future__ import annotations
@@ -16,17 +16,17 @@ from collections.abc import Callable
 from typing import Any
 
 _FROM, _LATER = 100_000, 1
-"""Objects made before a look, and looks before CPython wants one that goes further back (where there is nothing, unless
-it was brought back). The usual 700 is reached several times a request, and 20,000 whenever some dozens of requests are
-under way."""
+"""New objects before a collection, and collections before CPython requests an older generation (which is empty unless
+it was unfrozen). The default of 700 is reached several times per request, and 20,000 whenever a few dozen requests are
+in flight."""
 _GROWN = 4
 _LEAK, _EVERY_S = 1.25, 3600.0
-"""What is forgotten for ever is a fifth of what is kept, at the most."""
+"""Uncollected garbage is at most a fifth of the live objects."""
 
 
 class SetAside:
-    """A callback of the collector: brings everything back before a full look that has a reason, and sets aside what
-    is left after each look."""
+    """A gc callback: unfreezes everything before a full collection that has a reason, and freezes the survivors after
+    each collection."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic, kept: Callable[[], int] = sys.getallocatedblocks):
         self._clock, self._kept = clock, kept
@@ -41,7 +41,7 @@ class SetAside:
             return
         if self._whole:
             self.looked()
-        # Setting aside restarts CPython's counting: it asks for a full look only where it is left alone.
+        # Freezing resets CPython's counters: it requests a full collection only if nothing is frozen.
         if not self._is_due():
             gc.freeze()
 
@@ -50,7 +50,7 @@ class SetAside:
         return grown >= _GROWN or (grown >= _LEAK and self._clock() - self._at >= _EVERY_S)
 
     def looked(self) -> None:
-        """What is here now is what the next full look is measured by."""
+        """The current number of objects is the baseline for the next full collection."""
         self._at, self._then = self._clock(), self._kept()
 
 
@@ -64,7 +64,7 @@ def look_rarely() -> None:
 
 
 def keep_what_is_here() -> None:
-    """Modules, tables and whatever else was made at the start: looked at once, and then like all that is set aside."""
+    """Modules, tables and other objects created at the start: collected once, then frozen."""
     gc.unfreeze()
     gc.collect()
     gc.freeze()

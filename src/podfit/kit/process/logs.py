@@ -1,4 +1,4 @@
-"""Log set-up for commands: one line a record, on stderr, never on stdout."""
+"""Log set-up for commands: one line per record, on stderr, never on stdout."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import sys
 
 
 def setup_logs(verbosity: int = 0) -> None:
-    """0 shows warnings, 1 information, 2 everything of ours."""
+    """0 logs warnings, 1 information, 2 everything of ours."""
     level = (logging.WARNING, logging.INFO, logging.DEBUG)[min(verbosity, 2)]
     logging.basicConfig(
         stream=sys.stderr, level=logging.WARNING, format="%(asctime)s %(levelname).1s %(name)s %(message)s"

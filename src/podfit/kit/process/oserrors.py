@@ -1,4 +1,4 @@
-"""The system's own words for an error: `/data: No space left on device` instead of `[Errno 28] …`."""
+"""The system's message for an error: `/data: No space left on device` instead of `[Errno 28] …`."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ import os
 
 
 def system_words(error: BaseException) -> str:
-    """Errors that are not the system's read as they are."""
+    """Errors that do not come from the system are returned unchanged."""
     if not isinstance(error, OSError) or error.errno is None:
         return str(error)
-    # Python's own text may name a call of its library, and Python's resolver has numbers of its own, below 0.
+    # Python's own text may name a library call, and Python's resolver uses error numbers of its own, below 0.
     why = os.strerror(error.errno) if error.errno > 0 else error.strerror or str(error)
     return f"{error.filename}: {why}" if error.filename is not None else why

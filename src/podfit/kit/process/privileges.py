@@ -1,4 +1,4 @@
-"""Which capabilities this process has. Root inside a container or a sandboxed VM often has fewer than all."""
+"""The capabilities of this process. Root inside a container or a sandboxed VM often lacks some."""
 
 from __future__ import annotations
 

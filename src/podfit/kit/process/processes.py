@@ -1,4 +1,4 @@
-"""What /proc says about the machine's processes. Processes of other users are invisible unless we are root."""
+"""Reads the machine's processes from /proc. Processes of other users are visible to root only."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def all_pids() -> list[int]:
 
 
 def open_files(pid: int) -> Iterator[str]:
-    """What the descriptors of a process lead to: paths, or `socket:[INODE]` and the like."""
+    """The targets of a process's descriptors: paths, or `socket:[INODE]` and the like."""
     folder = f"/proc/{pid}/fd"
     try:
         descriptors = os.listdir(folder)
@@ -35,7 +35,7 @@ def listener(port: int) -> int | None:
 
 
 def _listening(port: int) -> Iterator[str]:
-    """Inodes of the sockets. Fields as in the kernel's Documentation/networking/proc_net_tcp.rst."""
+    """Inodes of the sockets. For the fields see the kernel's Documentation/networking/proc_net_tcp.rst."""
     for table in ("tcp", "tcp6"):
         with contextlib.suppress(OSError):
             for line in Path(f"/proc/self/net/{table}").read_text().splitlines()[1:]:

@@ -1,4 +1,4 @@
-"""Where this machine is reached, and what is said when a port cannot be had."""
+"""The addresses of this machine, and error messages for ports that are not available."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ _EVERY = ("", "0.0.0.0", "::")
 
 
 class CannotListen(OSError):
-    """Its message says where, and why not."""
+    """The message says which address, and why."""
 
     def __init__(self, host: str, port: int, error: OSError) -> None:
-        # The numbers of names that cannot be looked up are negative, and have words of their own.
+        # Error numbers of names that cannot be resolved are negative and have their own messages.
         number = error.errno or 0
         why = os.strerror(number) if number > 0 else error.strerror
         super().__init__(number, f"cannot listen on {host}:{port}: {why}")
@@ -21,7 +21,7 @@ class CannotListen(OSError):
 
 
 def machine_address() -> str:
-    """The address this machine reaches others with; loopback when it has no network."""
+    """This machine's outgoing address; loopback if it has no network."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
         try:
             probe.connect(("192.0.2.1", 9))
@@ -31,12 +31,12 @@ def machine_address() -> str:
 
 
 def reached_at(host: str) -> str:
-    """The address others reach a listener on `host` at: one that listens everywhere, at the machine's own."""
+    """The address at which others reach a listener on `host`: the machine's own if it listens on all addresses."""
     return machine_address() if host in _EVERY else host
 
 
 def free_port(wanted: int = 0) -> int:
-    """A port of 127.0.0.1: `wanted` if it is free, else any."""
+    """A port of 127.0.0.1: `wanted` if it is free, otherwise any."""
     for number in (wanted, 0):
         with contextlib.suppress(OSError), contextlib.closing(socket.create_server(("127.0.0.1", number))) as found:
             return int(found.getsockname()[1])

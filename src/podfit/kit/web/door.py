@@ -1,9 +1,9 @@
 """An HTTP listener that clients cannot exhaust.
 
-It accepts connections itself, so that it can count them: from the moment they are accepted, handshake included. It
-leaves file descriptors to the rest of the process; when the others are used up, a new connection replaces the one that
-has been idle longest, those of clients that never showed a credential first. A client that does not finish its
-handshake or its first request in time is disconnected, as is one that stays idle.
+It accepts connections itself, so that it can count them from the moment they are accepted, TLS handshake included. It
+reserves file descriptors for the rest of the process; when the others are used up, a new connection replaces the one
+that has been idle longest, unauthenticated clients first. A client that does not finish its handshake or its first
+request in time is disconnected, and so is one that stays idle.
 """
 
 from __future__ import annotations
@@ -34,26 +34,26 @@ Handler = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
 HANDSHAKE_S = 10.0
 HEADER_S = 32.0
 IDLE_S = 90.0
-"""The last two are kube-apiserver's: for the headers of a first request, and between two requests."""
+"""The last two are those of kube-apiserver: for the headers of a first request, and between two requests."""
 LARGEST_MESSAGE = 4 << 20
 """Bytes of a WebSocket message, decompressed: clients that send longer ones are disconnected. kubectl's have 32 KiB."""
 _CLOSE_S = 2.0
 _SWEEP_S = 5.0
 _RETRY_S = 0.1
 _HURRY_S = 1.0
-"""How long a handshake may take while others wait for its place."""
+"""How long a handshake may take while other connections wait for its slot."""
 _LEAST_RESERVE = 128
 _EXHAUSTED = frozenset((errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM))
 
 
 def common_name(certificate: Mapping[str, Any] | None) -> str:
-    """Of a certificate that TLS has verified; "" where there is none."""
+    """The subject of a certificate that TLS has verified; "" if there is none."""
     parts = (certificate or {}).get("subject", ())
     return next((value for part in parts for key, value in part if key == "commonName"), "")
 
 
 def connections_allowed() -> int:
-    """How many connections one listener may hold, of the file descriptors that this process may open at most."""
+    """The connections that one listener may hold, out of the file descriptors that this process may open."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft != hard:
         with contextlib.suppress(ValueError, OSError):
@@ -65,12 +65,12 @@ def connections_allowed() -> int:
 
 
 def a_small_share() -> int:
-    """For a listener beside the main one of a process."""
+    """For a listener in addition to the main one of a process."""
     return max(16, connections_allowed() // 8)
 
 
 def requests_up_to(size: int) -> Callable[..., web.BaseRequest]:
-    """For `request_factory`: a request whose body is larger than `size` bytes is answered with 413."""
+    """For `request_factory`: a request with a body larger than `size` bytes is answered with 413."""
 
     def made(
         message: Any, payload: Any, protocol: RequestHandler, writer: Any, task: asyncio.Task[None]
@@ -82,7 +82,7 @@ def requests_up_to(size: int) -> Callable[..., web.BaseRequest]:
 
 
 async def _resolved(host: str | None, port: int) -> list[Any]:
-    """Numbers are resolved at once; only a name takes a thread."""
+    """Numeric addresses are resolved in place; only a name needs a thread."""
     try:
         return socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE | socket.AI_NUMERICHOST)
     except socket.gaierror:
@@ -94,7 +94,7 @@ class Visitor(RequestHandler):
     """One connection."""
 
     trusted = False
-    """Whether its client has shown a credential."""
+    """Whether its client has authenticated."""
 
     def __init__(self, door: Door, server: web.Server, **options: Any) -> None:
         super().__init__(server, loop=asyncio.get_running_loop(), **options)
@@ -112,7 +112,7 @@ class Visitor(RequestHandler):
         super().connection_lost(exc)
 
     def log_exception(self, *args: Any, **kw: Any) -> None:
-        """What a client sends that is no HTTP is no failure of the server."""
+        """Input from a client that is not HTTP is not an error of the server."""
         error = kw.get("exc_info") or sys.exc_info()[1]
         if isinstance(error, (HttpProcessingError, web.RequestPayloadError)):
             log.debug("a client sent a request that cannot be read: %s", error)
@@ -156,8 +156,8 @@ class Door:
         clock: Clock | None = None,
         **options: Any,
     ) -> None:
-        """`limit`: connections at most; 0 derives it from the descriptors the process may open. `options` are those of
-        aiohttp's protocol."""
+        """`limit`: the most connections; 0 derives it from the descriptors that the process may open. `options` are
+        those of aiohttp's protocol."""
         self._tls, self._clock = tls, clock or RealClock()
         self.limit = limit or connections_allowed()
         self.visitors: set[Visitor] = set()
@@ -192,7 +192,7 @@ class Door:
             listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             if family == socket.AF_INET6:
                 listener.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
-            # A name with several addresses gets one port, also when it is picked.
+            # A name with several addresses gets one port, even if the port is picked automatically.
             listener.bind((address[0], self.port or port, *address[2:]))
             listener.listen(1024)
             self.port = listener.getsockname()[1]
@@ -238,7 +238,8 @@ class Door:
                 if not self._make_room():
                     connection.close()
                     continue
-                # While connections wait, accepting them does not give way: descriptors are closed in other steps.
+                # While connections are queued, accept does not yield: descriptors are closed in other iterations of the
+                # loop.
                 await asyncio.sleep(0)
             self._entering[connection] = self.now()
             self._tasks.start(self._enter(connection), "handshake")
@@ -259,7 +260,7 @@ class Door:
             self._entering.pop(connection, None)
 
     def _make_room(self) -> bool:
-        """Ends the connection that is missed least; False where all of them are in use. It no longer counts."""
+        """Closes the connection that is least needed; False if all are in use. It is no longer counted."""
         idle = [visitor for visitor in self.visitors if not visitor.answering]
         if idle:
             least = min(idle, key=lambda visitor: (visitor.trusted, visitor.asked, visitor.idle_since))
@@ -280,7 +281,8 @@ class Door:
             await self._clock.sleep(_SWEEP_S)
             now = self.now()
             for visitor in list(self.visitors):
-                # aiohttp ends connections that idle after a request, but not those that never finish one's headers.
+                # aiohttp closes connections that are idle after a request, but not those that never finish the headers
+                # of one.
                 allowed_s = IDLE_S + HEADER_S if visitor.asked else HEADER_S
                 if not visitor.answering and now - visitor.idle_since > allowed_s:
                     visitor.hang_up()

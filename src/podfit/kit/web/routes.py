@@ -1,4 +1,6 @@
-"""Paths to handlers. A table of its own because a process may hold a thousand nodes: a router each would cost more."""
+"""Maps paths to handlers. Implemented here because a process may host a thousand nodes, and a router for each would use
+more memory.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,7 @@ _Row = tuple[tuple[str, ...], tuple[str, ...], Handler]
 
 
 class Refusal(Exception):
-    """The answer is an HTTP error with this text."""
+    """The response is an HTTP error with this text."""
 
     def __init__(self, code: int, text: str) -> None:
         super().__init__(text)
@@ -22,7 +24,7 @@ class Refusal(Exception):
 
 
 def words_of(raw_path: str) -> list[str]:
-    """The parts of a path, at least one. Access is decided by these as well: by the very words that are served."""
+    """The segments of a path, at least one. Authorization uses the same segments as the handlers."""
     return [unquote(part) for part in raw_path.partition("?")[0].strip("/").split("/")]
 
 
@@ -31,7 +33,7 @@ class Routes:
         self._by_head: dict[str, list[_Row]] = {}
 
     def add(self, methods: str, pattern: str, handler: Handler) -> None:
-        """`methods` with spaces between them; in `pattern` a part in braces stands for any text."""
+        """`methods` are separated by spaces; in `pattern`, a segment in braces matches any text."""
         head, *parts = pattern.strip("/").split("/")
         self._by_head.setdefault(head, []).append((tuple(methods.split()), tuple(parts), handler))
 

@@ -1,4 +1,4 @@
-"""Takes a connection out of an HTTP server's hands, once both sides agreed to speak something else on it."""
+"""Takes a connection over from an HTTP server after a protocol upgrade."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ Headers = Mapping[str, str] | CIMultiDict[str]
 async def take_over(
     request: web.BaseRequest, headers: Headers
 ) -> tuple[web.StreamResponse, asyncio.StreamReader, asyncio.StreamWriter]:
-    """Answers 101 with `headers`; the caller serves the streams and then returns the answer from its handler.
+    """Sends 101 with `headers`; the caller serves the streams and then returns the response from its handler.
 
-    The client waits for the answer before it sends anything more, so nothing is lost in between.
+    The client waits for the response before it sends anything else, so nothing is lost in between.
     """
     answer = web.StreamResponse(status=101, headers=headers)
     transport = request.transport
@@ -33,7 +33,7 @@ async def take_over(
 
 
 class _Handed(asyncio.StreamReaderProtocol):
-    """Tells HTTP's protocol of the end, which it must not miss."""
+    """Notifies the HTTP protocol of the end of the connection, which it must not miss."""
 
     def __init__(self, reader: asyncio.StreamReader, before: asyncio.BaseProtocol) -> None:
         super().__init__(reader)

@@ -1,9 +1,9 @@
-"""The store of a single machine: a view in memory and one SQLite file, written in groups.
+"""The store of a single machine: a view in memory and one SQLite file, with group commit.
 
-Writes that are ready in the same turn of the loop, or arrive while a transaction is on its way to the disk, go
-together. Each group is decided on the event loop against the view and the writes before it in the group, so there is
-one truth and no lock. A quick disk is written right there, a slow one by a thread, which only carries rows. Nobody is
-told anything, Mismatch included, before the disk has confirmed.
+Writes that are ready in the same iteration of the loop, or arrive while a transaction is being committed, are committed
+together. Each group is checked on the event loop against the view and the writes before it in the group, so there is
+one source of truth and no lock. On a fast disk it is written in place, on a slow one by a thread, which only executes
+statements. No caller gets a result, Mismatch included, before the disk has confirmed.
 """
 
 from __future__ import annotations
@@ -37,7 +37,8 @@ FULL = "the store cannot be written: the disk is full"
 LOOK_S = 2.0
 """How often a full disk is checked again when there are no writes."""
 GROWTH = 4096
-"""By this much an object may grow at a full disk: its deletion is noted in it, and the end of a pod in its status."""
+"""How much an object may grow on a full disk: enough to record its deletion, or the termination of a pod in its status.
+"""
 SHORT_HISTORY = 1000
 
 
@@ -52,7 +53,7 @@ class Write(msgspec.Struct, eq=False):
 
 @dataclass(slots=True)
 class Group:
-    """What one transaction carries, and which writes wait for it."""
+    """The contents of one transaction, and the writes that wait for it."""
 
     writes: list[Write] = field(default_factory=list)
     rows: list[Row] = field(default_factory=list)
@@ -86,13 +87,13 @@ class SqliteStore(View):
         self._usual = (self._limit, self._limit_bytes)
         self._full = self._clearing = False
         self._grown = 0
-        """By how much all objects have grown since the disk is full."""
+        """The growth of all objects since the disk became full."""
         self._look: asyncio.TimerHandle | None = None
 
     async def open(self) -> None:
         self._loop = asyncio.get_running_loop()
         compacted, rows = await asyncio.to_thread(self._file.open)
-        # Not more history than a small disk has room for.
+        # No more history than a small disk has space for.
         self._limit_bytes = min(self._limit_bytes, 8 * self._file.reserve.log_bytes)
         self._usual = (self._limit, self._limit_bytes)
         self._restore(compacted, rows)
@@ -102,7 +103,7 @@ class SqliteStore(View):
         self._thread.start()
 
     async def close(self) -> None:
-        """Ends after everything that was asked for is on the disk."""
+        """Returns after all requested writes are on the disk."""
         thread, self._thread = self._thread, None
         await self._expiry.stop()
         if self._look is not None:
@@ -133,7 +134,7 @@ class SqliteStore(View):
         await done
 
     def forgotten(self, changes: list[Change]) -> None:
-        """A change that is history no more needs neither the row it replaced nor, if a deletion, its own."""
+        """A change that leaves the history no longer needs the row it replaced nor, if it is a deletion, its own."""
         for change in changes:
             if change.previous is not None:
                 self._garbage.append(change.previous.modified)
@@ -146,14 +147,14 @@ class SqliteStore(View):
 
     def _write(self, key: str, value: bytes | None, expect: int | None, expires: float) -> asyncio.Future[Change]:
         self._check_open()
-        key.encode()  # a key that cannot be written must fail here, not take a whole group with it
+        key.encode()  # a key that cannot be written must fail here, not fail the whole group
         done: asyncio.Future[Change] = self._loop.create_future()
         self._queue.append(Write(key, value, expect, expires, done))
         self._schedule()
         return done
 
     def _schedule(self) -> None:
-        # Not at once: other tasks that are ready in this turn of the loop (woken by the last group, say) join.
+        # Not immediately: other tasks that are ready in this iteration of the loop (woken by the last group, say) join.
         self._idle.clear()
         if not self._in_flight and not self._scheduled:
             self._scheduled = True
@@ -172,10 +173,10 @@ class SqliteStore(View):
         self._courtesy = self._loop.call_later(PATIENCE_S, self._give_way)
 
     def _give_way(self) -> None:
-        """Lets the thread have the interpreter lock while a group is under way.
+        """Yields the interpreter lock to the thread while a group is being written.
 
-        A saturated loop lets go of the lock only for the instant of a poll, and takes it back before the thread has
-        woken up; the thread's own request for it starts over each time. Writes stood still for seconds that way.
+        A saturated loop releases the lock only for the instant of a poll, and takes it back before the thread has woken
+        up; the thread's own request for it starts over each time. Writes stalled for seconds that way.
         """
         time.sleep(PAUSE_S)
         self._courtesy = self._loop.call_later(PATIENCE_S, self._give_way)
@@ -219,7 +220,7 @@ class SqliteStore(View):
             try:
                 self._loop.call_soon_threadsafe(self._settle, group, error)
             except RuntimeError:
-                break  # the loop is gone, and with it everyone who waited
+                break  # the loop is gone, and with it everything that waited
         self._file.close()
 
     def _commit(self, group: Group) -> Exception | None:
@@ -255,7 +256,7 @@ class SqliteStore(View):
             self._idle.set()
 
     def _spares_room(self, write: Write, current: Record | None) -> bool:
-        """Whether a write is accepted at a full disk: a deletion, or one that does not grow by much."""
+        """Whether a write is accepted on a full disk: a deletion, or one that does not grow the object by much."""
         if write.value is None:
             return True
         if current is None:
@@ -264,14 +265,14 @@ class SqliteStore(View):
         return growth <= 0 or (growth <= GROWTH and self._grown + growth <= self._file.reserve.bytes // 4)
 
     def _decide_again(self, group: Group) -> None:
-        """The disk turned out to be full. History goes first; what that makes no room for is decided after it."""
+        """The disk is full. History is compacted first; writes that still do not fit are decided afterwards."""
         self._clearing = True
         self._queue.extendleft(reversed(group.writes))
         self._garbage = group.garbage + self._garbage
         self._compactions = group.compactions + self._compactions
 
     def _follow_disk(self) -> None:
-        """After each group: whether the disk is full, and what follows from it."""
+        """After each group: updates whether the disk is full, and reacts to a change."""
         if self._look is not None:
             self._look.cancel()
             self._look = None
@@ -282,7 +283,7 @@ class SqliteStore(View):
             self._limit, self._limit_bytes = self._usual
             return
         self.trouble = FULL
-        # What was replaced or deleted is kept for watches that resume; at a full disk its room is needed more.
+        # Replaced or deleted values are retained for watches that resume; on a full disk their space is needed more.
         self._limit = min(self._usual[0], SHORT_HISTORY)
         self._limit_bytes = min(self._usual[1], self._file.reserve.bytes // 4)
         self._trim()
@@ -317,7 +318,7 @@ class SqliteStore(View):
         expires: dict[str, tuple[float, int]] = {}
         split = next((at for at, row in enumerate(rows) if row.revision > compacted), len(rows))
         for row in rows[:split]:
-            # Older rows of a key and deletions are here only if the process ended while it was removing them.
+            # Older rows of a key and deletions exist only if the process exited while it was removing them.
             if (older := base.pop(row.key, None)) is not None:
                 self._garbage.append(older.modified)
             if row.value is not None:

@@ -1,11 +1,11 @@
-"""The file below the SQLite store: one table, a row per change, and how it is opened, read, appended to and shrunk.
+"""The file of the SQLite store: one table, one row per change, and how it is opened, read, appended to and shrunk.
 
-The newest row of a key is its record; older rows and deletions are history and go when history goes. Appending is the
-cheapest write a B-tree knows, no index is needed because the view in memory knows where everything is, and watchers
-survive a restart of the server. One call at a time, from any thread; knows nothing of asyncio.
+The newest row of a key is its record; older rows and deletions are history and are removed by compaction. Appending is
+the cheapest write to a B-tree, no index is needed because the view in memory locates every key, and watchers survive a
+restart of the server. One call at a time, from any thread; independent of asyncio.
 
-A statement gives up the interpreter lock, and on a busy loop getting it back costs up to a switch interval: a group of
-writes therefore goes out in one statement with many rows where it can, not in many statements.
+A statement releases the interpreter lock, and on a busy loop reacquiring it costs up to a switch interval: therefore a
+group of writes is executed as one statement with many rows if possible, not as many statements.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ from podfit.store.disk.sqlite_mark import Mark
 from podfit.store.disk.sqlite_reserve import PAGE, Reserve
 
 SCHEMA = 1
-APPLICATION = 0x706F6466  # "podf": says whose file it is
+APPLICATION = 0x706F6466  # "podf": identifies the file as ours
 WIDEST = 64
 VACUUM_PAGES = 4096
 SPARE_PAGES = 256
-"""Some free pages are the working room of a store in use; moving them in and out would only cost."""
+"""Some free pages are the working space of a store in use; releasing and reallocating them would be waste."""
 VACUUM_STEPS = 24
 USUAL_CHECKPOINT = 1000
 
@@ -53,9 +53,9 @@ class Row(msgspec.Struct, frozen=True, gc=False):
     key: str
     created: int
     value: bytes | None
-    """None: the key was deleted."""
+    """None if the key was deleted."""
     expires: float
-    """Wall-clock time at which the key vanishes; 0.0: never."""
+    """Wall-clock time at which the key expires; 0.0: never."""
 
     def crc(self) -> int:
         head = f"{self.revision} {self.created} {self.expires!r} {self.value is None} {self.key}"
@@ -63,7 +63,7 @@ class Row(msgspec.Struct, frozen=True, gc=False):
 
 
 class DiskFull(Exception):
-    """Nothing was written, and from now on only what needs next to no room is."""
+    """Nothing was written, and from now on only writes that need almost no space are accepted."""
 
 
 class SqliteFile:
@@ -73,7 +73,7 @@ class SqliteFile:
         self._mark = Mark(path.with_name(path.name + ".mark"))
         self.reserve = Reserve(path)
         self.full = False
-        """The disk is: what is appended lives on the reserve, and every append tries to give room back."""
+        """Whether the disk is full: appends then use the reserve, and every append tries to release space."""
         self._connection: sqlite3.Connection | None = None
         self._lock: int | None = None
 
@@ -84,7 +84,7 @@ class SqliteFile:
         return self._connection
 
     def open(self) -> tuple[int, list[Row]]:
-        """Takes the file for this process alone; the revision history starts at, and all rows in order."""
+        """Opens the file for this process alone; returns the revision at which history starts and all rows in order."""
         try:
             self._take()
             self._check_log()
@@ -106,9 +106,9 @@ class SqliteFile:
             raise
 
     def append(self, rows: list[Row], garbage: list[int], compacted: int) -> None:
-        """One transaction: new rows in, rows of forgotten history out. On return it is on the disk.
+        """One transaction: inserts new rows, deletes rows of compacted history. On return it is on the disk.
 
-        Raises DiskFull when it finds that the disk is, and does with less from the next call on.
+        Raises DiskFull when the disk is full; the next calls then work within the reserve.
         """
         if self.full:
             self._append_reserved(rows, garbage, compacted)
@@ -118,13 +118,13 @@ class SqliteFile:
             self._mark.write(rows[-1].revision)
 
     def _append_counted(self, rows: list[Row], garbage: list[int], compacted: int) -> None:
-        # A value may begin and end within a page, and every row takes some bytes besides.
+        # A value may start and end within a page, and every row takes some bytes of its own.
         size = 512 * len(rows) + 2 * sum([len(row.value) for row in rows if row.value])
         if not self.reserve.counts(size) and not self._take_room(size):
             raise DiskFull
         try:
             if len(rows) <= WIDEST and not garbage:
-                self._insert(rows)  # a statement on its own is a transaction
+                self._insert(rows)  # a single statement is its own transaction
             else:
                 self._replace(rows, garbage, compacted)
         except sqlite3.Error as error:
@@ -133,13 +133,15 @@ class SqliteFile:
                 raise DiskFull from error
             raise
         if self.reserve.is_lost():
-            # What was written is on the disk; if there is no room behind it, the next writes find the disk full.
+            # The written data is on the disk; if the reserve cannot be renewed, the next writes will find the disk
+            # full.
             self._take_room(0)
 
     def _append_reserved(self, rows: list[Row], garbage: list[int], compacted: int) -> None:
-        """In pieces that the reserve of the write-ahead log can hold. Old rows go first, so that new ones find room.
+        """In batches that fit into the reserve of the write-ahead log. Old rows are deleted first, so that new ones
+        find space.
 
-        The oldest of them first: if the process dies in between, no deletion is forgotten before what it deleted.
+        The oldest of them come first: if the process dies in between, no deletion is removed before the row it deleted.
         """
         step, garbage = self._step, sorted(garbage)
         if not rows:
@@ -156,11 +158,11 @@ class SqliteFile:
 
     @property
     def _step(self) -> int:
-        """How many pages or rows a transaction may touch at a full disk."""
+        """The most pages or rows that a transaction may touch on a full disk."""
         return self.reserve.log_bytes // 4 // PAGE
 
     def _checkpoint(self) -> None:
-        """Moves everything to the database, so that the next transaction writes over the log from its beginning."""
+        """Checkpoints everything to the database, so that the next transaction overwrites the log from its start."""
         self.connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
 
     def _take_room(self, size: int) -> bool:
@@ -189,7 +191,7 @@ class SqliteFile:
             raise
 
     def compact(self, compacted: int) -> None:
-        """Notes the start of history and gives pages no longer needed back to the disk, a few MiB at a time."""
+        """Records the start of history and returns free pages to the disk, a few MiB at a time."""
         self.connection.execute("UPDATE state SET compacted = max(compacted, ?)", (compacted,))
         self._vacuum(self._step if self.full else VACUUM_PAGES)
 
@@ -197,7 +199,7 @@ class SqliteFile:
         (free,) = self.connection.execute("PRAGMA freelist_count").fetchone()
         if free <= SPARE_PAGES:
             return False
-        # As a script: `execute` takes one step of a statement without columns, and this one frees a page a step.
+        # As a script: `execute` takes one step of a statement without columns, and this one frees one page per step.
         self.connection.executescript(f"PRAGMA incremental_vacuum({min(free - SPARE_PAGES, most)})")
         return True
 
@@ -213,7 +215,7 @@ class SqliteFile:
             os.close(lock)
 
     def _check_log(self) -> None:
-        """There is one only after a crash; a clean stop needs neither the check nor the library it takes."""
+        """A log exists only after a crash; a clean start needs neither the check nor the library for it."""
         if self.path.with_name(f"{self.path.name}-wal").exists():
             from podfit.store.disk.sqlite_wal import lost_commits, read_wal
 
@@ -221,9 +223,10 @@ class SqliteFile:
                 raise Unusable(self._advice("its write-ahead log is broken before its end"))
 
     def _take(self) -> None:
-        """Locks the store for this process and makes the file if it is not there.
+        """Locks the store for this process and creates the file if it is missing.
 
-        The lock has a file of its own: SQLite's locks come too late, it repairs its log before it can be looked at.
+        The lock has a file of its own: SQLite's locks come too late, because it repairs its log before the log can be
+        examined.
         """
         lock = self.path.with_name(self.path.name + ".lock")
         self._lock = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
@@ -247,7 +250,9 @@ class SqliteFile:
             )
 
     def _create(self) -> None:
-        """Under another name first: a file under its own name is always a whole one, and an empty one is damage."""
+        """Created under another name first: a file under its final name is always complete, and an empty one is
+        damaged.
+        """
         made = self.path.with_name(self.path.name + ".new")
         made.unlink(missing_ok=True)
         os.close(os.open(made, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
@@ -265,10 +270,10 @@ class SqliteFile:
             self.connection.execute(f"PRAGMA {pragma}").fetchall()
         for pragma in ("synchronous = FULL", "journal_size_limit = 16777216", "temp_store = MEMORY"):
             self.connection.execute(f"PRAGMA {pragma}").fetchall()
-        # At most half of the log's reserve is in use when the disk turns out to be full.
+        # At most half of the log's reserve is in use when the disk becomes full.
         pages = min(USUAL_CHECKPOINT, self.reserve.log_bytes // 2 // PAGE)
         self.connection.execute(f"PRAGMA wal_autocheckpoint = {pages}").fetchall()
-        # In exclusive mode the first transaction takes the file, and no other process can open it from here on.
+        # In exclusive mode the first transaction locks the file, and no other process can open it from here on.
         self.connection.execute("BEGIN EXCLUSIVE")
         self.connection.execute("COMMIT")
 

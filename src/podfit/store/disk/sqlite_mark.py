@@ -1,9 +1,9 @@
-"""The last revision that was acknowledged, kept beside the store.
+"""The last acknowledged revision, stored beside the database.
 
-SQLite takes a write-ahead log that ends early for one that was cut short by a crash, and starts without its tail; a
-database file whose log is gone starts as of the last checkpoint. Both would lose acknowledged writes without a word.
-The mark is written after the log is on the disk, and not synchronised itself: after a power failure it may be older
-than the store, never newer.
+SQLite treats a write-ahead log that ends early as truncated by a crash, and starts without its tail; a database file
+whose log is missing starts from the last checkpoint. Both would silently lose acknowledged writes. The mark is written
+after the log is on the disk, and is not synced itself: after a power failure it may be older than the store, never
+newer.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class Mark:
         self._descriptor: int | None = None
 
     def open(self) -> int:
-        """The revision it holds; 0 where there is none, or none that can be read."""
+        """The stored revision; 0 if there is none, or none that can be read."""
         self._descriptor = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         data = os.pread(self._descriptor, _FORM.size, 0)
         if len(data) < _FORM.size:
@@ -36,7 +36,7 @@ class Mark:
         if self._descriptor is None:
             return
         head = _MAGIC + revision.to_bytes(8, "big")
-        # A mark that cannot be written stays behind, which is no more than a check that is missed.
+        # A mark that cannot be written stays behind; that only weakens the check.
         with contextlib.suppress(OSError):
             os.pwrite(self._descriptor, head + zlib.crc32(head).to_bytes(4, "big"), 0)
 

@@ -1,8 +1,9 @@
-"""Room for the writes that make room: what the database and its write-ahead log may still grow at a full disk.
+"""A disk reserve for writes that free space: how much the database and its write-ahead log may still grow on a full
+disk.
 
-Both files hold blocks beyond their end (`podfit.kit.files.slack`). Each group of writes is counted before it is made,
-and the blocks are taken for it in advance; a disk that cannot give them is full, although the blocks of the reserve
-are left. From then on the store accepts only writes that need next to nothing, until there is room again.
+Both files have blocks preallocated beyond their end (`podfit.kit.files.slack`). The size of each group of writes is
+computed first, and blocks are allocated for it in advance; if that fails, the disk is full, although the reserve is
+still there. From then on the store accepts only writes that need almost no space, until space is available again.
 """
 
 from __future__ import annotations
@@ -22,24 +23,24 @@ class Reserve:
         self._wal_path = path.with_name(f"{path.name}-wal")
         self._database = self._wal = -1
         self._left = 0
-        """How much the database may grow, as far as it was counted, before room is taken again."""
+        """How much the database may still grow, by our count, before blocks are allocated again."""
         self._held = True
-        """False on a file system that cannot hold room for a file."""
+        """False on a file system that does not support preallocation."""
         self.log_bytes = _LARGEST
-        """What the write-ahead log may hold; the database gets twice as much."""
+        """The size reserved for the write-ahead log; the database gets twice as much."""
 
     @property
     def bytes(self) -> int:
         return 2 * self.log_bytes
 
     def open(self) -> None:
-        """To be called before SQLite opens the file: closing a descriptor of it would drop SQLite's locks."""
+        """Call before SQLite opens the file: closing a descriptor of it would drop SQLite's locks."""
         self._database = os.open(self._path, os.O_RDWR | os.O_CLOEXEC)
         found = os.fstatvfs(self._database)
         self.log_bytes = min(_LARGEST, max(_SMALLEST, found.f_blocks * found.f_frsize // 64))
 
     def close(self) -> None:
-        """To be called after SQLite closed the file; what both files had is kept for the next start."""
+        """Call after SQLite closed the file; the reserve of both files is kept for the next start."""
         if self._database >= 0 and self._held:
             _take_most(self._database, os.fstat(self._database).st_size, self.bytes + self.log_bytes)
         for descriptor in (self._database, self._wal):
@@ -48,19 +49,19 @@ class Reserve:
         self._database = self._wal = -1
 
     def counts(self, size: int) -> bool:
-        """Whether a group of `size` bytes is covered by what was taken already."""
+        """Whether a group of `size` bytes fits into the blocks that are already allocated."""
         self._left -= size
         return self._left > 0
 
     def is_lost(self) -> bool:
-        """Whether the database was truncated since its room was taken: each checkpoint does that."""
+        """Whether the database was truncated since its blocks were allocated: each checkpoint does that."""
         found = os.fstat(self._database)
         return self._held and found.st_blocks * 512 < found.st_size + self.bytes
 
     def take(self, pages: int, size: int) -> None:
-        """Takes the room that `size` more bytes and the reserve behind them need.
+        """Allocates blocks for `size` more bytes and the reserve behind them.
 
-        Raises OSError if there is less, and has taken what there is.
+        Raises OSError if there is not enough space, after allocating what there is.
         """
         self._left = 0
         if not self._held:
@@ -80,7 +81,9 @@ class Reserve:
         self._left = margin
 
     def _take_less(self, end: int, room: int) -> None:
-        """What there is. The log was removed at the last stop, and may need a part of what the database has."""
+        """Restores the reserve at the start. The log was removed at the last stop, and may need part of the database's
+        reserve.
+        """
         try:
             take_slack(self._wal, 0, self.log_bytes)
         except OSError:
@@ -89,13 +92,13 @@ class Reserve:
         _take_most(self._database, end, room)
 
     def roomy(self) -> bool:
-        """Whether the disk has enough for all writes again, with some distance to the next time it is full."""
+        """Whether the disk has enough space for all writes again, with hysteresis."""
         found = os.fstatvfs(self._database)
         return found.f_bavail * found.f_frsize >= self.bytes
 
 
 def _take_most(descriptor: int, end: int, room: int) -> None:
-    """As much as there is."""
+    """Allocates as much as there is."""
     stop, step = end + room, room
     while step >= PAGE and end < stop:
         try:

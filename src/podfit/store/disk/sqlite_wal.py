@@ -1,8 +1,8 @@
-"""Tells a torn write-ahead log from a damaged one, before SQLite opens it.
+"""Distinguishes a torn write-ahead log from a damaged one, before SQLite opens it.
 
-SQLite reads the log up to the first frame that does not check out and throws away the rest as a write cut short. That
-is right for the last transaction, which was never acknowledged. But each commit waits for the disk before the
-next one starts, so a bad frame with two whole commits behind it is no torn write: it is damage, and what follows was
+SQLite reads the log up to the first frame with a wrong checksum and discards the rest as an incomplete write. That is
+right for the last transaction, which was never acknowledged. But each commit waits for the disk before the next one
+starts, so a bad frame followed by two complete commits is not a torn write: it is damage, and what follows was
 acknowledged. Opening such a file would lose it silently. File format: https://sqlite.org/fileformat2.html#walformat
 """
 
@@ -31,7 +31,7 @@ def read_wal(database: Path) -> bytes:
 
 
 def lost_commits(wal: bytes) -> bool:
-    """Whether commits that were acknowledged stand in `wal` behind a place where SQLite would stop reading."""
+    """Whether `wal` contains acknowledged commits after the point where SQLite would stop reading."""
     if len(wal) < HEADER.size:
         return False
     magic, _, page, _, salt1, salt2, sum1, sum2 = HEADER.unpack_from(wal)
@@ -39,7 +39,7 @@ def lost_commits(wal: bytes) -> bool:
     head = np.frombuffer(wal, f"{order}u4", 6).astype(np.uint32)[None, :]
     start = np.array([[sum1, sum2]], np.uint32)
     sound = magic & ~1 == MAGIC and bool((_checksums(head, np.zeros((1, 2), np.uint32)) == start).all())
-    if not sound:  # what the header says is worth nothing: assume what this machine would have written
+    if not sound:  # the header cannot be trusted: assume what this machine would have written
         page, order = USUAL_PAGE, ">" if sys.byteorder == "big" else "<"
     frames = _frames(wal, page)
     if not len(frames):
@@ -47,14 +47,15 @@ def lost_commits(wal: bytes) -> bool:
     heads = frames[:, :FRAME_HEAD].copy().view(">u4").astype(np.uint32)
     claimed = heads[:, 4:6]
     words = np.concatenate([frames[:, :8], frames[:, FRAME_HEAD:]], axis=1).view(f"{order}u4").astype(np.uint32)
-    # Each frame is checked from what the one before it claims, so damage to one does not hide those behind it.
+    # Each frame is checked against the one before it as it claims to be, so damage to one does not hide those behind
+    # it.
     whole = (_checksums(words, np.concatenate([start, claimed[:-1]])) == claimed).all(axis=1)
-    if sound:  # other salts: left over from an earlier turn of the log
+    if sound:  # different salts: left over from an earlier cycle of the log
         whole &= (heads[:, 2] == salt1) & (heads[:, 3] == salt2)
     stop = int(np.argmin(whole)) + 1 if sound else 0
     if sound and whole.all():
         return False
-    # The first commit behind the damage may belong to the transaction that was cut short.
+    # The first commit after the damage may belong to the incomplete transaction.
     return int((whole & (heads[:, 1] > 0))[stop:].sum()) >= 2
 
 

@@ -1,1 +1,1 @@
-"""The types of expressions, and what is wrong with one before it runs."""
+"""The type checker: types of expressions, and errors found before they run."""

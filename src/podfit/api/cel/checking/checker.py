@@ -1,4 +1,4 @@
-"""Finds the type of everything in an expression, and what does not fit, in cel-go's words."""
+"""Determines the types of all parts of an expression and reports type errors in cel-go's wording."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def check(
     functions: Functions,
     messages: MessageTypes = no_messages,
 ) -> None:
-    """Writes types and overloads into the nodes. Raises BadExpression."""
+    """Annotates the nodes with types and overloads. Raises BadExpression."""
     problems = Problems(text)
     checker = _Checker(variables, functions, problems, messages)
     checker.check(root)
@@ -95,13 +95,13 @@ class _Checker:
         self._nodes: list[Node] = []
 
     def settle(self) -> None:
-        """What nothing is known about is dynamic."""
+        """The type of an unknown value is dynamic."""
         for node in self._nodes:
             node.type = resolved(node.type, self._bound, to_dyn=True)
 
     def check(self, node: Node) -> Type:
         if node.type is not None:
-            # A part that a macro used twice.
+            # A subtree that a macro used twice.
             known: Type = node.type
             return known
         found = self._type_of(node)
@@ -218,7 +218,7 @@ class _Checker:
         return result
 
     def _fresh(self, overload: Overload) -> Bindings:
-        """New variables for those of a signature."""
+        """Fresh type variables for those of a signature."""
         return {name: self._variable() for name in overload.free}
 
     def _variable(self) -> Type:
@@ -291,7 +291,7 @@ class _Checker:
             return found
         if self._assign(before, found):
             return most_general(resolved(before, self._bound), resolved(found, self._bound))
-        # Members may differ among the arguments of `format` alone: that is checked once all types are known.
+        # Element types may differ only in the arguments of `format`: checked once all types are known.
         return DYN
 
     def _fold(self, node: Fold) -> Type:
@@ -307,7 +307,7 @@ class _Checker:
         return resolved(found, self._bound)
 
     def _elements(self, node: Fold, ranged: Type) -> tuple[Type, ...]:
-        """The types of the variables, one or two."""
+        """The types of the one or two variables."""
         two = len(node.variables) == 2
         if ranged.kind == "list":
             return (INT, ranged.params[0]) if two else ranged.params

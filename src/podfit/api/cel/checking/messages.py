@@ -1,6 +1,6 @@
-"""The types that expressions of mutating policies make values of: `Object`, `Object.spec`, … and `JSONPatch`.
+"""The message types that expressions of mutating policies construct: `Object`, `Object.spec`, … and `JSONPatch`.
 
-Nothing is known about the fields of an `Object` when an expression is compiled: each may hold anything.
+The fields of an `Object` are not known when an expression is compiled: each may hold any value.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Any
 from podfit.api.cel.types import DYN, STRING, Type, list_of
 
 MessageTypes = Callable[[str], Type | None]
-"""The type of a name, or None for names that are no type."""
+"""The type of a name, or None for names that are not types."""
 _ROOT = "Object"
 
 

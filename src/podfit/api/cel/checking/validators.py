@@ -1,4 +1,4 @@
-"""What is wrong with literals in an expression whose types are right: patterns, times, formats."""
+"""Validates literals in well-typed expressions: patterns, times, formats."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _READERS: dict[str, Callable[[str], object]] = {"duration": duration_from, "time
 
 
 def parts_of(node: Node) -> Iterator[Node]:
-    """What a node consists of directly."""
+    """The direct children of a node."""
     if isinstance(node, Select):
         if not node.variable:
             yield node.operand
@@ -56,7 +56,7 @@ def literal_problems(root: Node, problems: Problems) -> None:
 
 
 def _members(node: ListNode | MapNode, problems: Problems) -> None:
-    """The members of a literal have one type."""
+    """All elements of a literal must have one type."""
     if isinstance(node, ListNode):
         columns = [[(item, at in node.optional) for at, item in enumerate(node.items)]]
     else:

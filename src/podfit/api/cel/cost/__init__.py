@@ -1,1 +1,1 @@
-"""What expressions may cost, estimated before they run and counted while they do."""
+"""The cost of expressions, estimated before they run and counted while they do."""

@@ -1,7 +1,7 @@
-"""How much evaluating expressions may cost, and for how long it may go on.
+"""Limits on the cost and the duration of evaluating expressions.
 
-Kubernetes' limits are in units of cost. They end everything, but an interpreter in Python takes longer for a unit than
-one in Go; so a budget also has a pace.
+Kubernetes' limits are in units of cost. They bound every evaluation, but an interpreter in Python takes longer per unit
+than one in Go; therefore a budget also limits time.
 """
 
 from __future__ import annotations
@@ -12,35 +12,35 @@ from typing import Any
 from podfit.api.cel.values import CostExceeded, Stopped
 
 PER_CALL, PER_OBJECT, PER_CONDITIONS = 1_000_000, 10_000_000, 2_500_000
-"""One evaluation; all rules for one object; all match conditions of one webhook."""
+"""For one evaluation; for all rules for one object; for all match conditions of one webhook."""
 _FIRST_STEP, _STEP = 100, 4_000
-"""Units of cost between two calls of the pace, at first and at most. That is about a millisecond where a unit takes as
-long as most do; where they take longer, as comparing values with many parts does, steps become shorter."""
+"""Units of cost between two time checks, initially and at most. This is about a millisecond at the usual speed; where
+units take longer, as when comparing values with many parts, the interval becomes shorter."""
 _SHORT_S, _LONG_S = 0.0005, 0.002
 
 
 class Pace:
-    """How an evaluation gets along with what else its process does. This one pays no attention."""
+    """Decides how an evaluation shares the process with other work. This implementation never yields."""
 
     def step(self) -> None:
-        """About a millisecond has passed. It may wait, or raise to end the evaluation."""
+        """Called about every millisecond. It may wait, or raise to end the evaluation."""
 
     def heavy(self) -> None:
-        """A piece of work follows that takes long and cannot be interrupted."""
+        """Called before work that takes long and cannot be interrupted."""
 
 
 UNPACED = Pace()
 
 
 class Interrupted(Stopped):
-    """An evaluation went on for too long."""
+    """An evaluation took too long."""
 
     def __init__(self) -> None:
         super().__init__("operation interrupted")
 
 
 class Budget:
-    """What is left for a series of evaluations."""
+    """The remaining budget of a series of evaluations."""
 
     def __init__(self, total: int = PER_OBJECT, per_call: int = PER_CALL, pace: Pace = UNPACED) -> None:
         self.left = total
@@ -66,12 +66,12 @@ class Budget:
         frame[1] = min(self._per_call, frame[0] + self._step)
 
     def settle(self, frame: list[Any]) -> None:
-        """Pays for an evaluation that has come to its end, whichever."""
+        """Charges the cost of an evaluation that has ended, successfully or not."""
         self.left -= frame[0]
         self._used += frame[0]
 
     def check(self, frame: list[Any]) -> None:
-        """To be called when an evaluation has a result."""
+        """Call when an evaluation has a result."""
         if frame[0] > self._per_call:
             raise CostExceeded
         if self._used > _STEP:

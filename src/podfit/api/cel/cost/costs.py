@@ -1,4 +1,4 @@
-"""What calls cost while an expression runs, as cel-go and Kubernetes count it."""
+"""The run-time cost of calls, as counted by cel-go and Kubernetes."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from podfit.api.cel.library.kubernetes import Format
 from podfit.api.cel.values import LISTS, size_of
 
 Cost = Callable[[tuple[Any, ...], Any], int]
-"""From the arguments (the receiver first) and the result."""
+"""Computed from the arguments (the receiver first) and the result."""
 
 
 def cost_of(overload: Overload) -> int | Cost:
-    """A number where it is always the same."""
+    """A number if the cost is constant."""
     return _COSTS.get(overload.id) or _COSTS.get(overload.function) or 1
 
 
@@ -31,7 +31,7 @@ def _selector(args: tuple[Any, ...], result: Any) -> int:
 
 
 def traversal(value: Any) -> int:
-    """Reading a value with all there is in it."""
+    """The cost of traversing a value completely."""
     total, left = 0, [value]
     while left:
         item = left.pop()
@@ -89,7 +89,7 @@ def _allocated(factor: float, size: int) -> int:
 
 
 def _compared(at: int) -> Cost:
-    """Each item of a list with each."""
+    """Compares each item of a list with each other item."""
 
     def cost(args: tuple[Any, ...], result: Any) -> int:
         items = args[at]

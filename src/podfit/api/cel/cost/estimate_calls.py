@@ -1,4 +1,4 @@
-"""What calls of functions are estimated to cost, and how large their results may be."""
+"""Estimated costs of function calls, and estimated sizes of their results."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def _selector(overload: str, target: Operand | None, args: list[Operand]) -> Est
 
 
 def _each(overload: str, target: Operand | None, args: list[Operand]) -> Estimate:
-    """Looks at every item once."""
+    """Visits every item once."""
     if target is None:
         return None
     items = target.items
@@ -184,7 +184,7 @@ def _sets(factor: float) -> Estimator:
 
 
 def _table() -> dict[str, Estimator]:
-    """By the name of the function, or of the overload where cel-go has its own estimate."""
+    """By the name of the function, or of the overload if cel-go has an estimate of its own for it."""
     found: dict[str, Estimator] = {"check": _fixed(CHECK_COST), "fieldSelector": _selector, "labelSelector": _selector}
     for name in NOMINAL:
         found[name] = _fixed(1)

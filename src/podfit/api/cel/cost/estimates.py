@@ -1,7 +1,7 @@
-"""Estimates of what an expression costs at most, before it ever runs, as cel-go and Kubernetes compute them.
+"""Estimates the maximum cost of an expression before it runs, as cel-go and Kubernetes do.
 
-`estimated` walks the checked expression. Sizes come from its literals and, by the path of a value
-(`self`, `spec`, `@items`, …), from the declarations of the variables.
+`estimated` walks the checked expression. Sizes come from its literals and, by the path of a value (`self`, `spec`,
+`@items`, …), from the declarations of the variables.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ _CONSTANTS = (bool, float, int, type(None))
 
 
 def estimated(root: Node, size_of: SizeOf) -> int:
-    """The most that one evaluation may cost."""
+    """The maximum cost of one evaluation."""
     return _Estimator(size_of).cost(root).high
 
 
 @dataclass(frozen=True, slots=True)
 class _Entry:
-    """The sizes of what a list or a map holds."""
+    """The sizes of the elements of a list or a map."""
 
     container: str
     key: Range
@@ -73,7 +73,7 @@ class _Estimator:
         }
 
     def cost(self, node: Node) -> Range:
-        # A part that a macro names twice is the same part.
+        # A subtree that a macro uses twice is estimated once.
         known = self._costs.get(id(node))
         if known is None:
             known = self._costs[id(node)] = self._kinds[type(node)](node)
@@ -167,7 +167,7 @@ class _Estimator:
         return before + Range(low, high)
 
     def _indexed(self, node: Call, overload: Overload, size: Range | None) -> Range | None:
-        """What an index leads to."""
+        """The element that an index selects."""
         step = {"index_list": "@items", "index_map": "@values"}.get(overload.id)
         if step is None:
             return size

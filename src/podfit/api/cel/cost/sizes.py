@@ -1,4 +1,4 @@
-"""Ranges of sizes and costs. They are unsigned 64-bit numbers that stop at the largest one."""
+"""Ranges of sizes and costs: unsigned 64-bit numbers with saturating arithmetic."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from podfit.api.cel.types import Type
 MOST = (1 << 64) - 1
 LIST_COST, MAP_COST, STRUCT_COST = 10, 30, 40
 TRAVERSAL, PATTERN = 0.1, 0.25
-"""What one character costs: of a string that is read once, of a regular expression applied to a character."""
+"""The cost of one character: of a string that is read once, and of a regular expression per input character."""
 
 
 def scaled(count: int, factor: float) -> int:
@@ -42,7 +42,7 @@ class Range:
 FREE, ONE, UNKNOWN = Range(0, 0), Range(1, 1), Range(0, MOST)
 Path = tuple[str, ...]
 SizeOf = Callable[[Path], Range | None]
-"""The size of a value at a path below a declared variable, if there is such a value."""
+"""The size of the value at a path below a declared variable, if there is such a value."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +65,7 @@ class Operand:
 
     @property
     def items(self) -> Operand | None:
-        """What a list holds."""
+        """The elements of a list."""
         if not self.type.params:
             return None
         path = (*self.path, "@items") if self.path else ()

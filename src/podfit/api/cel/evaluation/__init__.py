@@ -1,1 +1,1 @@
-"""Checked expressions as programs, and the values that they compute."""
+"""Compiles checked expressions to programs, and evaluates them."""

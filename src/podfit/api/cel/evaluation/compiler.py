@@ -1,8 +1,9 @@
-"""Turns a checked expression into Python functions that evaluate it and count what that costs.
+"""Compiles a checked expression to Python functions that evaluate it and count the cost.
 
-Each function takes the frame of one evaluation, a list: what it has cost so far, the cost at which to look up, what to
-do then, and the values of variables. Costs are compared with the limit once per element of a comprehension and at the
-end, which ends every evaluation that exceeds it: between two such points only a bounded number of steps is taken.
+Each function takes the frame of one evaluation, a list: the cost so far, the cost of the next checkpoint, the function
+to call there, and the values of variables. Costs are compared with the limit once per element of a comprehension and at
+the end, which catches every evaluation that exceeds it: between two such points only a bounded number of steps is
+executed.
 """
 
 from __future__ import annotations
@@ -19,13 +20,13 @@ from podfit.api.cel.parsing.syntax import Call, Fold, Ident, ListNode, Literal, 
 from podfit.api.cel.values import NONE, Failed, Maybe, NoOverload, TypeValue, same
 
 FIRST_SLOT = 3
-"""Of a variable, behind the cost, the next checkpoint and what to do there."""
+"""The index of a variable, after the cost, the next checkpoint and its function."""
 _UNSET: Any = object()
 Names = Callable[[str], str]
 
 
 class Compiler:
-    """`raw` turns the name of an object's field into the key under which its value is found."""
+    """`raw` maps the name of an object's field to the key under which its value is stored."""
 
     def __init__(self, variables: Mapping[str, Any], raw: Names) -> None:
         self._scopes: list[dict[str, int]] = [{name: FIRST_SLOT + at for at, name in enumerate(variables)}]
@@ -216,7 +217,7 @@ def _bound(init: Run, slot: int, result: Run) -> Run:
 
 
 def _opt_mapped(source: Run, slot: int, result: Run, flat: bool) -> Run:
-    """The macro names its source twice, so that it costs twice as much; it is evaluated once."""
+    """The macro names its source twice, so its cost counts twice; it is evaluated once."""
 
     def run(frame: list[Any]) -> Any:
         before = frame[0]
@@ -236,7 +237,7 @@ def _opt_mapped(source: Run, slot: int, result: Run, flat: bool) -> Run:
     return run
 
 
-# --- operators that do not evaluate all of their operands -------------------------------------------------------------
+# --- operators with short-circuit evaluation --------------------------------------------------------------------------
 
 
 def _and(left: Run, right: Run) -> Run:
@@ -303,7 +304,7 @@ def _not(operand: Run) -> Run:
 
 
 def _optional_or(value: bool) -> Callable[[Run, Run], Run]:
-    """`or` and `orValue`: the second operand only counts when the first has nothing."""
+    """`or` and `orValue`: the second operand is evaluated only if the first is empty."""
 
     def made(left: Run, right: Run) -> Run:
         def run(frame: list[Any]) -> Any:
@@ -334,7 +335,7 @@ _SPECIAL: dict[str, Callable[..., Run]] = {
 
 
 def _direct(overload: Overload, runs: list[Run]) -> Run:
-    """A call whose overload is known."""
+    """A call whose overload is resolved statically."""
     function, cost = overload.run, cost_of(overload)
     if isinstance(cost, int) and len(runs) == 2:
         left, right = runs

@@ -10,7 +10,7 @@ from podfit.api.cel.values import LISTS, NONE, Failed, Maybe, NoOverload
 
 
 def fields_of(value: Any) -> dict[str, Any]:
-    """The fields of a value that is no plain object."""
+    """The fields of a value that is not a plain object."""
     if isinstance(value, Built):
         return value.fields
     raise Failed("unsupported index type 'string' in list") if isinstance(value, LISTS) else NoOverload()

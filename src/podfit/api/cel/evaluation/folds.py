@@ -1,4 +1,4 @@
-"""How comprehensions are evaluated: each form directly, at the cost of what the macro expands to."""
+"""Evaluates comprehensions: each form directly, at the cost of its macro's expansion."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def _store(slots: _Slots) -> Callable[[list[Any], Any], None]:
 
 
 def _quantified(wanted: bool, ranged: Run, slots: _Slots, test: Run, bind: _Binding) -> Run:
-    """`all` ends at the first false, `exists` at the first true. Failures count only if there is none."""
+    """`all` ends at the first false, `exists` at the first true. Errors count only if there is none."""
     first = slots[0]
     second = slots[1] if len(slots) == 2 else 0
     each = 4 if wanted else 3

@@ -1,4 +1,4 @@
-"""Values of message types: what `Object.spec{replicas: 3}` makes, and how it becomes JSON."""
+"""Values of message types: the result of `Object.spec{replicas: 3}`, and its conversion to JSON."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def message_run(node: Message, compiled: Callable[[Node], Run]) -> Run:
 
 
 def misnamed(value: Any, path: str) -> list[str]:
-    """Objects within an object whose type is not that of the field they stand in."""
+    """Objects nested in an object whose type differs from that of their field."""
     found: list[str] = []
     if isinstance(value, Built):
         if value.type_name != path:
@@ -64,7 +64,7 @@ def misnamed(value: Any, path: str) -> list[str]:
 
 
 def to_json(value: Any) -> Any:
-    """Raises NoOverload for what JSON cannot hold."""
+    """Raises NoOverload for values that JSON cannot represent."""
     if isinstance(value, Built):
         return {name: to_json(inner) for name, inner in value.fields.items()}
     if isinstance(value, dict):

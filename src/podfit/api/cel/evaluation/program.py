@@ -1,4 +1,4 @@
-"""Expressions that are ready to be evaluated, and the environments they are compiled in."""
+"""Compiled expressions, and the environments they are compiled in."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from podfit.api.cel.values import Failed, NoOverload, Stopped
 _LIBRARY = Library()
 for _part in (numbers, times, strings, containers, kubernetes, addresses, authorization):
     _LIBRARY.include(_part.LIBRARY)
-# Operators with rules of their own, here for their signatures.
+# Operators with evaluation rules of their own, listed here for their signatures.
 for _name, _id, _signature in (
     ("_&&_", "logical_and", "(bool, bool) bool"),
     ("_||_", "logical_or", "(bool, bool) bool"),
@@ -33,7 +33,7 @@ for _name, _id, _signature in (
 ):
     _LIBRARY.add(_name, _id, _signature, lambda *values: None)
 _FUNCTIONS = {name: found for name, found in _LIBRARY.functions.items() if name != "jsonpatch.escapeKey"}
-"""Those of expressions that make no patches."""
+"""The libraries of expressions that do not create patches."""
 
 
 class Program:
@@ -45,7 +45,7 @@ class Program:
         self._slots = compiler.slots
 
     def uses(self, variable: str) -> bool:
-        """Whether it speaks of a variable of its environment."""
+        """Whether it refers to a variable of its environment."""
         left = [(self._node, False)]
         seen: set[int] = set()
         while left:
@@ -64,7 +64,7 @@ class Program:
         return False
 
     def estimate(self, size_of: SizeOf) -> int:
-        """What it costs at most, given the sizes of values."""
+        """The maximum cost, given the sizes of values."""
         return estimated(self._node, size_of)
 
     def run(self, values: Mapping[str, Any], budget: Budget) -> Any:
@@ -77,7 +77,7 @@ class Program:
         except (Failed, Stopped):
             raise
         except (TypeError, ValueError, AttributeError, LookupError, ArithmeticError):
-            # Values are not of their declared types: they were stored under another schema.
+            # Values do not match their declared types: they were stored under another schema.
             raise NoOverload from None
         finally:
             budget.settle(frame)
@@ -90,12 +90,12 @@ def _same_name(name: str) -> str:
 
 
 class Environment:
-    """The variables that expressions may speak of."""
+    """The variables that expressions may refer to."""
 
     def __init__(
         self, variables: Mapping[str, Type], raw: Names = _same_name, messages: MessageTypes = no_messages
     ) -> None:
-        """`messages`: the types that expressions may make values of."""
+        """`messages`: the message types that expressions may construct."""
         self.variables, self.raw, self._messages = variables, raw, messages
 
     def compile(self, text: str) -> Program:
@@ -111,7 +111,7 @@ _CONVERSIONS = {"bool", "bytes", "double", "duration", "int", "string", "timesta
 
 
 def _fold_conversions(root: Node) -> None:
-    """Conversions of literals are tried beforehand: what can only fail is refused."""
+    """Evaluates conversions of literals in advance: one that can only fail is rejected."""
     left, seen = [root], set[int]()
     while left:
         node = left.pop()

@@ -37,7 +37,7 @@ class Url(Opaque):
 
 
 def url_problem(text: str) -> str:
-    """What is wrong with the URL of a request: an absolute one or an absolute path. Nothing when it is fine."""
+    """Why the URL of a request (an absolute URL or path) is invalid; empty if it is valid."""
     shown = json.dumps(text, ensure_ascii=False)
     if not text:
         return 'parse "": empty url'
@@ -140,7 +140,7 @@ class Cidr(Opaque):
 
 
 def _ip_problem(text: str) -> str:
-    """What Go says of an address it cannot parse."""
+    """Go's error for an address that it cannot parse."""
     fields = text.split(".")
     if len(fields) < 2 or any(not field.isascii() or not field.isdigit() for field in fields):
         return "unable to parse IP"

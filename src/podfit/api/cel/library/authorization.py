@@ -1,7 +1,7 @@
-"""`authorizer`: questions about what a user may do, put together by method calls.
+"""`authorizer`: authorization checks, composed by method calls.
 
-Who answers is given with the value: `Authorizer(check)`, where `check` takes the service account asked about (or
-nothing, for the user of the request), what is asked, and the verb.
+The value carries its backend: `Authorizer(check)`, where `check` takes the service account in question (or nothing, for
+the user of the request), the attributes of the check, and the verb.
 """
 
 from __future__ import annotations

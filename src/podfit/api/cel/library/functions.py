@@ -1,4 +1,4 @@
-"""Functions that expressions may call: their overloads by name, and how libraries declare them."""
+"""Functions that expressions may call: overloads by name, and the declarations of libraries."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Overload:
     id: str
     function: str
     params: tuple[Type, ...]
-    """With the receiver as the first, if it has one."""
+    """Including the receiver as the first, if there is one."""
     result: Type
     member: bool
     run: Callable[..., Any]
@@ -32,7 +32,7 @@ class Overload:
     """Names of the type variables in its signature."""
 
     def accepts(self, values: list[Any]) -> bool:
-        """Whether these values fit, by what they are at run time."""
+        """Whether these values match, by their run-time types."""
         for param, value in zip(self.params, values, strict=True):
             if param.kind in ("dyn", "param"):
                 continue
@@ -54,7 +54,7 @@ class Library:
         self.functions: dict[str, list[Overload]] = {}
 
     def add(self, function: str, overload: str, signature: str, run: Callable[..., Any]) -> None:
-        """The signature reads `(int, int) bool`, or `string.(int) string` for a method."""
+        """The signature is written as `(int, int) bool`, or `string.(int) string` for a method."""
         found = _SIGNATURE.fullmatch(signature)
         assert found is not None, signature
         receiver = found["receiver"]

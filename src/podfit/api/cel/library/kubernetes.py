@@ -108,7 +108,7 @@ class Semver(Opaque):
         return isinstance(other, Semver) and self.compared(other) == 0
 
     def compared(self, other: Semver) -> int:
-        # A version without a pre-release part comes after all that have one.
+        # A version without a pre-release part sorts after all versions that have one.
         mine, theirs = (self.numbers, not self.release, self.release), (other.numbers, not other.release, other.release)
         return (mine > theirs) - (mine < theirs)
 
@@ -124,7 +124,7 @@ def _number(text: str, part: str) -> int:
 
 
 def _identifier(text: str) -> tuple[int, int, str]:
-    """Numbers before words, and each in its own order."""
+    """Numbers sort before words, and each in its own order."""
     if not text:
         raise Failed("Prerelease is empty")
     if not _IDENTIFIER.fullmatch(text):

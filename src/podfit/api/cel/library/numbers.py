@@ -237,7 +237,7 @@ def _bytes_to_text(value: bytes) -> str:
 
 
 def shown_double(value: float) -> str:
-    """As Go's strconv does: the fewest digits that give the number back, with an exponent from six digits on."""
+    """Like Go's strconv: the fewest digits that round-trip, with an exponent from six digits on."""
     if value != value:
         return "NaN"
     if math.isinf(value):

@@ -23,7 +23,7 @@ _QUOTED = str.maketrans(
     {"\a": r"\a", "\b": r"\b", "\f": r"\f", "\n": r"\n", "\r": r"\r", "\t": r"\t", "\v": r"\v", "\\": r"\\", '"': r"\""}
 )
 MOST_FORMATTED = 10_000_000
-"""Characters that formatting may produce: its cost counts only the pattern."""
+"""Characters that formatting may produce: only the pattern counts towards its cost."""
 
 
 def _outside(at: int) -> Failed:
@@ -97,7 +97,7 @@ def _quoted(value: Any, text: str) -> str:
 
 
 def _inner(value: Any) -> str:
-    """As a member of a list or map, where it looks like a literal."""
+    """As an element of a list or map, where it is printed like a literal."""
     name = type_name(value)
     if name == "double":
         return shown_double(value) if math.isnan(value) or math.isinf(value) else f"{value:.6f}"
@@ -136,7 +136,7 @@ _PLAIN: dict[str, Callable[[Any], str]] = {
 
 
 def _scientific(value: float) -> str:
-    """Always with six digits: a precision is taken for a width."""
+    """Always with six digits: a precision is interpreted as a width."""
     mantissa, _, exponent = f"{value:.6e}".partition("e")
     return f"{mantissa}×10{exponent.removeprefix('+').translate(_SUPERSCRIPTS)}"
 
@@ -182,7 +182,7 @@ def _clause(letter: str, precision: int, value: Any) -> str:
 
 
 def format_clauses(text: str) -> list[tuple[str, int]]:
-    """The letters a format asks for, with the place of each. Raises Failed."""
+    """The verbs of a format, with the position of each. Raises Failed."""
     found = []
     for clause in _CLAUSE.finditer(text):
         if clause[1]:

@@ -1,4 +1,4 @@
-"""Timestamps and durations: reading and writing them as Go does, and their parts."""
+"""Timestamps and durations: parsing and formatting as in Go, and their components."""
 
 from __future__ import annotations
 

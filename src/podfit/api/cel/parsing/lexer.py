@@ -63,13 +63,13 @@ def _number(kind: str, text: str, at: int, problems: Problems) -> object:
     if kind == "float":
         return float(text)
     digits = text[:-1] if kind == "uint" else text
-    # More digits than any integer has are not even converted.
+    # Numbers with more digits than any integer are not even converted.
     value = UINT_MAX + 1 if len(digits) > 40 else int(digits, 16) if digits.startswith("0x") else int(digits)
     if kind == "uint":
         if value > UINT_MAX:
             problems.add(at, "invalid uint literal")
         return Uint(value)
-    # The sign comes before: the parser refuses what is too large for a positive number.
+    # The sign is a token of its own: the parser rejects numbers that are too large for a positive one.
     if value > -INT_MIN:
         problems.add(at, "invalid int literal")
         return INT_MAX
@@ -77,13 +77,13 @@ def _number(kind: str, text: str, at: int, problems: Problems) -> object:
 
 
 def _string(text: str, at: int, opening: str, tokens: list[Token], problems: Problems) -> int:
-    """Reads a string or bytes literal and returns where it ends."""
+    """Reads a string or bytes literal and returns its end position."""
     prefix = opening.rstrip("'\"").lower()
     quote = opening[len(prefix) :]
     raw, start = "r" in prefix, at + len(opening)
     end = _end_of(text, start, quote, raw)
     if end < 0:
-        # An empty string may look like the beginning of a longer one that never ends.
+        # An empty string may look like the start of a longer one that is not terminated.
         if len(quote) == 3:
             tokens.append(Token("literal", text[at : at + len(prefix) + 2], at, b"" if "b" in prefix else ""))
             return at + len(prefix) + 2

@@ -1,4 +1,4 @@
-"""Macros: what looks like a call and is expanded while parsing."""
+"""Macros: expressions that look like calls and are expanded while parsing."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class MacroError(Exception):
 
 
 def expanded(at: int, name: str, args: list[Node], target: Node | None) -> Node | None:
-    """The comprehension a call stands for, or nothing when it is an ordinary call. Raises MacroError."""
+    """The comprehension that a call expands to, or nothing for an ordinary call. Raises MacroError."""
     if target is None:
         return _has(at, args[0]) if name == "has" and len(args) == 1 else None
     if name == "bind" and isinstance(target, Ident) and target.name == "cel" and len(args) == 3:

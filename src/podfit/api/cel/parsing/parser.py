@@ -1,4 +1,4 @@
-"""Parses an expression. Its size and depth have the limits of cel-go, so that what comes later may recurse."""
+"""Parses an expression. Size and depth are limited as in cel-go, so that later passes may recurse."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def parsed(text: str) -> Node:
 
 
 class _Stop(Exception):
-    """What follows cannot be parsed."""
+    """The rest cannot be parsed."""
 
 
 class _Parser:
@@ -79,7 +79,7 @@ class _Parser:
         return False
 
     def _expect(self, sign: str, wanted: str = "") -> Token:
-        """`wanted`: what could stand there, when it is more than this sign."""
+        """`wanted`: the alternatives in the error message, if there are more than this sign."""
         if self._is(sign):
             return self._take()
         token = self._next
@@ -100,7 +100,7 @@ class _Parser:
     # --- nodes ----------------------------------------------------------------------------------------------------
 
     def _deep(self, node: Node, *parts: Node, step: int = 1) -> Node:
-        """Remembers how deep a node is, and refuses one that is too deep."""
+        """Records the depth of a node, and rejects one that is too deep."""
         depth = step
         for part in parts:
             depth = max(depth, self._depths.get(part, 0) + step)
@@ -132,7 +132,7 @@ class _Parser:
         return node
 
     def _logical(self, sign: str) -> Node:
-        """Long chains become balanced trees, as deep as the logarithm of their length."""
+        """Balances long chains into trees with a depth of the logarithm of their length."""
         terms, places = [self._logical("&&") if sign == "||" else self._binary(0)], []
         while self._is(sign):
             places.append(self._take().at)
@@ -171,7 +171,7 @@ class _Parser:
         return self._deep(Call(first.at, "!_" if first.text == "!" else "-_", [node]), node, step=0)
 
     def _negative(self, at: int) -> Node | None:
-        """A number right behind a minus sign belongs to it: the smallest integer has no positive counterpart."""
+        """A number directly after a minus sign is parsed with it: the smallest integer has no positive counterpart."""
         token = self._next
         if token.kind != "literal" or type(token.value) not in (int, float):
             return None

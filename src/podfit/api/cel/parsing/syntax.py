@@ -1,7 +1,7 @@
-"""The parts an expression is made of, and what is said about one that is wrong.
+"""The syntax tree of expressions, and syntax errors.
 
-Macros are expanded while parsing, as in cel-go, since costs are estimated from what they expand to. A comprehension
-also keeps its form (`all`, `map`, …) and parts, from which it is evaluated directly.
+Macros are expanded while parsing, as in cel-go, because costs are estimated from their expansion. A comprehension also
+keeps its form (`all`, `map`, …) and parts, from which it is evaluated directly.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ ACCUMULATOR = "@result"
 
 
 class BadExpression(ValueError):
-    """An expression cannot be compiled; the text says where and why, as clients see it."""
+    """An expression cannot be compiled; the text says where and why, as shown to clients."""
 
     def __init__(self, why: str, stage: str = "compilation failed") -> None:
         super().__init__(f"{stage}: {why}")
 
 
 class Problems:
-    """Everything that is wrong with one expression, in the order of places."""
+    """All errors of one expression, sorted by position."""
 
     _MOST = 100
 
@@ -49,7 +49,7 @@ class Problems:
         line = self._text.count("\n", 0, at) + 1
         column = at - (self._text.rfind("\n", 0, at) + 1)
         source = self._text.split("\n")[line - 1].replace("\t", " ")
-        # Characters outside of ASCII are taken to be wide.
+        # Characters outside ASCII are assumed to be wide.
         dots = "".join(["." if letter.isascii() else "．" for letter in source[:column]])
         mark = "^" if source[column : column + 1].isascii() else "＾"
         return f"ERROR: <input>:{line}:{column + 1}: {message}\n | {source}\n | {dots}{mark}"
@@ -58,7 +58,7 @@ class Problems:
 @dataclass(eq=False, slots=True)
 class Node:
     at: int
-    """Where in the text it stands; negative for none."""
+    """The position in the text; negative if there is none."""
     type: Any = field(default=None, init=False)
     overloads: tuple[Any, ...] = field(default=(), init=False)
 
@@ -79,7 +79,7 @@ class Select(Node):
     name: str
     test: bool = False
     variable: str = ""
-    """The name with dots of what is no selection after all, but a variable or a type."""
+    """The dotted name, for a selection that turned out to be a variable or a type."""
 
 
 @dataclass(eq=False, slots=True)
@@ -91,7 +91,7 @@ class Call(Node):
 
 @dataclass(eq=False, slots=True)
 class OptMap(Call):
-    """`optMap` and `optFlatMap`, as the conditional they stand for, and with the parts they are evaluated from."""
+    """`optMap` and `optFlatMap`, as the conditional they expand to, and with the parts they are evaluated from."""
 
     source: Node = field(kw_only=True)
     binding: Fold = field(kw_only=True)
@@ -113,7 +113,7 @@ class MapNode(Node):
 class Message(Node):
     name: str
     entries: list[tuple[str, Node, bool, int]] = field(default_factory=list)
-    """Fields: name, value, whether it is optional, and where it stands."""
+    """Fields: name, value, whether it is optional, and position."""
 
 
 @dataclass(eq=False, slots=True)
@@ -131,11 +131,11 @@ class Fold(Node):
     test: Node | None = None
     """The predicate of a quantifier or filter."""
     value: Node | None = None
-    """What a transformation makes of an element; the key and the value of an entry."""
+    """The result of a transformation for an element; for an entry, of key and value."""
 
 
 def qualified_name(node: Node | None) -> str:
-    """`a.b.c` of a chain of selections from a name, or nothing."""
+    """`a.b.c` for a chain of selections from a name, or nothing."""
     names: list[str] = []
     while isinstance(node, Select) and not node.test:
         names.append(node.name)

@@ -1,7 +1,7 @@
 """Server-side apply and field ownership.
 
-`apply_patch` merges an applied configuration into a live object; `track_update` records what any other write changed.
-Both put the owners into `metadata.managedFields` of the object they return or were given.
+`apply_patch` merges an applied configuration into a live object; `track_update` records the changes of any other write.
+Both set the owners in `metadata.managedFields` of the object they return or were given.
 """
 
 from __future__ import annotations
@@ -45,10 +45,10 @@ _LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
 
 
 class ResetFields:
-    """Fields that an endpoint does not write, so that no manager owns them through it. `*` stands for any list item or
+    """Fields that an endpoint does not write, so that no manager owns them through it. `*` matches any list item or
     key.
 
-    With `keep_only` the paths are the only ones that it does write.
+    With `keep_only`, the paths are the only ones that it writes.
     """
 
     __slots__ = ("_keep_only", "_parts", "_places")
@@ -58,7 +58,7 @@ class ResetFields:
         self._parts = frozenset(path[0] for path in paths)
 
     def looked_at(self, obj: Object) -> Object:
-        """The object, or the parts of it that can hold a field that is written there."""
+        """The object, or the parts of it that can contain a field written by the endpoint."""
         return {name: obj[name] for name in self._parts if name in obj} if self._keep_only else obj
 
     def filtered(self, fields: FieldSet) -> FieldSet:
@@ -84,8 +84,8 @@ def track_update(
 ) -> None:
     """Records in `new` that the manager created it (no live object), or changed what differs from the live one.
 
-    The operation is `Update` for every write that is not an apply. `new["metadata"]` gets the owners; the rest of
-    `new` and all of `live` are only read.
+    The operation is `Update` for every write that is not an apply. `new["metadata"]` gets the owners; the rest of `new`
+    and all of `live` are only read.
     """
     metadata = new.setdefault("metadata", {})
     entries = _entries_for_update(live, metadata.get("managedFields"), subresource)
@@ -115,7 +115,7 @@ def _of_created(new: Object, struct: Struct, reset: ResetFields | None) -> Field
 
 
 def _fresh(struct: Struct) -> Object:
-    """What a created object is compared with: fields that every object has belong to no manager."""
+    """The base for comparing a created object: fields that every object has belong to no manager."""
     fresh = struct.cache.get("fresh")
     if fresh is None:
         fresh = struct.cache["fresh"] = {"metadata": {}} if "custom" in struct.cache else zero_of(struct)
@@ -123,7 +123,7 @@ def _fresh(struct: Struct) -> Object:
 
 
 def _entries_for_update(live: Object | None, sent: Any, subresource: str) -> Any:
-    """The entries that count: those stored, unless an update of the object itself brings others that make sense."""
+    """The effective entries: those stored, unless an update of the object itself sends other valid ones."""
     if live is None:
         return None
     stored = live.get("metadata", {}).get("managedFields")
@@ -143,7 +143,7 @@ def _put(metadata: Object, owners: Owners) -> None:
 
 
 def _compared(old: Object, new: Object, struct: Struct, reset: ResetFields | None) -> tuple[FieldSet, FieldSet]:
-    """Fields set or changed, and fields gone, without those that are never owned."""
+    """Fields set or changed, and fields removed, without those that are never owned."""
     reset = reset or _NO_RESET
     touched, removed = typed.compare(reset.looked_at(old), reset.looked_at(new), struct)
     return reset.filtered(owned(touched)), reset.filtered(owned(removed))
@@ -167,7 +167,7 @@ def owned(fields: FieldSet) -> FieldSet:
 def _record(
     owners: Owners, touched: FieldSet, removed: FieldSet, who: Identity, version: str, now: datetime | str
 ) -> None:
-    """A manager set or changed these fields, and took those away."""
+    """A manager set or changed these fields, and removed those."""
     _take_away(owners, touched, removed)
     if not touched:
         return
@@ -189,7 +189,7 @@ def _take_away(owners: Owners, touched: FieldSet, removed: FieldSet, but: Identi
 
 
 def read_applied(value: Any, api_version: str, kind: str) -> Object:
-    """Refuses what cannot be applied as that kind at all."""
+    """Rejects input that cannot be applied as that kind at all."""
     said = tuple(_text(value, name) for name in ("apiVersion", "kind"))
     if said != (api_version, kind):
         group, _, version = said[0].rpartition("/")
@@ -201,7 +201,7 @@ def read_applied(value: Any, api_version: str, kind: str) -> Object:
 
 
 def _text(value: Any, name: str) -> str:
-    """What is no string was not said at all."""
+    """A value that is not a string counts as not set."""
     word = value.get(name) if isinstance(value, dict) else None
     return word if isinstance(word, str) else ""
 
@@ -216,10 +216,10 @@ def apply_patch(
     subresource: str = "",
     reset_fields: ResetFields | None = None,
 ) -> Object:
-    """The live object (none yet: a fresh one) with the configuration applied, or `live` itself when nothing changes.
+    """The live object (or a new one) with the configuration applied, or `live` itself if nothing changes.
 
-    Raises 409 when others own fields it would change, unless forced. The result is not typed again: callers convert
-    and default it like any patched object.
+    Raises 409 if others own fields that it would change, unless forced. The result is not converted to its type:
+    callers convert and default it like any patched object.
     """
     check_applied(applied, struct)
     owners = managers.read((live or {}).get("metadata", {}).get("managedFields"))
@@ -235,7 +235,7 @@ def apply_patch(
 
 
 def check_applied(applied: Object, struct: Struct) -> None:
-    """Refuses a configuration that does not fit the type."""
+    """Rejects a configuration that does not match the type."""
     problems = complaints(applied, struct)
     if not problems:
         return
@@ -244,7 +244,7 @@ def check_applied(applied: Object, struct: Struct) -> None:
 
 
 def not_converted(applied: Object, why: str) -> ApiError:
-    """500: the merged object fits the schema, but not the Go type: a quantity that is none, say."""
+    """500: the merged object matches the schema, but not the Go type: an invalid quantity, for example."""
     what = f"unable to convert unstructured object to {_go_kind(applied)}: {why}"
     return ApiError(500, "", f"failed to convert new object ({_identified(applied)}) to proper version: {what}")
 
@@ -296,7 +296,7 @@ def _pruned(merged: Object, struct: Struct, last: Owner | None, owners: Owners) 
     """The merged object without the fields that the manager applied last time and no manager owns now."""
     if last is None:
         return merged
-    # The object keeps its metadata, even when no manager names it any more.
+    # The object keeps its metadata, even if no manager names it any more.
     everyone: FieldSet = {"f:metadata": {}}
     for owner in owners.values():
         everyone = fieldset.union(everyone, owner.fields)
@@ -336,7 +336,7 @@ def conflict_error(found: list[tuple[Identity, tuple[str, ...]]]) -> ApiError:
 
 
 def _from_last_applied(live: Object, struct: Struct) -> FieldSet:
-    """Fields that client-side apply set last: `kubectl apply --server-side` may take those over."""
+    """Fields that client-side apply set last: `kubectl apply --server-side` may take them over."""
     text = ((live.get("metadata") or {}).get("annotations") or {}).get(_LAST_APPLIED)
     try:
         value = parse(text.encode()) if text else None
@@ -350,7 +350,7 @@ def _from_last_applied(live: Object, struct: Struct) -> FieldSet:
 
 
 def _with_last_applied(result: Object, applied: Object) -> Object:
-    """Keeps the annotation of client-side apply in step, where there is one, so that one can go back to it."""
+    """Keeps the annotation of client-side apply up to date, if there is one, so that the client can switch back."""
     annotations = (result.get("metadata") or {}).get("annotations") or {}
     if _LAST_APPLIED not in annotations:
         return result

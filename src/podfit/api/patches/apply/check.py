@@ -1,4 +1,4 @@
-"""Does an applied configuration fit its type? The complaints are those of Kubernetes' typed apply objects."""
+"""Checks an applied configuration against its type, with the errors of Kubernetes' typed apply objects."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _UNTYPED = ("Quantity", "Resource", "IntOrString", "Time", "MicroTime", "Duratio
 
 
 def complaints(value: Any, kind: Type, path: str = "") -> list[str]:
-    """What is wrong, each with the path in front; a null fits everywhere."""
+    """All errors, each prefixed by its path; null is allowed everywhere."""
     if value is None or (isinstance(kind, Scalar) and kind.form in _FREE):
         return []
     if isinstance(kind, Scalar):
@@ -87,7 +87,7 @@ def _set_problem(item: Any) -> str:
 
 
 def _printed(value: Any) -> str:
-    """Go's %v of a value that was read for an apply."""
+    """Go's %v of a value that was parsed for an apply."""
     return "&{" + go_print(value) + "}"
 
 

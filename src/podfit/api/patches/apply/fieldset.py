@@ -1,8 +1,8 @@
-"""Sets of fields in the form `managedFields` stores them (FieldsV1), used as they are: nested dicts.
+"""Sets of fields in the format of `managedFields` (FieldsV1), used directly: nested dicts.
 
-An element is `f:<field>`, `k:<keys of a list item>` or `v:<value of a set>`. A node is a member of the set when it is
-empty or holds `"."`; its other keys are elements below it. Sets share parts freely and are never changed in place.
-The root is no member: the empty set is `{}`.
+An element is `f:<field>`, `k:<keys of a list item>` or `v:<value of a set>`. A node is a member of the set if it is
+empty or contains `"."`; its other keys are elements below it. Sets share parts freely and are never modified in place.
+The root is not a member: the empty set is `{}`.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ SELF = "."
 
 
 def is_valid(fields: Any) -> bool:
-    """Whether a value from outside is a field set at all."""
+    """Whether a value from outside is a valid field set."""
     if not isinstance(fields, dict):
         return False
     return all((element == SELF or _is_element(element)) and is_valid(node) for element, node in fields.items())
@@ -43,7 +43,7 @@ def is_member(node: FieldSet) -> bool:
 
 
 def _node(member: bool, below: FieldSet) -> FieldSet | None:
-    """A node from its parts; None when neither it nor anything below is in the set."""
+    """A node from its parts; None if neither it nor anything below is in the set."""
     if not below:
         return {} if member else None
     return {SELF: {}, **below} if member else below
@@ -75,7 +75,7 @@ def _union(left: FieldSet, right: FieldSet) -> FieldSet:
 
 
 def difference(left: FieldSet, right: FieldSet) -> FieldSet:
-    """Members of the left that are not members of the right (what lies below those stays)."""
+    """Members of the left that are not members of the right (their descendants remain)."""
     if left.keys().isdisjoint(right):
         return left
     out = {}
@@ -137,7 +137,7 @@ def members(fields: FieldSet, above: tuple[str, ...] = ()) -> Iterator[tuple[str
 
 
 def in_order(fields: FieldSet) -> FieldSet:
-    """The same set with its elements in the one order that Kubernetes writes: clients compare the text of sets."""
+    """The same set with its elements in Kubernetes' canonical order: clients compare the text of sets."""
     names = list(fields)
     changed = False
     if len(names) > 1:
@@ -191,7 +191,7 @@ def _ranked(value: Any) -> tuple[int, Any]:
 
 
 Patterns = dict[str, Any]
-"""Places by their elements, as a tree whose leaves are empty; `*` stands for any element and has no siblings."""
+"""Paths by their elements, as a tree with empty leaves; `*` matches any element and has no siblings."""
 
 
 def patterns(paths: Iterable[tuple[str, ...]]) -> Patterns:
@@ -204,7 +204,7 @@ def patterns(paths: Iterable[tuple[str, ...]]) -> Patterns:
 
 
 def without(fields: FieldSet, places: Patterns) -> FieldSet:
-    """The set without these places and everything below them."""
+    """The set without these paths and everything below them."""
     out = {}
     anything = places.get("*")
     for element, node in fields.items():
@@ -217,7 +217,7 @@ def without(fields: FieldSet, places: Patterns) -> FieldSet:
 
 
 def only(fields: FieldSet, places: Patterns) -> FieldSet:
-    """The part of the set at or below these places."""
+    """The part of the set at or below these paths."""
     out = {}
     anything = places.get("*")
     for element, node in fields.items():
@@ -231,7 +231,7 @@ def only(fields: FieldSet, places: Patterns) -> FieldSet:
 
 
 def path_text(path: tuple[str, ...]) -> str:
-    """A path as messages show it: `.spec.containers[name="c1"].image`."""
+    """A path as shown in messages: `.spec.containers[name="c1"].image`."""
     out = []
     for element in path:
         kind, _, rest = element.partition(":")
@@ -249,7 +249,7 @@ def path_text(path: tuple[str, ...]) -> str:
 
 
 def _value_text(value: Any) -> str:
-    """A value as messages show it. What is no scalar, and so no key, is run together."""
+    """A value as shown in messages. A value that is not a scalar, and so not a key, is printed without separators."""
     if isinstance(value, dict):
         return "".join(f"{key}={_value_text(value[key])}" for key in sorted(value))
     if isinstance(value, list):

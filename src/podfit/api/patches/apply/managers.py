@@ -1,6 +1,6 @@
-"""`metadata.managedFields`: who owns which fields, read and written.
+"""`metadata.managedFields`: the owners of fields, read and written.
 
-A manager is identified by name, operation and subresource; updates also by the version they spoke.
+A manager is identified by name, operation and subresource; for updates also by the version used.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Identity(msgspec.Struct, frozen=True, gc=False):
 
 class Owner(msgspec.Struct):
     fields: FieldSet
-    """Sorted: adding fields sorts them, and removing some keeps the order."""
+    """Sorted: adding fields sorts them, and removing some preserves the order."""
     version: str
     time: str | None = None
 
@@ -50,7 +50,7 @@ def identity(name: str, operation: str, version: str, subresource: str = "") -> 
 
 
 def manager_name(field_manager: str | None, user_agent: str | None) -> str:
-    """The manager a request acts as: what it says, else its user agent up to the first slash."""
+    """The manager of a request: the given name, otherwise the user agent up to the first slash."""
     return field_manager or _of_agent(user_agent or "")
 
 
@@ -62,7 +62,7 @@ def _of_agent(user_agent: str) -> str:
 
 
 def read(entries: Any) -> Owners:
-    """Owners of an object; entries that make no sense count as none at all."""
+    """Owners of an object; malformed entries count as none at all."""
     owners: Owners = {}
     for entry in entries or ():
         if not isinstance(entry, dict) or entry.get("operation") not in (APPLY, UPDATE):
@@ -76,14 +76,14 @@ def read(entries: Any) -> Owners:
 
 
 def makes_sense(entries: Any) -> bool:
-    """Whether owners a client sent can be worked with; what was stored always can."""
+    """Whether owners sent by a client are usable; stored ones always are."""
     if not isinstance(entries, list):
         return False
     return all(isinstance(entry, dict) and fieldset.is_valid(entry.get("fieldsV1") or {}) for entry in entries)
 
 
 def in_order(entries: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Entries that a client sent, with their sets in order."""
+    """Entries sent by a client, with their sets in order."""
     return [{**entry, "fieldsV1": fieldset.in_order(entry.get("fieldsV1") or {})} for entry in entries]
 
 
@@ -100,7 +100,7 @@ def write(owners: Owners) -> list[dict[str, Any]]:
 
 
 def _place(entry: dict[str, Any]) -> tuple[str, ...]:
-    """Entries are sorted by this."""
+    """The sort key of entries."""
     time, below = entry.get("time", ""), entry.get("subresource", "")
     return (entry["operation"], time, entry["manager"], entry["apiVersion"], below)
 
@@ -117,9 +117,9 @@ def _entry(who: Identity, owner: Owner) -> dict[str, Any]:
 
 
 def renewed(entries: list[dict[str, Any]], who: Identity, touched: FieldSet, time: str) -> list[dict[str, Any]] | None:
-    """The entries after a manager changed what was its own, and its alone, already: at most its time differs.
+    """The entries after a manager changed only fields that it alone already owned: at most its time differs.
 
-    None when more does, or when reading and writing would not give back the very same entries.
+    None if more differs, or if reading and writing would not reproduce exactly the same entries.
     """
     if len(entries) > MOST_UPDATERS:
         return None
@@ -147,7 +147,7 @@ def renewed(entries: list[dict[str, Any]], who: Identity, touched: FieldSet, tim
 
 
 def _as_written(entry: Any) -> bool:
-    """Whether an entry looks as `write` makes them: everything said that has to be, nothing empty, nothing else."""
+    """Whether an entry has the form that `write` produces: all required fields, nothing empty, nothing else."""
     return (
         isinstance(entry, dict)
         and entry.get("operation") in (APPLY, UPDATE)
@@ -168,7 +168,7 @@ def _is_of(entry: dict[str, Any], who: Identity) -> bool:
 
 
 def cap(owners: Owners) -> None:
-    """Folds the oldest updaters into one bucket per version while there are too many of them."""
+    """Merges the oldest updaters into one bucket per version while there are too many of them."""
     updaters = sorted(
         (who for who in owners if who.operation == UPDATE), key=lambda who: (owners[who].time or "", who.name)
     )

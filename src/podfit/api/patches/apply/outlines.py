@@ -1,6 +1,7 @@
-"""What the creator of an object owns: every field it sets. Found once for objects that are alike.
+"""The fields owned by the creator of an object: all that it sets. Computed once for objects of the same structure.
 
-Events, Leases and other small objects are made in great numbers by the same few parts, and differ only in their values.
+Events, Leases and other small objects are created in great numbers by the same few components, and differ only in their
+values.
 """
 
 from __future__ import annotations
@@ -17,9 +18,9 @@ Outline = tuple[Hashable, ...]
 
 
 def outline(value: Object) -> Outline | None:
-    """Which fields are set and which of them are empty, all the way down: ownership depends on nothing else, as long
-    as there are no lists, whose items may be named by their values. None where there are, or anything else that is
-    more than plain JSON."""
+    """Which fields are set, and which of them are empty, recursively: ownership depends on nothing else, as long as
+    there are no lists, whose items may be identified by their values. None if there are, or anything else that is more
+    than plain JSON."""
     out: list[Hashable] = [tuple(value)]
     for name, item in value.items():
         if item.__class__ is dict:
@@ -35,8 +36,8 @@ def outline(value: Object) -> Outline | None:
 
 
 def memoized(struct: Struct, about: Hashable, new: Object, find: Callable[[], FieldSet]) -> FieldSet:
-    """What `find` says of the new object, or said of one that was alike; `about` is what else the answer depends on.
-    Read only."""
+    """The result of `find` for the new object, or for an earlier one of the same structure; `about` is what else the
+    result depends on. Read only."""
     shape = outline(new)
     if shape is None:
         return find()

@@ -1,8 +1,8 @@
-"""Field sets of which equal parts are kept once.
+"""Deduplicates equal parts of field sets.
 
-Objects of one kind are written by the same few in the same few ways: the sets of thousands of them differ in little
-(the address of a pod, the name of a label), and are half of each object. Sets are never changed in place, so they may
-share.
+Objects of one kind are written by the same few managers in the same ways: the sets of thousands of them differ in
+little (the address of a pod, the name of a label), and are half of each object. Sets are never modified in place, so
+they may share parts.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ _PARTS = 16384
 
 class Parts:
     def __init__(self, limit: int = _PARTS) -> None:
-        """Beyond the limit it starts over: sets that come later share with each other, not with those before."""
+        """When full it is cleared: later sets then share with each other, not with earlier ones."""
         self._limit = limit
         self._parts: dict[tuple[Any, ...], FieldSet] = {}
-        """By their elements and the identities of what lies below, which they hold on to."""
+        """By their elements and the identities of their children, to which they hold references."""
 
     def shared(self, fields: FieldSet) -> FieldSet:
-        """A set that is equal, down to the order. A malformed set, as a client may send it, stays as it is."""
+        """An equal set with the same order. A malformed set, as a client may send it, is returned unchanged."""
         nodes = [self.shared(node) if isinstance(node, dict) else node for node in fields.values()]
         key = (*fields, *map(id, nodes))
         found = self._parts.get(key)

@@ -1,7 +1,7 @@
-"""Who owns the number of replicas, seen from a Scale, and the way back to the object it belongs to.
+"""Translates ownership of the replicas field between an object and its Scale.
 
-A Scale has one field of the object: an owner of the object's replicas owns `spec.replicas` of its Scale, and who loses
-or gains that one loses or gains the object's. Entries that come from a Scale carry no time, as in Kubernetes.
+A Scale has one field of the object: an owner of the object's replicas owns `spec.replicas` of its Scale, and a manager
+that loses or gains one loses or gains the other. Entries that come from a Scale have no time, as in Kubernetes.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Values seen through their types: which fields an object sets, what differs between two, merge and removal.
+"""Values seen through their types: the fields that an object sets, differences, merge and removal.
 
-Structs and maps are granular unless their type says atomic; lists are atomic unless they are sets or associative.
-Values of free form are single leaves. Nothing is changed in place.
+Structs and maps are granular unless their type is atomic; lists are atomic unless they are sets or associative.
+Free-form values are single leaves. Nothing is modified in place.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _MISSING: Any = object()
 
 
 def granular(kind: Type) -> bool:
-    """Whether apply looks inside."""
+    """Whether apply descends into it."""
     if isinstance(kind, Struct):
         return not kind.atomic
     if isinstance(kind, MapOf):
@@ -28,7 +28,7 @@ def granular(kind: Type) -> bool:
 
 
 def field_type(kind: Type, name: str) -> Type | None:
-    """The type of a field or of a map's values; None for a field the struct does not have."""
+    """The type of a field or of a map's values; None for a field that the struct does not have."""
     if isinstance(kind, Struct):
         row = kind.fields.get(name)
         if row is not None:
@@ -38,11 +38,11 @@ def field_type(kind: Type, name: str) -> Type | None:
 
 
 Row = tuple[str, Type, bool]
-"""A field as sets and comparisons need it: its element, its type, and whether apply looks inside."""
+"""A field as used by sets and comparisons: its element, its type, and whether apply descends into it."""
 
 
 def _rows(kind: Type) -> Mapping[str, Row]:
-    """The known fields by name; those of maps and of free forms are made as they come (`_row`)."""
+    """The known fields by name; those of maps and free-form values are added when they occur (`_row`)."""
     if not isinstance(kind, Struct):
         return _NO_ROWS
     rows: dict[str, Row] | None = kind.cache.get("owned")
@@ -61,8 +61,8 @@ def _row(kind: Type, name: str) -> Row | None:
 
 
 def key_default(kind: ListOf, key: str) -> Any:
-    """What an element that leaves the key out is known by: the default, or the zero value of a field that is always
-    written; None for neither."""
+    """The identity of an element that omits the key: the default, or the zero value of a field that is always written;
+    None for neither."""
     row = kind.item.fields.get(key) if isinstance(kind.item, Struct) else None
     if row is None or row.default is not None:
         return None if row is None else row.default
@@ -70,7 +70,7 @@ def key_default(kind: ListOf, key: str) -> Any:
 
 
 def element_of(item: Any, kind: ListOf) -> str:
-    """How a list item is called in a field set."""
+    """The name of a list item in a field set."""
     if kind.relation == SET:
         return "v:" + json.dumps(item, separators=(",", ":"), ensure_ascii=False)
     keys: list[Any] = []
@@ -82,19 +82,19 @@ def element_of(item: Any, kind: ListOf) -> str:
             keys += (key, value)
     try:
         return _named(*keys)
-    except TypeError:  # a key that is no scalar, from a schema that allows it
+    except TypeError:  # a key that is not a scalar, from a schema that allows it
         return _named.__wrapped__(*keys)
 
 
 @lru_cache(maxsize=4096, typed=True)
 def _named(*keys: Any) -> str:
-    """Keys and values in turn. The same few names come with every write."""
+    """Keys and values alternately. The same few names occur in every write."""
     named = dict(zip(keys[::2], keys[1::2], strict=True))
     return "k:" + json.dumps(named, separators=(",", ":"), sort_keys=True, ensure_ascii=False)
 
 
 def whole(value: Any, kind: Type) -> FieldSet:
-    """The node of a value that is new: itself and everything below it."""
+    """The node of a new value: itself and everything below it."""
     if not value or not granular(kind):
         return {}
     node: FieldSet = {SELF: {}}
@@ -111,7 +111,7 @@ def whole(value: Any, kind: Type) -> FieldSet:
 
 
 def applied_set(value: Any, kind: Type) -> FieldSet:
-    """The fields that an applied configuration claims. Structs are claimed through what they hold."""
+    """The fields that an applied configuration claims. Structs are claimed through their fields."""
     out: FieldSet = {}
     if isinstance(value, dict):
         in_struct = isinstance(kind, Struct)
@@ -136,7 +136,7 @@ def _claimed(value: Any, kind: Type) -> FieldSet | None:
 
 
 def compare(old: Any, new: Any, kind: Type) -> tuple[FieldSet, FieldSet]:
-    """What the new value sets or changes, and what it no longer has, as sets below the value."""
+    """The fields that the new value sets or changes, and those that it removed, as sets below the value."""
     if isinstance(kind, ListOf):
         return _compare_items(_by_element(old, kind), _by_element(new, kind), kind)
     touched: FieldSet = {}
@@ -187,7 +187,7 @@ def _compare_items(before: dict[str, Any], after: dict[str, Any], kind: ListOf) 
 
 
 def _compare_inside(old: Any, new: Any, row: Row, touched: FieldSet, removed: FieldSet) -> None:
-    """Of a field or item that differs, or is new, and that apply looks into."""
+    """For a field or item that differs, or is new, and that apply descends into."""
     element, kind, _ = row
     if old is _MISSING:
         touched[element] = whole(new, kind)
@@ -200,9 +200,9 @@ def _compare_inside(old: Any, new: Any, row: Row, touched: FieldSet, removed: Fi
 
 
 def merge(old: Any, new: Any, kind: Type) -> Any:
-    """The live value with an applied configuration laid over it."""
+    """The live value merged with an applied configuration."""
     if new is None and old and granular(kind):
-        return old  # a configuration that has nothing to say of what is below
+        return old  # a configuration without any fields below this one
     if new is None or old is None or not granular(kind):
         return new
     if isinstance(new, dict) and isinstance(old, dict):
@@ -217,7 +217,7 @@ def merge(old: Any, new: Any, kind: Type) -> Any:
 
 
 def _merge_items(old: list[Any], new: list[Any], kind: ListOf) -> list[Any]:
-    """Applied items come in the order applied; the others keep their place before the next common one."""
+    """Applied items are in the order applied; the others keep their position before the next common one."""
     ours = [(element_of(item, kind), item) for item in new]
     theirs = [(element_of(item, kind), item) for item in old]
     applied, live = dict(ours), dict(theirs)
@@ -242,7 +242,7 @@ def _merge_items(old: list[Any], new: list[Any], kind: ListOf) -> list[Any]:
 
 
 def prune(value: Any, kind: Type, last: FieldSet, owned: FieldSet) -> Any:
-    """The value without what was applied last time and no manager owns now."""
+    """The value without the fields that were applied last time and that no manager owns now."""
     if isinstance(value, dict):
         out = {}
         for name, item in value.items():

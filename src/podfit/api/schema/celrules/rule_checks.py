@@ -1,4 +1,4 @@
-"""Rules of a definition that cannot be compiled, or that may cost too much."""
+"""Checks the rules of a definition: rules that do not compile, or whose cost may be too high."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _CONTRIBUTED = "contributed to estimated rule cost total exceeding cost limit fo
 
 
 def rule_problems(schema: Schema, path: str, stored: bool = False) -> list[FieldError]:
-    """`stored`: the schema is one that was accepted before; single rules may cost what they cost."""
+    """`stored`: the schema was accepted before; the cost of single rules is then not limited."""
     checks = _Checks(stored)
     checks.place(schema, path, 1, "", root=True)
     return checks.errors + checks.total(path)
@@ -95,7 +95,7 @@ class _Checks:
 
 
 def _multiplied(schema: Schema, times: int | None) -> int | None:
-    """How many values there are below, given how many there are here."""
+    """The number of values one level below, given the number at this level."""
     most: int | None = 1
     if schema.get("type") == "array":
         most = schema.get("maxItems")
@@ -111,7 +111,7 @@ def _too_much(what: str, cost: int, limit: int) -> str:
 
 
 def _as_go(rule: dict[str, Any]) -> dict[str, Any]:
-    """The rule with the names of the Go struct, which is how messages show it."""
+    """The rule with the field names of the Go struct, as shown in messages."""
     return {
         "Rule": rule.get("rule") or "",
         "Message": rule.get("message") or "",

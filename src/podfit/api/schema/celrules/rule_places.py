@@ -1,4 +1,4 @@
-"""Where a schema has CEL rules. Reading them needs far more code than finding out that there are none."""
+"""Finds CEL rules in a schema. Compiling them needs far more code than checking that there are none."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def has_rules(schema: Any) -> bool:
 
 
 def rule_text(schema: Any) -> int:
-    """Characters of all rules in the schema."""
+    """The total length of all rules in the schema."""
     if not isinstance(schema, dict):
         return 0
     own = sum(

@@ -1,4 +1,4 @@
-"""What CEL rules see of values with a structural schema: their types, how large they may be, and what they look like.
+"""The view of CEL rules on values with a structural schema: their types, maximum sizes, and conversion.
 
 Sizes and their estimates are those of Kubernetes: a list without maxItems has as many items as fit into a request.
 """
@@ -42,7 +42,7 @@ _EPOCH_DAY = date(1970, 1, 1).toordinal()
 
 
 def escaped(name: str) -> str | None:
-    """The name of a field as an identifier, or nothing when it cannot be one."""
+    """The name of a field as an identifier, or nothing if it cannot be one."""
     if not _NAME.fullmatch(name):
         return None
     if name in _KEYWORDS:
@@ -62,15 +62,15 @@ class Declared:
 
     type: Type
     most: int = 0
-    """Elements or characters it may have."""
+    """The maximum number of elements or characters."""
     least_bytes: int = 2
-    """Of its shortest form in JSON."""
+    """The minimum length of its JSON."""
     key: Declared | None = None
     items: Declared | None = None
     fields: dict[str, Declared] = field(default_factory=dict)
     """By the names expressions use."""
     convert: Convert | None = None
-    """Makes a value of an expression from one in JSON; nothing when they are the same."""
+    """Converts a JSON value to a CEL value; None if they are the same."""
 
     def size_of(self, path: Path) -> Range | None:
         if not path:
@@ -96,7 +96,7 @@ _KEY = Declared(STRING)
 
 
 def declared(schema: Schema, root: bool = False, name: str = "selfType") -> Declared | None:
-    """Nothing when rules cannot see values of the schema."""
+    """None if rules cannot access values of the schema."""
     if schema.get("x-kubernetes-int-or-string"):
         longest = schema.get("maxLength")
         return Declared(DYN, _TEXT if longest is None else max(0, longest) * 4, 1)
@@ -222,7 +222,7 @@ def _string(schema: Schema) -> Declared:
     return Declared(STRING, _TEXT)
 
 
-# --- values: what cannot be read stays as it is, and no function accepts it ------------------------------------------
+# --- values: one that cannot be converted is left unchanged, and no function accepts it ------------------------------
 
 
 def _number(raw: Any) -> Any:

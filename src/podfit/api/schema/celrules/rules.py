@@ -1,7 +1,6 @@
-"""Validation rules in CEL (`x-kubernetes-validations`): which of them an object breaks.
+"""Validation rules in CEL (`x-kubernetes-validations`): evaluates them for an object.
 
-All rules of an object share one budget, as in Kubernetes. `rule_checks` finds out at registration what is wrong with
-rules, and what they may cost.
+All rules of an object share one budget, as in Kubernetes. `rule_checks` validates rules and their cost at registration.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ from podfit.api.text.goprint import go_value
 Schema = dict[str, Any]
 _LONGEST_MESSAGE = 5 * 1024
 _LONG = 1000
-"""Characters of an expression that takes more than a few milliseconds to compile."""
+"""The length from which compiling an expression takes more than a few milliseconds."""
 _REASONS = {"FieldValueRequired": REQUIRED, "FieldValueForbidden": FORBIDDEN, "FieldValueDuplicate": DUPLICATE}
 _NO_BUDGET = "validation failed due to running out of cost budget, no further validation rules will be run"
 _NO_MESSAGE_BUDGET = (
@@ -30,7 +29,7 @@ _NO_MESSAGE_BUDGET = (
 
 
 class CompiledRule:
-    """A rule with its programs, or with what is wrong with it."""
+    """A rule with its programs, or with its compile errors."""
 
     def __init__(self, rule: dict[str, Any], of: Declared) -> None:
         self.rule, self.error, self.message_error = rule, "", ""
@@ -99,7 +98,7 @@ class RuleTree:
 
 
 def rule_tree(schema: Any, pace: Pace = UNPACED, root: bool = False) -> RuleTree | None:
-    """Nothing when neither the schema nor any below it has rules."""
+    """None if neither the schema nor any below it has rules."""
     if not has_rules(schema):
         return None
     own = bool(schema.get(RULES))
@@ -116,7 +115,7 @@ class _Run:
         self.errors: list[FieldError] = []
 
     def visit(self, tree: RuleTree, value: Any, old: Any, path: str, unchanged: bool) -> None:
-        """`unchanged`: the value, or what it is a part of, is as it was. Rules it breaks are not held against it."""
+        """`unchanged`: the value, or one that contains it, has not changed. Violations are then not reported."""
         if value is None or self._over:
             return
         unchanged = unchanged or (old is not None and old == value)
@@ -211,7 +210,7 @@ class _Run:
         self.errors.append(FieldError(kind, where, detail, shown if kind in (INVALID, DUPLICATE) else None))
 
     def _message(self, rule: CompiledRule, values: dict[str, Any]) -> str:
-        """The text of a message expression; none where it is no message."""
+        """The text of a message expression; none if it is not a valid message."""
         assert rule.message is not None
         try:
             made = rule.message.run(values, self._budget)
@@ -229,7 +228,7 @@ class _Run:
 
 
 def _by_keys(old: Any, tree: RuleTree) -> dict[str, Any]:
-    """The items a list had, if it says which item is which."""
+    """The items of the old list, if its type identifies items."""
     if not tree._keyed or not isinstance(old, list):
         return {}
     return {_key_of(item, tree): item for item in old}

@@ -1,1 +1,1 @@
-"""Schemas of custom resources: which are accepted, and what they say about an object."""
+"""Schemas of custom resources: which are accepted, and validation of objects."""

@@ -1,4 +1,4 @@
-"""The formats that schemas of custom resources may name. Others are kept and have no effect."""
+"""The formats that schemas of custom resources may name. Unknown ones are kept and have no effect."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ _ONES = ("not", "additionalProperties", "additionalItems")
 
 
 def unknown_formats(schema: Any) -> Iterator[str]:
-    """The formats in a schema that no value is checked against, in the order of its parts."""
+    """The formats in a schema that are not checked, in the order of its parts."""
     if not isinstance(schema, dict):
         return
     named, kind = schema.get("format") or "", schema.get("type") or ""

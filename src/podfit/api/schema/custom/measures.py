@@ -1,6 +1,6 @@
-"""Types and numbers of custom resources: what their schema allows, in the words of Kubernetes' OpenAPI validation.
+"""Types and numbers of custom resources, validated with the messages of Kubernetes' OpenAPI validation.
 
-Numbers are seen as Go sees them: integers of 64 bits, and floating point for everything else.
+Numbers are those of Go: 64-bit integers, and floating point for everything else.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _NUMBERS = {"integer": ("int32", "int64"), "number": ("float", "double")}
 
 
 def as_go(value: Any) -> Any:
-    """Integers that do not fit 64 bits are read as floating point."""
+    """Integers that do not fit 64 bits are parsed as floating point."""
     if isinstance(value, int) and not isinstance(value, bool) and not _INT64[0] <= value <= _INT64[1]:
         return float(value)
     return value
@@ -32,7 +32,7 @@ def error(kind: str, path: str, what: str, value: str) -> FieldError:
 
 
 def composite(text: str) -> FieldError:
-    """A complaint that names no field of its own."""
+    """An error without a field of its own."""
     return FieldError(INVALID, "<nil>", text, '""')
 
 
@@ -52,7 +52,7 @@ _SEEN_FORMAT = {"integer": "int64", "number": "float64"}
 
 
 def format_of(schema: Schema) -> str:
-    """The format, where it is one that is checked for values of the type."""
+    """The format, if it is one that is checked for values of the type."""
     name, kind = str(schema.get("format") or ""), schema.get("type") or "string"
     return name if name in (FORMATS if kind == "string" else _NUMBERS.get(kind, ())) else ""
 
@@ -104,7 +104,7 @@ def number_errors(value: int | float, schema: Schema, path: str) -> list[FieldEr
 
 
 def _in_range(what: str, value: int | float, schema: Schema, path: str) -> list[FieldError]:
-    """Whether a number can be held by the type and the format."""
+    """Whether the type and the format can represent a number."""
     kind, form = schema.get("type"), format_of(schema)
     if kind == "integer":
         low, high = _INT32 if form == "int32" else _INT64

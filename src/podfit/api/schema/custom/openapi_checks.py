@@ -1,7 +1,7 @@
-"""What a CustomResourceDefinition may say in its schema beyond being structural: known types, lists and maps, rules.
+"""Checks the schema of a CustomResourceDefinition beyond being structural: known types, lists and maps, rules.
 
-`definition_problems` puts it all together in the order of a Kubernetes server: what is not structural, then defaults,
-then what is found here, and rules that do not compile only in a schema that is fine otherwise.
+`definition_problems` combines all checks in the order of a Kubernetes server: structural errors, then defaults, then
+those found here; rules are compiled only if the schema has no other errors.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _KEPT, _EMBEDDED, _RULES = (
 
 
 def definition_problems(schema: Schema, path: str, stored: bool = False) -> list[FieldError]:
-    """`stored`: the schema was accepted before, and what single rules may cost is not held against it."""
+    """`stored`: the schema was accepted before; the cost of single rules is then not limited."""
     errors = []
     if schema.get("nullable"):
         errors.append(field_forbidden(f"{path}.nullable", "nullable cannot be true at the root"))
@@ -47,7 +47,7 @@ def openapi_problems(schema: Schema, path: str) -> list[FieldError]:
 def _place(
     schema: Schema, path: str, *, root: bool = False, meta: bool = False, no_default: str = ""
 ) -> list[FieldError]:
-    """`meta`: inside of what every object has; `no_default`: why there may be none here."""
+    """`meta`: inside the fields that every object has; `no_default`: why no default is allowed here."""
     errors = _keywords(schema, path, meta, no_default)
     if schema.get("uniqueItems"):
         why = "uniqueItems cannot be set to true since the runtime complexity becomes quadratic"
@@ -221,7 +221,7 @@ def _field_path(schema: Schema, path: str, where: str) -> list[FieldError]:
 
 
 def schema_at(schema: Schema, path: str) -> Schema | None:
-    """What the schema says about the place a simple path (`.a.b`) leads to."""
+    """The schema of the field that a simple path (`.a.b`) leads to."""
     for name in path[1:].split("."):
         below: Schema | None = (schema.get("properties") or {}).get(name)
         if below is None:

@@ -1,4 +1,4 @@
-"""The numbers that a custom resource's scale subresource shows: where they lie, and what may stand there."""
+"""The numbers that a custom resource's scale subresource shows: their paths, and their validation."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _MOST = (1 << 31) - 1
 
 
 def scale_errors(obj: Any, scale: dict[str, Any] | None, subresource: str) -> list[FieldError]:
-    """An update of the status is checked for its own numbers alone."""
+    """An update of the status is checked only for the numbers in the status."""
     if scale is None:
         return []
     errors = [] if subresource == "status" else _replicas(obj, scale.get("specReplicasPath") or "")
@@ -40,7 +40,7 @@ def _replicas(obj: Any, path: str) -> list[FieldError]:
 
 
 def _found(obj: Any, path: str) -> tuple[Any, str]:
-    """The value at a path, None where there is none, and what is in the way."""
+    """The value at a path, None if there is none, and what blocks the path."""
     value, fields = obj, path.lstrip(".").split(".")
     for at, field in enumerate(fields):
         if value is None:

@@ -1,7 +1,7 @@
-"""Custom resources: what a CustomResourceDefinition's `openAPIV3Schema` means for an object.
+"""Custom resources: applies a CustomResourceDefinition's `openAPIV3Schema` to objects.
 
-`custom_struct(kind, schema)` makes the `Struct` that patches, apply and strict decoding use; its `cache["custom"]` is
-the `CustomSchema` that prunes, defaults and validates. Built-in kinds do not come here.
+`custom_struct(kind, schema)` creates the `Struct` that patches, apply and strict decoding use; its `cache["custom"]` is
+the `CustomSchema` that prunes, defaults and validates. Not used for built-in kinds.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class CustomSchema:
         self._validator = Validator(self.schema, scale)
 
     def prune(self, value: Any) -> tuple[Object, list[str]]:
-        """The object without fields the schema does not know, and the paths of those. Raises `Unreadable`."""
+        """The object without fields that the schema does not define, and the paths of those. Raises `Unreadable`."""
         unknown: list[str] = []
         body = {key: item for key, item in value.items() if key != "metadata"} if isinstance(value, dict) else {}
         obj = _pruned(body, self.schema, "", unknown, root=True)
@@ -45,13 +45,13 @@ class CustomSchema:
         return obj, of_metadata + sorted(unknown)
 
     def default(self, obj: Object) -> None:
-        """Fills in defaults, in place; nulls the schema does not allow give way to them or vanish."""
+        """Sets defaults, in place; nulls that the schema does not allow are replaced by defaults or removed."""
         _default(obj, self.schema)
 
     def validate(
         self, obj: Object, old: Object | None = None, subresource: str = "", pace: Pace = UNPACED
     ) -> list[FieldError]:
-        """What is wrong with it. On updates, parts that did not change are not held against it."""
+        """All validation errors. On updates, errors in unchanged parts are not reported."""
         if subresource == "status":
             return self._validator.validate_status(obj, old, pace)
         return self._validator.validate(obj, old, pace)

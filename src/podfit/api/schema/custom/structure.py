@@ -1,6 +1,7 @@
-"""Is the schema of a CustomResourceDefinition structural? Every place must say its type once, outside of logic.
+"""Checks that the schema of a CustomResourceDefinition is structural: every field has its type declared once, outside
+of logical combinations.
 
-Called when a definition is created or changed; the objects themselves are checked by `validation`.
+Called when a definition is created or changed; objects are checked by `validation`.
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ _NOT_IN_LOGIC = {
 
 
 def structural_problems(schema: Schema, path: str = ROOT) -> list[FieldError]:
-    """What keeps the schema from being structural, each with its place in the definition; sorted by its words."""
+    """The reasons why the schema is not structural, each with its path in the definition; sorted by text."""
     return sorted(_place(schema, path, "root") + _incomplete(schema, path), key=str)
 
 
@@ -90,7 +91,7 @@ def _type_problems(schema: Schema, path: str, level: str) -> list[FieldError]:
 
 
 def _meta_problems(schema: Schema, properties: Schema, path: str, level: str) -> list[FieldError]:
-    """The parts every object has may be restricted a little, never described."""
+    """The fields that every object has may be restricted a little, never described."""
     if level != "root" and not schema.get(_EMBEDDED):
         return []
     errors = []
@@ -119,7 +120,7 @@ def _starts_with_either(schema: Schema) -> bool:
 
 
 def _logic_problems(schema: Schema, path: str, skip_any: bool = False, skip_first: bool = False) -> list[FieldError]:
-    """Of combinations below a place; both ways to say "integer or string" are let through."""
+    """Of combinations at a path; both notations of "integer or string" are allowed."""
     errors: list[FieldError] = []
     for word in _LOGIC:
         if word == "anyOf" and skip_any:
@@ -135,7 +136,7 @@ def _logic_problems(schema: Schema, path: str, skip_any: bool = False, skip_firs
 
 
 def _branch_problems(branch: Schema, path: str, skip_any: bool = False) -> list[FieldError]:
-    """Logic restricts what is specified outside of it; it specifies nothing itself."""
+    """Combinations restrict what is specified outside of them; they specify nothing themselves."""
     errors = _logic_problems(branch, path, skip_any)
     if isinstance(branch.get("items"), dict):
         errors += _branch_problems(branch["items"], f"{path}.items")
@@ -150,7 +151,7 @@ def _branch_problems(branch: Schema, path: str, skip_any: bool = False) -> list[
 
 
 def _incomplete(schema: Schema, path: str) -> list[FieldError]:
-    """Places that only logic at the root names; Kubernetes does not look for others."""
+    """Paths that occur only in combinations at the root; Kubernetes does not check others."""
     return _missing_in_logic(schema, schema, path, path)
 
 
@@ -183,7 +184,7 @@ def _missing(outside: Schema, branch: Schema, path: str, named: str) -> list[Fie
 
 
 def pattern_problem(pattern: str) -> str:
-    """Why a regular expression cannot be read, in Go's words; empty if it can."""
+    """Why a regular expression is invalid, in Go's wording; empty if it is valid."""
     try:
         compile_pattern(pattern)
     except BadPattern as error:

@@ -1,7 +1,7 @@
-"""Validation of custom resources against their schema, in apiextensions' words.
+"""Validates custom resources against their schema, with apiextensions' messages.
 
-The order of complaints is that of a Kubernetes server: per value its type, the logical combinations,
-then strings, formats, numbers, lists, enumerations and objects; fields by name, missing ones last.
+The order of errors is that of a Kubernetes server: per value its type, the logical combinations, then strings, formats,
+numbers, lists, enumerations and objects; fields by name, missing ones last.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class Validator:
         return self._with_rules(errors + scale_errors(obj, self._scale, ""), obj, old, pace)
 
     def validate_status(self, obj: Any, old: Any = None, pace: Pace = UNPACED) -> list[FieldError]:
-        """The same for an update of the status: words name fields as if the status was an object of its own."""
+        """The same for an update of the status: messages name fields as if the status was an object of its own."""
         schema, before = (self._schema.get("properties") or {}).get("status"), (old or {}).get("status")
         errors: list[FieldError] = []
         if schema is not None and obj.get("status") is not None:
@@ -80,7 +80,7 @@ class Validator:
 
 
 def errors_of(value: Any, schema: Schema, path: str, old: Any = _MISSING) -> list[FieldError]:
-    """Complaints about a value and all below it; a part equal to the old one has none."""
+    """Errors of a value and all below it; a part equal to the old one has none."""
     if old is not _MISSING and old == value and old.__class__ is value.__class__:
         return []
     if value is None and schema.get("nullable"):
@@ -103,7 +103,7 @@ def errors_of(value: Any, schema: Schema, path: str, old: Any = _MISSING) -> lis
 
 
 def default_problems(schema: Schema, path: str) -> list[FieldError]:
-    """Defaults of a definition that its own schema would refuse or prune."""
+    """Defaults of a definition that its own schema would reject or prune."""
     errors: list[FieldError] = []
     default = schema.get("default")
     if default is not None:
@@ -118,14 +118,14 @@ def default_problems(schema: Schema, path: str) -> list[FieldError]:
 
 
 def _within(error: FieldError, path: str) -> FieldError:
-    """A complaint about a part of a default, whose words name the part as if the default was an object of its own."""
+    """An error in a part of a default, whose message names the part as if the default was an object of its own."""
     if not error.path or error.path == "<nil>":
         return replace(error, path=path)
     return replace(error, path=f"{path}{error.path if error.path[0] == '[' else '.' + error.path}")
 
 
 def _has_unknown(value: Any, schema: Schema) -> bool:
-    """Whether a value has fields that are pruned."""
+    """Whether a value contains fields that are pruned."""
     if isinstance(value, list):
         return any(_has_unknown(item, schema.get("items") or {}) for item in value)
     if not isinstance(value, dict):
@@ -176,7 +176,7 @@ def _combinations(value: Any, schema: Schema, path: str) -> list[FieldError]:
 
 
 def _closest(value: Any, results: list[list[FieldError]]) -> list[FieldError]:
-    """The complaints of the branch that came closest: for a scalar that is always the first."""
+    """The errors of the branch that matched best: for a scalar that is always the first."""
     return min(results, key=len) if isinstance(value, (dict, list)) else results[0]
 
 
@@ -184,12 +184,12 @@ def _fits(pattern: str, value: str) -> bool:
     try:
         return compile_pattern(pattern).search(value) is not None
     except BadPattern:
-        # Of a definition stored before such patterns were refused.
+        # From a definition stored before such patterns were rejected.
         return True
 
 
 def _string_errors(value: str, schema: Schema, path: str) -> list[FieldError]:
-    """The first of length and pattern that is wrong, and the format."""
+    """The first violation of length or pattern, and the format."""
     errors = []
     if "maxLength" in schema and len(value) > schema["maxLength"]:
         errors.append(FieldError(TOO_LONG, path, f"may not be more than {schema['maxLength']} bytes"))
@@ -225,7 +225,7 @@ def _list_errors(value: list[Any], schema: Schema, path: str, old: Any) -> list[
 
 
 def _old_items(old: Any, schema: Schema) -> Callable[[Any], Any]:
-    """Finds the old version of an item: only lists with keys have such a thing."""
+    """Finds the old version of an item: only keyed lists have one."""
     keys = schema.get("x-kubernetes-list-map-keys")
     if not keys or not isinstance(old, list):
         return lambda _: _MISSING
@@ -261,7 +261,7 @@ def _join(path: str, name: str) -> str:
 
 
 def duplicates(value: Any, schema: Schema, path: str) -> list[FieldError]:
-    """Items that sets and lists with keys hold twice."""
+    """Duplicate items of sets and keyed lists."""
     errors: list[FieldError] = []
     if isinstance(value, dict):
         properties, more = schema.get("properties") or {}, schema.get("additionalProperties")

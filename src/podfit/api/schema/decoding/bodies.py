@@ -1,4 +1,4 @@
-"""The outer shell of a request body: which kind does it say it is, and Kubernetes' refusals when that is wrong."""
+"""The envelope of a request body: its apiVersion and kind, and Kubernetes' errors if they are wrong."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _OLD = {
     "certificates.k8s.io/v1beta1": ("CertificateSigningRequest",),
     "admissionregistration.k8s.io/v1beta1": ("MutatingWebhookConfiguration", "ValidatingWebhookConfiguration"),
 }
-"""Versions no longer served whose types Kubernetes still knows: they decode, and are refused for their version."""
+"""Versions no longer served whose types Kubernetes still knows: they are decoded, and rejected for their version."""
 
 
 class TypeMeta(NamedTuple):
@@ -69,7 +69,7 @@ def type_meta(value: Any, kind: Kind | Struct, raw: bytes) -> TypeMeta:
 
 
 def checked_type(value: Any, kind: Kind, raw: bytes) -> TypeMeta:
-    """apiVersion and kind of a parsed body. Refuses another kind or version; built-in kinds may leave both out."""
+    """apiVersion and kind of a parsed body. Rejects another kind or version; built-in kinds may omit both."""
     if value.__class__ is dict and value.get("kind") == kind.kind and value.get("apiVersion") == kind.api_version:
         return TypeMeta(kind.api_version, kind.kind)
     meta = type_meta(value, kind, raw)
@@ -92,7 +92,7 @@ def _check_type(meta: TypeMeta, kind: Kind) -> None:
 
 
 def _undecodable(version: str, said: str, kind: Kind) -> str:
-    """Why something that says it is of another kind cannot become one of this kind; "" when it can."""
+    """Why an object of another declared kind cannot be converted to this kind; "" if it can."""
     if said not in _OLD.get(version, ()) and (version, said) not in _KNOWN:
         scheme = "pkg/api/legacyscheme/scheme.go:30"
         return f'no kind "{said}" is registered for version "{version}" in scheme "{scheme}"'
@@ -103,8 +103,8 @@ def _undecodable(version: str, said: str, kind: Kind) -> str:
 
 
 def patched_type_refused(value: Object, kind: Kind) -> str:
-    """Why an object that a patch gave another kind or version cannot be read; "" when it can. What a patch removed
-    is taken from the address."""
+    """Why an object to which a patch gave another kind or version cannot be decoded; "" if it can. Removed fields are
+    taken from the URL."""
     found = {}
     for name in ("apiVersion", "kind"):
         found[name] = value.get(name) or ""
@@ -149,6 +149,6 @@ def _summary(raw: bytes, most: int = 30) -> str:
 
 
 def kind_missing(kind: Kind, raw: bytes) -> ApiError:
-    """Custom resources must say their kind."""
+    """Custom resources must have a kind."""
     text = raw.decode("utf-8", "replace")
     return body_error(kind, f"Object 'Kind' is missing in '{text}'", raw)

@@ -1,8 +1,8 @@
 """Typed decoding: bytes or parsed JSON in, the object as Go would decode and print it again out.
 
-`decode` reads a request body (400 with Kubernetes' words when it cannot), `take` one that never was bytes, `convert`
-what a patch produced (`DecodeError`, for the caller to wrap). Unknown and duplicate fields are refused, reported or
-ignored as `fieldValidation` says, and never kept. Nothing here defaults or validates.
+`decode` reads a request body (400 with Kubernetes' message if it cannot), `take` one that never was bytes, `convert`
+the result of a patch (`DecodeError`, for the caller to wrap). Unknown and duplicate fields are rejected, reported or
+ignored as `fieldValidation` requests, and never kept. Nothing here defaults or validates.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from podfit.api.text.gojson import GoSyntaxError, may_hold_duplicates, parse, pa
 
 
 class DecodeError(ValueError):
-    """An object that does not fit its type; the message is Go's."""
+    """An object that does not match its type; the message is Go's."""
 
 
 @dataclass(slots=True)
@@ -43,9 +43,9 @@ def decode(
     content_type: str = "application/json",
     struct: Struct | None = None,
 ) -> Decoded:
-    """Reads a request body as an object of `kind`; missing apiVersion and kind are filled in for built-in kinds.
+    """Decodes a request body as an object of `kind`; missing apiVersion and kind are set for built-in kinds.
 
-    `struct` is the type of a kind that comes in another form than the native one.
+    `struct` is the type of a kind that is sent in a form other than the native one.
     """
     yaml = "yaml" in content_type
     duplicates: list[str] = []
@@ -74,9 +74,9 @@ def decode(
 
 
 def take(value: Object, kind: Kind) -> Object | None:
-    """Reads an object of this process as `decode` reads the JSON of it, and shares nothing with it that can change.
+    """Decodes an object of this process as `decode` decodes its JSON, and shares nothing mutable with it.
 
-    None where there is something to say about it, or it is more than plain JSON: then it has to be encoded.
+    None if there are errors or warnings, or it is more than plain JSON: then it has to be encoded.
     """
     struct = type_of(kind)
     if struct is None or "custom" in struct.cache or value.__class__ is not dict:
@@ -103,9 +103,9 @@ def _cannot(meta: TypeMeta, kind: Kind | Struct, why: str) -> ApiError:
 def convert(
     value: Object, struct: Struct, *, field_validation: str = "Warn", dialect: str = JSON, base: Object | None = None
 ) -> Decoded:
-    """Reads an already parsed object, e.g. after a patch. `dialect` chooses the words of errors: JSON for JSON and
-    merge patches, UNSTRUCTURED for strategic merge patches and server-side apply. `base` is the object before the
-    patch, as it was read: what the value still has of it is taken as it is."""
+    """Decodes an already parsed object, e.g. after a patch. `dialect` selects the wording of errors: JSON for JSON and
+    merge patches, UNSTRUCTURED for strategic merge patches and server-side apply. `base` is the decoded object before
+    the patch: unchanged parts of it are reused."""
     return _read(value, struct, field_validation, None, [], dialect, base, by_name=True)
 
 
@@ -120,7 +120,7 @@ def _read(
     *,
     by_name: bool = False,
 ) -> Decoded:
-    """`by_name`: Go wrote the object again before it is read, so that its keys are sorted, and complaints with them."""
+    """`by_name`: Go encoded the object again before decoding it, so its keys are sorted, and so are the errors."""
     custom = struct.cache.get("custom")
     if custom is not None:
         return _custom(value, custom, mode, raw, duplicates)
@@ -143,7 +143,7 @@ def _read(
 
 
 def _custom(value: Any, custom: Any, mode: str, raw: bytes | None, duplicates: list[str]) -> Decoded:
-    """Custom resources keep the JSON as it is, minus what their schema does not know."""
+    """Custom resources keep the JSON unchanged, minus the fields that their schema does not define."""
     strict = list(duplicates)
     if mode != "Ignore" and raw is not None and may_hold_duplicates(raw, value):
         strict += duplicate_fields(parse_exact(raw))
@@ -155,7 +155,7 @@ def _custom(value: Any, custom: Any, mode: str, raw: bytes | None, duplicates: l
 
 
 def duplicate_fields(value: Any) -> list[str]:
-    """Complaints about the duplicate keys of an exactly parsed object, wherever they are."""
+    """Warnings about the duplicate keys of an exactly parsed object, at any depth."""
     found: list[str] = []
     _find_duplicates(value, "", found)
     return found

@@ -1,7 +1,7 @@
-"""What there is to say about an object while it is read: Go's words, and where in the object it is.
+"""Errors and warnings found while decoding an object: Go's messages, and their paths.
 
-Unknown and duplicate fields are collected in the order of the document. A value of the wrong type is noted and the
-reading goes on (Go reports the first such); a value that parses itself and refuses ends it at once.
+Unknown and duplicate fields are collected in document order. A value of the wrong type is recorded and decoding
+continues (Go reports the first such); a value with a parser of its own that fails ends it at once.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from podfit.api.schema.zeros import ZERO, zero_of
 from podfit.api.text.gojson import Literal, Pairs
 
 JSON, UNSTRUCTURED = "json", "unstructured"
-"""Two dialects of complaint: Go's JSON decoder, and the converter that reads a patched object."""
+"""Two styles of messages: of Go's JSON decoder, and of the converter that decodes a patched object."""
 MAX_STRICT = 100
 
 
 class Notes:
-    """The reader says where it is (`enter`, `leave`) and what it finds."""
+    """The reader reports its position (`enter`, `leave`) and its findings."""
 
     def __init__(self, dialect: str = JSON) -> None:
         self.strict: list[str] = []
@@ -29,10 +29,10 @@ class Notes:
         self._unstructured = dialect == UNSTRUCTURED
         self._path: list[str] = []
         self._fields: list[tuple[str, str]] = []
-        """The fields around, each with the name of the struct that has it."""
+        """The enclosing fields, each with the name of its struct."""
 
     def enter(self, place: str | int) -> None:
-        """A key of a map, or the number of an element of a list."""
+        """A key of a map, or the index of an element of a list."""
         self._path.append(f"[{place}]" if isinstance(place, int) else place if not self._path else "." + place)
 
     def leave(self) -> None:
@@ -51,14 +51,14 @@ class Notes:
             self._note("duplicate", key)
 
     def items_of(self, value: dict[str, Any]) -> Iterator[tuple[str, Any]]:
-        """The fields of an object. Those that are repeated are noted where they are repeated."""
+        """The fields of an object. Duplicates are recorded where they are repeated."""
         for at, pair in enumerate(value.items()):
             self._repeated(value, at)
             yield pair
         self._repeated(value, len(value))
 
     def _repeated(self, value: dict[str, Any], at: int) -> None:
-        """Notes what was repeated after so many keys of the object."""
+        """Records the duplicates that follow this many keys of the object."""
         if isinstance(value, Pairs):
             for key, after in zip(value.twice, value.after, strict=True):
                 if after == at:
@@ -89,7 +89,7 @@ class Notes:
             return self.mismatch(value, kind, "", wrong)
 
     def mismatch(self, value: Any, kind: Type, shape: str, wrong: WrongType | None = None) -> Any:
-        """Of a value of the wrong type: the zero value, which the reading goes on with."""
+        """For a value of the wrong type: the zero value, with which decoding continues."""
         if self._unstructured:
             raise Unreadable(_restoring(value, kind, shape))
         if self.wrong is None:
@@ -103,7 +103,7 @@ class Notes:
 
 
 def plain(value: Any) -> Any:
-    """A free-form value without the traces of exact parsing."""
+    """A free-form value without the artifacts of exact parsing."""
     if isinstance(value, dict):
         return {key: plain(item) for key, item in value.items()}
     if isinstance(value, list):
@@ -112,7 +112,7 @@ def plain(value: Any) -> Any:
 
 
 def _converted(value: Any, kind: Scalar) -> Any:
-    """Go converts whole fractions to integers, and integers to smaller ones without a look at what is cut off."""
+    """Go converts integral fractions to integers, and truncates integers without checking what is cut off."""
     if isinstance(value, float) and value.is_integer():
         value = int(value)
     if kind.form == "int32" and type(value) is int:

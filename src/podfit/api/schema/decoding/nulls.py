@@ -1,7 +1,7 @@
-"""Empty lists become null where Go prints the field always.
+"""Empty lists become null if Go always prints the field.
 
-Kubernetes stores built-in kinds as protobuf, which cannot tell an empty list from none. Fields without `omitempty`
-therefore come back as null, whatever the client sent. Fields with it are left out either way.
+Kubernetes stores built-in kinds as protobuf, which cannot distinguish an empty list from none. Fields without
+`omitempty` therefore come back as null, whatever the client sent. Fields with it are omitted either way.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ _Walk = Callable[[Any], None]
 
 
 def empty_to_null(obj: dict[str, Any], struct: Struct) -> None:
-    """Changes the object in place."""
+    """Modifies the object in place."""
     walk = _walker(struct, ())
     if walk is not None:
         walk(obj)
 
 
 def _walker(kind: Type, above: tuple[str, ...]) -> _Walk | None:
-    """None where nothing below can be such a field."""
+    """None if there can be no such field below."""
     if isinstance(kind, ListOf):
         return _each(_walker(kind.item, above))
     if isinstance(kind, MapOf):
