@@ -136,7 +136,7 @@ class Vms:
                     await self.runtime["UpdateContainerResources"](request)
                     return
                 except grpc.aio.AioRpcError as error:
-                    if "still going on" not in (error.details() or ""):
+                    if "still in progress" not in (error.details() or ""):
                         raise
 
     async def exec(self, id: str, script: str) -> str:

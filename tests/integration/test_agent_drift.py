@@ -56,7 +56,7 @@ async def test_a_limit_written_by_hand_is_shown_by_the_status_and_told_once(clus
     assert await looked(cluster, node) == expected
     assert await looked(cluster, node) == expected
     assert await told(cluster) == [
-        "Container c: the cgroup has cpu request 100m, cpu limit 200m, memory limit 96Mi; "
+        "Container c: the cgroup has cpu request 100m, cpu limit 200m, memory limit 96Mi, but "
         "cpu request 100m, cpu limit 500m, memory limit 128Mi were set"
     ]
     assert not [one for one in (await cluster.pod("p"))["status"]["conditions"] if "Resize" in one["type"]]
@@ -78,7 +78,7 @@ async def test_a_limit_lifted_by_hand_is_told(cluster: Cluster, node: TestNode) 
     await node.runtime.update_container(container_id, Change(memory_bytes=-1))
     await looked(cluster, node)
     (message,) = await told(cluster)
-    assert "memory limit none; " in message
+    assert "memory limit none, but " in message
 
 
 @pytest.mark.parametrize(

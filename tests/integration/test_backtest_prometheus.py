@@ -135,7 +135,7 @@ async def test_an_answer_that_is_cut_off_makes_results_partial() -> None:
 
     lying.fault = cut
     found, _ = await lied(lying)
-    assert "answer broke off" in found.missing[0]
+    assert "response of Prometheus was cut off" in found.missing[0]
     assert np.isfinite(found.series["cpu"].usage).any(), "what was read counts"
 
 
@@ -150,7 +150,7 @@ async def test_numbers_that_are_none_are_left_out_and_counted() -> None:
 
     lying.fault = odd
     found, notes = await lied(lying)
-    assert any("samples were no usable number (NaN, infinite, negative): left out" in words for words in notes)
+    assert any("samples were not usable (NaN, infinite, negative): dropped" in words for words in notes)
     for series in found.series.values():
         known = series.usage[np.isfinite(series.usage)]
         assert (known > 0).all()
@@ -192,7 +192,7 @@ async def test_a_reading_that_was_interrupted_goes_on(tmp_path: Path) -> None:
         broken[0] = False
         second, notes = await read_prometheus(given, Progress(shown=False), Impatient(NOW))
     assert first.missing and not second.missing
-    assert any("parts were read before and not asked for again" in words for words in notes)
+    assert any("parts were read in an earlier run and reused" in words for words in notes)
     assert lying.ranges - asked_before < asked_before
 
 

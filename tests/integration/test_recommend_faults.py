@@ -61,7 +61,7 @@ async def test_an_answer_that_is_cut_off_makes_the_report_partial(cluster: Autos
     lying.fault = cut
     async with serving(lying) as url:
         report = await reported(cluster, url)
-    assert report.missing and "answer broke off" in report.missing[0]
+    assert report.missing and "response of Prometheus was cut off" in report.missing[0]
     assert report.findings[0].recommended.requests, "what was read counts"
     assert as_data(report)["partial"] is True and ",yes," in as_csv(report)
 
@@ -75,7 +75,7 @@ async def test_an_answer_cut_between_two_series_is_noticed(cluster: Autoscaled) 
 
     lying.fault = cut
     async with serving(lying) as url:
-        with pytest.raises(NothingKnown, match="answer broke off"):
+        with pytest.raises(NothingKnown, match="response of Prometheus was cut off"):
             await reported(cluster, url)
 
 

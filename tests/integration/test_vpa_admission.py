@@ -247,7 +247,7 @@ async def test_a_target_beyond_every_node_is_capped_at_the_largest(cluster: Auto
     finally:
         await updater.stop()
     assert pod["spec"]["containers"][0]["resources"]["requests"]["cpu"] == "8"
-    assert "which is all that the largest node, n1, can hold" in pod["metadata"]["annotations"]["podfit.dev/fitted"]
+    assert "the most that the largest node, n1, can hold" in pod["metadata"]["annotations"]["podfit.dev/fitted"]
     [condition] = [one for one in told["status"]["conditions"] if one["type"] == "TargetExceedsNodes"]
     assert condition["status"] == "True" and condition["reason"] == "LargestNodeTooSmall"
     assert "23400m of cpu, of which node n1 can hold 8000m" in condition["message"]

@@ -87,7 +87,7 @@ async def test_a_heap_that_is_a_part_of_the_limit_changes_no_number_and_says_tha
     await cluster.deployment("web", 2, env={"JAVA_TOOL_OPTIONS": "-XX:MaxRAMPercentage=75"})
     entry, story = await recommended(cluster, RecommenderConfig(address=""))
     assert memory(entry) < 512 * MI
-    assert story["runtime"]["restart"].endswith("felt after a restart")
+    assert story["runtime"]["restart"].endswith("takes effect after a restart")
 
 
 async def test_what_a_squeeze_probe_found_lowers_the_recommendation_of_an_autoscaler_that_asked_for_it(

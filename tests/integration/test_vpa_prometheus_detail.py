@@ -139,7 +139,7 @@ async def test_a_gap_in_the_history_is_named(
     begun = backfilled[1] - LENGTH
     assert GAP[0] <= first - begun <= GAP[0] + 3600
     assert GAP[1] <= last - begun <= GAP[1] + 3600
-    assert "Prometheus has nothing from" in caplog.text
+    assert "Prometheus has no data from" in caplog.text
 
 
 async def test_two_days_of_history_are_counted_and_trusted(

@@ -422,7 +422,8 @@ async def test_the_younger_of_two_autoscalers_for_the_same_pods_names_the_older_
     async with recommending(cluster) as recommender:
         await passes(cluster, recommender)
         words = (
-            "VerticalPodAutoscaler a-first is older and has the same pods: it changes them, this one only recommends."
+            "VerticalPodAutoscaler a-first is older and selects the same pods: it "
+            "changes them, this one only recommends."
         )
         second = await cluster.admin.get(VPA, "default", "b-second")
         assert condition(second, "Overruled")["message"] == words

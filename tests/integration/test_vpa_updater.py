@@ -371,7 +371,7 @@ async def test_a_resize_that_ends_in_throttling_is_taken_back(cluster: Autoscale
         await updater.events.flush()
     events = await cluster.admin.list(kind_named("Event"), "default")
     told = [event["message"] for event in events["items"] if event["reason"] == "ResizeUndoneByVPA"]
-    assert told == ["A resize was taken back: container main uses up its CPU limit."]
+    assert told == ["A resize was undone: container main uses up its CPU limit."]
 
 
 async def test_a_brake_pulled_while_a_change_waits_for_its_turn_holds_it(cluster: Autoscaled) -> None:

@@ -119,7 +119,7 @@ def test_a_maximum_that_the_boot_memory_cannot_carry_is_refused(boot: Size, time
 def test_a_fraction_of_a_vcpu_is_refused_and_whole_ones_are_counted(milli: int) -> None:
     limits = Limits(cpu_period=100_000, cpu_quota=milli * 100)
     if milli % 1000:
-        with pytest.raises(Invalid, match="whole vCPUs only"):
+        with pytest.raises(Invalid, match="only have whole vCPUs"):
             vcpus_of(limits)
     else:
         assert vcpus_of(limits) == milli // 1000

@@ -191,7 +191,7 @@ class Agent:
                 await work()
                 return
             except (RuntimeFailure, OSError) as error:
-                log.error("taking over the pods of %s: %s; trying again", self.config.node_name, error)
+                log.error("restoring the pods of %s: %s; retrying", self.config.node_name, error)
                 await self.clock.sleep(backoff.next())
 
     async def _listen(self) -> None:
@@ -228,7 +228,7 @@ class Agent:
     async def _remove_stray(self, uid: str) -> None:
         if uid in self.records:
             return
-        log.warning("removed pod %s: it is not a pod of this node any more", uid)
+        log.warning("removed pod %s: it no longer belongs to this node", uid)
         try:
             await self.counted.remove_pod(uid)
         except (RuntimeFailure, OSError) as error:
@@ -248,7 +248,7 @@ class Agent:
         try:
             await self.ledger.flush()
         except OSError as error:
-            log.error("the ledger could not be written at the stop: %s", error)
+            log.error("the ledger could not be written on shutdown: %s", error)
         self.ledger.close()
         if self.config.deregister:
             await self.node.leave()

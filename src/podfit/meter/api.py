@@ -88,7 +88,7 @@ class MetricsApi:
         except ApiError as error:
             return refusal(error)
         except Unreachable as error:
-            return refusal(ApiError(503, "ServiceUnavailable", f"the API server cannot be asked: {error}"))
+            return refusal(ApiError(503, "ServiceUnavailable", f"the API server cannot be reached: {error}"))
 
     async def _value(self, method: str, path: str, query: Query, form: str) -> Object:
         parts = path.strip("/").split("/")[3:]

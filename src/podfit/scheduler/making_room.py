@@ -62,7 +62,10 @@ class MakingRoom:
         if isinstance(outcome, Evict):
             self._hands.write(lambda: self._evict(pod, outcome.victims, name))
         elif isinstance(outcome, Stuck):
-            why = f"Deferred resize cannot be made room for on node {name}: no less important pods may go; {outcome}"
+            why = (
+                f"No room can be made for the deferred resize on node {name}: no "
+                f"lower-priority pods can be preempted; {outcome}"
+            )
             self._hands.emit(pod, "Warning", "ResizePreemptionFailed", f"{why} missing")
 
     async def _evict(self, pod: Object, victims: tuple[Object, ...], node: str) -> None:
@@ -78,5 +81,5 @@ class MakingRoom:
             message = f"Evicted {', '.join(gone)} from node {node} for the deferred resize"
             self._hands.emit(pod, "Normal", "ResizePreempting", message)
         if kept:
-            message = f"Disruption budgets keep {', '.join(kept)} on node {node}; the resize stays deferred"
+            message = f"Disruption budgets protect {', '.join(kept)} on node {node}; the resize stays deferred"
             self._hands.emit(pod, "Warning", "ResizePreemptionFailed", message)

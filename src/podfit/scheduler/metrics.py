@@ -54,7 +54,7 @@ class SchedulerMetrics:
         ).may_have(attempts=_ATTEMPTS)
         self.seconds = Histogram(
             "scheduler_pod_scheduling_duration_seconds",
-            "The same under the older name.",
+            "The same under its former name.",
             ["attempts"],
             buckets=_COARSE,
             registry=registry,
@@ -81,7 +81,7 @@ class SchedulerMetrics:
             registry=registry,
         ).with_values(plugin=sorted(set(PLUGINS.values())), profile=(profile,))
         self.cache_size = Gauge(
-            "scheduler_cache_size", "Number of nodes and pods known.", ["type"], registry=registry
+            "scheduler_cache_size", "Number of nodes and pods in the cache.", ["type"], registry=registry
         ).with_values(type=CACHED)
         self.deferred_evictions = Counter(
             "podfit_scheduler_deferred_resize_evictions_total",

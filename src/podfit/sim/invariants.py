@@ -17,7 +17,7 @@ class Violated(RuntimeError):
 def check(cluster: Cluster, before: float) -> None:
     """`before`: the time of the step before this one."""
     if not cluster.now > before:
-        raise Violated(f"time went from {before:g} s to {cluster.now:g} s")
+        raise Violated(f"time did not advance: {before:g} s to {cluster.now:g} s")
     _places(cluster)
     _promises(cluster)
     _board(cluster)
@@ -33,29 +33,29 @@ def _places(cluster: Cluster) -> None:
     """Every pod that runs is on one node that is up; a pending pod is on none; no pod is lost or made twice."""
     pods, nodes = cluster.pods, cluster.nodes
     known = (pods.state >= PENDING) & (pods.state <= LOST)
-    _fail_if(~known, cluster, "a pod is in no known state")
+    _fail_if(~known, cluster, "a pod is in an unknown state")
     pending = pods.state == PENDING
-    _fail_if(pending != (pods.node == NOWHERE), cluster, "a pending pod has a node, or another one has none")
+    _fail_if(pending != (pods.node == NOWHERE), cluster, "a pending pod has a node, or a running one has none")
     up = np.zeros(len(pods), np.bool_)
     up[~pending] = nodes.alive[pods.node[~pending]]
     works = (pods.state == RUNNING) | (pods.state == STARTING)
     _fail_if(works & ~up, cluster, "a pod runs on a node that is down")
-    _fail_if((pods.state == LOST) & up, cluster, "a pod is lost on a node that is up")
+    _fail_if((pods.state == LOST) & up, cluster, "a pod is marked lost on a node that is up")
     if len(cluster.nodes.board.snapshot.pods) != int((~pending).sum()):
-        raise Violated(f"at {cluster.now:g} s: the scheduler counts other pods than there are")
+        raise Violated(f"at {cluster.now:g} s: the scheduler's pods differ from the existing ones")
 
 
 def _promises(cluster: Cluster) -> None:
     """A node never promises more than it has."""
     pods, nodes = cluster.pods, cluster.nodes
     cpu, memory = nodes.held(pods)
-    _fail_if(cpu > nodes.cpu, cluster, "a node has promised more CPU than it has")
-    _fail_if(memory > nodes.memory, cluster, "a node has promised more memory than it has")
+    _fail_if(cpu > nodes.cpu, cluster, "more CPU is allocated on a node than it has")
+    _fail_if(memory > nodes.memory, cluster, "more memory is allocated on a node than it has")
     count = np.bincount(pods.node[pods.on_node], minlength=len(nodes))
-    _fail_if(count > nodes.most_pods, cluster, "a node has more pods than it takes")
+    _fail_if(count > nodes.most_pods, cluster, "a node has more pods than it allows")
     settled = pods.resize == SETTLED
     same = (pods.cpu == pods.want_cpu) & (pods.memory == pods.want_memory)
-    _fail_if(settled & ~same, cluster, "a settled pod is not allocated what it asks for")
+    _fail_if(settled & ~same, cluster, "the allocation of a settled pod differs from its requests")
 
 
 def _board(cluster: Cluster) -> None:
@@ -63,7 +63,7 @@ def _board(cluster: Cluster) -> None:
     pods, nodes = cluster.pods, cluster.nodes
     requested = nodes.board.snapshot.requested[: len(nodes)]
     for column, counted in enumerate(pods.counted()):
-        _fail_if(requested[:, column] != nodes.total(pods, counted), cluster, "the scheduler counts another sum")
+        _fail_if(requested[:, column] != nodes.total(pods, counted), cluster, "the scheduler's total is wrong")
 
 
 def _usage(cluster: Cluster) -> None:

@@ -325,8 +325,8 @@ class Lives:
         if present.shut_down or code == 0:
             return 0, "Completed", ""
         if code is None:
-            return 255, "Error", "QEMU ended while nothing was watching it"
-        return code, "Error", f"QEMU ended unexpectedly with exit code {code}"
+            return 255, "Error", "QEMU exited while no runtime was running"
+        return code, "Error", f"QEMU exited unexpectedly with exit code {code}"
 
     # --- stop and removal
     async def stop(self, container: Container, grace_s: float) -> None:

@@ -60,7 +60,7 @@ class Power:
     async def _turn_off(self, container: Container, now: str, wanted: str, grace_s: float) -> None:
         machine, present = self._lives.machine(container), self._lives.presence(container)
         if now == SHUTDOWN:
-            raise GuestBusy("a VM that is shut down has no memory to keep: it cannot be suspended")
+            raise GuestBusy("a VM that is shut down has no memory to save: it cannot be suspended")
         if now == SUSPENDED:
             self._lives.mark(container, SHUTDOWN)
             await machine.drop_saved()

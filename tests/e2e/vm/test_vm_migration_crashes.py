@@ -162,7 +162,7 @@ async def test_a_move_whose_answer_is_lost_is_known_to_have_happened(short_path:
         source.runtime.departures._migrate = migrate
         place = await prepared(source, target, id, "guest")
         await source.vms.migrations["Move"]({"id": id, "place": place})
-        with pytest.raises(grpc.aio.AioRpcError, match="has left already"):
+        with pytest.raises(grpc.aio.AioRpcError, match="has already been migrated"):
             await source.vms.migrations["Stay"]({"id": id})
         await arrived(target, id)
         assert await target.vms.exec(id, BOOT_ID) == boot

@@ -69,7 +69,7 @@ def test_a_size_that_no_vm_can_have_changes_nothing_and_says_why(up: Running) ->
         )
 
     for cpu, memory, words in (
-        ("1500m", "256Mi", "whole vCPUs only"),
+        ("1500m", "256Mi", "only have whole vCPUs"),
         ("5", "256Mi", "podfit.dev/vm-max-vcpus"),
         ("1", "2Gi", "podfit.dev/vm-max-memory"),
     ):

@@ -66,7 +66,7 @@ async def test_what_a_vm_cannot_have_is_refused_and_changes_nothing(served: tupl
     with pytest.raises(grpc.aio.AioRpcError) as fraction:
         await vms.runtime["UpdateContainerResources"](request)
     assert fraction.value.code() is grpc.StatusCode.INVALID_ARGUMENT
-    assert "whole vCPUs only" in (fraction.value.details() or "")
+    assert "only have whole vCPUs" in (fraction.value.details() or "")
     for cpus, memory, annotation in ((5, X, "vm-max-vcpus"), (1, 4 * X + 1, "vm-max-memory")):
         with pytest.raises(grpc.aio.AioRpcError) as beyond:
             await vms.resize(id, cpus, memory)

@@ -65,4 +65,4 @@ async def test_a_volume_that_is_no_folder_is_refused_with_the_reason(tmp_path: P
         with pytest.raises(grpc.aio.AioRpcError) as refused:
             await run(vms, cri.Mount(container_path="/one", host_path=str(tmp_path / "one")))
         assert refused.value.code() is grpc.StatusCode.INVALID_ARGUMENT
-        assert "a VM can mount folders only" in (refused.value.details() or "")
+        assert "a VM can only mount folders" in (refused.value.details() or "")

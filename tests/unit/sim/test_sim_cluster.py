@@ -233,11 +233,11 @@ def test_nothing_is_resized_without_metrics_or_recommender(kind: str) -> None:
 @pytest.mark.parametrize(
     ("field", "value", "words"),
     [
-        ("cpu", 5000, "promised more CPU"),
-        ("memory", 9 * GIB, "promised more memory"),
-        ("node", -1, "a pending pod has a node, or another one has none"),
-        ("state", 9, "no known state"),
-        ("want_cpu", 100, "a settled pod is not allocated what it asks for"),
+        ("cpu", 5000, "more CPU is allocated"),
+        ("memory", 9 * GIB, "more memory is allocated"),
+        ("node", -1, "a pending pod has a node, or a running one has none"),
+        ("state", 9, "an unknown state"),
+        ("want_cpu", 100, "the allocation of a settled pod differs from its requests"),
         ("backlog", -1.0, "work is negative"),
     ],
 )
@@ -250,5 +250,5 @@ def test_a_cluster_that_contradicts_itself_is_noticed(field: str, value: float, 
 
 def test_time_that_stands_still_is_noticed() -> None:
     cluster = stepped(a_scenario(a_workload()), 2)
-    with pytest.raises(invariants.Violated, match="time went from 300 s to 300 s"):
+    with pytest.raises(invariants.Violated, match="time did not advance"):
         invariants.check(cluster, cluster.now)

@@ -197,7 +197,7 @@ def test_a_line_that_cannot_be_read_ends_the_command_as_other_wrong_lines_do() -
 
 
 def test_wrong_updater_and_admission_flags_are_told() -> None:
-    with pytest.raises(BadFlag, match="no window"):
+    with pytest.raises(BadFlag, match="not a window"):
         updater_config(["--maintenance-windows=tomorrow"])
     with pytest.raises(BadFlag, match="scale-down-step"):
         updater_config(["--scale-down-step=0"])

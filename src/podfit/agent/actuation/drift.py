@@ -57,7 +57,7 @@ class Drift:
         elif self._known.get(container_id) != actual and record.resize.in_progress is None:
             self._known[container_id] = actual
             set_before = _rendered(kernel.container_limits(actuated))
-            message = f"Container {name}: the cgroup has {_rendered(actual)}; {set_before} were set"
+            message = f"Container {name}: the cgroup has {_rendered(actual)}, but {set_before} were set"
             record.story.add("changed outside", message)
             self._events.emit(record.pod, WARNING, "CgroupChanged", message, name)
 

@@ -40,5 +40,5 @@ class MemoryWaits:
                 break
         record.memory_wait = None
         attempts.retry_now(record)
-        record.story.add("memory given back", "usage fell below the limit asked for")
+        record.story.add("memory given back", "usage fell below the requested limit")
         self._queue.enqueue(record.uid)

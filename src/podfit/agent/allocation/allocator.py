@@ -95,7 +95,7 @@ class Allocator:
     def _reverted(self, record: PodRecord) -> None:
         self._pending.pop(record.uid, None)
         if self._conditions.clear_pending(record):
-            record.story.add("reverted", "what is desired is allocated already")
+            record.story.add("reverted", "the desired size is already allocated")
             self._core.queue.enqueue(record.uid)
 
     def find_pending(self) -> None:
@@ -254,7 +254,7 @@ class Allocator:
 
     def _revert(self, granted: list[tuple[PodRecord, Allocated]], error: OSError) -> None:
         """An allocation that is not on disk does not count."""
-        log.error("allocations could not be written (%s): trying again", error)
+        log.error("allocations could not be written (%s): retrying", error)
         self._failures += 1
         for record, before in granted:
             held_less = self._allocations.revert(record, before)

@@ -189,7 +189,7 @@ class StaticPolicy:
                     async with self._lock:
                         await self._spread_to(key)
             except (RuntimeFailure, OSError) as error:
-                log.warning("the shared CPUs could not be applied: %s; trying again", error)
+                log.warning("the shared CPUs could not be applied: %s; retrying", error)
                 self._again = True
                 await self._clock.sleep(backoff.next())
 

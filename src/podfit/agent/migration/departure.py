@@ -99,7 +99,7 @@ class Departures:
         while True:
             container = machine_of(record)
             if container is None or container.state != RUNNING:
-                return Step(FAILED, "the VM has ended")
+                return Step(FAILED, "the VM has stopped")
             try:
                 await runtime.move(container.id, migration.place)
                 break

@@ -36,7 +36,7 @@ class EarlierLogs:
         try:
             text = await self._client.raw("GET", path, query, decode=bytes.decode)
         except (ApiError, Unreachable, UnicodeDecodeError) as error:
-            log.warning("the earlier log of %s is lost: %s", record.who, error)
+            log.warning("the previous log of %s is lost: %s", record.who, error)
             return
         target.parent.mkdir(parents=True, exist_ok=True)
         write_atomic(target, entries(str(text)).encode(), durable=False)

@@ -37,7 +37,7 @@ def stuck(one: Watched, used: int, now: str) -> Object:
     """Nobody raised the limit."""
     words = Near(one.name, used, one.limit).words
     if one.raises >= RAISES_OF_A_LEAK:
-        return _condition(True, LEAK, f"{words} after {one.raises} raises, and gets no more: leak?", now)
+        return _condition(True, LEAK, f"{words} after {one.raises} raises, and is not raised further: leak?", now)
     return _condition(True, NOT_RAISED, f"{words}, and its limit is not raised", now)
 
 

@@ -135,7 +135,7 @@ class Reflex:
         try:
             await self._client.patch(POD, record.namespace, meta["name"], change, "status", STRATEGIC)
         except (ApiError, Unreachable) as error:
-            log.warning("the reflex of pod %s/%s is not heard: %s", record.namespace, record.name, error)
+            log.warning("the reflex of pod %s/%s cannot be reported: %s", record.namespace, record.name, error)
 
     def _set_near(self, record: PodRecord, one: Watched, near: bool) -> None:
         held = self._held.get(record.uid, {}).get(one.name)

@@ -108,7 +108,7 @@ class Roster:
             self._conditions.restore(record)
             self._admission.admit(record)
             if adopted:
-                record.story.add("adopted", "it ran on while no agent ran")
+                record.story.add("adopted", "it was running before the agent started")
         termination.deleted(record)
         self._core.queue.enqueue(uid)
 

@@ -322,7 +322,7 @@ class Handler(Struct, frozen=True):
 
 
 def no_machine(container_id: str) -> RuntimeFailure:
-    return RuntimeFailure(f"container {container_id} is no virtual machine")
+    return RuntimeFailure(f"container {container_id} is not a virtual machine")
 
 
 def no_handler(name: str) -> RuntimeFailure:

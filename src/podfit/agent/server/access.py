@@ -150,7 +150,7 @@ class Gate:
             return await self._client.create(kind, review)
         except (ApiError, Unreachable) as error:
             # Not knowing is no permission, and nothing to remember.
-            raise Refusal(500, f"Internal error occurred: the API server cannot be asked: {error}") from error
+            raise Refusal(500, f"Internal error occurred: the API server cannot be reached: {error}") from error
 
 
 def _bound(kept: dict[Any, Any]) -> None:

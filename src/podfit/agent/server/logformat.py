@@ -23,12 +23,12 @@ def nanos_of(text: str) -> int:
     """A time of RFC 3339 with up to nine decimals, as nanoseconds since the epoch."""
     match = _TIME.match(text)
     if match is None:
-        raise BadLogOptions(f"{text!r} is no RFC 3339 time")
+        raise BadLogOptions(f"{text!r} is not an RFC 3339 time")
     zone = "+00:00" if match[3] in "Zz" else match[3]
     try:
         moment = datetime.fromisoformat(match[1].upper() + zone)
     except ValueError as error:
-        raise BadLogOptions(f"{text!r} is no RFC 3339 time") from error
+        raise BadLogOptions(f"{text!r} is not an RFC 3339 time") from error
     return int(moment.astimezone(UTC).timestamp()) * _SECOND + int((match[2] or "0").ljust(9, "0"))
 
 

@@ -170,7 +170,7 @@ class NodeServer:
                 await answer.write(piece)
             await answer.write_eof()
         except ConnectionError:
-            log.debug("the reader of a log is gone")
+            log.debug("the reader of a log disconnected")
         finally:
             await pieces.aclose()  # type: ignore[attr-defined]
         return answer

@@ -95,7 +95,7 @@ class Streams:
             await end.open()
             await self._serve(end, open_stream, wanted, attached)
         except TimeoutError:
-            log.info("the streams of an exec did not come")
+            log.info("the client did not open the streams of an exec")
         finally:
             await end.close()
         return answer

@@ -55,7 +55,7 @@ class Done:
 
 def begin(now: Reading) -> Lower | Done:
     if now.used <= LEAST:
-        return Done(now.used, "it uses so little that nothing is to be gained")
+        return Done(now.used, "it uses too little to be worth squeezing")
     return Lower(Probe(now.used, _lower(now.used), now.used, now))
 
 
@@ -63,12 +63,12 @@ def step(probe: Probe, now: Reading) -> Lower | Done:
     """After some seconds under the brake."""
     waited = max(now.at - probe.read.at, 1e-6)
     if (now.stalled_us - probe.read.stalled_us) / (waited * 1e6) > CALM:
-        return Done(probe.calm, "it waited for memory")
+        return Done(probe.calm, "it stalled on memory")
     if now.used > probe.high * (1 + SLACK):
-        return Done(max(probe.calm, now.used), "the kernel cannot take more back")
+        return Done(max(probe.calm, now.used), "the kernel cannot reclaim more")
     floor = max(LEAST, int(probe.first * DEEPEST))
     if probe.high <= floor:
-        return Done(probe.high, "it was squeezed as far as is allowed")
+        return Done(probe.high, "it reached the lowest size allowed")
     return Lower(Probe(probe.first, max(_lower(probe.high), floor), probe.high, now))
 
 

@@ -105,4 +105,4 @@ class Squeeze:
         try:
             await self._client.patch(POD, record.namespace, meta["name"], change, "status", STRATEGIC)
         except (ApiError, Unreachable) as error:
-            log.warning("the working set of pod %s/%s is not heard: %s", record.namespace, record.name, error)
+            log.warning("the working set of pod %s/%s cannot be reported: %s", record.namespace, record.name, error)

@@ -114,7 +114,7 @@ class CertificatesController:
         born = parse_rfc3339(request["metadata"]["creationTimestamp"])
         left = born + _KEPT_S[state] - self._world.clock.now()
         if left > 0:
-            return Requeue(left, "old requests are cleared away")
+            return Requeue(left, "old requests are deleted")
         await self._world.client.delete(CSR, "", request["metadata"]["name"])
         return DONE
 

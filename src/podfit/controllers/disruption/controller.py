@@ -79,7 +79,7 @@ class DisruptionController:
             status = self._failed(budget, str(error))
         if status != budget.get("status"):
             await self._world.client.update(PDB, {**budget, "status": status}, "status")
-        return Requeue(recheck_s, "an eviction has not shown yet") if recheck_s else DONE
+        return Requeue(recheck_s, "an eviction is not visible yet") if recheck_s else DONE
 
     def _disrupted(self, budget: Object, pods: list[Object]) -> tuple[dict[str, str], float]:
         """The evictions still under way, and when to look at them again."""

@@ -53,7 +53,7 @@ class StaleDisruptions:
         since = condition.get("lastTransitionTime")
         remaining = parse_rfc3339(since) + _STALE_AFTER_S - now if since else 0.0
         if remaining > 0:
-            return Requeue(remaining, "the disruption may still come")
+            return Requeue(remaining, "the disruption may still happen")
         taken_back = {
             "type": _TARGET,
             "status": "False",

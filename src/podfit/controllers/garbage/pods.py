@@ -78,7 +78,7 @@ class PodGarbageController:
                 await self._remove(pod)
             return DONE
         await self._surplus()
-        return Requeue(_LOOK_EVERY_S, "finished pods are counted from time to time")
+        return Requeue(_LOOK_EVERY_S, "finished pods are counted periodically")
 
     async def _orphans(self, node: str) -> Result:
         if self._nodes.get("", node) is not None:

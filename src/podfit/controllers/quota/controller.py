@@ -99,8 +99,8 @@ class QuotaController:
                 # Admission has just counted something: its write will come through the watch, then count again.
                 if error.code != 409:
                     raise
-                return Requeue(0.02, "the quota was changed meanwhile")
-        return Requeue(_RESYNC_S, "a full recount from time to time")
+                return Requeue(0.02, "the quota changed in the meantime")
+        return Requeue(_RESYNC_S, "a periodic full recount")
 
     async def _follow_counted(self, hard: Object) -> None:
         """Caches for `count/…` of kinds that were not followed yet."""

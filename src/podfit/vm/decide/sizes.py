@@ -61,7 +61,7 @@ def vcpus_of(limits: Limits) -> int:
     if limits.cpu_quota % period:
         milli = limits.cpu_quota * 1000 // period
         raise Invalid(
-            f"a VM has whole vCPUs only: a CPU limit of {milli}m is not possible; "
+            f"a VM can only have whole vCPUs: a CPU limit of {milli}m is not possible; "
             f"set it to {milli // 1000 or 1} or {milli // 1000 + 1}"
         )
     return limits.cpu_quota // period
@@ -73,7 +73,7 @@ def memory_of(limits: Limits) -> int:
         return DEFAULT_MEMORY_MIB
     memory = -(-limits.memory_bytes // MIB)
     if memory < LEAST_MEMORY_MIB:
-        raise Invalid(f"a memory limit of {memory} MiB is too small for a VM; the least is {LEAST_MEMORY_MIB} MiB")
+        raise Invalid(f"a memory limit of {memory} MiB is too small for a VM; the minimum is {LEAST_MEMORY_MIB} MiB")
     return memory
 
 

@@ -94,10 +94,10 @@ def _guest(found: StoredImage, annotations: Mapping[str, str]) -> Image:
     disks = sorted(path for path in (root / "disk").glob("*") if path.is_file() and not path.is_symlink())
     if not _plain(kernel) and not disks:
         raise ImageUnusable(
-            "the image has neither a disk under /disk/ nor a kernel /boot/vmlinuz: no VM starts from it"
+            "the image has neither a disk under /disk/ nor a kernel /boot/vmlinuz: no VM can boot from it"
         )
     if len(disks) > 1:
-        raise ImageUnusable(f"the image has {len(disks)} disks under /disk/; a VM starts from one")
+        raise ImageUnusable(f"the image has {len(disks)} disks under /disk/; a VM boots from one")
     image = Image(found.id)
     if disks:
         image.disk, image.disk_format = str(disks[0]), format_of(disks[0])

@@ -45,8 +45,8 @@ def shares_of(mounts: Iterable[cri.Mount], token: bool = False) -> tuple[Share, 
     for number, mount in enumerate(wanted):
         if not os.path.isdir(mount.host_path):
             raise Invalid(
-                f"{mount.container_path} is a file or a device of the node: a VM can mount folders only; "
-                "mount the volume as a whole, without subPath"
+                f"{mount.container_path} is a file or a device of the node: a VM can only mount folders; "
+                "mount the whole volume, without subPath"
             )
         found.append(
             Share(f"podfit{number}", Path(mount.host_path).resolve(), mount.container_path, mount.readonly, daemon)

@@ -79,7 +79,7 @@ class Events:
             try:
                 self._connection.domainEventDeregisterAny(number)
             except libvirt.libvirtError as error:
-                log.debug("events cannot be given back: %s", error)
+                log.debug("the event threads cannot be stopped: %s", error)
 
     def _post(self, domain: Any, kind: str, detail: str = "") -> None:
         try:

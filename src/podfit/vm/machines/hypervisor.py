@@ -143,7 +143,7 @@ class Hypervisor:
     async def _keep_connected(self) -> None:
         while True:
             await self._lost.wait()
-            log.warning("the libvirt daemon at %s is gone; its VMs go on running", self._socket)
+            log.warning("the libvirt daemon at %s is gone; its VMs keep running", self._socket)
             await self.call(self._close_connection)
             await self._reconnect()
             log.warning("the libvirt daemon at %s is back", self._socket)

@@ -50,12 +50,14 @@ class Arrivals:
     async def prepare(self, sandbox: Sandbox, config: cri.ContainerConfig, offer: Offer) -> Place:
         """Idempotent. Raises CannotMove, ImageMissing and what making disks raises."""
         if self._hypervisor.embedded:
-            raise CannotMove("the VM runtime of this node has no libvirt daemon (--libvirt-socket): no VM can come")
+            raise CannotMove(
+                "the VM runtime of this node has no libvirt daemon (--libvirt-socket): it cannot receive VMs"
+            )
         container = self._records.containers.get(offer.id)
         if container is None:
             container = self._record(sandbox, config, offer)
         elif not container.arriving:
-            raise CannotMove(f"this node has a VM with the ID {offer.id} already")
+            raise CannotMove(f"this node already has a VM with the ID {offer.id} already")
         await self._networks.receive(sandbox, offer.lease)
         self._records.save_sandbox(sandbox)
         await self._networks.before_start(sandbox)
@@ -109,7 +111,7 @@ class Arrivals:
         try:
             await self.recover(container)
         except (LibvirtFailed, OSError) as error:
-            log.warning("the VM %s that arrives: %s", container.domain, error)
+            log.warning("incoming VM %s: %s", container.domain, error)
 
     async def recover(self, container: Container) -> None:
         """Takes the VM over if it runs here. libvirt defines it with its arrival: one that is defined but off came

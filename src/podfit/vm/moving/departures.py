@@ -52,12 +52,14 @@ class Departures:
     async def offer(self, container: Container) -> Offer:
         """Raises CannotMove."""
         if self._hypervisor.embedded:
-            raise CannotMove("the VM runtime of this node has no libvirt daemon (--libvirt-socket): its VMs stay")
+            raise CannotMove(
+                "the VM runtime of this node has no libvirt daemon (--libvirt-socket): its VMs cannot be migrated"
+            )
         if container.config.devices:
             raise CannotMove("the VM has block volumes, which stay on their node")
         await self._without_resize(container)
         if (power := await self._lives.power(container)) != machines.RUNNING:
-            raise CannotMove(f"the VM is {power.lower()}: only one that runs can be moved")
+            raise CannotMove(f"the VM is {power.lower()}: only a running VM can be migrated")
         sandbox = self._records.sandboxes[container.sandbox_id]
         return Offer(
             container.id,
@@ -129,7 +131,7 @@ class Departures:
                 if not error.no_domain and not error.not_running:
                     raise
                 if not await self.departed(container):
-                    raise CannotMove("the VM has ended") from error
+                    raise CannotMove("the VM has stopped") from error
                 return True
             await asyncio.sleep(_LOOK_S)
 
@@ -187,7 +189,7 @@ class Departures:
     async def stay(self, container: Container) -> None:
         """The move is off. The guest goes on, also if libvirt was cut off while it stood still."""
         if container.moved or (container.leaving and await self._under_way(container, abort=True)):
-            raise CannotMove("the VM has left already")
+            raise CannotMove("the VM has already been migrated")
         state = await self._lives.machine(container).state()
         if container.leaving and state is not None and state.running and state.paused:
             await self._hypervisor.on(container.uuid, lambda domain: domain.resume())

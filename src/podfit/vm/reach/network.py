@@ -68,7 +68,7 @@ class Networks:
     async def _remove_leftovers(self, wanted: set[str]) -> None:
         assert self._pods is not None
         for uid in {one.request.uid for one in self._pods.all()} - wanted:
-            log.info("the network of pod %s was left behind, and is removed", uid)
+            log.info("the network of pod %s is orphaned and will be removed", uid)
             await self._disconnect(self._pods, uid)
 
     async def _disconnect(self, pods: PodNetwork, uid: str) -> None:

@@ -133,8 +133,7 @@ class MemoryOf:
                 return
             self._doubt(memory.plugged, 0)
             raise GuestLacks(
-                f"nobody knows whether the guest uses {memory.plugged} MiB that were plugged since it has booted: "
-                f"{error}"
+                f"it is unknown whether the guest uses the {memory.plugged} MiB plugged since it booted: {error}"
             ) from error
         self._doubt(found.unused_mib, 0)
 
@@ -201,13 +200,13 @@ class MemoryOf:
             if "usable" not in found:
                 raise GuestLacks(
                     "the guest reports no free memory: it has neither a balloon driver with statistics nor an agent "
-                    f"({error}), and memory that may be in use is not taken away"
+                    f"({error}), and memory that may be in use is not unplugged"
                 ) from error
             age = time.time() - found.get("last_update", 0)
             if age > SILENT_S:
                 raise GuestLacks(
                     f"the guest does not respond: its balloon driver is silent for {age:.0f} s, and {error}; "
-                    "memory that may be in use is not taken away"
+                    "memory that may be in use is not unplugged"
                 ) from error
             return Guest(found.get("available", 0) >> 10, found["usable"] >> 10)
 

@@ -104,8 +104,8 @@ class Online:
                 break
             await asyncio.sleep(_LOOK_S)
         if not now.mib or not expected_mib:
-            why = f"it has no statistics of a balloon driver either, and {silent}"
-            return Found(unused_mib, f"nobody knows whether the guest uses {unused_mib} MiB that were plugged: {why}")
+            why = f"it has no balloon statistics either, and {silent}"
+            return Found(unused_mib, f"it is unknown whether the guest uses {unused_mib} MiB of plugged memory: {why}")
         age = time.time() - now.updated
         if age > SILENT_S:
             return Found(
@@ -113,7 +113,7 @@ class Online:
             )
         return Found(
             unused_mib,
-            f"the guest does not use {unused_mib} MiB that were plugged: its kernel leaves them offline "
+            f"the guest does not use {unused_mib} MiB of plugged memory: its kernel leaves them offline "
             f"(kernel parameter memhp_default_state=online_movable), and {silent}",
         )
 
@@ -133,9 +133,9 @@ def expected(total_mib: int, added_mib: int) -> int:
 def _why_not(left: Unused) -> str:
     if left.hidden:
         return (
-            f"the guest does not see {left.hidden_mib} MiB that were plugged: "
-            "its kernel has no memory hotplug, or it is turned off"
+            f"the guest does not see {left.hidden_mib} MiB of plugged memory: "
+            "its kernel has no memory hotplug, or it is disabled"
         )
     if left.offline_mib:
-        return f"the guest's kernel refuses to put {left.offline_mib} MiB that were plugged online"
-    return f"libvirt does not say where {left.unplaced_mib} MiB that were plugged are in the guest's memory; retrying"
+        return f"the guest's kernel refuses to put {left.offline_mib} MiB of plugged memory online"
+    return f"libvirt does not show the address of {left.unplaced_mib} MiB of plugged memory; retrying"

@@ -97,7 +97,7 @@ class Resizer:
 
     async def _accept(self, container: Container, worker: Worker, newer: Limits) -> Size:
         if container.leaving:
-            raise GuestBusy("the VM is being moved to another node; its size can change when it is there")
+            raise GuestBusy("the VM is being migrated to another node; it can be resized afterwards")
         limits = container.limits.updated(newer)
         target = size_of(limits)
         container.layout.check(target)
@@ -128,7 +128,7 @@ class Resizer:
             async with asyncio.timeout(ANSWER_S):
                 await asyncio.shield(answer)
         except TimeoutError:
-            raise GuestBusy(f"the change to {target} is still going on") from None
+            raise GuestBusy(f"the change to {target} is still in progress") from None
 
     def resume(self, container: Container) -> None:
         """Goes on with an update that an earlier process began."""
@@ -180,7 +180,7 @@ class Resizer:
         except AgentFailed as error:
             worker.failure = GuestLacks(str(error))
         if container.state != RUNNING:
-            worker.failure = GuestBusy("the VM has ended")
+            worker.failure = GuestBusy("the VM has stopped")
         elif isinstance(worker.failure, (LibvirtFailed, OSError)) and size_of(before) != container.update.target:
             await self._roll_back(container, before)
         else:
@@ -256,11 +256,11 @@ class Resizer:
             self._cgroups.write(container.group, container.limits, limit)
         except OSError as error:
             # The guest has shrunk, but QEMU has not given the pages back yet; the next change tries again.
-            log.warning("the memory limit of %s stays: %s", container.group, error)
+            log.warning("the memory limit of %s is not changed: %s", container.group, error)
         await self._lives.machine(container).set_size_xml(to_xml(settings_of(container.limits, actual.vcpus)))
 
     async def _roll_back(self, container: Container, before: Limits) -> None:
-        log.warning("the size of %s goes back to %s", container.domain, size_of(before))
+        log.warning("the size of %s is reverted to %s", container.domain, size_of(before))
         actual = await self.actual(container)
         container.limits, container.update = before, None
         self._cgroups.write(container.group, before, self._lives.limit_bytes(container, actual.memory_mib))

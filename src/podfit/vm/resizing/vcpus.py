@@ -25,9 +25,7 @@ def wanted_states(present: dict[int, bool], count: int) -> dict[int, bool]:
 async def plug(machine: Machine, present: int, count: int, most: int) -> None:
     """Raises GuestBusy if QEMU would not survive it now."""
     if not has_room(await machine.translated(), present, count - present, most):
-        raise GuestBusy(
-            f"QEMU has no room for the code of {count - present} more vCPUs before the guest has run on; retrying"
-        )
+        raise GuestBusy(f"QEMU's translation cache has no room for {count - present} more vCPUs yet; retrying")
     await machine.add_vcpus(count)
 
 
@@ -58,7 +56,7 @@ async def set_vcpus(
         doubted = offline + plugged - before
         if not doubted:
             return 0, ""
-        return doubted, f"nobody knows whether the guest uses all of its {plugged} vCPUs: {error}"
+        return doubted, f"it is unknown whether the guest uses all of its {plugged} vCPUs: {error}"
 
 
 def _lacks(shown: int, plugged: int, missing: int) -> str:

@@ -132,7 +132,7 @@ class Containers:
         elif power == machines.RUNNING:
             await self._runtime.resizer.update(container, newer)
         else:
-            raise GuestBusy(f"the VM is {power.lower()}: its guest can take part in a change when it runs again")
+            raise GuestBusy(f"the VM is {power.lower()}: it can be resized when it runs again")
 
     async def _redefine(self, container: Container, newer: Limits) -> None:
         """A VM that is off starts with its new size."""

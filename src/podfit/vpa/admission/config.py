@@ -76,7 +76,7 @@ def admission_config(arguments: list[str], default: AdmissionConfig | None = Non
     config = parse(default or AdmissionConfig(), arguments)
     namespaces_apart(config.vpa_object_namespace, config.ignored_vpa_object_namespaces)
     if config.min_tls_version not in TLS_VERSIONS:
-        raise BadFlag(f"--min-tls-version: it is one of {', '.join(TLS_VERSIONS)}")
+        raise BadFlag(f"--min-tls-version: must be one of {', '.join(TLS_VERSIONS)}")
     if config.register_by_url and not config.webhook_address:
         raise BadFlag("--register-by-url needs --webhook-address")
     assert config.labels is not None

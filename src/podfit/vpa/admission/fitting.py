@@ -119,7 +119,7 @@ class Fitting:
             over = quotas.missing(namespace, counted_by_quota(found.pod))
             if over and not quotas.missing(namespace, counted_by_quota(pod)):
                 # At the recommended size it would be refused; its controller would stay a pod short.
-                return Size(None, (f"the pod keeps what it asks for: {over} for what is recommended",)), pod
+                return Size(None, (f"the pod keeps its own requests: {over} for what is recommended",)), pod
         return Size(found.vpa, found.notes), found.pod
 
     def _boosted(

@@ -96,7 +96,7 @@ class LocalHistory:
         try:
             await self._write(float("inf"))
         except HistoryAway as error:
-            log.warning("the last samples are lost: %s", error)
+            log.warning("the latest samples are lost: %s", error)
         finally:
             async with self._lock:
                 if self._database is not None:
@@ -231,7 +231,7 @@ class LocalHistory:
             except sqlite3.DatabaseError as error:
                 # What cannot be read will not become readable: it makes room, and can still be looked at.
                 aside = self._file.with_name(f"{self._file.name}.damaged")
-                log.error("history file %s: %s; it is kept as %s and a new one is begun", self._file, error, aside)
+                log.error("history file %s: %s; it is renamed to %s, starting a new one", self._file, error, aside)
                 self._file.replace(aside)
                 for rest in ("-wal", "-shm"):
                     self._file.with_name(f"{self._file.name}{rest}").unlink(missing_ok=True)

@@ -121,7 +121,7 @@ class PrometheusApi:
         end = rest.rfind(b"]]}")
         # The list of series has to be closed, too: an answer may be cut between two of them.
         if end < 0 or not rest[end + 3 :].lstrip().startswith(b"]"):
-            raise HistoryAway("Prometheus' answer broke off")
+            raise HistoryAway("the response of Prometheus was cut off")
         self.warnings.update(dict.fromkeys(_warnings(rest[end + 3 :])))
         yield _one(b'{"metric":' + rest[: end + 3])
 
@@ -186,7 +186,7 @@ def _decoded(body: bytes) -> _Answer:
     try:
         return _answer.decode(body)
     except (msgspec.DecodeError, ValueError) as error:
-        raise HistoryAway(f"Prometheus' answer cannot be read: {error}") from error
+        raise HistoryAway(f"the response of Prometheus cannot be read: {error}") from error
 
 
 def _raise(status: int, body: bytes) -> None:
@@ -209,14 +209,14 @@ def _warnings(tail: bytes) -> list[str]:
     try:
         return list(_tail.decode(b"{" + tail[found:]).warnings)
     except (msgspec.DecodeError, ValueError) as error:
-        raise HistoryAway(f"Prometheus' answer cannot be read: {error}") from error
+        raise HistoryAway(f"the response of Prometheus cannot be read: {error}") from error
 
 
 def _one(text: bytes) -> tuple[dict[str, str], Floats, Floats]:
     try:
         return _columns(_series.decode(text))
     except (msgspec.DecodeError, ValueError) as error:
-        raise HistoryAway(f"Prometheus' answer cannot be read: {error}") from error
+        raise HistoryAway(f"the response of Prometheus cannot be read: {error}") from error
 
 
 def _columns(one: _Series) -> tuple[dict[str, str], Floats, Floats]:

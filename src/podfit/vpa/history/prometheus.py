@@ -107,7 +107,7 @@ class PrometheusHistory:
         seen = np.concatenate(([self._last_time], times)) if self._last_time is not None else times
         for at in np.flatnonzero(np.diff(seen) > 1.5 * self.step).tolist():
             self.gaps.append((float(seen[at]), float(seen[at + 1])))
-            log.warning("history: Prometheus has nothing from %s to %s", *map(to_rfc3339, self.gaps[-1]))
+            log.warning("history: Prometheus has no data from %s to %s", *map(to_rfc3339, self.gaps[-1]))
         self._last_time = float(times[-1])
 
     @property

@@ -47,7 +47,7 @@ class Freshest:
         except Exception as error:
             # Whatever a recommender does wrong, the pod starts with what is known otherwise.
             words = f"no answer within {self._timeout_s:g} s" if isinstance(error, TimeoutError) else error
-            log.info("asking the recommender about a pod: %s; it is asked again in %g s", words, PAUSE_S)
+            log.info("query to the recommender about a pod: %s; retrying in %g s", words, PAUSE_S)
             self._paused_until = self._clock.monotonic() + PAUSE_S
             return vpa
         return recommending(vpa, answer) if isinstance(answer, Mapping) else vpa

@@ -90,7 +90,7 @@ class Sight:
             await asyncio.wait({waiting}, timeout=PATIENCE_S)
             if not waiting.done():
                 kinds = sorted({cache.kind.plural for cache in self.caches if not cache.ready.is_set()})
-                log.warning("the API server does not list %s yet; it is asked again and again", ", ".join(kinds))
+                log.warning("the API server does not list %s yet; retrying", ", ".join(kinds))
             await waiting
         finally:
             waiting.cancel()

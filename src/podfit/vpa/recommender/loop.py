@@ -274,7 +274,7 @@ class Recommender:
         now = self.clock.now()
         assert self.cluster.fleet is not None
         if healed := usage.heal_clock(self.cluster.fleet, now):
-            log.warning("the clock went back: samples of %d containers are collected from the start", healed)
+            log.warning("the clock moved back: samples of %d containers are collected from scratch", healed)
         used: usage.Used = []
         try:
             used = await self._fetch_usage()

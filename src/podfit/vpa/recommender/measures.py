@@ -30,8 +30,8 @@ FIRST_SIZE_BUCKETS = (
 _STEPS = ("total", "LoadVPAs", "LoadPods", "LoadMetrics", "UpdateVPAs", "MaintainCheckpoints", "GarbageCollect")
 METRICS_CLIENT = "default-metrics-client"
 _POLICY_GAUGES: tuple[tuple[str, str, Callable[[Judged], float]], ...] = (
-    ("slack_ratio", "The part of the capacity that the policy would have left idle.", lambda one: one.slack),
-    ("short_samples_ratio", "The part of the samples above the policy's size.", lambda one: one.short),
+    ("slack_ratio", "The fraction of the capacity that the policy would have left idle.", lambda one: one.slack),
+    ("short_samples_ratio", "The fraction of samples above the policy's size.", lambda one: one.short),
     (
         "short_days_ratio",
         "Days with a sample above the policy's size; of memory, OOM-days.",

@@ -101,7 +101,9 @@ def starved(needs: Mapping[str, Need] | None) -> Condition:
 
 
 def overruled_by(winner: str) -> str:
-    return f"VerticalPodAutoscaler {winner} is older and has the same pods: it changes them, this one only recommends."
+    return (
+        f"VerticalPodAutoscaler {winner} is older and selects the same pods: it changes them, this one only recommends."
+    )
 
 
 def newly_overruled(vpa: Vpa, status: Mapping[str, Any]) -> str:
@@ -121,7 +123,9 @@ def capped_by_limits(vpa: Vpa, pod_of: Callable[[str, str], Mapping[str, Any] | 
     for namespace, name in sorted(vpa.pods):
         pod = pod_of(namespace, name)
         if pod is not None and (held := held_down(vpa.object, pod)):
-            words = f"Pod {name}, {'; '.join(held)}: controlledValues RequestsOnly leaves limits alone; {OTHER_VALUES}."
+            words = (
+                f"Pod {name}, {'; '.join(held)}: controlledValues RequestsOnly does not change limits; {OTHER_VALUES}."
+            )
             return Condition(CAPPED_BY_LIMIT, True, "RequestsOnly", words)
     return NOT_CAPPED
 
@@ -131,7 +135,7 @@ def policy_failed(why: str) -> Condition:
     if not why:
         return NOT_FAILED
     return Condition(
-        POLICY_FAILED, True, "NoSizes", f"{why[0].upper()}{why[1:]}; the default recommender's sizes stand in."
+        POLICY_FAILED, True, "NoSizes", f"{why[0].upper()}{why[1:]}; the default recommender's sizes are used instead."
     )
 
 
@@ -155,7 +159,7 @@ def extra_conditions(
     wanted: list[Condition] = []
     if low:
         # Without the number that grows with every sample: a status is written when it is news, not every pass.
-        words = f"The recommendation rests on less than {low_below:g} confidence interval(s) of samples."
+        words = f"The recommendation is based on less than {low_below:g} confidence interval(s) of samples."
         wanted.append(Condition(LOW_CONFIDENCE, True, "TooFewSamples", words))
     if fetching:
         wanted.append(Condition(FETCHING_HISTORY, True, "HistoryNotLoaded", fetching))

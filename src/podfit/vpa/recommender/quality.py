@@ -58,7 +58,7 @@ class Quality:
             sampled,
             registry=registry,
         ).may_have(**{label: _VALUES[label] for label in sampled})
-        over, under = "CPU recommended above what was used.", "CPU used beyond what was recommended."
+        over, under = "CPU recommended beyond the usage.", "CPU used beyond the recommendation."
         self.cpu_over = tally("cpu_recommendation_over_usage_diffs_cores", over, missing, CPU_BUCKETS)
         self.cpu_under = tally("cpu_recommendation_lower_equal_usage_diffs_cores", under, missing, CPU_BUCKETS)
         over, under, labels = over.replace("CPU", "Memory"), under.replace("CPU", "Memory"), (*missing, "is_oom")

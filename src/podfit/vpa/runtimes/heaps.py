@@ -63,8 +63,8 @@ class Heap:
     def restart(self) -> str:
         """What a resize does not change before the container starts again."""
         if self.heap is not None:
-            return f"{self.runtime} feels more memory only with another {self.setting.split('=')[0]} and a restart"
-        return f"{self.runtime} sizes its heap at start: a resize is felt after a restart"
+            return f"{self.runtime} uses more memory only with another {self.setting.split('=')[0]} and a restart"
+        return f"{self.runtime} sizes its heap at start: a resize takes effect after a restart"
 
 
 def beside(heap: int) -> int:

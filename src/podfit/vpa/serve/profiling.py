@@ -31,7 +31,7 @@ def add_profiling(server: HttpServer, clock: Clock) -> None:
         try:
             seconds = min(LONGEST_S, float(request.query.get("seconds", "30")))
         except ValueError:
-            return web.Response(status=400, text="seconds: it is a number")
+            return web.Response(status=400, text="seconds: must be a number")
         found = cProfile.Profile()
         try:
             found.enable()

@@ -104,5 +104,5 @@ def updater_config(arguments: list[str], default: UpdaterConfig | None = None) -
     except BadWindow as error:
         raise BadFlag(f"--maintenance-windows: {error}") from error
     if not 0 < config.scale_down_step <= 1:
-        raise BadFlag("--scale-down-step: it is more than 0 and at most 1")
+        raise BadFlag("--scale-down-step: must be more than 0 and at most 1")
     return replace(config, workers=max(1, config.workers))

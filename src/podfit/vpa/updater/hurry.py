@@ -14,7 +14,7 @@ from podfit.vpa.model.objects.pods import condition
 from podfit.vpa.model.objects.policy import CPU_STARVED, IN_PLACE_MODES, container_recommendations, update_mode
 
 NOT_NOW = Wait(
-    "NotYet", "it starves, and could not be resized in place; whether it is evicted is decided in the next pass"
+    "NotYet", "it is starved of CPU and could not be resized in place; the next pass decides whether to evict it"
 )
 
 

@@ -56,10 +56,10 @@ class Measures:
         self.failed_resizes = counter(
             "failed_in_place_update_attempts", "Number of failed updates in place.", (*_SIZED, *_NAMED, "reason")
         )
-        self.left_alone = gauge("pods_left_alone", "Number of Pods left as they are, by reason.", ("reason",))
-        self.undone = counter("undone_resizes", "Number of resizes taken back.", _NAMED)
+        self.left_alone = gauge("pods_left_alone", "Number of Pods left unchanged, by reason.", ("reason",))
+        self.undone = counter("undone_resizes", "Number of resizes undone.", _NAMED)
         self.reflexes = counter(
-            "memory_reflexes", "Number of memory limits raised because they were nearly used up.", _NAMED
+            "memory_reflexes", "Number of memory limits raised because usage was near them.", _NAMED
         )
 
     def begin(self) -> None:

@@ -43,7 +43,9 @@ class Story:
         for (reason, message), names in loud.items():
             if reason not in known:
                 shown = names[0] if len(names) == 1 else f"{names[0]} and {len(names) - 1} more"
-                self._events.record(dict(vpa), "Normal", "PodLeftAlone", f"{reason}: pod {shown} left as is: {message}")
+                self._events.record(
+                    dict(vpa), "Normal", "PodLeftAlone", (f"{reason}: pod {shown} not changed: {message}")
+                )
         self._told[id] = frozenset(loud)
 
     def forget(self, alive: Iterable[VpaId]) -> None:

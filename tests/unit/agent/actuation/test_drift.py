@@ -30,7 +30,7 @@ async def test_a_changed_cgroup_is_reported_once_for_each_value(lab: Lab) -> Non
     said = [message for reason, message in lab.events.kept if reason == "CgroupChanged"]
     assert len(said) == 2
     assert said[0] == (
-        "Container c: the cgroup has cpu request 100m, cpu limit 100m, memory limit 32Mi; "
+        "Container c: the cgroup has cpu request 100m, cpu limit 100m, memory limit 32Mi, but "
         "cpu request 100m, cpu limit 100m, memory limit 64Mi were set"
     )
 

@@ -61,7 +61,7 @@ async def reported(runtime: Runtime, about: Any) -> Step | None:
     [
         ([None], []),
         ([SILENT] * 500 + [None], []),
-        ([BROKEN, None], [RuntimeFailure("the VM has left already")]),
+        ([BROKEN, None], [RuntimeFailure("the VM has already been migrated")]),
         ([BROKEN, SILENT, None], [SILENT]),
     ],
     ids=["moved", "silent for long", "failed after it had left", "failed and then silent"],
@@ -81,4 +81,4 @@ async def test_a_failure_is_reported_once_the_runtime_says_that_the_vm_stays() -
 
 async def test_a_vm_that_has_ended_does_not_move() -> None:
     step = await reported(Runtime([], []), record("exited"))
-    assert step == Step(FAILED, "the VM has ended")
+    assert step == Step(FAILED, "the VM has stopped")

@@ -25,7 +25,7 @@ def test_a_calm_container_is_squeezed_further_and_what_was_calm_is_kept() -> Non
 def test_waiting_for_memory_ends_the_probe_with_what_was_calm_before() -> None:
     stalled = int(5.0 * 1e6 * CALM) + 1
     assert step(probe(900 * MI, calm=950 * MI), Reading(900 * MI, stalled, 5.0)) == Done(
-        950 * MI, "it waited for memory"
+        950 * MI, "it stalled on memory"
     )
 
 

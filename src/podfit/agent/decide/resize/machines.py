@@ -50,7 +50,7 @@ def _cpu(name: str, milli: int, machine: Machine | None) -> tuple[str, str] | No
     if milli % 1000:
         choice = f"{milli // 1000 or 1} or {milli // 1000 + 1}" if milli > 1000 else "1"
         return FRACTION, (
-            f'a VM has whole vCPUs only: container "{name}" cannot have a CPU limit of {milli}m; set it to {choice}'
+            f'a VM can only have whole vCPUs: container "{name}" has a CPU limit of {milli}m; set it to {choice}'
         )
     if machine is not None and machine.power != SHUTDOWN and machine.max_vcpus and milli > machine.max_vcpus * 1000:
         return BEYOND, (
@@ -63,7 +63,7 @@ def _cpu(name: str, milli: int, machine: Machine | None) -> tuple[str, str] | No
 def _memory(mib: int, machine: Machine) -> str | None:
     """None also for no limit: the VM keeps what it has. One that is off is defined again."""
     if 0 < mib < LEAST_MEMORY_MIB:
-        return f"a memory limit of {mib} MiB is too small for a VM; the least is {LEAST_MEMORY_MIB} MiB"
+        return f"a memory limit of {mib} MiB is too small for a VM; the minimum is {LEAST_MEMORY_MIB} MiB"
     if machine.power == SHUTDOWN:
         return None
     if machine.max_memory_mib and mib > machine.max_memory_mib:

@@ -353,7 +353,7 @@ class FakeRuntime:
         if container.state != RUNNING:
             raise CannotRun(f"container {container_id} is not running", "AttachFailed")
         if stdin:
-            raise CannotRun("containers of the fake runtime read no input: attach without it", "AttachFailed")
+            raise CannotRun("containers of the fake runtime do not read stdin: attach without it", "AttachFailed")
         stream = FakeStream()
         self._time.streams.setdefault(container_id, []).append(stream)
         return stream
@@ -434,7 +434,7 @@ class FakeRuntime:
         return container
 
 
-_PLAYED = "the fake runtime runs no programs: it plays cat, echo, sleep, exit, true and false"
+_PLAYED = "the fake runtime runs no programs: it simulates cat, echo, sleep, exit, true and false"
 
 
 def _no_program(name: str) -> str:

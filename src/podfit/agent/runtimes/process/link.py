@@ -108,11 +108,11 @@ class Link:
             except BlockingIOError:
                 await self._until_writable(endpoint)
             except OSError as error:
-                raise KeeperFailed(f"the keeper is gone: {error.strerror}") from error
+                raise KeeperFailed(f"the keeper exited: {error.strerror}") from error
         raise KeeperFailed("the keeper is not connected")
 
     async def _until_writable(self, endpoint: socket.socket) -> None:
-        """Or until the keeper is gone."""
+        """Or until the keeper exited."""
         loop = asyncio.get_running_loop()
         self._writable.clear()
         loop.add_writer(endpoint.fileno(), self._writable.set)
@@ -131,7 +131,7 @@ class Link:
             except OSError:
                 data = b""
             if not data:
-                self._disconnect("the keeper is gone")
+                self._disconnect("the keeper exited")
                 if not self._opening:
                     self._tasks.start(self._again())
                 return
@@ -144,7 +144,7 @@ class Link:
                 future.set_result(message)
 
     async def _again(self) -> None:
-        log.warning("the keeper of %s is gone, starting another", self.data_dir)
+        log.warning("the keeper of %s exited, starting another", self.data_dir)
         backoff = Backoff(0.1, 10.0)
         while self._socket is None:
             try:

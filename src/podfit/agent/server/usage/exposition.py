@@ -89,7 +89,7 @@ def resource_page(node: NodeSample) -> str:
     ended: list[Row] = [
         ({**_names(pod), "container": name}, count, 0) for pod in node.pods for name, count in pod.record.ooms.items()
     ]
-    page.add("podfit_container_oom_ends_total", "counter", "How often a container ended for lack of memory.", ended)
+    page.add("podfit_container_oom_ends_total", "counter", "Number of out-of-memory kills of the container.", ended)
     for name, text, attribute in _THROTTLING:
         rows: list[Row] = [
             (labels, getattr(one.usage, attribute), at) for labels, one, at in containers if one.usage.periods

@@ -343,7 +343,7 @@ class DeploymentController:
         if status != (deployment.get("status") or {}):
             await self._world.client.update(DEPLOYMENT, {**deployment, "status": status}, "status")
         if deadline is not None and deadline > now:
-            return Requeue(deadline - now + 1, "the roll-out has to progress by then")
+            return Requeue(deadline - now + 1, "the rollout must progress by then")
         return DONE
 
     def _updated(self, deployment: Object, new: Object | None) -> int:

@@ -94,7 +94,7 @@ class StreamServer:
             else:
                 await converse(end, stream, frozenset(wanted), what.attached)
         except TimeoutError:
-            log.info("the streams of an exec did not come")
+            log.info("the client did not open the streams of an exec")
         finally:
             await end.close()
         return answer

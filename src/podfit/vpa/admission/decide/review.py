@@ -101,7 +101,7 @@ def answer(body: bytes | str, world: World) -> Verdict:
     try:
         review = msgspec.json.decode(body)
     except msgspec.DecodeError as error:
-        return Verdict("", outcome="error", why=f"cannot read the review: {error}")
+        return Verdict("", outcome="error", why=f"the AdmissionReview cannot be read: {error}")
     return answer_to(review, world)
 
 
@@ -114,7 +114,7 @@ def answer_to(review: Any, world: World, chosen: Chosen | None = None) -> Verdic
         resource = request.get("resource") or {}
         kind = (resource.get("group") or "", resource.get("resource"))
     except (ValueError, KeyError, TypeError, AttributeError) as error:
-        return Verdict("", outcome="error", why=f"cannot read the review: {error}")
+        return Verdict("", outcome="error", why=f"the AdmissionReview cannot be read: {error}")
     try:
         if kind == ("", "pods"):
             return admit_pod(request, uid, resource, world, chosen)
@@ -145,7 +145,7 @@ def admit_pod(
     boosting = bool(world.gates.get("CPUStartupBoost"))
     boosted = boosting and has_boost(vpa)
     if not world.change_without_recommendation and not boosted and not recommends_for(vpa, pod):
-        return Verdict(uid, why="its autoscaler recommends nothing for this pod")
+        return Verdict(uid, why="its autoscaler has no recommendation for this pod")
     bounds = merged(world.limit_ranges, meta.get("namespace") or "", world.change_without_recommendation)
     limited: Collection[str] = ()
     if any(removes_limits(policy) for policy in container_policies(vpa)):

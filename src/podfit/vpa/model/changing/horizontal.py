@@ -85,4 +85,4 @@ def without(vpa: ObjectView, resources: Iterable[str]) -> ObjectView:
 
 def message(resources: Mapping[str, str]) -> str:
     words = [f"{name} by HorizontalPodAutoscaler {hpa}" for name, hpa in sorted(resources.items())]
-    return f"Scaled horizontally: {', '.join(words)}; left alone here."
+    return f"Scaled horizontally: {', '.join(words)}; not changed here."

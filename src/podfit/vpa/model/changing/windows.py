@@ -50,10 +50,10 @@ def _window(text: str) -> Window:
     days, _, time = text.rpartition(" ")
     found = _TIME.fullmatch(time)
     if found is None:
-        raise BadWindow(f"{text!r} is no window: it looks like Mon-Fri 22:00-04:00")
+        raise BadWindow(f"{text!r} is not a window, such as Mon-Fri 22:00-04:00")
     start, end = int(found[1]) * 60 + int(found[2]), int(found[3]) * 60 + int(found[4])
     if max(start, end) > _DAY_MINUTES or int(found[2]) > 59 or int(found[4]) > 59 or start == end:
-        raise BadWindow(f"{time!r} is no time of day")
+        raise BadWindow(f"{time!r} is not a time of day")
     return Window(_days(days.strip() or "*"), start, end)
 
 
@@ -67,6 +67,6 @@ def _days(text: str) -> frozenset[int]:
             start = DAYS.index(first.strip().capitalize())
             end = DAYS.index(last.strip().capitalize()) if dash else start
         except ValueError:
-            raise BadWindow(f"{part!r} is no day of the week ({', '.join(DAYS)})") from None
+            raise BadWindow(f"{part!r} is not a day of the week ({', '.join(DAYS)})") from None
         found.update((start + number) % 7 for number in range((end - start) % 7 + 1))
     return frozenset(found)

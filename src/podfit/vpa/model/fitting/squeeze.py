@@ -135,7 +135,7 @@ def _capped(
         changed.update({key: size * (total - over) // total for key, size in targets.items() if key[1] == resource})
         notes.append(
             f"{shown(resource, needed[resource])} of {resource} capped at {shown(resource, room[resource])}, "
-            f"which is all that the largest node, {node}, can hold"
+            f"the most that the largest node, {node}, can hold"
         )
     if not changed:
         return None

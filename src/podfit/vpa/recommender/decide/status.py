@@ -90,7 +90,7 @@ def _in_words(status: ObjectView) -> str:
     held = {one["type"]: one for one in status.get("conditions") or () if one["status"] == "True"}
     rest = [one.get("message") or "" for type, one in held.items() if type != PROVIDED]
     if not first and not any(rest):
-        rest = ["There is no recommendation yet."]
+        rest = ["No recommendation yet."]
     sentences = [words if words.endswith(".") else f"{words}." for words in (first, *rest) if words]
     return " ".join(sentences)
 

@@ -236,14 +236,16 @@ def _size(inputs: _Inputs, size: str) -> dict[str, Any]:
         most = with_margin(inputs.enough, inputs.config.recommendation_margin_fraction)
         if most < amount:
             amount = most
-            steps.append(_step("lowered to what a squeeze probe found to be enough, and the margin", "memory", amount))
+            steps.append(
+                _step(("lowered to the working set found by the squeeze probe, plus the margin"), "memory", amount)
+            )
     if inputs.heap is not None and inputs.resource == "memory" and inputs.heap.floor > amount:
         amount = inputs.heap.floor
         steps.append(_step(f"raised because {inputs.heap.words}", inputs.resource, amount))
     lent = inputs.lent[1].target.get(inputs.resource, 0) if inputs.lent is not None and size != "lowerBound" else 0
     if lent > amount and not inputs.borrowed:
         amount = lent
-        steps.append(_step("raised to what similar containers need", inputs.resource, amount))
+        steps.append(_step("raised to the need of similar containers", inputs.resource, amount))
     step = inputs.config.round_cpu_millicores if inputs.resource == "cpu" else inputs.config.round_memory_bytes
     if rounded_up(amount, step) != amount:
         amount = rounded_up(amount, step)
@@ -265,8 +267,8 @@ def _why_raised(need: Need) -> str:
     if need.bursts:
         return "the container's bursts are throttled by its CPU limit"
     if need.sufficed > need.used_lately:
-        return "a request with which the container's bursts are throttled no longer"
-    return "what the container used lately, after it had used up its CPU limit"
+        return "a request at which the container's bursts are no longer throttled"
+    return "recent usage, after the container had used up its CPU limit"
 
 
 def _enclosing(inputs: _Inputs, size: str) -> tuple[int, Steps]:

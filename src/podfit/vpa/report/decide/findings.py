@@ -165,7 +165,7 @@ def _nothing(workload: Workload, name: str, known: Mapping[str, Evidence]) -> li
     old = {other: one for other, one in known.items() if other not in there and one.size.target}
     if len(old) == 1:
         (other, one), *_ = old.items()
-        return [f"no usage of {name}; {other}, which is gone, was measured until {to_rfc3339(one.last)}: renamed?"]
+        return [f"no usage of {name}; {other}, since deleted, was measured until {to_rfc3339(one.last)}: renamed?"]
     return [f"no usage of {name} is known: no recommendation"]
 
 
@@ -180,7 +180,7 @@ def _now(workload: Workload, field_name: str, container: Mapping[str, Any]) -> t
     ]
     if running and all(one == running[0] for one in running):
         same = running[0] == written
-        return running[0], [] if same else ["pods were resized in place: the template still has other sizes"]
+        return running[0], [] if same else ["pods were resized in place: the template still has the old sizes"]
     return written, ["pods differ in size: the template's is shown"] if running else []
 
 

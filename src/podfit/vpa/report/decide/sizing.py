@@ -77,14 +77,14 @@ def sized(now: Sizes, evidence: Evidence, heap: Heap | None, bounds: Bounds) -> 
 
 def _request(resource: str, target: int, now: Sizes, evidence: Evidence, heap: Heap | None) -> tuple[int, list[str]]:
     if resource == "memory":
-        rule = "peaks of each day, newest weigh most" if evidence.policy == "default" else f"policy {evidence.policy}"
+        rule = "daily peaks, newest weighted most" if evidence.policy == "default" else f"policy {evidence.policy}"
         words = [f"memory: {rule}; highest {_text(resource, evidence.used)}"]
         if evidence.ooms:
             words.append(f"memory: {evidence.ooms} out-of-memory kills raised it")
         if heap is not None and heap.floor > target:
             return heap.floor, [*words, f"memory: not below its heap: {heap.words}"]
         return target, words
-    rule = "what is enough nearly always" if evidence.policy == "default" else f"policy {evidence.policy}"
+    rule = "sufficient nearly always" if evidence.policy == "default" else f"policy {evidence.policy}"
     words = [f"cpu: {rule} (95 % of the time {_text(resource, evidence.used)})"]
     limit = now.limits.get("cpu")
     if limit and _held_back(evidence):
@@ -97,9 +97,9 @@ def _least_limit(resource: str, now: Sizes, evidence: Evidence, heap: Heap | Non
         peak = math.ceil(evidence.used.get("memory", 0) * PEAK_MARGIN)
         if heap is not None and heap.floor > peak:
             return heap.floor, []
-        return peak, ["memory: the limit stays a tenth above the highest use seen"]
+        return peak, ["memory: the limit stays 10 % above the highest usage"]
     if _held_back(evidence):
-        return math.ceil(now.limits["cpu"] * THROTTLED_GROWTH), ["cpu: the limit is raised because it is reached"]
+        return math.ceil(now.limits["cpu"] * THROTTLED_GROWTH), ["cpu: the limit is raised because usage reaches it"]
     return 0, []
 
 
@@ -108,15 +108,17 @@ def _held_back(evidence: Evidence) -> bool:
 
 
 def _throttled_words(evidence: Evidence) -> str:
-    return f"cpu: held back at its limit in {100 * (evidence.throttled or 0):.0f} % of the periods"
+    return f"cpu: throttled at its limit in {100 * (evidence.throttled or 0):.0f} % of the periods"
 
 
 def _within(resource: str, amount: int, bounds: Bounds) -> tuple[int, list[str]]:
     least, most = bounds.least.get(resource, 0), bounds.most.get(resource)
     if amount < least:
-        return least, [f"{resource}: not below the least that was given"]
+        return least, [f"{resource}: not below the configured minimum"]
     if most is not None and amount > most:
-        return most, [f"{resource}: {_text(resource, {resource: amount})} would fit, the most that was given is less"]
+        return most, [
+            (f"{resource}: {_text(resource, {resource: amount})} would fit, but the configured maximum is lower")
+        ]
     return amount, []
 
 

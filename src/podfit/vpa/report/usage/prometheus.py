@@ -127,8 +127,8 @@ class PrometheusUsage:
         containers, series = await self._number(chosen.count(), until), await self._number(chosen.series(), until)
         if containers and series >= 1.5 * containers:
             self.remarks.notes.append(
-                f"Prometheus has {series:.0f} series of {containers:.0f} containers (scraped more than once?): of "
-                "several series of one container the highest counts"
+                f"Prometheus has {series:.0f} series of {containers:.0f} containers (scraped more than once?): "
+                "if a container has several series, the highest counts"
             )
 
     async def _number(self, query: str, at: Seconds) -> int:
@@ -145,7 +145,7 @@ class PrometheusUsage:
                 try:
                     found = await self.api.instant(query, at)
                 except (Refused, TooMuch, HistoryAway) as error:
-                    self.remarks.notes.append(f"owners of pods that are gone are guessed by name: {error}")
+                    self.remarks.notes.append(f"owners of deleted pods are inferred from their names:  {error}")
                     return pods, above
                 for one in found:
                     namespace, name = one.labels.get("namespace", ""), one.labels.get(label, "")
@@ -165,7 +165,7 @@ class PrometheusUsage:
         try:
             found = await self.api.instant(plan.asking.throttled(), plan.until)
         except (Refused, TooMuch, HistoryAway) as error:
-            self.remarks.notes.append(f"throttling is not known: {error}")
+            self.remarks.notes.append(f"throttling is unknown: {error}")
             return {}
         names = plan.asking.by.split(", ")
         keyed = [((*(one.labels.get(name, "") for name in names),), one.value) for one in found]
@@ -211,10 +211,10 @@ class PrometheusUsage:
     def _finish(self, samples: int) -> None:
         self.remarks.missing += [f"Prometheus warns: {words}" for words in self.api.warnings]
         if self._odd:
-            self.remarks.notes.append(f"{self._odd} samples were no usable number (NaN, infinite, negative): left out")
+            self.remarks.notes.append(f"{self._odd} samples were not usable (NaN, infinite, negative): dropped")
         if self._saved is not None:
             if self._saved.reused:
-                self.remarks.notes.append(f"{self._saved.reused} parts were read before and not asked for again")
+                self.remarks.notes.append(f"{self._saved.reused} parts were read in an earlier run and reused")
             if not self.remarks.missing:
                 self._saved.end()
 
@@ -254,7 +254,7 @@ class PrometheusUsage:
                 ooms += self._kills(plan, labels, times, values)
         except Refused as error:
             if not any("out-of-memory" in one for one in self.remarks.notes):
-                self.remarks.notes.append(f"out-of-memory kills are not known: {error}")
+                self.remarks.notes.append(f"out-of-memory kills are unknown: {error}")
         return columns.batch(sorted(ooms, key=lambda oom: oom.instant))
 
     def _kills(self, plan: Plan, labels: dict[str, str], times: Floats, values: Floats) -> list[Oom]:

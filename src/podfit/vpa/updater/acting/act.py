@@ -84,7 +84,7 @@ class Hands:
     async def give_back(self, pod: tuple[str, str], vpa: Mapping[str, Any], patch: Patch, why: str) -> None:
         """Takes a resize back. Raises what the server says."""
         answered = await self._client.patch(POD, *pod, patch, "resize", JSON_PATCH)
-        words = f"A resize was taken back: {why}."
+        words = f"A resize was undone: {why}."
         self._events.record(answered, "Warning", "ResizeUndoneByVPA", words)
         self._events.record(_about(vpa, "VerticalPodAutoscaler"), "Warning", "ResizeUndone", f"Pod {pod[1]}: {words}")
 

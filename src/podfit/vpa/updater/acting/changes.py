@@ -51,7 +51,7 @@ async def resize(work: Work, action: Resize) -> Wait | None:
         work.attempts.easing.discard(uid)
     updater.undo.note(amended, work.vpa)
     if cut := cut_short(action, amended):
-        words = f"{cut}: it is what {node} and the quota have left"
+        words = f"{cut}: the capacity left on {node} and in the quota"
         updater.story.cut(work.vpa, action.pod["metadata"]["name"], words)
     return None
 
@@ -66,7 +66,7 @@ def _unchanged(work: Work, action: Resize) -> Wait:
             sizes = f"{shown(resource, amount(resource, held))} of {resource}"
             kept.append(f"container {name} keeps {sizes} instead of {shown(resource, amount(resource, wanted))}")
     if not kept:
-        return Wait("AtTarget", "the pod has what is recommended")
+        return Wait("AtTarget", "the pod has the recommended size")
     hold = work.updater.config.undo_hold
     return Wait(
         "HeldByUndo", f"{'; '.join(kept)}: a resize was undone, and it is not lowered for {hold:g} s after that"
@@ -155,7 +155,7 @@ def _no_place(work: Work, pod: Any) -> Wait:
     if over:
         return Wait(
             "QuotaExceeded",
-            f"{over} for the recommended minimum: an evicted pod could not be created again. "
+            f"{over} for the recommended minimum: an evicted pod could not be recreated. "
             "A larger quota or less use of it would change that",
         )
     claimed, stuck = headroom.ledger.claimed, headroom.ledger.stuck
@@ -222,9 +222,9 @@ def _lower_bounds(vpa: ObjectView) -> dict[tuple[str, str], int]:
 
 def _budget_used_up(work: Work) -> Wait:
     rate = work.updater.config.changes_per_minute
-    return Wait("ChangeBudget", f"the cluster's {rate:g} changes per minute (--changes-per-minute) are used up")
+    return Wait("ChangeBudget", f"the cluster's {rate:g} changes per minute (--changes-per-minute) are exhausted")
 
 
 def _rate_used_up(work: Work, reason: str) -> Wait:
     rate = work.updater.config.eviction_rate_limit
-    return Wait(reason, f"the {rate:g} changes per second of --eviction-rate-limit are used up for this pass")
+    return Wait(reason, f"the {rate:g} changes per second of --eviction-rate-limit are exhausted for this pass")

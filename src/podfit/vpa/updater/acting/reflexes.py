@@ -133,7 +133,7 @@ def _not_allowed(vpa: Mapping[str, Any], container: str) -> str:
         return f"mode {update_mode(vpa)} does not resize in place"
     if scaling_off(policy) or "memory" not in controlled_resources(policy):
         return "its policy does not control memory"
-    return "" if controls_limits(policy) else "its policy leaves limits as they are"
+    return "" if controls_limits(policy) else "its policy does not change limits"
 
 
 def _most(vpa: Mapping[str, Any], container: str) -> int | None:

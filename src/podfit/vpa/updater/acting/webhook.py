@@ -22,7 +22,7 @@ log = logging.getLogger(__name__)
 
 UNSIZED_S = 300.0
 """So long nothing is evicted after a successor that the webhook did not see."""
-UNSIZED = "an evicted pod would come back with the size of its template"
+UNSIZED = "an evicted pod would be recreated with the size of its template"
 
 
 class Webhook:
@@ -79,4 +79,7 @@ class Webhook:
         if left <= 0:
             self._missed = None
             return ""
-        return f"pod {name}, successor of an evicted pod, did not pass the webhook, and none is tried for {left:.0f} s"
+        return (
+            f"pod {name}, successor of an evicted pod, did not pass the webhook, and no "
+            f"eviction is attempted for {left:.0f} s"
+        )

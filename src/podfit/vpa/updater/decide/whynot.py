@@ -42,13 +42,15 @@ def why_not(
     if not config.in_place_allowed(vpa):
         return WhyNot("GateClosed", "update mode InPlace needs the feature gate InPlace (--feature-gates=InPlace=true)")
     if not container_recommendations(vpa) and from_similar(vpa):
-        words = "what is recommended comes from similar containers, and is for new pods only: it has no samples yet"
+        words = (
+            "the recommendation comes from similar containers and applies to new pods only: the pod has no samples yet"
+        )
         return WhyNot("FromSimilar", words, True)
     if not container_recommendations(vpa):
-        words = "nothing is recommended yet: a recommendation needs samples of the containers' usage"
+        words = "no recommendation yet: it needs samples of the containers' usage"
         return WhyNot("NoRecommendation", words, True)
     if phase_of(pod) == "Pending":
-        return WhyNot("PodPending", "the pod has not started (phase Pending): it is compared when it runs", True)
+        return WhyNot("PodPending", "the pod has not started (phase Pending): it is checked when it runs", True)
     unneeded = _unneeded(pod, vpa, now, config, bounds)
     return unneeded if unneeded is not None else _restricted(pod, vpa, restriction, config)
 
@@ -64,10 +66,10 @@ def _unneeded(pod: ObjectView, vpa: ObjectView, now: Seconds, config: Config, bo
     priority = priority_of(pod, entries)
     if not worth_updating(pod, vpa, priority, now, config):
         if held := held_down(vpa, pod):
-            why = f"{'; '.join(held)}: controlledValues RequestsOnly leaves limits alone"
+            why = f"{'; '.join(held)}: controlledValues RequestsOnly does not change limits"
             return WhyNot("CappedByLimit", f"{why}; {OTHER_VALUES}")
         if priority.difference == 0:
-            return WhyNot("AtTarget", f"the pod has what is recommended: {sizes_of(pod, entries)}", True)
+            return WhyNot("AtTarget", f"the pod has the recommended size: {sizes_of(pod, entries)}", True)
         started = from_rfc3339((pod.get("status") or {}).get("startTime"))
         least = config.in_recommendation_bounds_eviction_lifetime_threshold_s
         if started == NEVER or now < started + least:
@@ -116,7 +118,7 @@ def _within_bounds(pod: ObjectView, entries: list[Recommended], started: Seconds
     if started == NEVER:
         return f"{words}; it has not started"
     left = started + least - now
-    return f"{words}; it is brought to its target when it has run {least / 3600:g} h, in {left / 3600:.1f} h"
+    return f"{words}; it is changed to its target when it has run {least / 3600:g} h, in {left / 3600:.1f} h"
 
 
 def _restricted(pod: ObjectView, vpa: ObjectView, restriction: Restriction, config: Config) -> WhyNot:

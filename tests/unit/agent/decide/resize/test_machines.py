@@ -35,7 +35,7 @@ def _vm(cpu: str, memory: str) -> Any:
         (("9", "300Mi"), "podfit.dev/vm-max-vcpus"),
         (("1", "5Gi"), "podfit.dev/vm-max-memory"),
         (("1", "3000Mi"), "podfit.dev/vm-slots"),
-        (("1", "32Mi"), "the least is 64 MiB"),
+        (("1", "32Mi"), "the minimum is 64 MiB"),
         (("2500m", "300Mi"), "set it to 2 or 3"),
     ],
 )

@@ -49,7 +49,7 @@ def test_a_pod_is_patched_by_the_autoscaler_that_controls_it() -> None:
 
 
 def test_a_pod_of_nobody_and_one_without_recommendation_stay_as_they_are() -> None:
-    for seen, why in ((world(), "no autoscaler controls this pod"), (world(vpa()), "recommends nothing")):
+    for seen, why in ((world(), "no autoscaler controls this pod"), (world(vpa()), "no recommendation")):
         verdict = answer_to(review(POD), seen)
         assert (verdict.allowed, verdict.patch, verdict.outcome) == (True, None, "skipped")
         assert why in verdict.why

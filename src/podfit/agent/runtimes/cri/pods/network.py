@@ -52,4 +52,4 @@ class Network:
         try:
             await self._client.ask("UpdateRuntimeConfig", api.UpdateRuntimeConfigRequest(runtime_config=config))
         except CriError as error:
-            log.info("the runtime did not take the range of pods %s: %s", pod_range, error)
+            log.info("the runtime did not accept the pod CIDR %s: %s", pod_range, error)

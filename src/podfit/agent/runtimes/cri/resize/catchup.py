@@ -76,4 +76,4 @@ def put_back(book: Book, group: str, undo: Change) -> None:
     try:
         book.cgroups.write(group, undo)
     except RuntimeFailure as error:
-        log.warning("cgroup %s cannot be put back: %s", group, error)
+        log.warning("cgroup %s cannot be restored: %s", group, error)

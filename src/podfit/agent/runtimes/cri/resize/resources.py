@@ -100,4 +100,4 @@ class Resources:
             if error.code == "UNIMPLEMENTED":
                 self._pod_updates = False
             elif not error.unreached:
-                log.warning("pod %s: the runtime did not take its new resources: %s", pod.config.uid, error.words)
+                log.warning("pod %s: the runtime did not apply its new resources: %s", pod.config.uid, error.words)

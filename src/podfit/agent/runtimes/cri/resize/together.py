@@ -129,4 +129,6 @@ class Together:
                 if error.unreached:
                     self._behind.later(known, change, Change())
                 elif known.running:
-                    log.warning("container %s: the runtime keeps its new resources: %s", container_id, error.words)
+                    log.warning(
+                        ("container %s: the runtime did not restore its old resources: %s"), container_id, error.words
+                    )

@@ -45,7 +45,7 @@ class Following:
             except CriError as error:
                 if error.code == "UNIMPLEMENTED":
                     return
-                log.info("the runtime's events broke off: %s", error)
+                log.info("the stream of runtime events ended: %s", error)
             await asyncio.sleep(UNFOLLOWED_S)
             book.relist_soon()
 

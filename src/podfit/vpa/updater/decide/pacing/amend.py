@@ -68,7 +68,7 @@ def amend(resize: Resize, room: Room, rails: Rails, lower: Mapping[tuple[str, st
     if all(current.get(key) == amount for key, amount in wanted.items()):
         return None
     if all(_desired(pod, key) == amount for key, amount in wanted.items()):
-        return Wait("ResizeUnderWay", "its node was asked for these resources already")
+        return Wait("ResizeUnderWay", "these resources were already requested from its node")
     return _rewritten(resize, wanted)
 
 
@@ -217,5 +217,5 @@ def _quantity(resource: str, amount: int, like: Quantity) -> Quantity:
 def _no_room(resource: str, needed: int, spare: int, who: str) -> str:
     return (
         f"{who} has {shown(resource, spare)} of {resource} left, {shown(resource, needed)} more are needed: "
-        "it is resized when there is more room"
+        "it is resized when enough is free"
     )

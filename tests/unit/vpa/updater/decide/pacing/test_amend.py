@@ -112,7 +112,7 @@ def test_a_resize_is_not_cut_below_the_lower_bound() -> None:
     assert action is not None
     waiting = amend(action, Room({"cpu": 300}, {}, "node n1"), Rails(), {("c", "cpu"): 500})
     assert waiting == Wait(
-        "NoRoom", "node n1 has 300m of cpu left, 900m more are needed: it is resized when there is more room"
+        "NoRoom", "node n1 has 300m of cpu left, 900m more are needed: it is resized when enough is free"
     )
     cut = amend(action, Room({"cpu": 300}, {}, "node n1"), Rails(), {("c", "cpu"): 300})
     assert not isinstance(cut, Wait) and cut is not None
