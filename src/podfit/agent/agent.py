@@ -1,4 +1,4 @@
-"""The node agent: how it starts and stops, and what its server and tests may ask. Its parts are built in `build`."""
+"""The node agent: startup, shutdown, and the interface for its server and tests. `build` constructs its components."""
 
 from __future__ import annotations
 
@@ -60,9 +60,9 @@ class Agent:
         self.records: dict[str, PodRecord] = {}
         self.ledger = ledger or Ledger(config.data_dir / "ledger", config.durable)
         self.synced = asyncio.Event()
-        """Set once the pods of the API are known and those that ran on are adopted."""
+        """Set once the API's pods are known and pods that were already running are adopted."""
         self.listeners: list[Callable[[Event], None]] = []
-        """Called with every event of the runtime."""
+        """Called for every runtime event."""
         self.at_stop: list[Callable[[], Awaitable[None]]] = []
         """Stopped with the agent, before it stops working on its pods."""
         self._tasks = Tasks(f"agent-{config.node_name}")
@@ -72,7 +72,7 @@ class Agent:
         self._cache = Cache(client, POD, clock=self.clock, fieldSelector=f"spec.nodeName={config.node_name}")
         calls = Calls(runtime, self.metrics, self.clock)
         self.counted = calls.counted()
-        """The runtime as the parts of the agent use it; hooks and probes have a view of their own."""
+        """The runtime as used by the agent's components; hooks and probes have a view of their own."""
         self._core = Core(
             config,
             self.clock,
@@ -117,7 +117,7 @@ class Agent:
 
     # --- life
     async def start(self) -> None:
-        """Returns at once, since the API may be unreachable. `synced` is set when the agent manages its pods."""
+        """Returns at once, because the API may be unreachable. `synced` is set once the agent manages its pods."""
         self.config.data_dir.mkdir(parents=True, exist_ok=True)
         self.cpus.open()
         await self.runtime.open()
@@ -143,7 +143,7 @@ class Agent:
         self._tasks.start(self._listen(), "runtime")
         await self._until_done(self._find_cpus)
         if self.config.static_dir is not None:
-            # Before anything is asked of the API: the API server itself may be a static pod.
+            # Before any API call: the API server itself may be a static pod.
             await self._static.adopt(self.counted)
             self._tasks.start(self._static.run(), "static")
         if self.config.register:
@@ -207,7 +207,7 @@ class Agent:
                 self._tasks.start(self._remove_stray(event.pod_uid), f"stray-{event.pod_uid}")
 
     async def _clean_up(self) -> None:
-        """Removes what belongs to no pod of this node: in the runtime, on disk, in the ledger."""
+        """Removes leftovers of pods that no longer belong to this node: in the runtime, on disk, in the ledger."""
         for state in await self.counted.pods():
             await self._remove_stray(state.config.uid)
         for uid in self.ledger.uids() - self.records.keys():
@@ -217,7 +217,7 @@ class Agent:
         await self._free_cpus()
 
     async def _free_cpus(self) -> None:
-        """Releases CPUs of pods that were removed while no agent ran."""
+        """Releases CPUs of pods that were removed while no agent was running."""
         for uid in self.cpus.uids():
             record = self.records.get(uid)
             if record is None or record.finished:
@@ -235,7 +235,7 @@ class Agent:
             log.warning("removing %s: %s", uid, error)
 
     async def stop(self, stop_pods: bool = False) -> None:
-        """Pods run on unless `stop_pods`; allocations are on disk."""
+        """Pods keep running unless `stop_pods`; allocations are on disk."""
         for end in self.at_stop:
             await end()
         await self._core.queue.stop()
@@ -255,17 +255,17 @@ class Agent:
         await self.runtime.close()
 
     async def idle(self) -> None:
-        """Waits until no pod is being reconciled and all Events are sent: for tests and clean stops."""
+        """Waits until no pod is being reconciled and all Events are sent. For tests and clean shutdowns."""
         await self._core.queue.idle()
         await self._recorder.flush()
 
-    # --- what others may ask
+    # --- interface for other components
     def story(self, uid: str) -> list[dict[str, Any]]:
         record = self.records.get(uid)
         return record.story.to_json() if record is not None else []
 
     def find(self, namespace: str, name: str) -> PodRecord | None:
-        """The record of a pod by its name."""
+        """Returns the record of a pod by name."""
         return next(
             (record for record in self.records.values() if record.namespace == namespace and record.name == name), None
         )

@@ -1,4 +1,4 @@
-"""Containers that crash or cannot be started: how long each waits before its next start, and how that is reported."""
+"""Containers that crash or cannot be started: the delay before the next start, and how it is reported."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from podfit.kit.clock import Clock
 
 CRASH_LOOP = "CrashLoopBackOff"
 _MOST_S = 15.0
-"""What a container lacks may appear at any moment: the pause does not grow beyond the kubelet's."""
+"""A missing object may appear at any moment: the delay is capped at the kubelet's."""
 
 
 class StartBackoff:
@@ -22,20 +22,20 @@ class StartBackoff:
 
     # --- containers that crash
     def delay(self, record: PodRecord, container: Seen) -> float:
-        """Seconds until this container may run again; 0 if it may at once."""
+        """The seconds until this container may be started again; 0: now."""
         if container.last is None or not container.exited:
             return 0.0
         backoff = record.backoff.setdefault(container.name, CrashBackoff())
         last = container.last
         if backoff.counted != last.id:
-            # The wall clock is read once: it may jump while the container waits, in either direction.
+            # The wall clock is read once, because it may jump while the container waits.
             ago = max(0.0, self._clock.now() - last.finished_at)
             ran = last.finished_at - last.started_at if last.started_at else 0.0
             backoff.ended(last.id, ran, self._clock.monotonic() - ago)
         return max(0.0, backoff.wait_s - (self._clock.monotonic() - backoff.since))
 
     def report(self, record: PodRecord, name: str) -> None:
-        """The container waits with CrashLoopBackOff."""
+        """Reports the container as waiting with CrashLoopBackOff."""
         if record.waiting.reason(name) != CRASH_LOOP:
             text = f"Back-off restarting failed container {name} in pod {record.who}"
             self._events.emit(record.pod, WARNING, "BackOff", text, name)
@@ -46,11 +46,11 @@ class StartBackoff:
 
     # --- containers that cannot be started
     def held_s(self, record: PodRecord, name: str) -> float:
-        """Seconds until the next attempt to start it."""
+        """The seconds until the next attempt to start it."""
         return max(0.0, record.held.get(name, 0.0) - self._clock.monotonic())
 
     def hold(self, record: PodRecord, name: str) -> float:
-        """No attempt before this many seconds, whatever else brings the next pass."""
+        """Blocks attempts for this many seconds, whatever triggers the next pass."""
         pause = self._failures.next((record.uid, name))
         record.held[name] = self._clock.monotonic() + pause
         return pause
@@ -59,7 +59,7 @@ class StartBackoff:
         self._failures.forget((record.uid, name))
 
     def retry_at_once(self, record: PodRecord, resized: Iterable[str]) -> None:
-        """A new size may be what was missing: nothing is held, and these containers start without a pause."""
+        """A new size may have been the cause: the waiting containers are started without delay."""
         record.held.clear()
         for name in resized:
             if (backoff := record.backoff.get(name)) is not None:

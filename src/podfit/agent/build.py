@@ -1,4 +1,4 @@
-"""Builds the parts of an agent, each after those that it uses: no part is completed later."""
+"""Builds the components of an agent, each after those that it uses: none is completed later."""
 
 from __future__ import annotations
 
@@ -61,20 +61,20 @@ from podfit.client.rest import Client
 
 @dataclass(frozen=True, slots=True)
 class Outside:
-    """What the agent works on: the API, the runtime, the Node, and the records of its pods."""
+    """What the agent works with: the API, the runtime, the Node, and the records of its pods."""
 
     client: Client
     runtime: Runtime
-    """Without the metrics that count its calls."""
+    """Without the metrics that count calls."""
     commands: Runtime
-    """With commands of hooks and probes counted as such."""
+    """Counts the commands of hooks and probes."""
     node: NodeKeeper
     records: dict[str, PodRecord]
 
 
 @dataclass(frozen=True, slots=True)
 class Furniture:
-    """What containers are furnished with."""
+    """What containers need before they start: environment, volumes, credentials."""
 
     objects: Objects
     volumes: Volumes

@@ -1,7 +1,7 @@
-"""Counts and times what the agent asks of its runtime, under the kubelet's names (kubelet_runtime_operations_*).
+"""Counts and times the agent's runtime calls, under the kubelet's names (kubelet_runtime_operations_*).
 
-The agent's parts get a `Runtime` from here that passes every call on. Reading a pod's state, usage and limits is
-not counted: it happens in every pass, and mostly without asking anybody.
+Components of the agent get a `Runtime` from here that forwards every call. Reading a pod's state, usage and limits is
+not counted: it happens in every pass, mostly from a cache.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ NAMES = {
     "images": "list_images",
     "remove_image": "remove_image",
 }
-"""A runtime's methods, and what the kubelet calls them."""
+"""The runtime's methods, and the kubelet's names for them."""
 EXEC_SYNC = "exec_sync"
 
 
@@ -42,7 +42,7 @@ class Calls:
         self._runtime, self._metrics, self._clock = runtime, metrics, clock
 
     def counted(self) -> Runtime:
-        """The runtime, with its calls counted."""
+        """Wraps the runtime so that calls are counted."""
         methods = {name: self._timed(name, word) for name, word in NAMES.items()}
         return cast(Runtime, _View(self._runtime, {**methods, "update_all": self._update_all}))
 
@@ -66,7 +66,7 @@ class Calls:
         return timed
 
     async def _update_all(self, uid: str, changes: Sequence[tuple[str, Change]]) -> bool:
-        """An update of each container, timed until the kernel has it."""
+        """An update of each container, timed until it is applied in the kernel."""
         began = self._clock.monotonic()
         done = await self._runtime.update_all(uid, changes)
         for _ in {target for target, _ in changes if target} if done else ():

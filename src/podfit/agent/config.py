@@ -1,4 +1,4 @@
-"""How an agent is set up. Nothing here is decided twice: everything else takes its values from this."""
+"""The configuration of an agent. Nothing here is decided twice: all components read their settings from it."""
 
 from __future__ import annotations
 
@@ -23,43 +23,43 @@ class AgentConfig:
     node_name: str
     data_dir: Path
     capacity: Mapping[str, str] = field(default_factory=dict)
-    """Overrides what the machine has (cpu, memory, ephemeral-storage, extended resources)."""
+    """Overrides the machine's capacity (cpu, memory, ephemeral-storage, extended resources)."""
     reserved: Mapping[str, str] = field(default_factory=dict)
-    """Kept back from pods for the system: allocatable = capacity - reserved - kube_reserved."""
+    """Reserved for the system: allocatable = capacity - reserved - kube_reserved."""
     kube_reserved: Mapping[str, str] = field(default_factory=dict)
-    """The same for the node's own agents."""
+    """Reserved for the node's own agents."""
     reserved_cpus: str = ""
     """Which CPUs the static CPU policy keeps in the shared pool; "" picks as many as are reserved."""
     cpu_topology: Topology | None = None
-    """Instead of the machine's."""
+    """Instead of the machine's CPUs."""
     feature_gates: Mapping[str, bool] = field(default_factory=dict)
-    """Those that were set, for /configz."""
+    """The flags that were set, for /configz."""
     max_pods: int = 110
     labels: Mapping[str, str] = field(default_factory=dict)
     taints: tuple[Mapping[str, str], ...] = ()
     address: str = ""
-    """The node's IP address, as its status reports it; "" for this machine's."""
+    """The node's IP address, as reported in its status; "" for this machine's."""
     listen_address: str = ""
-    """Where the agent's own server listens; "" for `address`."""
+    """The listen address of the agent's server; "" for `address`."""
     hostname: str = ""
     port: int = DEFAULT_PORT
-    """Where the agent's own server listens, published in daemonEndpoints."""
+    """The port of the agent's server, published in daemonEndpoints."""
     policy: Policy = field(default_factory=Policy)
     cgroup_driver: str = "cgroupfs"
     durable: bool = True
-    """fsync the ledger. Off only where power loss cannot matter (simulations, tests)."""
+    """fsync the ledger. Off only if power loss does not matter (simulations, tests)."""
     lease_s: float = 10.0
     lease_duration_s: int = 40
     status_s: float = 300.0
     """The node's status is sent at least this often, and at once when it changes."""
     retry_s: float = 180.0
-    """Deferred resizes are retried at least this often, in seconds, even if no room was freed."""
+    """Deferred resizes are retried at least this often, in seconds, even if no resources were freed."""
     error_retry_s: float = 5.0
-    """First pause before a failed actuation is tried again; grows to a minute."""
+    """The first delay before a failed actuation is retried; it grows to a minute."""
     static_dir: Path | None = None
     register: bool = True
     deregister: bool = False
-    """Delete the Node at a clean stop."""
+    """Delete the Node on a clean shutdown."""
     log_max_bytes: int = 10 * 1024 * 1024
     """A container's log file is rotated before it grows beyond this; negative: never."""
     log_max_files: int = 5
@@ -68,21 +68,21 @@ class AgentConfig:
     cluster_domain: str = "cluster.local"
     provider_id: str = ""
     api_server: str = ""
-    """Where pods of this node find the API server: a URL, "" for the address of its Service."""
+    """How pods of this node reach the API server: a URL, "" for the address of its Service."""
     on_disk: bool = True
-    """Keep folders and log files for pods. Off for runtimes in memory, where thousands of nodes share a process."""
+    """Create folders and log files for pods. Off for runtimes in memory, where thousands of nodes share a process."""
     eviction_hard: tuple[Threshold, ...] = DEFAULTS
-    """Less than this, and the node is under pressure; short of memory, it ends pods."""
+    """Eviction thresholds: below them the node is under pressure; under memory pressure it evicts pods."""
     image_policy: ImagePolicy = field(default_factory=ImagePolicy)
-    """When images that no container uses are deleted."""
+    """When unused images are deleted."""
     parallel_pulls: int = 4
-    """Images pulled from one registry at a time. A registry that stalls holds up only its own."""
+    """Concurrent pulls per registry. A registry that stalls blocks only its own images."""
     range_wait_s: float = 0.0
-    """How long the first pods wait for the Node's podCIDR, where a controller is known to give it one."""
+    """How long the first pods wait for the Node's podCIDR, if a controller is known to assign one."""
     most_pulls: int = 0
-    """Images pulled at a time from all registries together, instead; 0: without such a limit."""
+    """Concurrent pulls from all registries together, instead; 0: no such limit."""
     refresh_s: float = 60.0
-    """Mounted objects that cannot be watched, or were missing, are read again this often."""
+    """Mounted objects that cannot be watched, or were missing, are read again at this interval."""
 
     @property
     def host(self) -> str:
@@ -98,7 +98,7 @@ class AgentConfig:
 
     @property
     def seccomp_dir(self) -> Path:
-        """Where the profiles lie that pods name by `localhostProfile`."""
+        """The folder of the profiles that pods name by `localhostProfile`."""
         return self.data_dir / "seccomp"
 
 

@@ -1,4 +1,4 @@
-"""What every part of the agent works with. Built once, in `build`, and handed to each part's constructor."""
+"""The collaborators shared by all components of the agent. Built once, in `build`, and passed to each constructor."""
 
 from __future__ import annotations
 
@@ -24,5 +24,5 @@ class Core:
     events: Events
     metrics: AgentMetrics
     tasks: Tasks
-    """Ended with the agent."""
+    """Stopped with the agent."""
     queue: PassQueue

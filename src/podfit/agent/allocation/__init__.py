@@ -1,1 +1,1 @@
-"""Desired → Allocated: who gets what of the node."""
+"""Desired → Allocated: divides the node's resources among its pods."""

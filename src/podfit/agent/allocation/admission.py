@@ -1,6 +1,6 @@
 """Admits new pods: allocates their size, or rejects them with the reason that a kubelet gives.
 
-A pod that would fit once others have left waits for them: a critical pod evicts pods of lower priority, and a pod that
+A pod that fits only after others have left waits for them: a critical pod evicts pods of lower priority, and a pod that
 needs exclusive CPUs waits for those of a terminating pod.
 """
 
@@ -44,16 +44,16 @@ class Admission:
         self._waiting: set[str] = set()
         """Pods that are admitted once others have left."""
         self._unsure: dict[str, None] = {}
-        """Pods that the node's labels keep out: the Node is read again before they are rejected."""
+        """Pods that do not match the node's labels: the Node is read again before they are rejected."""
 
     def restore_finished(self, record: PodRecord) -> None:
-        """A pod that was over when the agent started."""
+        """Restores a pod that was already finished when the agent started."""
         record.admitted = self._ledger.allocated(record.uid) is not None
 
     def admit(self, record: PodRecord, refreshed: bool = False) -> None:
-        """Allocates the pod's size or rejects it. A pod that has an allocation keeps it without another decision.
+        """Allocates the pod's size or rejects it. A pod with an allocation keeps it without another decision.
 
-        `refreshed`: the Node was read since the pod came here.
+        `refreshed`: the Node was read after the pod arrived.
         """
         if (allocated := self._ledger.allocated(record.uid)) is not None:
             self._cpus.claim(record.pod, allocated, record.qos)
@@ -76,7 +76,7 @@ class Admission:
         self._events.emit(record.pod, WARNING, reason, message)
 
     def retry_waiting(self) -> None:
-        """Others have left."""
+        """Retries waiting pods after others have left."""
         for uid in list(self._waiting):
             self._waiting.discard(uid)
             if uid in self._records:
@@ -90,7 +90,7 @@ class Admission:
         record.admitted = True
         self._allocations.admitted(record)
 
-    # --- labels that may be newer than what we know
+    # --- labels that may be newer than the agent's copy
     def _await_refresh(self, uid: str) -> None:
         first = not self._unsure
         self._unsure[uid] = None
@@ -131,7 +131,7 @@ class Admission:
         return any_collide(wanted, (port for other in others for port in host_ports(other.pod["spec"])))
 
     def make_room(self, record: PodRecord, missing: tuple[Shortage, ...] | list[Shortage]) -> bool:
-        """For a critical pod only. True if enough is being evicted, or was already."""
+        """For a critical pod only. True if enough pods are being evicted."""
         if not allocate.is_critical(record.pod):
             return False
         return self._evictions.make_room(record, missing, self._allocations.holders(but=record.uid))
@@ -141,7 +141,7 @@ class Admission:
         if short is None:
             return None
         if any((other := self._records.get(uid)) is None or not other.holds for uid in self._cpus.uids()):
-            # CPUs of a terminating pod are free as soon as nothing of it runs.
+            # CPUs of a terminating pod are free as soon as its last container has ended.
             self._waiting.add(record.uid)
             return None
         return "UnexpectedAdmissionError", f"Allocate failed due to {short.message}, which is unexpected"

@@ -1,4 +1,4 @@
-"""What this node has allocated to its pods, and the room that is left. The only writer of allocated sizes."""
+"""What this node has allocated to its pods, and the remaining room. The only writer of allocated sizes."""
 
 from __future__ import annotations
 
@@ -21,32 +21,32 @@ class Allocations:
         self._reservations, self.freeing = Reservations(records), Freeing(records, clock)
 
     def room(self, uid: str) -> Room:
-        """What other pods than this one leave."""
+        """The resources that other pods leave free."""
         used, pods = self._reservations.by_others(uid)
         return Room(self._node.allocatable, used, pods, self._node.max_pods)
 
     def holders(self, but: str) -> list[PodRecord]:
-        """The pods that hold something, but for this one."""
+        """All pods that hold resources, except this one."""
         return [record for record in self._records.values() if record.admitted and record.holds and record.uid != but]
 
-    # --- writing. What is written is in memory: it is acted on only after the ledger is flushed.
+    # --- writing: in memory only; callers act on a change only after the ledger is flushed
     def grant(self, record: PodRecord, sizes: Desired | Allocated) -> bool:
-        """True if the pod holds less than before."""
+        """True if the pod now holds less."""
         self._ledger.allocate(record.uid, Allocated(sizes.containers, sizes.pod))
         return self.recount(record)
 
     def revert(self, record: PodRecord, before: Allocated) -> bool:
-        """The ledger could not be written. True if the pod holds less than it would have."""
+        """Reverts an allocation that could not be persisted. True if the pod holds less than it would have."""
         self._ledger.allocate(record.uid, before)
         return self.recount(record)
 
     def restore(self, uid: str, allocated: Allocated) -> None:
-        """The pod runs and the ledger has lost its entry."""
+        """Restores the allocation of a running pod whose ledger entry is lost."""
         self._ledger.allocate(uid, allocated)
 
     # --- counting
     def recount(self, record: PodRecord) -> bool:
-        """After the allocation or the status changed. True if the pod holds less than before."""
+        """Called after the allocation or the status changed. True if the pod now holds less."""
         allocated = self._ledger.allocated(record.uid)
         if allocated is None:
             return False
@@ -65,6 +65,6 @@ class Allocations:
         self.recount(record)
 
     def drop(self, uid: str) -> None:
-        """The pod is going or gone: what it held is free."""
+        """Removes a pod that is terminating or gone: its resources are free."""
         self._reservations.changed(uid)
         self.freeing.forget(uid)

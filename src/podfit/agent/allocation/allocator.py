@@ -1,4 +1,4 @@
-"""Decides pending resizes, for all pods of the node together: in order of priority, one fsync for all that are granted.
+"""Decides pending resizes of all pods of the node together: in order of priority, one fsync for all that are granted.
 
 The verdicts come from `decide.resize.allocate`. Deferred resizes are retried when room becomes free, and periodically.
 """
@@ -49,15 +49,15 @@ class Allocator:
         self._allocations, self._admission, self._cpus = allocations, admission, cpus
         self._conditions, self._backoff = conditions, backoff
         self._pending: dict[str, None] = {}
-        """Pods with a resize to decide, in the order they came."""
+        """Pods with a pending resize, in order of arrival."""
         self._triggers: list[str] = []
         self._round: asyncio.Task[None] | None = None
         self._timer: asyncio.Task[None] | None = None
         self._failures = 0
 
-    # --- room that became free
+    # --- freed resources
     def recount(self, record: PodRecord) -> None:
-        """After an allocation or a status changed. Room that became free is offered to those who wait."""
+        """Called after an allocation or a status changed. Freed room is offered to deferred resizes."""
         if self._allocations.recount(record):
             self.on_room_freed("pod_resized", record.uid)
 
@@ -67,12 +67,12 @@ class Allocator:
             self.retry(trigger)
 
     def on_pressure_relieved(self) -> None:
-        """Resizes may have waited for it."""
+        """Retries resizes that were deferred because of the pressure."""
         if self._pending:
             self.retry("periodic_retry")
 
     def drop(self, uid: str) -> None:
-        """The pod is terminating or gone: what it held is free, and its resize is not decided any more."""
+        """Removes a pod that is terminating or gone: its resources are free, and its resize is no longer pending."""
         self._allocations.drop(uid)
         self._admission.drop(uid)
         self._pending.pop(uid, None)
@@ -82,7 +82,7 @@ class Allocator:
 
     # --- resizes
     def desire_changed(self, record: PodRecord, before: Desired) -> None:
-        """The spec asks for another size than `before`, which mostly is the allocated one."""
+        """Handles a spec that requests another size than `before`, which is usually the allocated one."""
         allocated = self._ledger.allocated(record.uid)
         if allocated is None:
             return
@@ -99,7 +99,7 @@ class Allocator:
             self._core.queue.enqueue(record.uid)
 
     def find_pending(self) -> None:
-        """At the start: resizes that were requested while no agent ran are decided at once."""
+        """On start: decides resizes at once that were requested while no agent was running."""
         for record in self._records.values():
             allocated = self._ledger.allocated(record.uid)
             if allocated is None or not record.admitted or not record.holds:
@@ -136,7 +136,7 @@ class Allocator:
         self.retry("periodic_retry")
 
     def _queue(self) -> list[PodRecord]:
-        """Without pods whose allocation is gone already: an object that is held by a finalizer outlives it."""
+        """Skips pods whose allocation is already gone: an object held by a finalizer outlives it."""
         waiting = [
             record for uid in self._pending if (record := self._records.get(uid)) and self._ledger.allocated(uid)
         ]
@@ -184,11 +184,12 @@ class Allocator:
             self._granted(record, before, trigger)
 
     def _still_here(self, granted: list[tuple[PodRecord, Allocated]]) -> list[tuple[PodRecord, Allocated]]:
-        """Without the pods that were removed while the ledger was written."""
+        """Skips pods that were removed while the ledger was written."""
         return [(record, before) for record, before in granted if self._ledger.allocated(record.uid) is not None]
 
     def _attempt(self, record: PodRecord, before: Allocated, room: Room) -> bool:
-        """Decides one resize. True if it is granted: in memory, so not to be acted on before the ledger is flushed."""
+        """Decides one resize. True if it is granted: in memory only, so the ledger must be flushed before it is
+        applied."""
         desired = record.desired
         sized, policy = record.sized(desired), self._config.policy
         pressed = self._node.pressed
@@ -199,7 +200,7 @@ class Allocator:
             record.pod, desired, before, room, record.qos, policy, sized, kept_out, whole_cpus, vms
         )
         if record.finished and not isinstance(verdict, Unchanged):
-            # Nothing runs with it any more.
+            # No container runs with it any more.
             verdict = Granted()
         elif isinstance(verdict, Granted) and (short := self._cpus.claim(record.pod, desired, record.qos)) is not None:
             verdict = Deferred("OutOfcpu", short.message)
@@ -241,7 +242,7 @@ class Allocator:
         after = self._ledger.allocated(record.uid)
         assert after is not None
         if record.finished:
-            # A finished pod accepts any size, and nothing is actuated.
+            # A finished pod accepts any size, and nothing is applied.
             self._core.events.started(record.pod, record.sized(after).rendered, record.generation)
             return
         if self._conditions.grant(record):
@@ -253,7 +254,7 @@ class Allocator:
         self._core.queue.enqueue(record.uid)
 
     def _revert(self, granted: list[tuple[PodRecord, Allocated]], error: OSError) -> None:
-        """An allocation that is not on disk does not count."""
+        """Reverts an allocation that could not be persisted."""
         log.error("allocations could not be written (%s): retrying", error)
         self._failures += 1
         for record, before in granted:

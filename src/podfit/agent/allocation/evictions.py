@@ -24,7 +24,7 @@ class Evictions:
         self._events, self._queue, self._records = core.events, core.queue, records
 
     def make_room(self, record: PodRecord, missing: Sequence[Shortage], holders: list[PodRecord]) -> bool:
-        """True if enough is being evicted, or was already. Victims count against the node until they are gone."""
+        """True if enough pods are being evicted. Victims count against the node until they are gone."""
         leaving = [holder for holder in holders if holder.termination is not None]
         candidates = [
             Candidate(holder.uid, holder.qos, _priority(holder), allocate.is_critical(holder.pod), holder.used)
@@ -46,7 +46,7 @@ class Evictions:
     def evict(
         self, victim: PodRecord, reason: str, message: str, grace_s: float | None = None, disrupted: bool = True
     ) -> None:
-        """With the pod's own grace period, or a shorter one."""
+        """Evicts with the pod's own grace period, or a shorter one."""
         grace = victim.grace_s if grace_s is None else min(grace_s, victim.grace_s)
         termination.evicted(victim, reason, message, grace, disrupted)
         self._events.emit(victim.pod, WARNING, reason, message)

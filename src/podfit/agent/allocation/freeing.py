@@ -1,7 +1,8 @@
-"""Room that decreases free once they are applied. A resize that only waits for it is not reported as pending.
+"""Room that granted decreases will free once they are applied. A resize that only waits for it is not reported as
+pending.
 
-A decrease is granted before the increases of the same round, but its pod holds the old size until the runtime has the
-new one. That takes milliseconds, in which a condition and a Warning would come and go.
+A decrease is granted before the increases of the same round, but its pod holds the old size until the runtime has
+applied the new one. That takes milliseconds, in which a condition and a Warning would appear and disappear.
 """
 
 from __future__ import annotations
@@ -17,19 +18,19 @@ from podfit.api.resize.verdicts import Shortage
 from podfit.kit.clock import Clock
 
 PATIENCE_S = 1.0
-"""A decrease that takes longer than this is not waited for in silence."""
+"""After this time a resize that waits for a decrease is reported as pending."""
 
 
 class Freeing:
     def __init__(self, records: Mapping[str, PodRecord], clock: Clock) -> None:
         self._records, self._clock = records, clock
         self._freeing: dict[str, tuple[Allocated, Amounts]] = {}
-        """By pod: the promise, and what it will free."""
+        """By pod: the allocation, and what it will free."""
         self._silent: dict[str, float] = {}
-        """Resizes that wait in silence, and until when (monotonic)."""
+        """Resizes that wait unreported, and until when (monotonic)."""
 
     def counted(self, uid: str, allocated: Allocated, held: Amounts, requests: Amounts) -> None:
-        """What a pod holds of its node, and what it will hold when `allocated` is applied."""
+        """What a pod holds of its node now, and what it will hold once `allocated` is applied."""
         more = (
             {name: amount - requests.get(name, ZERO) for name, amount in held.items()} if held is not requests else {}
         )
@@ -43,7 +44,7 @@ class Freeing:
         self._silent.pop(uid, None)
 
     def keep_silent(self, uid: str, missing: Iterable[Shortage]) -> bool:
-        """Whether the pod's resize fits as soon as decreases under way are applied, and has not waited long for it."""
+        """Whether the pod's resize fits once decreases in progress are applied, and has not waited too long for it."""
         if not all(self._covered(uid, short) for short in missing):
             self._silent.pop(uid, None)
             return False
@@ -66,7 +67,7 @@ class Freeing:
         return record is not None and record.holds and record.failed is not allocated and not record.restarting
 
     def patience_s(self, pending: Collection[str]) -> float | None:
-        """When the first of those that wait in silence is to be reported; None if none does."""
+        """The seconds until the first unreported resize is reported; None if there is none."""
         for uid in self._silent.keys() - pending:
             del self._silent[uid]
         if not self._silent:

@@ -1,4 +1,4 @@
-"""What other parts of the agent need to know of the node."""
+"""Facts about the node that other components of the agent need."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ class NodeFacts(Protocol):
 
     @property
     def pressed(self) -> frozenset[str]:
-        """The pressures that the machine is under."""
+        """The pressures on the node."""
 
     @property
     def max_pods(self) -> int: ...
 
     async def refresh(self) -> None:
-        """Reads the Node again, as far as the API answers."""
+        """Reads the Node again if the API server is reachable."""

@@ -1,4 +1,4 @@
-"""The sum of what a node's pods hold: read at every decision, recomputed only for pods that changed."""
+"""The sum of what a node's pods hold: read for every decision, recomputed only for pods that changed."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ class Reservations:
     def __init__(self, records: Mapping[str, PodRecord]) -> None:
         self._records = records
         self._counted: dict[str, Amounts] = {}
-        """What every pod in the sum held when it was counted."""
+        """What each pod held when the sum was last computed."""
         self._nanos: dict[str, int] = {}
         self._changed: set[str] = set()
 
     def changed(self, uid: str) -> None:
-        """This pod may hold something else than before, or nothing; the sum is corrected when it is next read."""
+        """Marks a pod as changed; the sum is corrected when it is next read."""
         self._changed.add(uid)
 
     def by_others(self, uid: str) -> tuple[Amounts, int]:
-        """What pods other than this one hold, and how many do."""
+        """What other pods hold, and their number."""
         self._follow()
         mine = self._counted.get(uid)
         if mine is None:

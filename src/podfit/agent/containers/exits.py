@@ -1,4 +1,4 @@
-"""Containers that ended: how, for an OOM kill at which limit, and their termination messages."""
+"""Containers that exited: exit code, the limit in force at an OOM kill, and termination messages."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _MOST_BYTES, _MOST_LOG_BYTES, _MOST_LOG_LINES = 4096, 2048, 80
 
 
 def record_exits(record: PodRecord, snapshot: Snapshot) -> None:
-    """Each exit once. An OOM kill names the limit that was in force, which a later resize changes."""
+    """Records each exit once. For an OOM kill it names the limit in force, which a later resize changes."""
     for name, seen in snapshot.seen.items():
         last = seen.last
         if last is None or last.state != EXITED or record.exits.get(name) == last.id:
@@ -34,7 +34,7 @@ def _limit(snapshot: Snapshot, name: str) -> dict[str, Any]:
 
 
 def collect_messages(record: PodRecord, state: PodState, maker: ContainerMaker) -> None:
-    """Reads, once each, the messages of containers that ended."""
+    """Reads the termination message of each exited container, once."""
     policies = {
         container["name"]: container.get("terminationMessagePolicy") or "File"
         for container in every_container(record.pod["spec"])
@@ -65,7 +65,7 @@ def _tail(path: Path) -> str:
             lines = file.read().decode("utf-8", "replace").splitlines()
     except OSError:
         return ""
-    # A line of a log: time, stream, F or P, then the text, of which the line goes on after a P.
+    # A log line: time, stream, F or P, then the text; after a P the line continues.
     words = [line.split(" ", 3) for line in lines[-_MOST_LOG_LINES:]]
     text = "".join(parts[3] + ("" if parts[2] == "P" else "\n") for parts in words if len(parts) == 4)
     return text[-_MOST_LOG_BYTES:]

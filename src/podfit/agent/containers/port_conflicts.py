@@ -1,8 +1,8 @@
 """Declared ports of pods that have to share the host's network: a port that another process listens on makes its
 container unready, whatever its probes say, since the answers come from that process.
 
-Only for pods that did not ask for the host's network: in one that did, the program's own error says enough. A container
-is checked from its start until it listens itself, and no longer than some seconds after the port was last found in use.
+Only for pods that did not request the host's network: in one that did, the program's own error is clear. A container is
+checked from its start until it listens itself, and no longer than some seconds after the port was last found in use.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from podfit.podnet.kernel.listening import taken_by_others
 
 _EVERY_S = 1.0
 _CHECKED_S = 10.0
-"""A program that does not listen on its declared port within this after its start is not waited for."""
+"""A program that does not listen on its declared port within this time after its start is no longer checked."""
 
 
 class PortConflicts:

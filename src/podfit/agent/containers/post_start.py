@@ -1,4 +1,4 @@
-"""postStart hooks: run beside the passes. A container whose hook fails is stopped, and started again by its policy."""
+"""postStart hooks: run outside the passes. A container whose hook fails is stopped, and restarted by its policy."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from podfit.agent.pods.record import PodRecord
 from podfit.api.objects import Object
 
 HOOK = "hook:"
-"""Begins the names of jobs that run a postStart hook."""
+"""The name prefix of jobs that run a postStart hook."""
 _FAILED_S = 1.0
-"""How long a container is reported as ended by its failed hook before it is started again, or reported as waiting."""
+"""How long a container is reported as terminated by its failed hook before it is restarted or reported as waiting."""
 
 
 class PostStart:

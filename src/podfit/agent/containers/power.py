@@ -1,4 +1,4 @@
-"""Virtual machines follow the power state that their pods ask for. No pass waits for a guest that shuts down."""
+"""Applies the power state requested for virtual machines. No pass waits for a guest that shuts down."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class Power:
         self._core = core
 
     def follow(self, record: PodRecord, snapshot: Snapshot) -> None:
-        """Begins to change what differs, unless a change is in progress."""
+        """Starts a power change if the state differs, unless a change is in progress."""
         for name, container in snapshot.running.items():
             machine, job = container.machine, f"power:{name}"
             if machine is None or record.jobs.running(job) or record.jobs.running(f"{STOP}{name}"):

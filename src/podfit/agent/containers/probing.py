@@ -1,4 +1,4 @@
-"""Starts, follows and stops the probes of pods. The only writer of a record's `probes`."""
+"""Starts, updates and stops the probes of pods. The only writer of a record's `probes`."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from podfit.api.pods.machines import RUNNING as ON
 
 class Probing:
     def __init__(self, core: Core, commands: Runtime, stopper: Stopper) -> None:
-        """`commands`: the runtime, with commands of probes counted as such."""
+        """`commands`: the runtime, with probe commands counted."""
         self._core, self._commands, self._stopper = core, commands, stopper
 
     def follow(self, record: PodRecord, snapshot: Snapshot) -> None:
-        """Probes what runs, and restarts what fails."""
+        """Probes running containers, and restarts those that fail."""
         if record.probes is None:
             if not record.probed:
                 return
             core = self._core
             record.probes = Probes(record, self._commands, core.events, core.clock, core.queue.enqueue)
-        # A VM that is paused or off answers no probe, which is no reason to restart it.
+        # A VM that is paused or off answers no probe; that is not a reason to restart it.
         on = {
             name: state
             for name, state in snapshot.running.items()
@@ -36,11 +36,11 @@ class Probing:
 
     @staticmethod
     def stop(record: PodRecord) -> None:
-        """Nothing is probed any more; the last results stand."""
+        """Stops all probes; the last results are kept."""
         if record.probes is not None:
             record.probes.stop()
 
     def suspend(self, record: PodRecord) -> None:
-        """The pod may run on another node at any moment: no probe of this node can judge it. Its last state stands."""
+        """The pod may move to another node at any moment, where this node cannot probe it. The last results are kept."""
         self.stop(record)
         record.probes = None

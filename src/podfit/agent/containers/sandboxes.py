@@ -1,4 +1,4 @@
-"""Makes a pod's volumes and its sandbox: the cgroup with the allocated limits, and the namespaces."""
+"""Creates a pod's volumes and its sandbox: the cgroup with the allocated limits, and the namespaces."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from podfit.agent.runtimes.values import RuntimeFailure
 from podfit.kit.process.oserrors import system_words
 
 _VOLUMES = ""
-"""Held back under no container's name: nothing of a pod is created before its volumes are."""
+"""The key of the backoff for the pod itself: nothing of a pod is created before its volumes are."""
 _NO_USERS = "can't set `spec.hostUsers: false`, runtime does not support user namespaces"
 
 
@@ -36,7 +36,7 @@ class Sandboxes:
         self._actuator, self._backoff = actuator, backoff
 
     async def mount(self, record: PodRecord) -> float:
-        """Makes the pod's volumes. Returns the seconds until the next attempt, 0 if all are there."""
+        """Creates the pod's volumes. Returns the seconds until the next attempt, 0 if all exist."""
         if (held := self._backoff.held_s(record, _VOLUMES)) > 0:
             return held
         try:
@@ -57,7 +57,7 @@ class Sandboxes:
         if snapshot.sandbox:
             return
         if snapshot.state is not None:
-            # Its namespaces are gone: what is left of it cannot be used again.
+            # Its namespaces are gone: the sandbox cannot be used again.
             record.story.add("sandbox lost", "recreated")
             self._core.events.emit(
                 record.pod, NORMAL, "SandboxChanged", "Pod sandbox changed, it will be killed and re-created."

@@ -44,7 +44,7 @@ class Starter:
     async def start(self, record: PodRecord, snapshot: Snapshot, names: tuple[str, ...]) -> float:
         """Starts them in order. Returns the seconds until the next attempt, 0 if none is needed."""
         if record.jobs.any_running(HOOK):
-            # Containers start one after the other, each with its hook, whose end brings the next pass.
+            # Containers start one after the other, each with its hook; the end of the hook triggers the next pass.
             return 0.0
         again = 0.0
         by_name = {container["name"]: container for container in every_container(record.pod["spec"])}
@@ -60,13 +60,14 @@ class Starter:
         return again
 
     async def _start(self, record: PodRecord, snapshot: Snapshot, container: Object) -> float | None:
-        """0: it runs; a number: the seconds until the next attempt; None: the containers after it wait for it."""
+        """Returns 0 if it runs, the seconds until the next attempt, or None if the containers after it have to wait for
+        it."""
         name = container["name"]
         if (held := self._backoff.held_s(record, name)) > 0:
             return held
         image = await self._images.get(record, container)
         if image is None:
-            return 0.0  # the end of the pull brings the next pass
+            return 0.0  # the end of the pull triggers the next pass
         if not await self._images.has_mounted(record, container):
             return 0.0
         try:
@@ -96,7 +97,7 @@ class Starter:
         last = snapshot.seen[name].last
         wanted = effective(snapshot.allocated.containers.get(name), snapshot.allocated.pod)
         if last is not None and last.state == CREATED:
-            # Created before a restart of the agent and never started; its size may be old.
+            # Created before a restart of the agent and never started; its size may be outdated.
             await runtime.remove_container(last.id)
         attempt = _attempt(record, snapshot, name)
         limits = kernel.container_limits(wanted)
@@ -119,7 +120,7 @@ class Starter:
             self._post_start.begin(record, container, container_id)
 
     async def _remove_old(self, snapshot: Snapshot, name: str) -> None:
-        """Keeps the container before this one, for its logs and last state, and removes older ones."""
+        """Keeps the previous container, for its logs and last state, and removes older ones."""
         state = snapshot.state
         if state is None:
             return

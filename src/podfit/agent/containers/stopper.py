@@ -1,4 +1,4 @@
-"""Stops containers: preStop, SIGTERM, SIGKILL after the grace period, sidecars last. No pass waits for any of it."""
+"""Stops containers: preStop, SIGTERM, SIGKILL after the grace period, sidecars last. No pass waits for it."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from podfit.kit.process.oserrors import system_words
 log = logging.getLogger(__name__)
 
 LEAST_GRACE_S = 2.0
-"""Every container gets the chance to handle SIGTERM, also with a grace period of zero."""
+"""Every container gets the chance to handle SIGTERM, even with a grace period of zero."""
 _RETRY_S = 1.0
 STOP = "stop:"
-"""Begins the names of jobs that stop a container."""
+"""The name prefix of jobs that stop a container."""
 
 
 class Stopper:
@@ -35,7 +35,7 @@ class Stopper:
     def stop_container(
         self, record: PodRecord, container: Object, container_id: str, grace_s: float, message: str
     ) -> None:
-        """Begins to stop a running container; does nothing if it is being stopped already."""
+        """Starts to stop a running container; does nothing if that is in progress."""
         name = container["name"]
         job = f"{STOP}{name}"
         if record.jobs.running(job):
@@ -59,16 +59,16 @@ class Stopper:
         except (RuntimeFailure, OSError) as error:
             log.warning("stopping %s of %s: %s", name, record.name, error)
             record.story.add("not stopped", system_words(error), container=name)
-            # The next pass begins it again; at once would be a loop without a pause.
+            # The next pass tries again; an immediate retry would loop without a delay.
             await self._core.clock.sleep(_RETRY_S)
         self._core.queue.enqueue(record.uid)
 
     def shorten(self, record: PodRecord) -> None:
-        """The grace period became shorter: stops that wait for the longer one are cancelled, to begin again."""
+        """The grace period became shorter: stops with the longer one are cancelled and restarted."""
         record.jobs.cancel(STOP)
 
     def stop_all(self, record: PodRecord, snapshot: Snapshot, grace_s: float) -> bool:
-        """Regular containers first, then sidecars in reverse order. True when nothing runs any more."""
+        """Regular containers first, then sidecars in reverse order. True when all have exited."""
         running = snapshot.running
         if not running:
             return True

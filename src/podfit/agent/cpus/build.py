@@ -1,4 +1,4 @@
-"""From an agent's configuration to its CPU policy."""
+"""Builds the CPU policy from an agent's configuration."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from podfit.kit.concurrency.tasks import Tasks
 def cpu_policy(
     config: AgentConfig, runtime: Runtime, cpus: str, metrics: CpuMetrics, tasks: Tasks, clock: Clock
 ) -> CpuPolicy:
-    """`cpus`: the node's capacity. A runtime in memory has so many, whatever this machine has."""
+    """`cpus`: the node's capacity. A runtime in memory has this many, whatever the machine has."""
     path = config.data_dir / FILE
 
     def topology() -> Topology:

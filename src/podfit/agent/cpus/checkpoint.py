@@ -1,6 +1,6 @@
-"""The file `cpu_manager_state`, in the kubelet's form: either program can go on with what the other wrote.
+"""The file `cpu_manager_state`, in the kubelet's format: either program can read the other's file.
 
-    {"policyName":"static","defaultCpuSet":"0-1","entries":{"<pod uid>":{"<container>":"2-3"}},"checksum":1353318690}
+{"policyName":"static","defaultCpuSet":"0-1","entries":{"<pod uid>":{"<container>":"2-3"}},"checksum":1353318690}
 
 The checksum is FNV-1a over the fields as Go prints them for hashing.
 """
@@ -21,7 +21,7 @@ FILE = "cpu_manager_state"
 
 
 class UnusableState(Exception):
-    """The state on disk does not go with how the agent is configured, or cannot be read."""
+    """The state on disk does not match the agent's configuration, or cannot be read."""
 
 
 def save(path: Path, state: CpuState, durable: bool = True) -> None:

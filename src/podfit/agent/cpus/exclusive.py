@@ -1,7 +1,7 @@
 """The exclusive CPUs of all containers of this node, in memory and on disk.
 
-A change is in memory at once and must be on disk (`flush`) before anyone acts on it. CPUs that the kernel still has for
-a container count as taken, whatever the assignment says by now; `placement` keeps those.
+A change is in memory at once and must be on disk (`flush`) before it is applied. CPUs that are still in a container's
+cpuset count as in use, whatever its assignment; `placement` tracks those.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class ExclusiveCpus:
         self._on_its_way: set[str] = set()
         self._writing = asyncio.Lock()
         self.placed = Placements()
-        """What running containers have in the kernel; kept by the placement."""
+        """The cpusets of running containers in the kernel; maintained by `placement`."""
 
     # --- reading
     def of(self, uid: str) -> Assignment:
@@ -43,12 +43,12 @@ class ExclusiveCpus:
 
     @property
     def shared(self) -> Cpus:
-        """The CPUs that no container is assigned."""
+        """CPUs that are assigned to no container."""
         return self.topology.all - _all_of(self._assigned)
 
     @property
     def pool(self) -> Cpus:
-        """Where containers without CPUs of their own may run now. No other container is alone on these CPUs in the
+        """Where containers without exclusive CPUs may run now: CPUs that no other container has exclusively in the
         kernel, either."""
         return self.shared - _all_of(self.placed.exclusive())
 
@@ -56,14 +56,14 @@ class ExclusiveCpus:
         return CpuState(STATIC, self.shared, {uid: dict(one) for uid, one in self._assigned.items()})
 
     def is_durable(self, uid: str) -> bool:
-        """Whether the pod's assignment may be acted on."""
+        """Whether the pod's assignment may be applied."""
         return uid not in self._unsaved and uid not in self._on_its_way
 
     # --- changing
     def claim(self, uid: str, claims: Sequence[Claim], runs_on: Assignment) -> Short | None:
-        """Assigns what the pod's containers claim; nothing changes if there are too few CPUs.
+        """Assigns the CPUs that the pod's containers claim; changes nothing if there are too few.
 
-        `runs_on`: CPUs that containers of the pod have to themselves in the kernel.
+        `runs_on`: CPUs that containers of the pod have exclusively in the kernel.
         """
         wanted, held = sum(1 for claim in claims if claim.count), self.of(uid)
         if not wanted and not held:
@@ -85,7 +85,7 @@ class ExclusiveCpus:
         )
 
     def release(self, uid: str) -> bool:
-        """Whether the pod had CPUs of its own."""
+        """Returns whether the pod had exclusive CPUs."""
         if uid not in self._assigned:
             return False
         self._set(uid, {})
@@ -103,7 +103,7 @@ class ExclusiveCpus:
 
     # --- the disk
     def open(self) -> None:
-        """Raises UnusableState when the file cannot be trusted or was written for something else."""
+        """Raises UnusableState if the file cannot be trusted or belongs to another configuration."""
         found = checkpoint.load(self._path, STATIC)
         if found is not None and found.shared | _all_of(found.assigned):
             if why := contradiction(found, self.topology.all, self.reserved):
@@ -114,7 +114,7 @@ class ExclusiveCpus:
         self._metrics.started(self.topology, self.reserved, _all_of(self._assigned))
 
     async def flush(self) -> None:
-        """Returns once everything changed so far is on disk. Raises OSError when it cannot be written."""
+        """Returns once all changes so far are on disk. Raises OSError if they cannot be written."""
         if not self._unsaved and not self._writing.locked():
             return
         async with self._writing:

@@ -1,4 +1,4 @@
-"""Reads from sysfs how the CPUs of this machine are arranged."""
+"""Reads the CPU topology of this machine from sysfs."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class UnknownTopology(Exception):
 
 
 def read(system: Path = SYSTEM) -> Topology:
-    """The CPUs that are online, as sysfs describes them."""
+    """The online CPUs, as described by sysfs."""
     try:
         online = parse((system / "cpu" / "online").read_text())
         nodes = _numa_nodes(system)

@@ -1,4 +1,4 @@
-"""What the CPU manager counts, under the kubelet's names."""
+"""Metrics of the CPU manager, under the kubelet's names."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class CpuMetrics:
         self.errors.inc()
 
     def started(self, topology: Topology, reserved: Cpus, assigned: Cpus) -> None:
-        """The pool counts without what is reserved, as the kubelet's does."""
+        """The size of the pool excludes reserved CPUs, as in the kubelet."""
         self.shared_pool.inc(1000 * len(topology.all - reserved))
         self.changed(topology, NO_CPUS, assigned)
 

@@ -1,4 +1,4 @@
-"""The CPUs that running containers have in the kernel, which may differ from what is assigned by now."""
+"""The cpusets of running containers in the kernel, which may differ from their current assignment."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ from podfit.agent.cpus.decide.sets import Cpus
 
 
 class Placed(Struct, frozen=True):
-    """The CPUs that a container has in the kernel."""
+    """The cpuset of a container in the kernel."""
 
     uid: str
     name: str
     cpus: Cpus
     exclusive: bool
-    """Whether it has them to itself."""
+    """Whether it has them exclusively."""
 
 
 class Placements(dict[str, Placed]):
-    """By container id; those that were created and have not been seen to end."""
+    """By container id: containers that were created and have not been seen to exit."""
 
     def exclusive(self) -> Mapping[str, Assignment]:
-        """By pod: the CPUs that containers have to themselves."""
+        """By pod: the CPUs that its containers have exclusively."""
         found: dict[str, dict[str, Cpus]] = {}
         for placed in self.values():
             if placed.exclusive:

@@ -1,6 +1,6 @@
-"""The static policy at work: makes the kernel follow the assignment.
+"""Applies the assignments of the static policy in the kernel.
 
-At no moment do two containers share a CPU that one of them has to itself. CPUs change hands in this order: the
+No container ever shares a CPU that another has exclusively. CPUs are reassigned in this order: the
 assignment is on disk; containers in the shared pool leave the CPUs; the container gets them. On the way back the
 container leaves them first (it ends, or is restricted to fewer), then the shared pool grows. Containers are created one
 at a time, so that none appears on CPUs that were given away meanwhile.
@@ -37,10 +37,10 @@ class StaticPolicy:
         self._spreading: asyncio.Task[None] | None = None
         self._again = False
         self._ready = False
-        """Until then a container without an assignment may be one whose assignment was lost: it stays where it is."""
+        """Until then a container without an assignment may be one whose assignment was lost: it keeps its cpuset."""
 
     def _own(self, one: Placed) -> Cpus:
-        """What is assigned to the container."""
+        """The CPUs assigned to the container."""
         return self.cpus.of(one.uid).get(one.name, NO_CPUS)
 
     # --- the assignment
@@ -57,7 +57,7 @@ class StaticPolicy:
         return self.cpus.uids()
 
     def claim(self, pod: Mapping[str, Any], sizes: Desired | Allocated, qos: str) -> Short | None:
-        """A container whose assignment was lost keeps the CPUs it runs on, if it runs on the right number of them."""
+        """A container whose assignment was lost keeps its CPUs if their number is right."""
         uid, wanted = pod["metadata"]["uid"], claims(pod, sizes, qos)
         counts = {claim.name: claim.count for claim in wanted}
         mine = [(key, one) for key, one in self._placed.items() if one.uid == uid]
@@ -72,7 +72,7 @@ class StaticPolicy:
         return short
 
     def release(self, uid: str) -> None:
-        """Nothing of the pod runs any more."""
+        """Called when all containers of the pod have exited."""
         self._forget(key for key, one in self._placed.items() if one.uid == uid)
         if self.cpus.release(uid):
             self._spread_soon()
@@ -95,9 +95,9 @@ class StaticPolicy:
         self._ready = True
         self._spread_soon()
 
-    # --- a container starts
+    # --- container start
     async def create(self, uid: str, name: str, create: Callable[[str], Awaitable[str]]) -> str:
-        """Runs `create` with the list of CPUs for the new container, and returns the container's id."""
+        """Runs `create` with the new container's list of CPUs, and returns the container's id."""
         async with self._lock:
             self._forget(key for key, one in self._placed.items() if (one.uid, one.name) == (uid, name))
             own = self.cpus.of(uid).get(name)
@@ -108,9 +108,9 @@ class StaticPolicy:
             self._placed[container_id] = Placed(uid, name, cpus, bool(own))
             return container_id
 
-    # --- a container runs
+    # --- running containers
     async def apply(self, uid: str, state: PodState | None) -> None:
-        """Gives the pod's containers the CPUs assigned to them; raises RuntimeFailure when that does not work."""
+        """Applies the assigned CPUs to the pod's containers; raises RuntimeFailure if that fails."""
         if all(one.cpus == self._own(one) for one in self._placed.values() if one.uid == uid and self._concerned(one)):
             return
         async with self._lock:
@@ -153,7 +153,7 @@ class StaticPolicy:
                     raise
                 self._forget([container_id])
                 return
-        if container_id in self._placed:  # its pod may have been released meanwhile
+        if container_id in self._placed:  # the pod may have been released in the meantime
             self._placed[container_id] = replace(one, cpus=cpus, exclusive=exclusive)
 
     async def _ended(self, container_id: str) -> bool:

@@ -1,4 +1,4 @@
-"""What the rest of the agent asks of a CPU policy, and the policy that restricts nothing."""
+"""The interface of a CPU policy, and the policy without restrictions."""
 
 from __future__ import annotations
 
@@ -18,23 +18,23 @@ from podfit.api.resize.states import Allocated, Desired
 
 class CpuPolicy(Protocol):
     def open(self) -> None:
-        """Reads what an earlier agent left on disk; raises UnusableState if it does not go with this policy."""
+        """Reads the state of an earlier agent from disk; raises UnusableState if it does not match this policy."""
 
     async def find(self, state: PodState) -> None:
-        """Finds out where the containers of a pod run that an earlier agent started."""
+        """Reads the cpusets of containers that an earlier agent started."""
 
     def ready(self) -> None:
-        """All pods that run have claimed their CPUs."""
+        """Called when all running pods have claimed their CPUs."""
 
     def claim(self, pod: Mapping[str, Any], sizes: Desired | Allocated, qos: str) -> Short | None:
-        """Assigns CPUs to the pod's containers; None if that worked or none have to be assigned."""
+        """Assigns CPUs to the pod's containers; None on success or if none are needed."""
 
     def is_durable(self, uid: str) -> bool: ...
 
     async def flush(self) -> None: ...
 
     def uids(self) -> set[str]:
-        """Pods with CPUs of their own."""
+        """Pods with exclusive CPUs."""
 
     async def create(self, uid: str, name: str, create: Callable[[str], Awaitable[str]]) -> str: ...
 
@@ -54,7 +54,7 @@ class NoPolicy:
             checkpoint.save(self._path, CpuState(NONE), self._durable)
 
     async def find(self, state: PodState) -> None:
-        """Lifts restrictions of an earlier agent whose policy was static."""
+        """Removes restrictions of an earlier agent with the static policy."""
         for container in state.containers:
             if container.state == EXITED:
                 continue

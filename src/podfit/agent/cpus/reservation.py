@@ -1,4 +1,4 @@
-"""Which CPUs stay in the shared pool for the system, whatever is assigned."""
+"""Which CPUs always stay in the shared pool for the system."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ CPU = "cpu"
 
 
 class BadReservation(Exception):
-    """The static policy cannot work with what is reserved."""
+    """The static policy cannot work with these reservations."""
 
 
 def listed(cpus: str) -> Cpus:
@@ -26,7 +26,7 @@ def listed(cpus: str) -> Cpus:
 def replaced(
     system: Mapping[str, str], kube: Mapping[str, str], reserved_cpus: str
 ) -> tuple[dict[str, str], dict[str, str]]:
-    """A list of CPUs takes the place of the numbers in --system-reserved and --kube-reserved."""
+    """A list of CPUs replaces the numbers in --system-reserved and --kube-reserved."""
     if not reserved_cpus:
         return dict(system), dict(kube)
     without = {name: value for name, value in kube.items() if name != CPU}
@@ -34,7 +34,7 @@ def replaced(
 
 
 def reserved_set(topology: Topology, milli: int, reserved_cpus: str) -> Cpus:
-    """`milli`: what is reserved in all. A part of a CPU reserves the whole of it."""
+    """`milli`: the total reservation. A fraction of a CPU reserves a whole one."""
     if milli <= 0:
         raise BadReservation(
             "the static policy requires systemreserved.cpu + kubereserved.cpu to be greater than zero: "

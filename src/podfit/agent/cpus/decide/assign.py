@@ -1,8 +1,8 @@
-"""The static policy: which containers get CPUs of their own, and which CPUs those are.
+"""The static policy: which containers get exclusive CPUs, and which CPUs those are.
 
 A container has exclusive CPUs if its pod is Guaranteed, without pod-level resources, and it requests whole CPUs. All
-others share the CPUs that are left. Init containers run before the pod's other containers and use the same CPUs; a
-sidecar runs beside everything that starts after it and shares its CPUs with none of it.
+others share the remaining CPUs. Init containers run before the pod's other containers and use the same CPUs; a sidecar
+runs concurrently with everything that starts after it and shares its CPUs with none of it.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ INIT, SIDECAR, MAIN = "init", "sidecar", "main"
 
 
 class Claim(Struct, frozen=True):
-    """So many CPUs for a container; 0 if it runs in the shared pool."""
+    """The number of exclusive CPUs of a container; 0 if it runs in the shared pool."""
 
     name: str
     count: int
@@ -57,7 +57,7 @@ def claims(pod: Mapping[str, Any], sizes: Desired | Allocated, qos: str) -> list
 
 
 def whole_cpus(resources: Mapping[str, Any] | None) -> int:
-    """0 for a fraction."""
+    """The number of whole CPUs; 0 for a fraction."""
     milli = amount(resources, CPU).request or 0
     return milli // 1000 if milli % 1000 == 0 else 0
 
@@ -67,15 +67,15 @@ def assign(
 ) -> dict[str, Cpus] | Short:
     """The pod's new assignment. A container whose number does not change keeps its CPUs.
 
-    `free` is what no other pod has; `held` is the pod's assignment so far, `applied` what the kernel has for those of
-    its containers that run on CPUs of their own. A container that has to give CPUs back keeps those it runs on.
+    `free` are the CPUs that no other pod has; `held` is the pod's current assignment, `applied` the kernel's cpusets of
+    its containers with exclusive CPUs. A container that has to release CPUs keeps a subset of those it runs on.
     """
     lasting = [claim for claim in wanted if claim.kind != INIT]
     inits = _union(held.get(claim.name, NO_CPUS) for claim in wanted if claim.kind == INIT)
     chosen: dict[str, Cpus] = {}
     left = free | _union(held.values()) | _union(applied.values())
     undecided = {claim.name: held.get(claim.name, NO_CPUS) for claim in lasting}
-    # Those that give CPUs back come first: another container of the pod may need them.
+    # Containers that release CPUs come first: another container of the pod may need them.
     for claim in sorted(lasting, key=lambda one: one.count > len(held.get(one.name, NO_CPUS))):
         mine = undecided.pop(claim.name)
         usable = left - _union(undecided.values())
@@ -101,7 +101,7 @@ def _choose(topology: Topology, count: int, mine: Cpus, applied: Cpus, usable: C
 def _with_inits(
     topology: Topology, left: Cpus, held: Assignment, wanted: Sequence[Claim], chosen: dict[str, Cpus]
 ) -> dict[str, Cpus] | Short:
-    """Init containers take the CPUs of containers that start later, and others only if those are too few."""
+    """Init containers use the CPUs of containers that start later, and others only if those are too few."""
     own = _union(chosen.values())
     for claim in wanted:
         if claim.kind == SIDECAR:

@@ -1,4 +1,4 @@
-"""Another number of CPUs for a container that has some: it keeps what it has, and what it gets is near."""
+"""Changes the number of a container's CPUs: it keeps its CPUs, and new ones are close to them."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from podfit.agent.cpus.decide.topology import Topology
 
 
 def fit(topology: Topology, current: Cpus, count: int, free: Cpus) -> Cpus:
-    """`count` CPUs: some of `current` if that is enough, otherwise all of it and the nearest of `free`."""
+    """Returns `count` CPUs: a subset of `current` if that is enough, otherwise all of it and the nearest of `free`."""
     return take(topology, current, count) if count <= len(current) else grow(topology, current, count, free)
 
 
 def grow(topology: Topology, current: Cpus, count: int, free: Cpus) -> Cpus:
-    """First the other threads of its cores, then its NUMA nodes, then its sockets, then the rest of the machine."""
+    """Prefers the other threads of its cores, then its NUMA nodes, then its sockets, then the rest of the machine."""
     chosen = current
     for level in (topology.cores, topology.numa_nodes, topology.sockets):
         chosen |= _part(topology, (free - chosen) & level.around(chosen), count - len(chosen))

@@ -1,4 +1,4 @@
-"""What the CPU manager keeps on disk."""
+"""The state of the CPU manager on disk."""
 
 from __future__ import annotations
 

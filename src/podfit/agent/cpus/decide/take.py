@@ -1,7 +1,7 @@
 """Which CPUs to take: whole NUMA nodes and sockets first, then whole cores, then single threads, as the kubelet does.
 
-At each level the group with the fewest free CPUs that still serves comes first, so that large free groups stay whole
-for later requests. On machines with several NUMA nodes in a socket, sockets come before NUMA nodes.
+At each level the group with the fewest sufficient free CPUs comes first, so that large free groups stay whole for later
+requests. On machines with several NUMA nodes in a socket, sockets come before NUMA nodes.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from podfit.agent.cpus.decide.topology import Level, Topology
 
 
 def take(topology: Topology, free: Cpus, count: int) -> Cpus:
-    """`count` CPUs of `free`, which has at least as many."""
+    """Takes `count` CPUs from `free`, which has at least that many."""
     if count <= 0:
         return NO_CPUS
     if count == len(free):
@@ -49,7 +49,7 @@ class _Packing:
         self._free -= cpus
         self._missing -= len(cpus)
 
-    # --- orders: those with the fewest free CPUs first, smaller groups inside the order of larger ones
+    # --- orders: groups with the fewest free CPUs first, nested by group size
     def cores(self) -> list[int]:
         inside = self._topology.sockets if self.numa_first else self._topology.numa_nodes
         return self._within(self._topology.cores, inside, self.ordered(inside))

@@ -1,4 +1,4 @@
-"""How a machine's CPUs are arranged: threads in cores, cores in sockets and NUMA nodes.
+"""The topology of a machine's CPUs: threads in cores, cores in sockets and NUMA nodes.
 
 A core is named by its lowest CPU, because the numbers the kernel gives cores repeat from socket to socket.
 """
@@ -12,7 +12,7 @@ from podfit.agent.cpus.decide.sets import NO_CPUS, Cpus
 
 
 class Level:
-    """One way to group CPUs: which group each CPU belongs to."""
+    """One level of the topology: which group each CPU belongs to."""
 
     def __init__(self, group_of: Mapping[int, int]) -> None:
         self.group_of = group_of
@@ -25,7 +25,7 @@ class Level:
         return {self.group_of[cpu] for cpu in cpus}
 
     def around(self, cpus: Iterable[int]) -> Cpus:
-        """All CPUs of the groups that these belong to."""
+        """All CPUs in the groups of these CPUs."""
         return NO_CPUS.union(*(self.members[group] for group in self.groups(cpus)))
 
 
@@ -52,7 +52,7 @@ class Topology:
 
 
 def flat(count: int) -> Topology:
-    """So many CPUs, each a core of its own, in one socket."""
+    """`count` single-threaded cores in one socket."""
     return Topology({cpu: (cpu, 0, 0) for cpu in range(count)})
 
 

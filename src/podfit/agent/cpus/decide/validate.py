@@ -1,4 +1,4 @@
-"""Whether a state from disk can be true on this machine."""
+"""Whether a state from disk is possible on this machine."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from podfit.agent.cpus.decide.state import CpuState
 
 
 def contradiction(state: CpuState, all_cpus: Cpus, reserved: Cpus) -> str:
-    """What is wrong with it; "" if nothing is."""
+    """Returns the contradiction; "" if there is none."""
     if not reserved <= state.shared:
         return f'not all reserved cpus: "{text(reserved)}" are present in defaultCpuSet: "{text(state.shared)}"'
     for uid, containers in state.assigned.items():

@@ -1,4 +1,4 @@
-"""Which pod is evicted from a node short of memory or disk, with which message, and which pods are not admitted
+"""Which pod is evicted from a node under memory or disk pressure, with which message, and which pods are not admitted
 meanwhile. Pure."""
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _TAINT = {"key": "node.kubernetes.io/memory-pressure", "effect": "NoSchedule"}
 
 @dataclass(frozen=True, slots=True)
 class Consumer:
-    """A pod that runs here and what it uses; None where that is unknown."""
+    """A pod on this node and its usage; None if that is unknown."""
 
     uid: str
     pod: Mapping[str, Any]
@@ -37,13 +37,13 @@ class Consumer:
         return quantity.value if quantity is not None else 0
 
     def rank(self) -> tuple[bool, bool, int, int]:
-        """Pods of unknown use first, then those above their request, by priority, then by how far they are above it."""
+        """Pods of unknown usage first, then those above their request, by priority, then by how much they exceed it."""
         over = (self.used or 0) - self.requested
         return self.used is not None, over <= 0, int(self.pod["spec"].get("priority") or 0), -over
 
 
 def victim(consumers: Sequence[Consumer]) -> Consumer | None:
-    """One at a time: the next reading shows whether that was enough. Critical pods stay, whatever they use."""
+    """One at a time: the next reading shows whether that was enough. Critical pods are never chosen."""
     return next((one for one in sorted(consumers, key=Consumer.rank) if not is_critical(one.pod)), None)
 
 
@@ -73,7 +73,7 @@ def _over(who: str, used: int, request: int, resource: str) -> str:
 
 
 def refusal(pod: Mapping[str, Any], qos: str, pressed: frozenset[str]) -> tuple[str, str] | None:
-    """Why a new pod is not let onto a node under these pressures: short of memory only, who asked for some may come."""
+    """Why a new pod is not admitted under these pressures. Under memory pressure alone, pods with memory requests are."""
     if not pressed or is_critical(pod):
         return None
     if pressed == {MEMORY}:

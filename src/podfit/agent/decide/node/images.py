@@ -18,7 +18,7 @@ class ImagePolicy(Struct, frozen=True):
     low_percent: int = 80
     """Usage down to which they are deleted."""
     min_age_s: float = 120.0
-    """A younger image stays: it was pulled for a container that is about to start."""
+    """A younger image is kept: it was pulled for a container that is about to start."""
 
 
 class ImageDisk(Struct, frozen=True):
@@ -46,7 +46,7 @@ def bytes_to_free(disk: ImageDisk, policy: ImagePolicy) -> int:
 
 
 def deletable(unused: Iterable[ImageUse], now: float, min_age_s: float) -> list[ImageUse]:
-    """Those that have not been used for the longest time first."""
+    """Those unused for the longest time first."""
     old = [image for image in unused if now - image.first_seen >= min_age_s]
     return sorted(old, key=lambda image: (image.last_used, image.first_seen, image.id))
 

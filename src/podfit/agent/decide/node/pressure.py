@@ -1,7 +1,7 @@
-"""Is the machine running out of memory, disk or process ids? Readings in, the node's conditions out.
+"""Whether the machine is short of memory, disk space or process ids: readings in, the node's conditions out.
 
-A pressure is reported at the first reading that shows it, and stays until no reading has shown it for five minutes: a
-node that hovers around a threshold would otherwise attract pods in every dip.
+A pressure is reported at the first reading that shows it, and stays until no reading has shown it for five minutes:
+otherwise a node near a threshold would attract pods in every dip.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _PRESSED = {
 
 @dataclass(frozen=True, slots=True)
 class Readings:
-    """None: the machine does not say, which is no pressure."""
+    """None: unknown on this machine, which is no pressure."""
 
     memory_free: int | None = None
     memory_size: int = 0
@@ -47,10 +47,10 @@ class Readings:
     pids_used: int | None = None
     pids_most: int = 0
     unwritable: bool = False
-    """The agent could not write down its last promise."""
+    """The agent could not persist its last allocation."""
 
     def of(self, signal: str) -> tuple[int | None, int]:
-        """(available, all there is) for a threshold's signal. Images and containers lie on the node's disk."""
+        """(available, total) for a threshold's signal. Images and containers are on the node's disk."""
         if signal in MEMORY_SIGNALS:
             return self.memory_free, self.memory_size
         if signal in SPACE_SIGNALS:
@@ -79,7 +79,7 @@ def crossed(readings: Readings, thresholds: Sequence[Threshold] = DEFAULTS) -> l
 
 
 def shown_by(readings: Readings, thresholds: Sequence[Threshold] = DEFAULTS) -> frozenset[str]:
-    """The pressures these readings show by themselves."""
+    """The pressures in these readings alone."""
     shown = {met.threshold.condition for met in crossed(readings, thresholds)}
     return frozenset(shown | {DISK} if readings.unwritable else shown)
 
@@ -87,13 +87,13 @@ def shown_by(readings: Readings, thresholds: Sequence[Threshold] = DEFAULTS) -> 
 def seen_after(
     seen: Mapping[str, float], readings: Readings, now: float, thresholds: Sequence[Threshold] = DEFAULTS
 ) -> dict[str, float]:
-    """When each pressure was shown last; one that has not been for `HOLD_S` is over."""
+    """When each pressure was last seen; one not seen for `HOLD_S` is over."""
     kept = {kind: at for kind, at in seen.items() if now - at < HOLD_S}
     return kept | dict.fromkeys(shown_by(readings, thresholds), now)
 
 
 def conditions(pressed: frozenset[str]) -> list[tuple[str, str, str, str]]:
-    """(type, status, reason, message) of every pressure there may be."""
+    """(type, status, reason, message) of every pressure condition."""
     return [
         (kind, "True", *_PRESSED[kind]) if kind in pressed else (kind, "False", *_CALM[kind])
         for kind in (MEMORY, DISK, PID)

@@ -1,4 +1,4 @@
-"""Whether a pod uses more of the node's disk than it may, and in which words it is evicted for that. Pure."""
+"""Whether a pod uses more of the node's disk than it may, and the message it is evicted with. Pure."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ STORAGE = "ephemeral-storage"
 
 @dataclass(frozen=True, slots=True)
 class DiskUse:
-    """What a pod has on the node's disk."""
+    """A pod's usage of the node's disk."""
 
     containers: Mapping[str, int] = field(default_factory=dict)
-    """Bytes by container: what it wrote to its root file system, its logs and its termination messages."""
+    """Bytes by container: its writable layer, logs and termination messages."""
     volumes: Mapping[str, int] = field(default_factory=dict)
-    """Bytes by emptyDir; those in memory are not on the disk."""
+    """Bytes by emptyDir; memory-backed ones are not on the disk."""
     inodes: int = 0
     files: int = 0
-    """Bytes of the files that all containers share, such as /etc/hosts."""
+    """Bytes of files shared by all containers, such as /etc/hosts."""
 
     @property
     def bytes(self) -> int:
@@ -30,19 +30,20 @@ class DiskUse:
 
 
 def disk_volumes(pod: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-    """A pod's volumes whose contents are its own and lie on the node's disk."""
+    """A pod's own volumes on the node's disk."""
     for volume in pod["spec"].get("volumes") or ():
         if "emptyDir" in volume and (volume["emptyDir"] or {}).get("medium") != "Memory":
             yield volume
 
 
 def is_limited(pod: Mapping[str, Any]) -> bool:
-    """Whether anything limits its use of the disk; if not, there is no need to measure it."""
+    """Whether its disk usage is limited; if not, it need not be measured."""
     return STORAGE in pod_limits(pod) or any(_size_limit(volume) for volume in disk_volumes(pod))
 
 
 def over_limit(pod: Mapping[str, Any], use: DiskUse) -> str:
-    """Why it has to go, in a kubelet's words; "" if it may stay. First volumes, then the pod, then its containers."""
+    """Why it has to be evicted, in the kubelet's words; "" if it need not. First volumes, then the pod, then its
+    containers."""
     for volume in disk_volumes(pod):
         limit = _size_limit(volume)
         if limit is not None and use.volumes.get(volume["name"], 0) > limit.value:

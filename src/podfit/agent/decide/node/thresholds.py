@@ -1,4 +1,4 @@
-"""Eviction thresholds: the flag `--eviction-hard` as kubelets read it, and when one is met. Pure."""
+"""Eviction thresholds: parses the flag `--eviction-hard` as kubelets do, and decides when one is met. Pure."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
 
 @dataclass(frozen=True, slots=True)
 class Threshold:
-    """Met when less is available than `quantity`, or than `share` of all there is (but never more than `at_most`)."""
+    """Met if less is available than `quantity`, or than `share` of the total (but never more than `at_most`)."""
 
     signal: str
     quantity: int | None = None
@@ -42,7 +42,7 @@ class Threshold:
 
     @property
     def text(self) -> str:
-        """The value as the flag has it."""
+        """The value as in the flag."""
         if self.quantity is not None:
             return str(Quantity.of_units(self.quantity, "BinarySI"))
         return f"{self.share * 100:g}%"
@@ -50,18 +50,18 @@ class Threshold:
 
 DEFAULTS = (
     Threshold("memory.available", quantity=100 << 20),
-    # A kubelet's 10 % of a large disk is a lot to leave empty on a machine that is not only a node.
+    # The kubelet's 10 % of a large disk is too much for a machine that is not only a node.
     Threshold("nodefs.available", share=0.1, at_most=1 << 30),
     Threshold("pid.available", share=0.1, at_most=1000),
 )
 
 
 class BadThreshold(ValueError):
-    """The flag cannot be read; the message says why."""
+    """The flag cannot be parsed; the message says why."""
 
 
 def parse(text: str) -> tuple[Threshold, ...]:
-    """`memory.available<100Mi,nodefs.available<10%`; what is not named has no threshold, as with any kubelet."""
+    """`memory.available<100Mi,nodefs.available<10%`; a signal that is not named has no threshold, as in a kubelet."""
     found: dict[str, Threshold | None] = {}
     for part in text.split(","):
         if not part.strip():
@@ -89,7 +89,7 @@ def _one(signal: str, value: str) -> Threshold | None:
 
 def _percentage(signal: str, value: str) -> Threshold | None:
     if value in ("0%", "100%"):
-        # A kubelet's way to switch one off.
+        # The kubelet's syntax to disable one.
         return None
     number = value.rstrip("%")
     if not _NUMBER.fullmatch(number):

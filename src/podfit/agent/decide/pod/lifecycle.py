@@ -1,4 +1,4 @@
-"""Which containers of a pod have to be started now, and when the pod is over. Pure; no clock: delays are asked for."""
+"""Which containers of a pod have to be started now, and when the pod is over. Pure; no clock: delays are parameters."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ from podfit.api.pods.resources import is_sidecar
 
 
 class Seen(Struct, frozen=True):
-    """What is known of one container of the spec."""
+    """The known state of one container of the spec."""
 
     name: str
     last: ContainerState | None = None
     """Its newest attempt."""
     previous: ContainerState | None = None
-    """The attempt before that, if it is still kept."""
+    """The previous attempt, if it still exists."""
     started: bool = False
     """Running, and its startup probe (if any) has succeeded."""
     ready: bool = False
     conflict: str = ""
-    """Why it is not ready though it runs and its probes succeed."""
+    """Why it is not ready although it runs and its probes succeed."""
     waiting: tuple[str, str] | None = None
-    """Reason and message why it could not be started."""
+    """Reason and message if it could not be started."""
 
     @property
     def running(self) -> bool:
@@ -44,22 +44,22 @@ class Seen(Struct, frozen=True):
 
 class Next(Struct, frozen=True):
     start: tuple[str, ...] = ()
-    """To be created and started now, in this order. Those that look into the pod do not wait for its beginning."""
+    """To be created and started now, in this order. Ephemeral containers do not wait for the pod's initialization."""
     later: tuple[tuple[str, float], ...] = ()
-    """(name, seconds): crashed before, to be started after so long."""
+    """(name, seconds): crashed before; to be started after this delay."""
     stop: tuple[str, ...] = ()
     """Sidecars of a pod whose work is done."""
     over: bool = False
-    """Nothing will run again."""
+    """No container will run again."""
     initialized: bool = False
 
 
 Delay = Callable[[Seen], float]
-"""Seconds until a container that ended may be started again; 0 when it may at once."""
+"""The seconds until an exited container may be started again; 0: now."""
 
 
 def next_steps(pod: Mapping[str, Any], seen: Mapping[str, Seen], delay: Delay, wanted: frozenset[str]) -> Next:
-    """`wanted` are containers that a resize ended: they start again whatever the restart policy says."""
+    """`wanted`: containers that were stopped for a resize; they are started again whatever the restart policy is."""
     spec = pod["spec"]
     policy = _policy(spec)
     containers = spec.get("containers") or []
@@ -147,12 +147,12 @@ def _initialize(inits: list[Object], seen: Mapping[str, Seen], policy: str, coll
 
 
 def _sidecars_running(inits: list[Object], seen: Mapping[str, Seen]) -> tuple[str, ...]:
-    # In reverse: the first sidecar may be what the later ones depend on.
+    # In reverse: later sidecars may depend on earlier ones.
     return tuple(c["name"] for c in reversed(inits) if seen[c["name"]].running)
 
 
 def restartable(container: Mapping[str, Any], one: Seen, policy: str) -> bool:
-    """By the container's own rules, then its own policy, then the pod's."""
+    """By the container's restart rules, then its own policy, then the pod's."""
     if one.last is None:
         return True
     code = one.last.exit_code
@@ -173,7 +173,7 @@ def _ended(container: Mapping[str, Any], one: Seen, policy: str, wanted: frozens
 
 
 def phase(pod: Mapping[str, Any], seen: Mapping[str, Seen], ending: bool, wanted: frozenset[str] = frozenset()) -> str:
-    """`wanted` as in `next_steps`: a pod with a container between two lives is not over."""
+    """`wanted` as in `next_steps`: a pod with a container that is being restarted is not over."""
     spec = pod["spec"]
     policy = _policy(spec)
     containers = spec.get("containers") or []

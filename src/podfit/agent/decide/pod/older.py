@@ -1,4 +1,4 @@
-"""A pod's status as API servers before 1.33 know it: one word for a resize in place of conditions. Pure."""
+"""A pod's status for API servers before 1.33: `status.resize` instead of conditions. Pure."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from podfit.api.resize.conditions import DEFERRED, IN_PROGRESS, IN_PROGRESS_WORD
 from podfit.api.resize.words import accepted
 
 _NEWER = ("observedGeneration", "allocatedResources", "resources")
-"""Fields of the pod's status; containers have the latter two, and had them before."""
+"""Fields of the pod's status; the latter two are also fields of containers, and were so before."""
 _RESIZE = (PENDING, IN_PROGRESS)
 
 
 def known(status: Mapping[str, Any]) -> Object:
-    """What such a server has of a status that was read from it."""
+    """The fields that a server supports, judged by a status read from it."""
     kept = {key: value for key, value in status.items() if key not in _NEWER}
     if "conditions" in kept:
         kept["conditions"] = [
@@ -25,7 +25,7 @@ def known(status: Mapping[str, Any]) -> Object:
 
 
 def in_words(status: Mapping[str, Any], before: Mapping[str, Any], undecided: bool) -> Object:
-    """A status as it is written: `undecided` leaves the word that is there."""
+    """The status to write: `undecided` keeps the existing value of `status.resize`."""
     made = known(status)
     made["resize"] = before.get("resize") if undecided else _word(status)
     return made
@@ -47,7 +47,7 @@ def _plain(condition: Object) -> Object:
 
 
 def between(pod: Object, status: Object, now: str) -> Object | None:
-    """The status in which a resize that waited is accepted, where `status` says that it is done already."""
+    """The intermediate status in which a waiting resize is accepted, if `status` already reports it as complete."""
     before = pod.get("status") or {}
     if before.get("resize") in (None, "", IN_PROGRESS_WORD):
         return None

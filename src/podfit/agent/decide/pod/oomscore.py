@@ -1,4 +1,4 @@
-"""How readily the kernel ends a container when memory runs out: the adjustment of its processes' score. Pure."""
+"""The OOM score adjustment of a container's processes. Pure."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ _NODE_CRITICAL = 2_000_001_000
 
 
 def oom_score_adj(pod: Object, container: Object, qos: str, node_bytes: int) -> int:
-    """The less of the node's memory a Burstable container requests, the sooner it is ended; a sidecar not before the
-    regular container that requests least."""
+    """The less memory a Burstable container requests, the higher its score; a sidecar's is at most that of the regular
+    container with the smallest request."""
     if qos == GUARANTEED or int(pod["spec"].get("priority") or 0) >= _NODE_CRITICAL:
         return _LAST
     if qos == BEST_EFFORT:
@@ -30,7 +30,7 @@ def _requested(container: Object) -> int:
 
 
 def _unclaimed(pod: Object) -> int:
-    """Each container's part of what the pod as a whole requests beyond the sum of its containers."""
+    """Each container's share of the pod-level request beyond the sum of its containers."""
     spec = pod["spec"]
     whole = amount(spec.get("resources"), MEMORY).request
     if not whole:

@@ -1,4 +1,4 @@
-"""Sizes of running containers whose entries in the ledger are lost or wrong, from the status and the kernel. Pure."""
+"""Sizes of running containers whose ledger entries are lost or wrong, from the status and the kernel. Pure."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from podfit.api.resize.states import CPU, MEMORY, Allocated, Resources, amount, 
 
 
 def actuated(wanted: Resources, believed: Resources | None, limits: Limits) -> Object:
-    """The size that these limits of the kernel mean. It has no memory requests: those are taken as given."""
+    """The size that corresponds to these kernel limits. Memory requests do not appear there: they are taken as given."""
     found: Object = {"limits": {}, "requests": {}}
     if limits.cpu_quota_us is not None:
         found["limits"][CPU] = kernel.cpu_text(kernel.milli_of_quota(limits.cpu_quota_us, limits.cpu_period_us))
@@ -24,7 +24,7 @@ def actuated(wanted: Resources, believed: Resources | None, limits: Limits) -> O
 
 
 def allocation(pod: Object, actual: dict[str, Limits]) -> Allocated:
-    """The allocation of a running pod whose entry in the ledger is lost."""
+    """The allocation of a running pod whose ledger entry is lost."""
     desired = desired_of(pod)
     status = pod.get("status") or {}
     listed = [*(status.get("initContainerStatuses") or ()), *(status.get("containerStatuses") or ())]
@@ -44,7 +44,7 @@ def allocation(pod: Object, actual: dict[str, Limits]) -> Allocated:
 
 
 def _container(desired: Resources, reported: Object, limits: Limits | None) -> Object:
-    """Only keys of the spec: requests as the API reports them allocated, limits as the kernel has them."""
+    """Only keys of the spec: requests from the allocation in the API, limits from the kernel."""
     known = reported.get("allocatedResources") or {}
     known_limits = (reported.get("resources") or {}).get("limits") or {}
     requests = {name: known.get(name, text) for name, text in (desired.get("requests") or {}).items()}

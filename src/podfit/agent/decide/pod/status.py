@@ -1,4 +1,4 @@
-"""A pod's status as Kubernetes shows it, from what is known. Pure: the same facts give the same status."""
+"""Builds a pod's status as in Kubernetes. Pure: the same facts give the same status."""
 
 from __future__ import annotations
 
@@ -22,46 +22,46 @@ from podfit.kit.rfc3339 import rfc3339
 
 
 class Facts(Struct):
-    """Everything a status is made of. Never changed."""
+    """The input of a status. Immutable."""
 
     pod: Object
     qos: str
     desired: Desired
     allocated: Allocated
     sized: Sized
-    """The pod with what is allocated."""
+    """The pod with its allocated sizes."""
     actuated: Actuated
     seen: Mapping[str, Seen]
     resize: ResizeConditions
     phase: str
     sandbox: bool
-    """The pod's namespaces and network are there."""
+    """The pod's namespaces and network exist."""
     initialized: bool
     now: float
     start_time: str
     host_ip: str
     ips: tuple[str, ...] = ()
     limits: Mapping[str, Limits] = {}
-    """What the kernel shows of running containers, by name."""
+    """The limits of running containers in the kernel, by name."""
     pod_limits: Limits | None = None
     reason: str = ""
     message: str = ""
     disrupted: str = ""
-    """Reason of DisruptionTarget, where the node took the pod away."""
+    """Reason of DisruptionTarget, if the node evicted the pod."""
     runtime: str = ""
     """The scheme of container ids."""
     counts: Mapping[str, int] = {}
-    """Restarts known from the API for containers the runtime has forgotten."""
+    """Restart counts from the API of containers that the runtime has lost."""
     answers: int = 0
-    """The generation the status answers: follows from the rest."""
+    """The observed generation; derived from the other facts."""
 
     def __post_init__(self) -> None:
         self.answers = _answered(self)
 
 
 def _answered(facts: Facts) -> int:
-    """The generation that the status may claim to have observed. A resize that is not decided yet does not count: a
-    client that waits for the generation would take the missing conditions for a finished resize."""
+    """The generation that the status may report as observed. A resize that is not decided yet does not count: a client
+    that waits for the generation would take the missing conditions for a finished resize."""
     generation = int(facts.pod["metadata"].get("generation") or 0)
     pending = facts.resize.pending
     decided = pending is not None and pending.generation >= generation
@@ -117,7 +117,7 @@ _POWER_STATES = {
 
 
 def _machine(facts: Facts, before: Mapping[str, Any], status: Object) -> None:
-    """Only a node knows the power of a virtual machine; the API server derives the rest from its container."""
+    """Only a node knows the power state of a virtual machine; the API server derives the rest from its container."""
     one = facts.seen.get(facts.pod["spec"]["virtualMachine"].get("name", ""))
     if one is not None and one.running and one.last is not None and one.last.machine is not None:
         state, power = _POWER_STATES.get(one.last.machine.power, ("", "nostate"))
@@ -126,7 +126,7 @@ def _machine(facts: Facts, before: Mapping[str, Any], status: Object) -> None:
 
 
 def remembered(status: Mapping[str, Any], name: str, container_id: str) -> Object:
-    """What was last reported of this very container; empty if it was another one, or nothing yet."""
+    """The last reported status of this very container; empty for another one, or if there is none."""
     for key in ("containerStatuses", "initContainerStatuses"):
         for one in status.get(key) or ():
             if one["name"] == name and str(one.get("containerID") or "").endswith(f"//{container_id}"):
@@ -135,7 +135,7 @@ def remembered(status: Mapping[str, Any], name: str, container_id: str) -> Objec
 
 
 def rejected(pod: Object, reason: str, message: str, now: str, qos: str) -> Object:
-    """A pod that this node did not admit: nothing of it ever ran."""
+    """A pod that this node did not admit: none of its containers ever ran."""
     return {
         "observedGeneration": pod["metadata"].get("generation") or 0,
         "phase": "Failed",
@@ -154,11 +154,11 @@ def _pod_level(facts: Facts, status: Object) -> None:
 
 
 def _told_pod(facts: Facts) -> Sized:
-    """The pod with what is actuated: of most pods that is what is allocated."""
+    """The pod with its actuated sizes, which mostly equal the allocated ones."""
     allocated, actuated = facts.allocated, facts.actuated
     if allocated.containers == actuated.containers and allocated.pod == actuated.pod:
         return facts.sized
-    # A container that does not run is shown with what is allocated, and counts with it.
+    # A container that does not run is reported, and counted, with its allocated size.
     running = {name: size for name, size in actuated.containers.items() if name in facts.limits}
     return Sized(facts.pod, Actuated({**allocated.containers, **running}, actuated.pod))
 
@@ -199,7 +199,7 @@ def _container(facts: Facts, container: Object, regular: bool) -> Object:
 
 
 def _ephemeral(facts: Facts, container: Object) -> Object:
-    """Never ready, never started again, without a size."""
+    """Never ready, never restarted, without a size."""
     shown = _container(facts, container, regular=False)
     for key in ("started", "allocatedResources", "resources"):
         shown.pop(key, None)
@@ -234,7 +234,7 @@ _NEVER_RAN: Object = {
     "startedAt": None,
     "finishedAt": None,
 }
-"""The end of a container that did not begin before its pod, which was past its init containers, ended."""
+"""The status of a container that did not start before its pod, past its init containers, ended."""
 
 
 def _state(facts: Facts, one: Seen, regular: bool) -> Object:
@@ -254,7 +254,7 @@ def _state(facts: Facts, one: Seen, regular: bool) -> Object:
 
 
 def _waits(facts: Facts, one: Seen) -> bool:
-    """Whether it waits for its start or restart; in a pod that is over, an exited container does not."""
+    """Whether it waits for its start or restart; in a finished pod, an exited container does not."""
     return one.waiting is not None and not one.running and not (_over(facts) and one.exited)
 
 
@@ -378,7 +378,7 @@ def _pod_ready(facts: Facts, ready: bool, why: tuple[str, ...]) -> Object:
 
 
 def patch(before: Mapping[str, Any], after: Mapping[str, Any], uid: str) -> Object | None:
-    """A strategic merge patch with only what changed, bound to this pod's uid; None when nothing did."""
+    """A strategic merge patch with only the changes, bound to this pod's uid; None if there are none."""
     changes: Object = {}
     for key, value in after.items():
         if before.get(key) == value:
@@ -413,8 +413,8 @@ def _condition_changes(before: list[Object], after: list[Object]) -> Object:
 
 
 def _changed_condition(one: Object, old: Object | None) -> Object | None:
-    """None when nothing changed. A merge patch keeps what it does not mention: a reason that no longer holds is removed
-    by an explicit null."""
+    """None if nothing changed. A merge patch keeps what it does not mention: an outdated reason is removed by an
+    explicit null."""
     if old is None:
         return one
     if old == one:
@@ -425,7 +425,7 @@ def _changed_condition(one: Object, old: Object | None) -> Object | None:
 
 
 def _map_changes(before: Mapping[str, Any], after: Mapping[str, Any]) -> Object:
-    """Maps merge key by key: what is gone has to be said."""
+    """Maps merge key by key: removed keys need an explicit null."""
     changes: Object = {}
     for key, value in after.items():
         old = before.get(key)

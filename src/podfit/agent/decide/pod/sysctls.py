@@ -1,6 +1,6 @@
 """Which kernel parameters a pod may set: those that belong to its own namespaces and affect no other pod. Pure.
 
-The list is that of a kubelet without further permissions; all of it exists on every kernel that podfit is tried on.
+The list is that of a kubelet without allowed unsafe sysctls; every supported kernel has all of them.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _SAFE = frozenset(
 
 
 def refusal(pod: Object) -> tuple[str, str] | None:
-    """Reason and message, in a kubelet's words, for a pod that may not run here."""
+    """Reason and message, as in a kubelet, for a pod that is rejected."""
     spec = pod["spec"]
     for one in (spec.get("securityContext") or {}).get("sysctls") or ():
         name = normalized(str(one["name"]))
@@ -44,7 +44,7 @@ def refusal(pod: Object) -> tuple[str, str] | None:
 
 
 def normalized(name: str) -> str:
-    """With dots between its parts: where a slash comes first, dots and slashes change places."""
+    """Separated by dots: if a slash comes first, dots and slashes are swapped."""
     dot, slash = name.find("."), name.find("/")
     if slash < 0 or (0 <= dot < slash):
         return name
