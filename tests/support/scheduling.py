@@ -1,10 +1,11 @@
-"""Nodes and pods for the scheduler's decisions, and a board that has them."""
+"""Nodes and pods for the scheduler's decisions, a board that has them, and a client that keeps what is written."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from podfit.api.objects import Object
+from podfit.api.registry.kinds import Kind
 from podfit.scheduler.decide.board import Board, Placed, Refused
 from podfit.scheduler.decide.explain import snapshot_of
 from podfit.scheduler.decide.fit.rules import Rules
@@ -43,3 +44,49 @@ def refused(where: Board, what: Object) -> Refused:
     verdict = where.place(what)
     assert isinstance(verdict, Refused)
     return verdict
+
+
+class RecordedWrites:
+    """Stands for a client: keeps what would be written, and refuses what `refusals` has an error for, by its path."""
+
+    shares = True
+
+    def __init__(self, **refusals: Exception) -> None:
+        self.written: list[tuple[str, str, Any]] = []
+        """What was done (create, delete or patch, and the subresource), the pod's name, and the body."""
+        self.refusals = refusals
+
+    async def create(self, kind: Kind, body: Object, namespace: str, name: str, subresource: str) -> Object:
+        return self._done(subresource, name, body)
+
+    async def patch(
+        self, kind: Kind, namespace: str, name: str, patch: Object, subresource: str, media: str = ""
+    ) -> Object:
+        return self._done(f"patch_{subresource}", name, patch)
+
+    async def delete(self, kind: Kind, namespace: str, name: str, options: Object) -> Object:
+        return self._done("delete", name, options)
+
+    def _done(self, what: str, name: str, body: Object) -> Object:
+        if what in self.refusals:
+            raise self.refusals[what]
+        self.written.append((what, name, body))
+        return body
+
+    @property
+    def names(self) -> list[tuple[str, str]]:
+        return [(what, name) for what, name, _ in self.written]
+
+
+class RecordedEvents:
+    """Stands for an EventRecorder."""
+
+    def __init__(self) -> None:
+        self.events: list[tuple[str, str, str]] = []
+        """The pod's name, reason and message."""
+
+    def record(self, pod: Object, type: str, reason: str, message: str, **more: Any) -> None:
+        self.events.append((pod["metadata"]["name"], reason, message))
+
+    async def flush(self) -> None:
+        """Nothing waits."""
