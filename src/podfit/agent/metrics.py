@@ -1,4 +1,4 @@
-"""What the agent counts: names of the KEP and, where upstream renamed one, also the kubelet's of today."""
+"""The agent's metrics, under the names of the KEP and, if upstream renamed one, also the kubelet's current name."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ OPERATIONS = (
     *("update_podsandbox_resources", "exec_sync", "exec", "attach", "port_forward"),
     *("image_status", "pull_image", "list_images", "remove_image"),
 )
-"""What the kubelet calls the operations of a runtime, as far as they are asked for here."""
+"""The kubelet's names for runtime operations, as far as they are used here."""
 
 
 class AgentMetrics:
-    """One registry an agent, or one shared by many agents of a process."""
+    """One registry per agent, or one shared by many agents of a process."""
 
     def __init__(self, registry: CollectorRegistry | None = None) -> None:
         self.registry = registry or CollectorRegistry()
@@ -136,7 +136,7 @@ class AgentMetrics:
             for resource in (CPU, MEMORY):
                 for requirement in ("requests", "limits"):
                     old, new = earlier.get(requirement) or {}, resources.get(requirement) or {}
-                    # Most texts are the same: only others are read as numbers.
+                    # Most texts are equal: only others are parsed.
                     if old.get(resource) != new.get(resource) and (operation := _operation(old, new, resource)):
                         self.requested.labels(resource, requirement, operation).inc()
 

@@ -41,6 +41,7 @@ class Probing:
             record.probes.stop()
 
     def suspend(self, record: PodRecord) -> None:
-        """The pod may move to another node at any moment, where this node cannot probe it. The last results are kept."""
+        """The pod may move to another node at any moment, where this node cannot probe it: the last results are
+        kept."""
         self.stop(record)
         record.probes = None

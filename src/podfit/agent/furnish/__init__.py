@@ -1,1 +1,1 @@
-"""What a container is furnished with: its description for the runtime, environment, volumes, and what they refer to."""
+"""What a container needs to run: its runtime configuration, environment, volumes, and the objects they refer to."""

@@ -32,7 +32,7 @@ NAME, NAMESPACE = "podfit.dev/pod-name", "podfit.dev/pod-namespace"
 
 _LOCALHOST = "Localhost/"
 _MALFORMED = (LookupError, TypeError, ValueError)
-"""What a manifest that no API server has checked (static pods, other servers) may do to its reader."""
+"""Errors that a manifest which no API server has validated (static pods, other servers) may cause."""
 
 
 def _text(problem: Exception) -> str:
@@ -40,7 +40,7 @@ def _text(problem: Exception) -> str:
 
 
 class ConfigProblem(Exception):
-    """The container cannot be described; shown as its waiting reason."""
+    """The container cannot be configured; the message is its waiting reason."""
 
     def __init__(self, message: str, reason: str = "CreateContainerConfigError") -> None:
         super().__init__(message)
@@ -48,7 +48,7 @@ class ConfigProblem(Exception):
 
 
 class VolumeProblem(ConfigProblem):
-    """Volumes cannot be made yet, each for one of `messages`; the container goes on being created."""
+    """Volumes cannot be created yet, each for one of `messages`; the container stays in creation."""
 
     def __init__(self, problem: BadVolume) -> None:
         super().__init__(str(problem))
@@ -66,7 +66,7 @@ class ContainerMaker:
         node_bytes: int,
         local_profiles: bool = False,
     ) -> None:
-        """`local_profiles`: whether the runtime has profiles of the node."""
+        """`local_profiles`: whether the runtime can load profiles from the node."""
         self._config, self._environment, self._volumes, self._ledger = config, environment, volumes, ledger
         self._image_status, self._node_bytes, self.local_profiles = image_status, node_bytes, local_profiles
 
@@ -98,7 +98,7 @@ class ContainerMaker:
         return self._config.logs_dir / f"{record.namespace}_{record.name}_{record.uid}"
 
     async def mount(self, record: PodRecord) -> None:
-        """Makes the pod's volumes, before anything else of it is made."""
+        """Creates the pod's volumes, before anything else of the pod."""
         allocated = self._ledger.allocated(record.uid)
         await self._mount(record.sized(allocated).pod if allocated is not None else record.pod, ())
 
@@ -110,7 +110,7 @@ class ContainerMaker:
             raise VolumeProblem(problem) from problem
 
     def _with_profile(self, found: Security) -> Security:
-        """A profile of the node is a file of its own folder."""
+        """A profile of the node is a file in its folder for profiles."""
         if not found.seccomp.startswith(_LOCALHOST):
             return found
         file = self._config.seccomp_dir.absolute() / found.seccomp.removeprefix(_LOCALHOST)
@@ -164,7 +164,7 @@ class ContainerMaker:
         )
 
     async def _check_user(self, record: PodRecord, container: Object) -> None:
-        """`runAsNonRoot`: refused when it would be root, or when that cannot be known."""
+        """`runAsNonRoot`: refused if it would be root, or if that is unknown."""
         merged = {**(record.pod["spec"].get("securityContext") or {}), **(container.get("securityContext") or {})}
         if not merged.get("runAsNonRoot"):
             return
@@ -235,7 +235,7 @@ class ContainerMaker:
         return self._volumes.folder(record.uid) / "containers" / name / f"message-{attempt}"
 
     def _hosts_mount(self, record: PodRecord, container: Object, ips: tuple[str, ...]) -> list[Mount]:
-        """/etc/hosts with the pod's address, written again for each container: another sandbox has another address."""
+        """/etc/hosts with the pod's address, rewritten for each container: a new sandbox has a new address."""
         if not self._config.on_disk or any(
             one["mountPath"].rstrip("/") == "/etc/hosts" for one in container.get("volumeMounts") or ()
         ):
@@ -247,7 +247,7 @@ class ContainerMaker:
 
 
 def _host_ports(spec: Object) -> tuple[PortMapping, ...]:
-    """Of a pod with a network of its own; one in the host's network listens on them itself."""
+    """For a pod with its own network; one in the host's network listens on them itself."""
     if spec.get("hostNetwork"):
         return ()
     sidecars = [one for one in spec.get("initContainers") or () if is_sidecar(one)]
@@ -265,7 +265,7 @@ def _sysctls(spec: Object) -> dict[str, str]:
 
 
 def _host_ip(port: Object) -> str:
-    """ "" where any address is meant."""
+    """ "" for any address."""
     ip = str(port.get("hostIP") or "")
     return "" if ip in ("0.0.0.0", "::") else ip
 
@@ -283,7 +283,7 @@ def _sub_path(mount: Object, environment: Mapping[str, str]) -> str:
 
 
 def _check_profiles(record: PodRecord, container: Object) -> None:
-    """A profile that is asked for and cannot be applied must not be left out: the container would run unconfined."""
+    """A requested profile that cannot be applied must not be skipped: the container would run unconfined."""
     merged = {**(record.pod["spec"].get("securityContext") or {}), **(container.get("securityContext") or {})}
     for field, what in (("seccompProfile", "seccomp"), ("appArmorProfile", "AppArmor")):
         profile = merged.get(field)
@@ -320,7 +320,7 @@ def security(spec: dict[str, Any], container: Object) -> Security:
 
 
 def pod_security(spec: dict[str, Any]) -> Security:
-    """What holds for the sandbox: it is privileged if any container is."""
+    """The security settings of the sandbox: it is privileged if any container is."""
     containers = (*(spec.get("initContainers") or ()), *(spec.get("containers") or ()))
     privileged = any((container.get("securityContext") or {}).get("privileged") for container in containers)
     return replace(security(spec, {}), privileged=privileged)

@@ -13,13 +13,13 @@ from podfit.api.objects import Object
 from podfit.api.quantity import Quantity
 
 LARGEST = 8 << 20
-"""Bytes of an environment, and of an expanded text. Linux gives a new process 6 MiB at most."""
+"""Bytes of an environment, and of an expanded text. Linux accepts at most 6 MiB for a new process."""
 _REFERENCE = re.compile(r"\$\$|\$\(([^()\s]+)\)")
 
 
 def expand(text: str, known: Mapping[str, str]) -> str:
-    """$(NAME) becomes its value, $$ a dollar; what is not known stays as written. Raises MissingObject for a text that
-    no process could be given."""
+    """Replaces $(NAME) by its value and $$ by a dollar; unknown names stay as written. Raises MissingObject for a text
+    too long for a process."""
     if "$" not in text:
         return text
     size = len(text)
@@ -36,7 +36,7 @@ def expand(text: str, known: Mapping[str, str]) -> str:
 
 
 def expand_whole(text: str, known: Mapping[str, str]) -> str:
-    """The same, but everything that is named has to have a value. Raises MissingObject."""
+    """The same, but every name must have a value. Raises MissingObject."""
     missing = sorted({match[1] for match in _REFERENCE.finditer(text) if match[1] and not known.get(match[1])})
     if missing:
         raise MissingObject(f"missing value for {', '.join(missing)}")
@@ -44,7 +44,7 @@ def expand_whole(text: str, known: Mapping[str, str]) -> str:
 
 
 def expand_all(words: Iterable[str], known: Mapping[str, str]) -> tuple[str, ...]:
-    """A command line. Raises MissingObject for one that no process could be given."""
+    """Expands a command line. Raises MissingObject if it is too long for a process."""
     expanded, size = [], 0
     for word in words:
         expanded.append(expand(word, known))
@@ -67,13 +67,13 @@ class Environment:
         allocatable: Callable[[], Mapping[str, Quantity]] = dict,
         services: Callable[[Object, bool], dict[str, str]] | None = None,
     ) -> None:
-        """`services`: variables about Services, for a pod with a network of its own or in the host's."""
+        """`services`: variables of Services, for a pod with its own network or in the host's."""
         self._objects, self._node_name, self._allocatable = objects, node_name, allocatable
         self.host_ip = host_ip
         self._services = services
 
     async def of(self, pod: Object, container: Object, ips: tuple[str, ...]) -> dict[str, str]:
-        """`pod` is sized as allocated: that is what resourceFieldRefs show. Raises MissingObject."""
+        """`pod` has its allocated sizes: resourceFieldRefs show those. Raises MissingObject."""
         namespace = pod["metadata"].get("namespace") or "default"
         known = self._services(pod, bool(ips) and ips[0] != self.host_ip) if self._services is not None else {}
         size = 0

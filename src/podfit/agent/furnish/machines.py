@@ -1,6 +1,6 @@
-"""What the runtime of a virtual machine learns from `spec.virtualMachine`: user data and keys, as annotations.
+"""`spec.virtualMachine` as annotations for the VM runtime: user data and keys.
 
-A pod that names its virtual machine as a container has these annotations itself.
+A pod that defines its virtual machine as a container has these annotations itself.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ class Machines:
         self._objects = objects
 
     async def annotations(self, pod: Object) -> dict[str, str]:
-        """Raises RuntimeFailure for what cannot be had."""
+        """Raises RuntimeFailure for missing or unsupported settings."""
         spec = pod["spec"]
         machine = spec.get("virtualMachine")
-        # Only where it was asked for: a VM with such a volume can be neither migrated nor suspended.
+        # Only on request: a VM with such a volume can be neither migrated nor suspended.
         token = {TOKEN: "true"} if spec.get("runtimeClassName") and spec.get("automountServiceAccountToken") else {}
         if not machine:
             return token
@@ -44,7 +44,7 @@ class Machines:
         return {**token, **{name: text for name, text in found.items() if text}}
 
     async def _key_pair(self, namespace: str, name: str) -> list[str]:
-        """The public keys in the Secret of this name: all of its values that are public keys."""
+        """The public keys in the Secret of this name: all its values that are public keys."""
         try:
             secret = await self._objects.secret(namespace, name)
         except (ApiError, Unreachable) as error:

@@ -1,4 +1,4 @@
-"""The files by which a pod resolves names: its hostname, /etc/hosts and resolv.conf, as a kubelet writes them."""
+"""A pod's files for name resolution: hostname, /etc/hosts and resolv.conf, as written by a kubelet."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from podfit.api.objects import Object
 _HOSTS = Path("/etc/hosts")
 _RESOLV = Path("/etc/resolv.conf")
 _RESOLVED = Path("/run/systemd/resolve/resolv.conf")
-"""The servers behind systemd-resolved, whose own address is one of the host's loopback."""
+"""The servers behind systemd-resolved, whose own address is on the host's loopback."""
 _LONGEST_NAME, _LONGEST_FULL_NAME = 63, 64
 _KNOWN = (
     ("127.0.0.1", "localhost"),
@@ -84,7 +84,7 @@ class _Resolver:
 
 
 def resolv_conf(pod: Object, config: AgentConfig) -> str:
-    """ "" if there is nothing to say: the host has none either."""
+    """ "" if the host has none and the pod adds nothing."""
     spec = pod["spec"]
     host = _resolver_of_the_host(bool(spec.get("hostNetwork")))
     policy = spec.get("dnsPolicy") or "ClusterFirst"
@@ -102,7 +102,7 @@ def resolv_conf(pod: Object, config: AgentConfig) -> str:
 
 
 def _merged(base: _Resolver, extra: Object) -> _Resolver:
-    """What the pod adds comes last and only once; an option of the same name takes the place of the other."""
+    """The pod's entries come last and only once; options of the same name replace others."""
     options = {one.partition(":")[0]: one for one in base.options}
     for one in extra.get("options") or ():
         options[one["name"]] = one["name"] + (f":{one['value']}" if one.get("value") else "")
@@ -114,7 +114,7 @@ def _merged(base: _Resolver, extra: Object) -> _Resolver:
 
 
 def _resolver_of_the_host(host_network: bool) -> _Resolver:
-    """A pod with a network of its own cannot ask a server on the host's loopback, only those behind it."""
+    """A pod with its own network cannot reach a server on the host's loopback, only those behind it."""
     found = _read(_RESOLV)
     if host_network or not found.servers or not all(_is_loopback(server) for server in found.servers):
         return found
@@ -136,7 +136,7 @@ def _read(file: Path) -> _Resolver:
         if word == "nameserver":
             found.servers += rest[:1]
         elif word == "search":
-            # The last one counts, as for the resolver itself.
+            # The last one wins, as for the resolver itself.
             found.searches = rest
         elif word == "options":
             found.options += rest

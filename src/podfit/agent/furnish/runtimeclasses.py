@@ -1,4 +1,4 @@
-"""The handler that a pod's RuntimeClass names: how its runtime runs it, or which of several runtimes does."""
+"""The runtime handler that a pod's RuntimeClass names: how its runtime runs it, or which of several runtimes does."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ NO_MACHINES = 'a virtual machine needs a RuntimeClass whose handler runs VMs, su
 
 class RuntimeClasses:
     def __init__(self, client: Client, simulated: bool = False) -> None:
-        """`simulated`: the runtime runs nothing, so that it can stand for any other."""
+        """`simulated`: the runtime runs nothing, so it accepts every handler."""
         self._client, self._simulated = client, simulated
 
     async def resolve(self, record: PodRecord) -> None:
-        """Sets the pod's handler. Read whenever a sandbox is created, which is seldom: nothing is watched for it."""
+        """Sets the pod's handler. Read whenever a sandbox is created, which is rare: no watch is needed."""
         record.class_handler = await self.handler(record.pod)
 
     async def handler(self, pod: Object) -> str:

@@ -1,8 +1,8 @@
-"""The environment variables of Services, in the form that Docker links once had and Kubernetes keeps.
+"""The environment variables of Services, in the format of Docker links that Kubernetes still uses.
 
-Services of the pod's own namespace, and always `kubernetes`: what runs in a pod finds the API server by it. The address
-of that Service is replaced by the one at which the node itself finds the API server, if it knows, except where that is
-a loopback address and the pod has a network of its own: there the Service's address is redirected (see `on_redirect`).
+Services of the pod's own namespace, and always `kubernetes`, by which programs in pods find the API server. Its address
+is replaced by the one at which the node itself reaches the API server, if known, unless that is a loopback address and
+the pod has its own network: then the Service's address is redirected (see `on_redirect`).
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Services:
         on_redirect: Callable[[str, int, str, int], None] = lambda address, port, target, target_port: None,
     ) -> None:
         """`api_server`: its URL, "" if unknown. `on_redirect`: called with the address of Service `kubernetes` and the
-        loopback address that has to answer there."""
+        loopback address that must answer there."""
         self._on_redirect = on_redirect
         self._cache = Cache(client, SERVICE, clock=clock, indexes={"namespace": BY_NAMESPACE})
         self._cache.subscribe(self._seen)
@@ -45,7 +45,7 @@ class Services:
         await self._cache.run()
 
     async def known(self, patience_s: float) -> None:
-        """Until they were read; not for ever, since a server may refuse to list them."""
+        """False until they were read; not forever, because a server may refuse to list them."""
         with suppress(TimeoutError):
             async with asyncio.timeout(patience_s):
                 await self._cache.ready.wait()
@@ -60,7 +60,7 @@ class Services:
         return self._api_server is not None and _is_loopback(self._api_server[0])
 
     def variables(self, pod: Object, own_network: bool) -> dict[str, str]:
-        """Raises MissingObject until they are known; a static pod does not wait for an API server."""
+        """Raises MissingObject until they were read; a static pod does not wait for an API server."""
         if not self._cache.ready.is_set():
             if is_static(pod):
                 return {}

@@ -1,4 +1,5 @@
-"""Reports the images of the node, and deletes unused ones when the image disk fills up or the node is short of disk."""
+"""Reports the images of the node, and deletes unused ones when the image disk fills up or the node is under disk
+pressure."""
 
 from __future__ import annotations
 
@@ -34,7 +35,7 @@ class ImageCollector:
         clock: Clock,
         on_listed: Callable[[set[str]], None],
     ) -> None:
-        """`on_listed`: called with the ids of all images that were there lately, whenever they were listed."""
+        """`on_listed`: called after each listing with the ids of all images seen recently."""
         self._runtime, self._node, self._recorder, self.policy, self._clock = runtime, node, recorder, policy, clock
         self._on_listed = on_listed
         self._known: dict[str, ImageUse] = {}
@@ -56,7 +57,7 @@ class ImageCollector:
     async def report(self) -> None:
         images = await self._runtime.images()
         before, self._listed = self._listed, {image.id for image in images}
-        # A list may be older than the image that was pulled while it was on its way.
+        # The list may be older than an image that was pulled meanwhile.
         self._on_listed(before | self._listed)
         found = rules.reported(images)
         if found == self._node.images or not self._node.known:
@@ -66,7 +67,7 @@ class ImageCollector:
 
     # --- deleting
     async def collect(self) -> None:
-        """Deletes unused images if the image disk is fuller than it may be. An Event says if that is not enough."""
+        """Deletes unused images if the image disk is above its threshold. An Event reports if that is not enough."""
         folder = await self._runtime.images_folder()
         if folder is None:
             return
@@ -79,7 +80,7 @@ class ImageCollector:
             self._warn(disk, freed)
 
     async def delete_unused(self) -> None:
-        """All of them: the node is short of disk, and pods would have to leave otherwise."""
+        """Deletes all of them: under disk pressure pods would be evicted otherwise."""
         await self._delete(await self._unused(), None, 0.0)
 
     async def _unused(self) -> list[ImageUse]:

@@ -1,8 +1,8 @@
-"""Who may run an image that is already here: pods that could pull it.
+"""Which pods may run an image that is present: those that could pull it.
 
-An image pulled with credentials is not for every pod of the node. It is recorded with which credentials it was pulled,
-as digests of them; a pod with others, or with none, has to pull it itself. Images that were not pulled through this
-agent were put on the node by its administrator and are for all."""
+An image pulled with credentials is not available to every pod of the node. Digests of the credentials it was pulled
+with are recorded; a pod with other ones, or with none, has to pull it itself. Images that this agent did not pull were
+put on the node by its administrator and are available to all."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class PullRecords:
     """Shared by all agents of a data directory, as their images are."""
 
     def __init__(self, file: Path | None, durable: bool = True) -> None:
-        """`file`: None keeps them in memory."""
+        """`file`: None keeps the records in memory."""
         self._file, self._durable = file, durable
         self._kept: tuple[tuple[int, int, int] | None, dict[str, _Pulled]] = (None, {})
 
@@ -62,7 +62,7 @@ class PullRecords:
         return record is None or record.anyone or any(_digest(one) in record.digests for one in credentials)
 
     def keep(self, image_ids: Collection[str]) -> None:
-        """Forgets images that are gone: one that comes back by other means is the administrator's."""
+        """Drops records of deleted images: if one comes back by other means, it is the administrator's."""
         if self._read().keys() - set(image_ids):
             with self._changing() as records:
                 for image_id in records.keys() - set(image_ids):
@@ -95,6 +95,6 @@ class PullRecords:
 
 
 def _digest(credentials: Credentials) -> str:
-    """Of what is shown to the registry, not of where it came from."""
+    """A digest of what the registry gets, not of its source."""
     secret = (credentials.username, credentials.password, credentials.identity_token, credentials.registry_token)
     return hashlib.sha256(msgspec.json.encode(secret)).hexdigest()

@@ -21,12 +21,12 @@ class PullSecrets:
         self._objects, self._events = objects, events
 
     async def credentials(self, record: PodRecord, image: Reference) -> list[Credentials]:
-        """The pod's own that apply to an image, best first. Raises BadCredentials for a Secret that is damaged."""
+        """The pod's own credentials for an image, best match first. Raises BadCredentials for a damaged Secret."""
         return keyring_of(await self._secrets(record)).lookup(image)
 
     @staticmethod
     def of_node(image: Reference) -> list[Credentials]:
-        """Those that every pod of the node may use, tried after the pod's own."""
+        """Credentials that every pod of the node may use, tried after the pod's own."""
         return keyring_in(user_file()).lookup(image)
 
     async def _secrets(self, record: PodRecord) -> list[Object]:

@@ -1,7 +1,8 @@
-"""Gets the image of a container: found on the node, or pulled according to its policy, with a back-off after failures.
+"""Provides the image of a container: found on the node, or pulled according to its policy, with a back-off after
+failures.
 
-Serves every runtime. Reasons, messages and Events are the kubelet's. A pull runs beside the pod's passes; each registry
-has a limited number of pulls at a time, so that one which stalls holds up no image of another.
+Works with every runtime. Reasons, messages and Events are the kubelet's. Pulls run outside the pod's passes; the number
+of pulls per registry is limited, so that one which stalls does not block images of another.
 """
 
 from __future__ import annotations
@@ -27,11 +28,11 @@ from podfit.kit.process.oserrors import system_words
 log = logging.getLogger(__name__)
 
 _PATIENCE_S = 0.05
-"""An image that is here already is found within this; a pull goes on by itself."""
+"""An image that is present is found within this time; a pull continues in the background."""
 _PULL_FAILED_S = 1.0
 """How long a failed pull is reported as ErrImagePull before it is reported as ImagePullBackOff."""
 _LOOK_S = 10.0
-"""During a back-off, how often to check whether the image was put on the node by other means."""
+"""During a back-off, how often to check whether the image was loaded by other means."""
 _PULL_FAILED = "ErrImagePull"
 _BACKING_OFF = "ImagePullBackOff"
 _NEVER = "ErrImageNeverPull"
@@ -40,11 +41,11 @@ _RUNTIME_REASONS = {
     "RegistryUnavailable": "because the registry is unavailable",
     "SignatureValidationFailed": "because the signature validation failed",
 }
-"""Reasons that a CRI runtime puts in front of its message."""
+"""Reasons that a CRI runtime prefixes to its message."""
 
 
 class PullSlots:
-    """How many images are pulled at a time."""
+    """Limits the number of concurrent pulls."""
 
     def __init__(self, per_registry: int, most: int = 0) -> None:
         """`most`: for all registries together, instead; 0 for no such limit."""
@@ -61,15 +62,15 @@ class ImagePulls:
         self._runtime, self._events, self._clock = core.runtime, core.events, core.clock
         self._backoff = Backoff(10.0, 300.0)
         self._failures: dict[tuple[str, str], tuple[float, str]] = {}
-        """By pod and image: until when (monotonic) no pull is attempted, and why the last one failed."""
+        """By pod and image: no pull before this time (monotonic), and the error of the last one."""
         self._turns: WeakValueDictionary[tuple[str, str], asyncio.Lock] = WeakValueDictionary()
 
     async def get(self, record: PodRecord, container: Object) -> str | None:
-        """The image's id; None while it is pulled or cannot be pulled."""
+        """The image's id; None while it is being pulled or cannot be pulled."""
         return await self._get(record, container, "")
 
     async def has_mounted(self, record: PodRecord, container: Object) -> bool:
-        """Whether the images that the container mounts as volumes are here, too."""
+        """Whether the images that the container mounts as volumes are present."""
         mounted = {mount["name"] for mount in container.get("volumeMounts") or ()}
         for volume in record.pod["spec"].get("volumes") or ():
             if volume["name"] not in mounted or volume.get("image") is None:
@@ -88,7 +89,7 @@ class ImagePulls:
         return record.images.get((name, image))
 
     def used(self, record: PodRecord, container: Object) -> None:
-        """A container was created of its images, or not; for the next one they are looked up again."""
+        """A container was created from its images, or not; for the next one they are looked up again."""
         for key in [key for key in record.images if key[0] == container["name"]]:
             del record.images[key]
 
@@ -98,7 +99,7 @@ class ImagePulls:
             self._backoff.forget(key)
 
     async def _fetch(self, record: PodRecord, name: str, volume: str) -> None:
-        """Until the container has its image or the pod terminates. The pod's image may change meanwhile."""
+        """Runs until the container has its image or the pod terminates. The pod's image may change meanwhile."""
         try:
             while (container := _wanted(record, name, volume)) is not None:
                 turn = self._turns.setdefault((record.uid, container["image"]), asyncio.Lock())
@@ -111,7 +112,7 @@ class ImagePulls:
                 except (RuntimeFailure, OSError) as error:
                     missing = error if isinstance(error, ImageMissing) else ImageMissing(system_words(error))
                 except Exception as error:
-                    # If the task ended here, the next pass would start it again without a pause.
+                    # If the task ended here, the next pass would restart it without a delay.
                     log.exception("pod %s: getting image %s failed", record.uid, container["image"])
                     missing = ImageMissing(str(error))
                 await self._without(record, container, volume, missing)
@@ -162,13 +163,13 @@ class ImagePulls:
             raise ImageMissing(str(error)) from error
 
     async def _may_use(self, record: PodRecord, image_id: str, reference: Reference) -> bool:
-        """A pod may use what others pulled if it could have pulled it as well."""
+        """A pod may use an image that others pulled if it could have pulled it itself."""
         if self._pulls.is_open(image_id):
             return True
         return self._pulls.may_use(image_id, await self._credentials(record, reference))
 
     async def _try_each(self, image: str, own: list[Credentials], of_node: list[Credentials], handler: str) -> str:
-        """All credentials that apply, one after the other; without any, none."""
+        """Tries all matching credentials in turn; without any, an anonymous pull."""
         reasons: list[str] = []
         tries: list[Credentials | None] = [*own, *of_node] or [None]
         for each in tries:
@@ -188,7 +189,7 @@ class ImagePulls:
 
     # --- failures
     async def _without(self, record: PodRecord, container: Object, volume: str, missing: ImageMissing) -> None:
-        """Reports why, and returns when it is time to try again."""
+        """Reports the failure, and returns when it is time to retry."""
         name, image, reason, text = container["name"], container["image"], missing.reason, str(missing)
         if reason == _PULL_FAILED:
             self._events.emit(record.pod, WARNING, "Failed", f'Failed to pull image "{image}": {text}', name)
@@ -215,7 +216,7 @@ class ImagePulls:
         self._core.queue.enqueue(record.uid)
 
     async def _until_worth_trying(self, record: PodRecord, container: Object, volume: str) -> None:
-        """The end of the back-off, another image in the spec, or the image on the node by other means."""
+        """Waits for the end of the back-off, another image in the spec, or the image on the node by other means."""
         name, image = container["name"], container["image"]
         while (now := _wanted(record, name, volume)) is not None and now["image"] == image:
             until, _ = self._failures.get((record.uid, image), (float("inf"), ""))
@@ -227,7 +228,7 @@ class ImagePulls:
     async def _here(self, record: PodRecord, image: str) -> bool:
         """Whether the pod could start with it now."""
         try:
-            # A name that is no reference is rejected before any runtime is asked, now as in a pull.
+            # An invalid reference is rejected before any runtime is called, as in a pull.
             reference = parse(image)
             state = await self._runtime.image_status(image, record.handler)
             return state is not None and (state.host_files or await self._may_use(record, state.id, reference))
@@ -236,7 +237,7 @@ class ImagePulls:
 
 
 def _wanted(record: PodRecord, name: str, volume: str) -> Object | None:
-    """The container whose image is wanted, or the volume as if it were one."""
+    """The container whose image is needed, or the volume as if it were one."""
     if record.termination is not None or record.finished:
         return None
     spec = record.pod["spec"]

@@ -1,1 +1,1 @@
-"""VM pods that move to another node: what this node does for those that leave it, and for those that come."""
+"""Migration of VM pods to another node: this node's part for pods that leave and for pods that arrive."""

@@ -1,7 +1,7 @@
 """VM pods that are migrated to this node. They hold their allocation from the moment they are expected.
 
-Everything is prepared before the VM is moved: allocation, image, volumes, sandbox, and its place in the runtime. Once
-it runs here, the switch is reported to the API, and from then on it is a pod of this node like any other.
+Everything is prepared before the VM is moved: allocation, image, volumes, sandbox, and the VM definition in the
+runtime. Once it runs here, the switch is reported to the API, and from then on it is a regular pod of this node.
 """
 
 from __future__ import annotations
@@ -116,7 +116,7 @@ class Arrivals:
         snapshot = await observe(record, self._core.ledger, self._core.runtime)
         container = machine_of(record)
         if container is None or container.state == CREATED or snapshot.state is None:
-            # The runtime reports its arrival, and that brings the next pass.
+            # The runtime reports its arrival, and that triggers the next pass.
             return DONE
         await self._logs.fetch(record, container)
         await self._steps.runtime(record).adopt(container.id)

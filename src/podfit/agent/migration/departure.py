@@ -1,7 +1,7 @@
-"""VM pods that leave this node. The phase in the pod decides what is done, so that an agent that was killed goes on.
+"""VM pods that leave this node. The phase in the pod decides the next step, so that a killed agent can resume.
 
-The API decides where a pod is: this node releases a VM only when the pod is no longer its own, and it takes a VM back
-only after the migration has been recorded as failed.
+The API decides where a pod is: this node releases a VM only when the pod no longer belongs to it, and it takes a VM
+back only after the migration has been recorded as failed.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from podfit.kit.backoff import Backoff
 log = logging.getLogger(__name__)
 
 PREPARE_S = 120.0
-"""How long the other node may take to prepare, pulling the image included."""
+"""How long the other node may take to prepare, including the image pull."""
 RETRY_S = 1.0
-"""The pause before a runtime that is away in the middle of a move is asked again."""
+"""The delay before a runtime that is unreachable in the middle of a migration is queried again."""
 JOB = "migrate"
 
 
@@ -38,7 +38,7 @@ class Departures:
         return found if found is not None and found.under_way and found.source == self._steps.node_name else None
 
     async def settle(self, record: PodRecord) -> None:
-        """After a migration that failed: the VM goes on here."""
+        """Called after a failed migration: the VM keeps running here."""
         found = migration_of(record.pod)
         if found is None or found.phase != FAILED or found.source != self._steps.node_name:
             return
@@ -53,7 +53,8 @@ class Departures:
         )
 
     def follow(self, record: PodRecord, migration: Migration) -> float:
-        """Does what the phase asks for, beside the pass. Returns the seconds until the next pass, 0 for none."""
+        """Performs the step of the current phase, outside the pass. Returns the seconds until the next pass, 0 for
+        none."""
         self._probing.suspend(record)
         if record.moving_since is None or record.moving_since[0] != migration.requested:
             record.moving_since = (migration.requested, self._clock.monotonic())
@@ -93,8 +94,8 @@ class Departures:
         """None once it has left: the other node reports that.
 
         A migration that is recorded as failed makes the other node end the VM if it runs there. So a failure is
-        reported only when the runtime has said that the VM stays; while it says nothing, or something else, it is
-        asked again, and goes on with the move or reports what became of it."""
+        reported only when the runtime has confirmed that the VM stays; while it does not answer, or the state is
+        different, it is queried again, and the migration continues or its outcome is reported."""
         runtime = self._steps.runtime(record)
         while True:
             container = machine_of(record)

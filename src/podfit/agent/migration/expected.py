@@ -1,4 +1,4 @@
-"""Watches for pods that are being migrated to this node, and finds out what became of those that no longer are."""
+"""Watches for pods that are being migrated to this node, and resolves those that no longer are."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ log = logging.getLogger(__name__)
 
 class Expected:
     def __init__(self, core: Core, client: Client, runtime: Runtime, roster: Roster) -> None:
-        """`runtime`: the one that may be able to move VMs, without the metrics around it."""
+        """`runtime`: the one that may be able to migrate VMs, without the metrics around it."""
         self._client, self._runtime, self._roster = client, runtime, roster
         self._clock, self._tasks = core.clock, core.tasks
         self._node_name = node_name = core.config.node_name
@@ -30,7 +30,7 @@ class Expected:
         self._cache = Cache(client, POD, clock=clock, fieldSelector=f"status.nominatedNodeName={node_name}")
 
     async def begin(self) -> None:
-        """Only where the runtime can move VMs and the API server knows of that. Returns when all are known."""
+        """Only if the runtime can migrate VMs and the API server supports it. Returns when all are known."""
         if getattr(self._runtime, "migrations", None) is None or not await self._served():
             return
         self._tasks.start(self._cache.run(), "coming")
@@ -55,13 +55,14 @@ class Expected:
                 await self._clock.sleep(backoff.next())
 
     def on_removed(self, uid: str) -> None:
-        """A pod that left this node may be on its way back."""
+        """A pod that left this node may be coming back."""
         for pod in self._cache:
             if pod["metadata"]["uid"] == uid:
                 self._changed(None, pod)
 
     async def _look_for(self, record: PodRecord) -> None:
-        """A pod that has arrived is this node's in the API; one that has not is another node's, or gone."""
+        """A pod that has arrived belongs to this node in the API; one that has not belongs to another node, or is
+        gone."""
         backoff = Backoff(0.2, 10.0)
         while record.coming and (record.termination is None or not record.termination.gone):
             try:

@@ -1,4 +1,4 @@
-"""What a VM logged before it came to this node: read through the API server, and the beginning of its log here."""
+"""The log of a VM from before its migration: read through the API server, and prepended to its log here."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from podfit.kit.files.atomicfile import write_atomic
 
 log = logging.getLogger(__name__)
 MOST_BYTES = 10 << 20
-"""As much as one file of a container log holds."""
+"""The maximum size of one container log file."""
 
 
 FileOf = Callable[[PodRecord, str, int], Path]
@@ -27,7 +27,7 @@ class EarlierLogs:
         self._client, self._file_of = client, file_of
 
     async def fetch(self, record: PodRecord, container: ContainerState) -> None:
-        """Once: the file is there afterwards. A log that cannot be read keeps no VM from coming."""
+        """Once: the file exists afterwards. A log that cannot be read does not block the migration."""
         target = self._file_of(record, container.name, container.attempt)
         if target.exists():
             return
@@ -43,7 +43,7 @@ class EarlierLogs:
 
 
 def entries(text: str) -> str:
-    """Lines with their times, as the API serves them, in the format of container logs."""
+    """Lines with their times, as served by the API, in the format of container logs."""
     rows = []
     for line in text.splitlines():
         stamp, _, rest = line.partition(" ")

@@ -1,4 +1,4 @@
-"""What both nodes of a migration share: how a step is reported, and which runtime does the work."""
+"""Shared by both nodes of a migration: reporting a step, and finding the runtime."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Steps:
         self._client, self._runtime, self.node_name = client, runtime, node_name
 
     def runtime(self, record: PodRecord) -> Migrations:
-        """Raises RuntimeFailure if the pod's runtime moves nothing."""
+        """Raises RuntimeFailure if the pod's runtime cannot migrate."""
         found = getattr(self._runtime, "migrations", None)
         migrations: Migrations | None = found(record.handler) if found is not None else None
         if migrations is None:
@@ -33,7 +33,7 @@ class Steps:
         return migrations
 
     async def report(self, record: PodRecord, migration: Migration, step: Step) -> bool:
-        """False if the migration has ended otherwise, or the pod has gone, before this could be reported."""
+        """False if the migration has ended otherwise, or the pod is gone, before this could be reported."""
         meta = record.pod["metadata"]
         binding = {
             "apiVersion": "v1",

@@ -1,4 +1,4 @@
-"""Measures what pods have on the node's disk, and deletes what is not needed when the disk is short."""
+"""Measures pods' usage of the node's disk, and deletes what is not needed under disk pressure."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from podfit.agent.runtimes.base import Runtime
 from podfit.agent.runtimes.values import RuntimeFailure
 
 LOGS_KEPT = 2
-"""Attempts of a container whose last log file stays: the one that runs, and the one before it."""
+"""Attempts of a container whose last log file is kept: the running one, and the one before it."""
 
 
 def measure(folder: Path) -> tuple[int, int]:
-    """Bytes on the disk and inodes of a file or a folder, links not followed, other file systems left out.
+    """Bytes on the disk and inodes of a file or a folder; links are not followed, other file systems are skipped.
 
-    Raises OSError for a tree that cannot be measured, one of very long paths say.
+    Raises OSError for a tree that cannot be measured, for example because of very long paths.
     """
     try:
         root = os.lstat(folder)
@@ -64,7 +64,7 @@ class DiskMeter:
         self._delete_images = delete_images
 
     async def use(self, record: PodRecord) -> DiskUse | None:
-        """What a pod has on the disk; None where that cannot be found out."""
+        """A pod's usage of the disk; None if it is unknown."""
         logs, messages = self._log_folder(record), self._volumes.folder(record.uid) / "containers"
         files = [*await self._runtime.pod_files(record.uid), self._volumes.hosts_file(record.uid)]
         folders: dict[str, list[Path]] = {}
@@ -81,7 +81,7 @@ class DiskMeter:
             raise
 
     async def reclaim(self) -> None:
-        """Deletes what no running container needs: volumes of pods that are over, old logs, layers and images."""
+        """Deletes what no running container needs: volumes of finished pods, old logs, layers and images."""
         for record in list(self._records.values()):
             if record.finished:
                 await asyncio.to_thread(self._volumes.remove, record.uid)

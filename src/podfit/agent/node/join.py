@@ -1,7 +1,7 @@
-"""Joining a cluster: a bootstrap token buys a certificate, the certificate is the node's identity from then on.
+"""Joins a cluster: a bootstrap token is exchanged for a certificate, which is the node's identity from then on.
 
-The key is made here and never leaves; what travels is a CertificateSigningRequest. An identity that is still good is
-used again, so that a restart needs no token.
+The private key is created here and never sent; only a CertificateSigningRequest is. A valid identity is reused, so that
+a restart needs no token.
 """
 
 from __future__ import annotations
@@ -37,15 +37,16 @@ _RENEW_BEFORE = timedelta(days=7)
 _PATIENCE_S = 900.0
 _WATCH_AGAIN_S = 2.0
 _NOTICE_S, _NOTICE_MOST_S = 5.0, 60.0
-"""When the first line about what is waited for is logged; the pauses between the next ones double up to the second."""
+"""When the first line about the pending request is logged; the intervals between the next ones double up to the second
+value."""
 
 
 class JoinRefused(Exception):
-    """The cluster did not issue a certificate; the message says why."""
+    """The cluster did not issue a certificate; the message gives the cause."""
 
 
 async def join(access: Access, node: str, file: Path) -> Access:
-    """The node's own access, kept in the kubeconfig `file`; `access` carries the bootstrap token."""
+    """The node's own access, stored in the kubeconfig `file`; `access` carries the bootstrap token."""
     known = _known(file, node)
     if known is not None:
         return known
@@ -58,13 +59,13 @@ async def join(access: Access, node: str, file: Path) -> Access:
 
 
 def keep_identity(own: Access, node: str, file: Path) -> None:
-    """In the kubeconfig `file`, where the next start finds it."""
+    """Stores it in the kubeconfig `file`, where the next start reads it."""
     file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     write_atomic(file, json.dumps(_kubeconfig(own, node), indent=2).encode())
 
 
 def _known(file: Path, node: str) -> Access | None:
-    """The identity of an earlier join, if it is this node's and good for a while."""
+    """The identity of an earlier join, if it is this node's and still valid for a while."""
     if not file.exists():
         return None
     try:
@@ -115,7 +116,7 @@ async def issued(client: Client, node: str, request: bytes, signer: str, usages:
 
 
 class _Waiting:
-    """For the answer to a signing request. Every so often the log says what is missing."""
+    """Waits for a signing request. Periodically the log says what is missing."""
 
     def __init__(self, client: Client, node: str, name: str) -> None:
         self._client, self._node, self._name = client, node, name

@@ -1,4 +1,4 @@
-"""The Node object and its Lease: identity, capacity, heartbeat. Capacity that others report is kept.
+"""The Node object and its Lease: identity, capacity, heartbeat. Capacity reported by others is kept.
 
 Works against any API server: the Node is created once, then only its status is patched, and the Lease renewed.
 """
@@ -39,7 +39,7 @@ _STEP_S = 0.1
 POLICY_LABEL = "podfit.dev/cpu-manager-policy"
 """Set on nodes whose CPU manager policy is static, for selectors."""
 _REJECTED_S = 30.0
-"""Until a rejected status is tried again."""
+"""The delay before a rejected status is retried."""
 FEATURES = (
     "InPlacePodLevelResourcesVerticalScaling",
     "InPlacePodVerticalScalingInitContainers",
@@ -87,11 +87,11 @@ class NodeKeeper:
         self.port = config.port
         self.max_pods = config.max_pods
         self.pressed: frozenset[str] = frozenset()
-        """The pressures that the machine is under, for the next status."""
+        """The pressures on the node, for the next status."""
         self.images: list[Object] = []
-        """On this node, as its status reports them."""
+        """The images on this node, as its status reports them."""
         self.pod_range = ""
-        """IPv4 addresses for this node's pods, as the Node says; "" if it says nothing."""
+        """The IPv4 range of this node's pods, from the Node; "" if it has none."""
         self._ranged = asyncio.Event()
         self.problem = ""
         """Why this node cannot run pods now."""
@@ -114,15 +114,15 @@ class NodeKeeper:
 
     @property
     def uid(self) -> str:
-        """Of the Node in the API, "" while we know of none."""
+        """The uid of the Node in the API, "" until it is known."""
         return str((self._node.get("metadata") or {}).get("uid") or "")
 
     @property
     def known(self) -> bool:
-        """The API has a Node whose status can be written."""
+        """Whether the API has a Node whose status can be written."""
         return self.registered.is_set() or not self._config.register
 
-    # --- life
+    # --- lifecycle
     async def run(self) -> None:
         """Registers, then keeps status and Lease alive until cancelled."""
         backoff = Backoff(0.2, 30.0, jitter=0.2)
@@ -132,7 +132,7 @@ class NodeKeeper:
                 if self._config.register and not self.registered.is_set():
                     await self._register()
                     self.registered.set()
-                    # What the watch showed meanwhile, a range for pods say, counts as well.
+                    # Changes that the watch delivered meanwhile, such as a pod range, count as well.
                     self._seen(None, self._own.get("", self._config.node_name))
                     next_status = self._clock.monotonic() + self._config.status_s
                 elif self._clock.monotonic() >= next_status:
@@ -140,19 +140,19 @@ class NodeKeeper:
                 await self._renew()
                 backoff.forget()
                 reported = ""
-                # Nodes of one process renew in step: what is written in one turn of the loop shares a transaction.
+                # Nodes of one process renew in step: writes of one loop iteration share a transaction.
                 await self._clock.sleep(self._config.lease_s - self._clock.monotonic() % _STEP_S)
             except (ApiError, Unreachable) as error:
                 if str(error) != reported:
                     log.warning("node %s: %s", self._config.node_name, error)
                     reported = str(error)
                 if isinstance(error, ApiError) and error.code == 404:
-                    # Someone deleted the Node: an agent that lives has one.
+                    # The Node was deleted: a running agent recreates it.
                     self.registered.clear()
                 await self._clock.sleep(backoff.next())
 
     async def _publish_again(self) -> float:
-        """Returns the seconds until the next time. A server that rejects the status still gets the Lease renewed."""
+        """Returns the seconds until the next time. If a server rejects the status, the Lease is still renewed."""
         try:
             await self.publish()
         except ApiError as error:
@@ -163,11 +163,11 @@ class NodeKeeper:
         return self._config.status_s
 
     async def follow(self) -> None:
-        """Changes that others make to the Node are known at once: its labels, and resources that they add."""
+        """Watches changes by others to the Node: its labels, and resources added to it."""
         await self._own.run()
 
     async def wait_for_range(self, patience_s: float) -> None:
-        """Until the Node has a range for its pods, or will hardly get one."""
+        """Waits until the Node has a range for its pods, or is unlikely to get one."""
         with suppress(TimeoutError):
             async with asyncio.timeout(patience_s):
                 await self._ranged.wait()
@@ -182,11 +182,11 @@ class NodeKeeper:
             self.labels, self.pod_range = labels, pods
             self.use_range()
         if self._allocatable({**self.capacity, **self._foreign(after)}) != self.allocatable:
-            # Another client gave the Node a resource that its status does not offer yet.
+            # Another client gave the Node a resource that is missing from its status.
             self._tasks.start(self._publish_soon(), "publish-node")
 
     def use_range(self) -> None:
-        """Pods get addresses of the range that the Node has now."""
+        """Pods get addresses from the Node's current range."""
         self._runtime.use_range(self.pod_range)
 
     async def _publish_soon(self) -> None:
@@ -196,7 +196,7 @@ class NodeKeeper:
             log.info("node %s: %s", self._config.node_name, error)  # the next status reports it
 
     def _foreign(self, node: Object) -> dict[str, str]:
-        """Capacity that others report on the Node."""
+        """Capacity of the Node reported by others."""
         shown = (node.get("status") or {}).get("capacity") or {}
         return {name: text for name, text in shown.items() if name not in self.capacity}
 
@@ -238,7 +238,7 @@ class NodeKeeper:
         return dict(self._node["metadata"].get("labels") or {})
 
     async def refresh(self) -> None:
-        """Reads the Node, as far as the API answers: its labels may have changed."""
+        """Reads the Node if the API server is reachable: its labels may have changed."""
         try:
             self._node = await self._client.get(NODE, "", self._config.node_name)
         except (ApiError, Unreachable) as error:
@@ -326,7 +326,7 @@ class NodeKeeper:
         if self._lease is None:
             self._lease = await self._new_lease(now)
             return
-        # Who wrote which field is the server's to know: it keeps that of an update that does not say.
+        # The server tracks field ownership: it keeps that of an update without managedFields.
         meta = {name: value for name, value in self._lease["metadata"].items() if name != "managedFields"}
         spec = {**(self._lease.get("spec") or {}), **self._lease_spec(now)}
         lease = {**self._lease, "metadata": meta, "spec": spec}
@@ -347,7 +347,7 @@ class NodeKeeper:
             return await self._client.create(LEASE, {**body, "spec": self._lease_spec(now)})
         except ApiError as error:
             if error.code in (404, 409):
-                # The namespace comes with the control plane; until then the status is the heartbeat.
+                # The control plane creates the namespace; until then the status is the heartbeat.
                 return None
             raise
 
@@ -359,7 +359,7 @@ class NodeKeeper:
         }
 
     async def leave(self) -> None:
-        """Takes the Node out of the API; pods bound to it are the controllers' business then."""
+        """Deletes the Node; controllers handle the pods bound to it."""
         for kind, namespace in ((LEASE, LEASES), (NODE, "")):
             try:
                 await self._client.delete(kind, namespace, self._config.node_name)

@@ -1,6 +1,6 @@
 """Reads the machine every few seconds and reports the node's conditions as soon as a pressure begins or ends.
 
-Only for runtimes that use the machine: a simulated node says nothing about the host, nor the host about it.
+Only for runtimes that use the machine: a simulated node is independent of the host.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def _memory(proc: Path) -> dict[str, int]:
 
 
 def _disk(folder: Path) -> tuple[int | None, int, int | None, int]:
-    """Free and all bytes, free and all inodes; file systems that create inodes on demand report none."""
+    """Free and total bytes, free and total inodes; file systems that create inodes on demand report none."""
     try:
         found = os.statvfs(folder)
     except OSError:
@@ -53,7 +53,7 @@ def _disk(folder: Path) -> tuple[int | None, int, int | None, int]:
 
 
 def _pids(proc: Path) -> tuple[int | None, int]:
-    """Threads count: each of them has an id. `loadavg` knows their number without a walk through all processes."""
+    """Threads count: each has an id. `loadavg` has their number without a scan of all processes."""
     try:
         most = int((proc / "sys/kernel/pid_max").read_text())
         return int((proc / "loadavg").read_text().split()[3].partition("/")[2]), most
@@ -75,14 +75,14 @@ async def _no_relief(met: Met) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Response:
-    """What the node does about pressure."""
+    """The node's response to pressure."""
 
     relieved: Callable[[], None] = lambda: None
     """Called when a pressure is over."""
     relieve: Callable[[Met], Awaitable[bool]] = _no_relief
-    """Called whenever a reading shows too little memory or disk. True if a pod is being evicted."""
+    """Called when a reading shows too little memory or disk. True if a pod is being evicted."""
     reclaim: Callable[[], Awaitable[None]] = _nothing
-    """Deletes what no pod needs, before a pod is evicted for lack of disk."""
+    """Deletes unused files and images, before a pod is evicted for disk pressure."""
     enforce: Callable[[], Awaitable[bool]] = _no_eviction
     """Evicts pods that use more of the disk than their limits. True if there was one."""
 
@@ -107,7 +107,7 @@ class PressureWatch:
             await self._clock.sleep(SOON_S if leaving else EVERY_S)
 
     async def look(self) -> bool:
-        """True if a pod is being evicted: what it holds will be free soon."""
+        """True if a pod is being evicted: its resources will be free soon."""
         readings = self._read()
         self._seen = seen_after(self._seen, readings, self._clock.monotonic(), self._thresholds)
         pressed = frozenset(self._seen)
@@ -129,7 +129,7 @@ class PressureWatch:
         return short is not None and await self.response.relieve(short)
 
     def _short(self, readings: Readings) -> Met | None:
-        """Of what there is too little; of memory first, which runs out the fastest."""
+        """The resource under pressure; memory first, which runs out the fastest."""
         found = {met.threshold.condition: met for met in reversed(crossed(readings, self._thresholds))}
         return found.get(MEMORY) or found.get(DISK)
 

@@ -1,6 +1,6 @@
-"""Evicts pods of a node that runs out of memory or disk, and pods that use more of the disk than their limits.
+"""Evicts pods under memory or disk pressure, and pods that exceed their disk limits.
 
-One pod at a time, until the readings are above the thresholds again. Before that, unused files and images are deleted.
+One pod at a time, until the readings are above the thresholds again. Unused files and images are deleted first.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from podfit.agent.runtimes.values import RUNNING, RuntimeFailure
 from podfit.api.objects import Object
 
 GRACE_S = 1.0
-"""There is no time for more: the kernel's OOM killer is about to choose instead."""
+"""A short grace period, because the kernel's OOM killer is about to choose instead."""
 
 
 class Reclaimer:
@@ -30,10 +30,10 @@ class Reclaimer:
         self._evictions, self._meter = evictions, meter
 
     async def relieve(self, met: Met) -> bool:
-        """Evicts a pod, unless one is being evicted already. False if there is none to evict."""
+        """Evicts a pod, unless one is being evicted. False if there is none to evict."""
         active = self._active()
         if any(pod.termination is not None and pod.termination.reason == EVICTED for pod in active):
-            # What it holds is not free yet.
+            # Its resources are not free yet.
             return True
         consumers = [await self._consumer(pod, met) for pod in active if pod.termination is None]
         chosen = eviction.victim(consumers)
@@ -44,7 +44,7 @@ class Reclaimer:
         return True
 
     async def enforce(self) -> bool:
-        """Evicts pods that use more of the disk than their limits. True if there was one."""
+        """Evicts pods that exceed their disk limits. True if there was one."""
         evicted = False
         for record in self._active():
             pod = self._sized(record)

@@ -1,4 +1,4 @@
-"""Two agents of one name would run every pod of the node twice: the second one does not start."""
+"""Two agents with the same node name would run every pod twice: the second one does not start."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ class NodeTaken(Exception):
 
 
 async def refuse_second(access: Access, node: str) -> None:
-    """Raises NodeTaken where a server at the Node's address has a certificate of the cluster for that node.
+    """Raises NodeTaken if a server at the Node's address has a certificate of the cluster for that node.
 
-    Anything else there proves nothing, or a pod could keep the agent from starting. Where the API server does not
-    answer, the agent starts all the same: it has pods to look after."""
+    Any other server there proves nothing; otherwise a pod could keep the agent from starting. If the API server is
+    unreachable, the agent starts anyway: it has pods to manage."""
     client = Client(access.transport(f"podfit-agent-{node}", timeout_s=_PATIENCE_S))
     try:
         place = _place(await client.get(_NODE, "", node))

@@ -1,7 +1,7 @@
-"""A running node's certificates are renewed before they expire, by requests in its own name.
+"""Renews a running node's certificates before they expire, with requests in its own name.
 
-The client certificate is the node's identity at the API server. The serving certificate is what the node's own server
-shows; until one is signed it shows one of its own making, as kubelets do.
+The client certificate is the node's identity at the API server. The serving certificate is used by the node's own
+server; until one is signed, it uses a self-signed one, as kubelets do.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from podfit.kit.clock import Clock
 log = logging.getLogger(__name__)
 _PAUSE_S, _PAUSE_MOST_S = 10.0, 600.0
 Keep = Callable[[bytes, bytes], None]
-"""Certificate and key, as PEM: from now on they are used."""
+"""Called with certificate and key as PEM; they are used from then on."""
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,7 @@ SERVING = Purpose("serving certificate", "kubernetes.io/kubelet-serving", ("digi
 
 
 def request_for(node: str, key: ec.EllipticCurvePrivateKey, names: Sequence[str] = ()) -> bytes:
-    """`names`: host names and addresses that the certificate is for."""
+    """`names`: host names and addresses in the certificate."""
     subject = x509.Name(
         [
             x509.NameAttribute(NameOID.ORGANIZATION_NAME, "system:nodes"),
@@ -66,18 +66,18 @@ def _general(name: str) -> x509.GeneralName:
 
 
 class Rotation:
-    """Keeps one certificate of a node young."""
+    """Keeps one certificate of a node valid."""
 
     def __init__(
         self, client: Client, node: str, purpose: Purpose, keep: Keep, clock: Clock, names: Sequence[str] = ()
     ) -> None:
         self._client, self._node, self._purpose = client, node, purpose
         self._keep, self._clock, self._names = keep, clock, names
-        # No secret: where in its time a node renews.
+        # Not a secret: only when a node renews.
         self._share = random.random()
 
     async def run(self, current: bytes | None) -> None:
-        """`current`: the certificate in use; None for one that is still to be had."""
+        """`current`: the certificate in use; None if there is none yet."""
         while True:
             if current is not None:
                 await self._clock.sleep(max(0.0, self._due(current) - self._clock.now()))

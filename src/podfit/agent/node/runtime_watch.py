@@ -1,6 +1,6 @@
-"""Asks a container runtime whether it can run pods, and reports the node as not ready while it cannot.
+"""Checks whether a container runtime can run pods, and reports the node as not ready while it cannot.
 
-A runtime that does not answer is given half a minute, so that a restart or an upgrade of it moves no pods.
+A runtime that does not answer has half a minute, so that a restart or an upgrade of it moves no pods.
 """
 
 from __future__ import annotations

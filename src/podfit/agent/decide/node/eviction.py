@@ -73,7 +73,8 @@ def _over(who: str, used: int, request: int, resource: str) -> str:
 
 
 def refusal(pod: Mapping[str, Any], qos: str, pressed: frozenset[str]) -> tuple[str, str] | None:
-    """Why a new pod is not admitted under these pressures. Under memory pressure alone, pods with memory requests are."""
+    """Why a new pod is not admitted under these pressures. Under memory pressure alone, pods with a memory request
+    are."""
     if not pressed or is_critical(pod):
         return None
     if pressed == {MEMORY}:

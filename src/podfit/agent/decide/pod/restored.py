@@ -9,7 +9,8 @@ from podfit.api.resize.states import CPU, MEMORY, Allocated, Resources, amount, 
 
 
 def actuated(wanted: Resources, believed: Resources | None, limits: Limits) -> Object:
-    """The size that corresponds to these kernel limits. Memory requests do not appear there: they are taken as given."""
+    """The size that corresponds to these kernel limits. Memory requests leave no trace there: they are taken as
+    given."""
     found: Object = {"limits": {}, "requests": {}}
     if limits.cpu_quota_us is not None:
         found["limits"][CPU] = kernel.cpu_text(kernel.milli_of_quota(limits.cpu_quota_us, limits.cpu_period_us))

@@ -1,8 +1,8 @@
-"""Allocated → Actuated: the steps that make the kernel follow the promise, in an order legal at every prefix.
+"""Allocated → Actuated: the steps that bring the kernel to the allocation, in an order legal at every prefix.
 
 Memory before CPU. For each: the pod grows first, containers that shrink go before those that grow, the pod shrinks
-last; so the children never need more than the pod has. Restarts come alone: what remains is planned again when the
-containers are gone.
+last; so the containers never need more than the pod has. Restarts come alone: the rest is planned again once the
+containers have exited.
 """
 
 from __future__ import annotations
@@ -46,8 +46,8 @@ class SetPod(Struct, frozen=True):
 
 
 class SetContainer(Struct, frozen=True):
-    """Write a container's cgroup (nothing to write when `change` is empty), then note its resource as actuated
-    as `after` says."""
+    """Write a container's cgroup (nothing to write if `change` is empty), then record its resource as actuated to
+    `after`."""
 
     resource: str
     direction: str
@@ -57,7 +57,7 @@ class SetContainer(Struct, frozen=True):
 
 
 class NotePod(Struct, frozen=True):
-    """The pod-level resources are actuated as far as `after` says."""
+    """Record the pod-level resources as actuated to `after`."""
 
     resource: str
     after: Resources
@@ -67,7 +67,7 @@ Step = SetPod | SetContainer | NotePod
 
 
 class MemoryCheck(Struct, frozen=True):
-    """A limit that must not fall below what is in use at this moment; container "" is the pod."""
+    """A limit that must not be below the current usage; container "" is the pod."""
 
     container: str
     limit: int
@@ -85,8 +85,8 @@ class Plan(Struct, frozen=True):
 def pending(
     pod: Mapping[str, Any], allocated: Allocated, actuated: Actuated, running: Collection[str]
 ) -> list[tuple[Object, Object]]:
-    """The running containers whose promise is not kept yet, in the order of the spec, each with the effective resources
-    it was promised."""
+    """The running containers whose allocation is not applied yet, in spec order, each with its effective allocated
+    resources."""
     found = []
     for container in all_containers(pod["spec"]):
         name = container["name"]
@@ -108,10 +108,10 @@ def plan(
     doubtful: bool = False,
     sized: Sized | None = None,
 ) -> Plan:
-    """`starting` are the containers about to be created; `pod_now` is the pod's cgroup (None: there is none yet).
+    """`starting` are the containers about to be created; `pod_now` is the pod's cgroup (None: it does not exist yet).
 
-    `doubtful` compares the pod's cgroup even when no container changes: an earlier plan may have ended half-way.
-    `sized` is the pod with its allocated sizes, where the caller has it already.
+    `doubtful` compares the pod's cgroup even if no container changes: an earlier plan may have been interrupted.
+    `sized` is the pod with its allocated sizes, if the caller already has it.
     """
     changed = pending(pod, allocated, actuated, running)
     restart = tuple(one["name"] for one, wanted in changed if _must_restart(one, pod, wanted, actuated))
@@ -164,14 +164,14 @@ def _changes(name: str, wanted: Resources, actuated: Actuated, resource: str) ->
 
 
 def _pod_steps(resource: str, now: Limits, target: Limits) -> tuple[list[SetPod], list[SetPod]]:
-    """What is written to the pod before its containers, and what after. Limit first going up, last going down."""
+    """The pod's changes before and after those of its containers: the limit first when growing, last when shrinking."""
     before: list[SetPod] = []
     after: list[SetPod] = []
     if resource == MEMORY:
         limit, current = target.memory_bytes, now.memory_bytes
         if limit is None or current in (limit, kernel.whole_pages(limit)):
             return before, after
-        # A limit where there was none takes memory away: the containers come first, the pod last.
+        # A first limit reduces memory: the containers come first, the pod last.
         if current is not None and limit > current:
             before.append(SetPod(MEMORY, GROW, Change(memory_bytes=limit)))
         else:
@@ -202,7 +202,7 @@ def _container_step(
     if resource == CPU:
         change = _cpu(wanted)
     elif (old.limit or 0) != (new.limit or 0):
-        # An update carries the whole container, as a CRI call does: CPU as it was last actuated.
+        # An update carries all of the container's resources, as a CRI call does: CPU as it was last actuated.
         change = replace(_cpu(effective(current, pod_level)), memory_bytes=new.limit)
     else:
         change = Change()
@@ -210,7 +210,7 @@ def _container_step(
 
 
 def _cpu(resources: Resources) -> Change:
-    """The same shares that a new container has: one without a request keeps those of its limit, or of its pod's."""
+    """The same shares as for a new container: without a request, those of its limit or of its pod."""
     limits = kernel.container_limits(resources)
     return Change(cpu_shares=limits.cpu_shares, cpu_quota_us=limits.cpu_quota_us)
 

@@ -1,6 +1,6 @@
-"""Desired → Allocated: may this node promise the new size? Verdicts are values; nothing is written here.
+"""Desired → Allocated: whether this node can allocate the new size. Verdicts are values; nothing is written here.
 
-The check is absolute, as the kubelet's: the pod's whole new request must fit beside what all other pods hold. Only
+The check is absolute, as the kubelet's: the pod's whole new request must fit beside the allocations of all other pods. Only
 resources whose request grows are checked: a resize that takes nothing from the node always succeeds, also where the
 pods hold more than the node has left.
 """
@@ -37,12 +37,12 @@ INFEASIBLE_DETAILS = (
     machines.BEYOND,
     "insufficient_node_allocatable",
 )
-"""Why a resize can be infeasible, as the metric's label says it."""
+"""Why a resize can be infeasible, as a label value of the metric."""
 
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """What of the node's set-up forbids a resize."""
+    """Settings of the node that forbid a resize."""
 
     swap: bool = False
     cpu_manager: str = "none"
@@ -50,7 +50,7 @@ class Policy:
     """The feature gate InPlacePodVerticalScalingExclusiveCPUs."""
     memory_manager: str = "None"
     beyond_allocatable: str = INFEASIBLE
-    """Or "Deferred": how a request larger than the whole node is answered."""
+    """Or "Deferred": the verdict on a request larger than the whole node."""
 
 
 def decide(
@@ -65,7 +65,7 @@ def decide(
     exclusive_resize_allowed: bool = False,
     running_machines: Mapping[str, Machine] | None = None,
 ) -> Verdict:
-    """`sized`: the pod with its desired sizes, where the caller has it already. `kept_out`: why a node under pressure
+    """`sized`: the pod with its desired sizes, if the caller already has it. `kept_out`: why a node under pressure
     would not admit the pod. `exclusive_resize_allowed`: the static CPU policy accepts resizes to whole CPUs.
     `running_machines`: the containers of the pod that are VMs."""
     if equal(desired, allocated):
@@ -129,7 +129,7 @@ def _unsupported(
 
 
 def _fraction(desired: Desired, allocated: Allocated) -> tuple[str, int] | None:
-    """The first container whose CPU request changes to something else than whole CPUs, and that request."""
+    """The first container whose CPU request changes to a fraction, and that request."""
     for name, resources in desired.containers.items():
         before, after = amount(allocated.containers.get(name), CPU).request, amount(resources, CPU).request or 0
         if after != (before or 0) and after % 1000:
@@ -169,7 +169,7 @@ def resizes_whole_cpus(pod: Mapping[str, Any]) -> bool:
 
 
 def clears_memory_volumes(pod: Mapping[str, Any]) -> bool:
-    """Whether containers that restart for a resize find their volumes in memory empty, as the design of 2020 says."""
+    """Whether containers that restart for a resize get empty memory-backed volumes, as in the design of 2020."""
     return _dialect(pod) == DESIGN_2020
 
 
@@ -187,8 +187,8 @@ def increases(desired: Amounts, allocated: Amounts) -> bool:
 
 
 def queue_key(pod: Object, increasing: bool, qos: str, pending_since: float | None) -> tuple[object, ...]:
-    """Sorts first: what asks for no more, then priority, Guaranteed before others, the longest waiting. A resize in the
-    design of 2020 knows no rank: those of one rank come in the order in which they arrived."""
+    """Sorts first: resizes that request no more, then by priority, Guaranteed before others, the longest waiting. The
+    design of 2020 has no such ranking: within a priority its resizes are handled in order of arrival."""
     if _dialect(pod) == DESIGN_2020:
         return (True, 0, True, True, 0.0)
     return (
@@ -213,7 +213,7 @@ class Candidate:
 
 
 def victims(priority: int, missing: Iterable[Shortage], candidates: Iterable[Candidate]) -> list[str]:
-    """The pods to evict for a critical pod, fewest and least important first; empty when it cannot be done."""
+    """The pods to evict for a critical pod, fewest and lowest-priority first; empty if it cannot be done."""
     lacking = {short.resource: short.requested + short.used - short.capacity for short in missing}
     lesser = [one for one in candidates if not one.critical or one.priority < priority]
     groups = {qos: [one for one in lesser if one.qos == qos] for qos in ("BestEffort", "Burstable", "Guaranteed")}
@@ -237,7 +237,7 @@ def _left(lacking: Mapping[str, int], taken: Iterable[Candidate]) -> dict[str, i
 
 
 def _nearest(group: list[Candidate], lacking: dict[str, int]) -> list[Candidate]:
-    """Takes again and again the pod that brings the need closest to nothing; among equals the smaller one."""
+    """Repeatedly takes the pod that reduces the need most; among equals the smaller one."""
     chosen: list[Candidate] = []
     rest = list(group)
     while lacking and rest:

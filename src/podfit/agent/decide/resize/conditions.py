@@ -1,4 +1,4 @@
-"""The two resize conditions: how the gaps between the states are shown, and when their times change."""
+"""The two resize conditions: how the differences between the states are reported, and when their times change."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ class ResizeCondition(Struct, frozen=True):
     type: str
     generation: int
     since: float
-    """When it took its present reason."""
+    """When it took its current reason."""
     reason: str = ""
     message: str = ""
     probed: float = 0.0
-    """When it was last found to be other than before; 0: when it took its reason."""
+    """When its message or generation last changed; 0: when it took its reason."""
 
     def to_json(self) -> Object:
         shown: Object = {
@@ -50,7 +50,7 @@ class ResizeConditions(Struct, frozen=True):
         return replace(self, pending=_found(before, generation, reason, message, now))
 
     def confirmed(self, before: int, generation: int) -> ResizeConditions:
-        """A spec that changed without its resources: the verdict on generation `before` holds for the new one too."""
+        """A spec that changed without its resources: the verdict on generation `before` also applies to the new one."""
         if self.pending is None or self.pending.generation != before or before == generation:
             return self
         return replace(self, pending=replace(self.pending, generation=generation))
@@ -66,7 +66,7 @@ class ResizeConditions(Struct, frozen=True):
         return replace(self, in_progress=_found(before, before.generation, ERROR, message, now))
 
     def under_way(self, generation: int, now: float) -> ResizeConditions:
-        """In progress without an error; keeps what is known of it."""
+        """In progress without an error; keeps its times."""
         before = self.in_progress
         if before is None:
             return replace(self, in_progress=ResizeCondition(IN_PROGRESS, generation, now))
@@ -79,7 +79,8 @@ class ResizeConditions(Struct, frozen=True):
 
 
 def _found(before: ResizeCondition, generation: int, reason: str, message: str, now: float) -> ResizeCondition:
-    """The condition as it is found now: another reason is a transition, other words or another generation are not."""
+    """The condition as observed now: a changed reason counts as a transition; a changed message or generation does
+    not."""
     if before.reason != reason:
         return ResizeCondition(before.type, generation, now, reason, message)
     if (before.generation, before.message) == (generation, message):
@@ -88,7 +89,7 @@ def _found(before: ResizeCondition, generation: int, reason: str, message: str, 
 
 
 def from_status(status: Mapping[str, Any]) -> ResizeConditions:
-    """Taken over from the API when the agent starts, so that times and messages survive it."""
+    """Restored from the API when the agent starts, so that times and messages survive the restart."""
     found: dict[str, ResizeCondition] = {}
     for shown in status.get("conditions") or ():
         if shown.get("type") in (PENDING, IN_PROGRESS) and shown.get("status") == "True":
@@ -111,7 +112,7 @@ def _time(text: str | None) -> float:
 def merged(ours: list[Object], before: Iterable[Object], owned: Iterable[str], now: str) -> list[Object]:
     """Our conditions in our order, then those of others.
 
-    Ours are new, and those without a time get it here: the old one where the status did not change, else now.
+    Ours are new, and those without a time get it here: the previous one if the status did not change, else now.
     """
     others = {condition["type"]: condition for condition in before}
     for condition in ours:

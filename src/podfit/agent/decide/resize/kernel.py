@@ -1,4 +1,4 @@
-"""Between Kubernetes' quantities and the kernel's numbers: shares, quotas, bytes. Pure arithmetic."""
+"""Converts between Kubernetes' quantities and the kernel's numbers: shares, quotas, bytes. Pure arithmetic."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from podfit.api.resize.states import CPU, MEMORY, Resources, all_containers, amo
 
 PAGE = 4096
 LOWEST_CPU_REQUEST, LOWEST_CPU_LIMIT = 2, 10
-"""Milli CPUs below which the kernel's minimum hides what was asked."""
+"""Milli CPUs below which the kernel's minimum hides the request."""
 
 
 def shares(milli: int) -> int:
@@ -35,13 +35,13 @@ def milli_of_quota(quota: int, period_us: int = PERIOD_US) -> int:
 
 
 def rounded_by_systemd(milli: int, limits: Limits) -> bool:
-    """Whether the quota is this CPU limit as systemd keeps it: in whole 10 ms per second, rounded up."""
+    """Whether the quota is this CPU limit as rounded up by systemd, to whole 10 ms per second."""
     quota, exact, step = limits.cpu_quota_us, quota_us(milli, limits.cpu_period_us), limits.cpu_period_us // 100
     return quota is not None and exact is not None and exact < quota == -(-exact // step) * step
 
 
 def whole_pages(size: int) -> int:
-    """What the kernel makes of a memory limit."""
+    """Rounds a memory limit as the kernel does."""
     return size // PAGE * PAGE
 
 
@@ -53,7 +53,7 @@ def container_limits(resources: Resources) -> Limits:
 
 
 def agrees(resources: Resources, limits: Limits) -> bool:
-    """Whether a container's cgroup has what these (effective) resources make of it."""
+    """Whether a container's cgroup matches these (effective) resources."""
     expected = container_limits(resources)
     memory = expected.memory_bytes
     possible = {memory, whole_pages(memory) if memory is not None else None}
@@ -66,7 +66,7 @@ def _rate(limits: Limits) -> float | None:
 
 
 def pod_cgroup(sized: Sized, qos: str) -> Limits:
-    """The pod's own cgroup; a limit is None unless every container has one (or the pod itself)."""
+    """The pod's own cgroup; it has a limit only if every container (or the pod itself) has one."""
     requests, limits = sized.requests, sized.limits
     cpu_request = requests[CPU].milli if CPU in requests else 0
     cpu_limit = limits[CPU].milli if CPU in limits else 0
@@ -85,7 +85,7 @@ def pod_cgroup(sized: Sized, qos: str) -> Limits:
 
 
 def memory_volume_bytes(pod: Object, size_limit: int, node_bytes: int) -> int:
-    """The size of a volume in memory: its own limit, the pod's and the node's, whichever is least. 0: none is set."""
+    """The size of a memory-backed volume: the minimum of its own limit, the pod's and the node's. 0: none is set."""
     limit = pod_limits(pod).get(MEMORY, ZERO).value if _all_limited(pod["spec"], MEMORY) else 0
     return min((one for one in (size_limit, limit, node_bytes) if one > 0), default=0)
 
@@ -100,7 +100,7 @@ def _all_limited(spec: Mapping[str, Any], name: str) -> bool:
     return True
 
 
-# The same few numbers are shown in every status; a number always has the same text.
+# The same few numbers are printed in every status; a number always has the same text.
 @lru_cache(maxsize=4096)
 def cpu_text(milli: int) -> str:
     return str(Quantity.of_milli(milli))

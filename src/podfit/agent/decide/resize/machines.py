@@ -1,4 +1,4 @@
-"""The sizes that a virtual machine can have: whole vCPUs, and no more than what was fixed when it was defined."""
+"""The possible sizes of a virtual machine: whole vCPUs, within the maxima fixed when it was defined."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _MIB = 1 << 20
 
 
 def machines_of(state: PodState | None) -> dict[str, Machine]:
-    """The virtual machines of a pod that run, by container."""
+    """The running virtual machines of a pod, by container."""
     if state is None:
         return {}
     return {
@@ -32,7 +32,7 @@ def machines_of(state: PodState | None) -> dict[str, Machine]:
 
 
 def impossible(desired: Desired, allocated: Allocated, machines: Mapping[str, Machine]) -> tuple[str, str] | None:
-    """Why a virtual machine cannot be brought to its new limits, and the metric's word for it."""
+    """Why a virtual machine cannot be resized to its new limits, and the metric's label value for it."""
     for name, resources in desired.containers.items():
         cpu, memory = amount(resources, CPU).limit or 0, amount(resources, MEMORY).limit or 0
         before = allocated.containers.get(name)
@@ -61,7 +61,7 @@ def _cpu(name: str, milli: int, machine: Machine | None) -> tuple[str, str] | No
 
 
 def _memory(mib: int, machine: Machine) -> str | None:
-    """None also for no limit: the VM keeps what it has. One that is off is defined again."""
+    """None also without a limit: the VM keeps its memory. One that is shut down is redefined."""
     if 0 < mib < LEAST_MEMORY_MIB:
         return f"a memory limit of {mib} MiB is too small for a VM; the minimum is {LEAST_MEMORY_MIB} MiB"
     if machine.power == SHUTDOWN:

@@ -1,4 +1,4 @@
-"""What a person reads when a limit could not be set: whose it is, which value, and the kernel's answer. Pure."""
+"""The error message for a limit that could not be set: its owner, the value, and the kernel's error. Pure."""
 
 from __future__ import annotations
 

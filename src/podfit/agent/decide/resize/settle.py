@@ -1,4 +1,4 @@
-"""Actuated → Actual: what the status may claim, given what the kernel shows. Never more than that."""
+"""Actuated → Actual: what the status reports, given the limits in the kernel; never more than those."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ def in_progress(pod: Mapping[str, Any], allocated: Allocated, actuated: Actuated
 
 
 def container_resources(allocated: Resources, actuated: Resources | None, actual: Limits | None) -> Object:
-    """`status…resources` of a container, from what is allocated and what the kernel has. Without `actual` (not
-    running) it is what is allocated."""
+    """`status…resources` of a container, from its allocation and the kernel's limits. Without `actual` (not running) it
+    is the allocation."""
     shown: Object = {key: dict(listed) for key, listed in allocated.items()}
     if actual is None:
         return shown
@@ -37,7 +37,7 @@ def container_resources(allocated: Resources, actuated: Resources | None, actual
 
 
 def _cpu_limit(limits: Object, actuated: int | None, actual: Limits) -> None:
-    """The kernel's quota; where systemd's rounding is all that differs, the limit asked for is the true one."""
+    """The kernel's quota; if only systemd's rounding differs, the requested limit is reported."""
     if CPU not in limits or actual.cpu_quota_us is None:
         return
     shown, allocated = (
@@ -61,7 +61,7 @@ def _cpu_request(requests: Object, actual: Limits) -> None:
 
 
 def _memory(allocated: int | None, actuated: int | None, actual: Limits) -> str:
-    """The kernel keeps whole pages; where that is all that differs, the size asked for is the true one."""
+    """The kernel uses whole pages; if only that differs, the requested size is reported."""
     held = actual.memory_bytes or 0
     for known in (allocated, actuated):
         if known and held in (known, kernel.whole_pages(known)):

@@ -1,4 +1,4 @@
-"""A pod with sizes other than those of its spec, and what is derived from them: sums, and their form in a status."""
+"""A pod with sizes other than those of its spec, and derived values: sums, and their form in a status."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Sized:
     __slots__ = ("_asked", "_limits", "_requests", "_resized", "_shown", "_sizes", "_totals", "origin")
 
     def __init__(self, pod: Object, sizes: Sizes, asked: bool = False) -> None:
-        """`asked`: the sizes are those of the pod's own spec, so the pod is used as it is."""
+        """`asked`: the sizes are those of the pod's own spec, so the pod is used unchanged."""
         self.origin, self._sizes, self._asked = pod, sizes, asked
         self._resized: Object | None = pod if asked else None
         self._requests: Amounts | None = None
@@ -29,11 +29,11 @@ class Sized:
         self._totals: dict[str, dict[str, str]] | None = None
 
     def stands_for(self, pod: Object, sizes: Sizes) -> bool:
-        """By identity: an allocation shares its amounts with the request it was made from."""
+        """By identity: an allocation shares its amounts with the request that it came from."""
         return pod is self.origin and shared(sizes, self._sizes)
 
     def of(self, pod: Object) -> Sized:
-        """The same sizes in another state of the pod, with the same spec."""
+        """The same sizes for another state of the pod with the same spec."""
         other = Sized(pod, self._sizes, self._asked)
         other._requests, other._limits = self._requests, self._limits
         other._shown, other._totals = self._shown, self._totals
@@ -54,13 +54,13 @@ class Sized:
 
     @property
     def held(self) -> Amounts:
-        """What the pod takes of its node: the largest of these sizes and those in its status."""
+        """What the pod holds of its node: the maximum of these sizes and those in its status."""
         if self._status_agrees():
             return self.requests
         return pod_requests(self.pod, use_status=True)
 
     def _status_agrees(self) -> bool:
-        """Whether the status has no requests other than these, spelled the same."""
+        """Whether the status has exactly these requests, spelled the same."""
         sizes, status = self._sizes, self.origin.get("status") or {}
         if sizes.pod is not None:
             return False
@@ -97,7 +97,7 @@ class Sized:
         return self._totals
 
 
-# The same few texts are printed in every pass. Never stale: a text always means the same number.
+# The same few texts are printed in every pass. Never stale: a text always stands for the same number.
 _canonical = lru_cache(maxsize=4096, typed=True)(canonical)
 
 

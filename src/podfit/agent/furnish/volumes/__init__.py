@@ -1,1 +1,1 @@
-"""A pod's volumes, and the objects that they are made of."""
+"""A pod's volumes, and the objects they contain."""

@@ -1,4 +1,4 @@
-"""The downward API: what a container may learn of its own pod, as environment variables and files."""
+"""The downward API: fields of the pod as environment variables and files of its containers."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _SUBSCRIPT = re.compile(r"^metadata\.(labels|annotations)\['(.*)'\]$")
 
 
 def field_value(pod: Object, path: str, host_ip: str, node_name: str, ips: tuple[str, ...]) -> str:
-    """A fieldRef. Raises KeyError for what the downward API does not know."""
+    """A fieldRef. Raises KeyError for fields that the downward API does not support."""
     meta, spec = pod["metadata"], pod["spec"]
     if match := _SUBSCRIPT.match(path):
         return str((meta.get(match[1]) or {}).get(match[2], ""))

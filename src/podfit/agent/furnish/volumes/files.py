@@ -1,7 +1,7 @@
-"""Files of a volume: replaced all at once, owned by the pod's fsGroup, and the way to a part of a volume.
+"""Files of a volume: replaced atomically, owned by the pod's fsGroup; and paths within a volume.
 
-Files made of ConfigMaps, Secrets, tokens and the downward API live in a folder of their own behind the link `..data`,
-so that a container sees either all of the old or all of the new.
+Files from ConfigMaps, Secrets, tokens and the downward API live in a folder of their own behind the link `..data`, so
+that a container sees either all of the old or all of the new.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ Files = dict[str, tuple[bytes, int]]
 
 
 def give(path: Path, group: int, mode: int) -> None:
-    """To the pod's fsGroup. Without the right to (tests, rootless) it stays as it is."""
+    """Sets the pod's fsGroup as owner. Without permission (tests, rootless) the owner stays."""
     with suppress(PermissionError):
         os.chown(path, -1, group)
         path.chmod(mode)
 
 
 def make_below(volume: Path, sub: str) -> None:
-    """Makes the folders of `sub` that a volume lacks, with the volume's own mode.
+    """Creates the missing folders of `sub` in a volume, with the volume's own mode.
 
-    ValueError where a link, which a container may have put there, leads out of the volume.
+    ValueError if a link, which a container may have created, leads out of the volume.
     """
     root = os.open(volume, os.O_PATH | os.O_CLOEXEC)
     try:
@@ -43,7 +43,7 @@ def make_below(volume: Path, sub: str) -> None:
 
 
 def replace_files(path: Path, files: Files, group: int | None = None) -> None:
-    """All at once; nothing is touched when nothing changed."""
+    """Atomically; nothing is touched if nothing changed."""
     path.mkdir(parents=True, exist_ok=True)
     if group is not None:
         files = {name: (content, mode | 0o440) for name, (content, mode) in files.items()}

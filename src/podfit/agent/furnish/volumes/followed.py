@@ -1,7 +1,8 @@
-"""Watches of the single objects that pods of this node mount: one an object, shared by its pods, none without pods.
+"""Watches of single objects that pods of this node mount: one watch per object, shared by its pods, closed with the
+last of them.
 
-Each watch selects one name in one namespace, which is all that a node is allowed to see. How the objects are mounted is
-not known here: pods that use a changed object are enqueued, and read it again.
+Each watch selects one name in one namespace, which is all that a node is allowed to read. This module does not know how
+objects are mounted: pods that use a changed object are enqueued, and read it again.
 """
 
 from __future__ import annotations
@@ -28,20 +29,20 @@ class _Watched:
     task: asyncio.Task[Any]
     users: set[str] = field(default_factory=set)
     read: str = ""
-    """The resourceVersion its users read before the watch had anything to say."""
+    """The resourceVersion that its users read before the watch delivered anything."""
 
 
 class Followed:
     def __init__(self, client: Client, clock: Clock, tasks: Tasks, on_change: Callable[[str], None]) -> None:
-        """`on_change`: called with the uid of each pod that uses an object that changed."""
+        """`on_change`: called with the uid of each pod that uses a changed object."""
         self._client, self._clock, self._tasks, self._on_change = client, clock, tasks, on_change
         self._watched: dict[Reference, _Watched] = {}
         self._used: dict[str, frozenset[Reference]] = {}
         self._stale: set[str] = set()
-        """Pods that use an object which changed since they read it."""
+        """Pods that use an object which has changed since they read it."""
 
     def use(self, uid: str, references: Iterable[Reference]) -> None:
-        """From now on the pod follows exactly these."""
+        """Sets the objects that the pod uses."""
         wanted = frozenset(references)
         before = self._used.get(uid, frozenset())
         if wanted == before:
@@ -60,7 +61,7 @@ class Followed:
         return uid in self._stale
 
     def mark_read(self, uid: str) -> None:
-        """The pod is about to read what it uses."""
+        """Called before the pod reads its objects."""
         self._stale.discard(uid)
 
     def _watch(self, reference: Reference) -> _Watched:
@@ -91,7 +92,7 @@ class Followed:
             self._on_change(uid)
 
     def current(self, reference: Reference) -> tuple[bool, Object | None]:
-        """Whether the watch knows it, and the object."""
+        """Whether the watch has the object's state, and the object."""
         watched = self._watched.get(reference)
         if watched is None or not watched.cache.connected:
             return False, None
@@ -103,7 +104,7 @@ class Followed:
             watched.read = found["metadata"].get("resourceVersion") or "" if found is not None else ""
 
     def connected(self, uid: str) -> bool:
-        """All that the pod uses is being watched."""
+        """Whether all objects of the pod are being watched."""
         return all(self._watched[reference].cache.connected for reference in self._used.get(uid, ()))
 
     def __len__(self) -> int:

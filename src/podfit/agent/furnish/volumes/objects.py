@@ -1,6 +1,6 @@
-"""ConfigMaps, Secrets and tokens that pods refer to: watched while mounted, else fetched and remembered for a moment.
+"""ConfigMaps, Secrets and tokens that pods refer to: watched while mounted, else fetched and cached briefly.
 
-Tokens are kept until they are due for renewal; nothing here outlives the pod it was made for.
+Tokens are kept until they are due for renewal; nothing here outlives its pod.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ CONFIG_MAP, SECRET, SERVICE_ACCOUNT = kind_named("ConfigMap"), kind_named("Secre
 _FRESH_S = 10.0
 _TOKEN_RETRY_S = 60.0
 _TOKEN_AGE_S = 86_400.0
-"""However long a token is good for: after a day it is renewed."""
+"""Tokens are renewed after a day, however long they are valid."""
 
 
 class MissingObject(Exception):
-    """A pod refers to something that is not there; the message is Kubernetes'."""
+    """A pod refers to an object that does not exist; the message is Kubernetes'."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +67,7 @@ class Objects:
         return found
 
     def release(self, uid: str) -> None:
-        """The pod needs nothing any more."""
+        """Called when the pod is gone."""
         self.followed.use(uid, ())
         self._tokens.pop(uid, None)
 
@@ -78,7 +78,7 @@ class Objects:
         return max(0.0, min(due) - self._clock.now()) if due else None
 
     async def token(self, namespace: str, account: str, pod: Object, source: Object) -> Token:
-        """A token for the pod's service account, bound to the pod; the last one until it is due."""
+        """A token for the pod's service account, bound to the pod; cached until it is due for renewal."""
         seconds = int(source.get("expirationSeconds") or 3600)
         key = (account, str(source.get("audience") or ""), seconds)
         kept = self._tokens.setdefault(pod["metadata"]["uid"], {})

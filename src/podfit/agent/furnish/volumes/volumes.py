@@ -1,4 +1,4 @@
-"""A pod's volumes on the node's disk: emptyDir, hostPath, and files made of objects. How files are written: `files`."""
+"""A pod's volumes on the node's disk: emptyDir, hostPath, and files from objects. `files` writes them."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _MADE_OF_OBJECTS = ("configMap", "secret", "projected", "downwardAPI")
 
 
 class BadVolume(Exception):
-    """Volumes cannot be made now; `messages` has one for each, worded as Kubernetes words it."""
+    """Volumes cannot be created now; `messages` has one for each, worded as in Kubernetes."""
 
     def __init__(self, messages: Sequence[str]) -> None:
         super().__init__("; ".join(messages))
@@ -37,11 +37,11 @@ class BadVolume(Exception):
 
 @dataclass(slots=True)
 class _Made:
-    """When and of what a pod's files were made last."""
+    """When and from what a pod's files were last written."""
 
     at: float
     shown: tuple[Any, ...]
-    """What the files show of the pod itself."""
+    """The pod's own fields that the files contain."""
     failed: bool = True
 
 
@@ -62,7 +62,7 @@ class Volumes:
         return self._config.pods_dir / uid
 
     def hosts_file(self, uid: str) -> Path:
-        """What the pod's containers see as /etc/hosts."""
+        """The containers' /etc/hosts."""
         return self.folder(uid) / "etc-hosts"
 
     def path(self, uid: str, volume: Object) -> Path:
@@ -71,7 +71,7 @@ class Volumes:
         return self.folder(uid) / "volumes" / str(volume["name"])
 
     async def prepare(self, pod: Object, ips: tuple[str, ...]) -> None:
-        """Makes or refreshes all volumes; idempotent. Raises MissingObject."""
+        """Creates or refreshes all volumes; idempotent. Raises MissingObject."""
         uid = pod["metadata"]["uid"]
         if not _any_made_of_objects(pod):
             await self._prepare(uid, pod, ips)
@@ -90,7 +90,7 @@ class Volumes:
             except (MissingObject, OSError) as problem:
                 failures.append(f'MountVolume.SetUp failed for volume "{volume.get("name")}" : {system_words(problem)}')
             except (LookupError, TypeError, ValueError) as problem:
-                # A manifest that no API server has checked.
+                # A manifest that no API server has validated.
                 failures.append(f"MountVolume.SetUp failed: malformed: {problem!r}")
         if failures:
             raise BadVolume(failures)
@@ -113,7 +113,7 @@ class Volumes:
             raise MissingObject(f'volume "{volume["name"]}" has unsupported type {kind}')
 
     def due_s(self, pod: Object, ips: tuple[str, ...]) -> float | None:
-        """Seconds until its files should be made again; None while nothing they are made of changes."""
+        """The seconds until its files should be refreshed; None if their sources do not change."""
         if not _any_made_of_objects(pod):
             return None
         uid = pod["metadata"]["uid"]
@@ -129,12 +129,12 @@ class Volumes:
         return look_again if renewal is None else min(look_again, renewal)
 
     def release(self, uid: str) -> None:
-        """The pod's files change no more."""
+        """The pod's files are no longer refreshed."""
         if self._made.pop(uid, None) is not None:
             self._objects.release(uid)
 
     def clear_memory(self, pod: Object, container: Object) -> None:
-        """Empties the volumes in memory that the container mounts: their files count against its limit."""
+        """Empties the memory-backed volumes that the container mounts: their files count against its limit."""
         used = {mount["name"] for mount in container.get("volumeMounts") or ()}
         for volume in pod["spec"].get("volumes") or ():
             if volume["name"] in used and (volume.get("emptyDir") or {}).get("medium") == "Memory":
@@ -159,7 +159,7 @@ class Volumes:
             allocatable = self._allocatable()
             node = allocatable[MEMORY].value if MEMORY in allocatable else 0
             size = memory_volume_bytes(pod, units_of(source.get("sizeLimit") or 0), node)
-            # Without the right to mount (tests, rootless), a plain folder still serves.
+            # Without permission to mount (tests, rootless), a plain folder is used.
             subprocess.run(
                 ["mount", "-t", "tmpfs", "-o", f"size={size or '50%'},mode=0777", "tmpfs", str(path)],
                 check=False,
@@ -220,7 +220,8 @@ class Volumes:
 
 
 def remove_memory_volumes(folder: Path) -> None:
-    """Unmounts everything below `folder`. Mount points are removed: a volume whose folder exists is not made again."""
+    """Unmounts everything below `folder`. Mount points are removed: a volume whose folder exists is not created
+    again."""
     for mounted in _mounted_below(folder):
         subprocess.run(["umount", "-l", str(mounted)], check=False, capture_output=True)
         with contextlib.suppress(OSError):
@@ -228,13 +229,13 @@ def remove_memory_volumes(folder: Path) -> None:
 
 
 def _group(pod: Object) -> int | None:
-    """Whom the pod's volumes belong to, beside root."""
+    """The group that owns the pod's volumes, besides root."""
     group: int | None = (pod["spec"].get("securityContext") or {}).get("fsGroup")
     return group
 
 
 def made_of_objects(volume: Object) -> bool:
-    """Whether its files show what the API has; containers only read them."""
+    """Whether its files come from the API; containers can only read them."""
     return any(volume.get(kind) for kind in _MADE_OF_OBJECTS)
 
 
@@ -247,7 +248,7 @@ def _any_made_of_objects(pod: Object) -> bool:
 
 
 def _shown(pod: Object, ips: tuple[str, ...]) -> tuple[Any, ...]:
-    """All fields of the downward API that may change while the pod runs."""
+    """All fields used by the downward API that may change while the pod runs."""
     meta = pod["metadata"]
     sizes = [container.get("resources") for container in all_containers(pod["spec"])]
     return meta.get("labels"), meta.get("annotations"), sizes, ips
