@@ -1,8 +1,8 @@
 """Desired → Allocated: whether this node can allocate the new size. Verdicts are values; nothing is written here.
 
-The check is absolute, as the kubelet's: the pod's whole new request must fit beside the allocations of all other pods. Only
-resources whose request grows are checked: a resize that takes nothing from the node always succeeds, also where the
-pods hold more than the node has left.
+The check is absolute, as the kubelet's: the pod's whole new request must fit beside the allocations of all other pods.
+Only resources whose request grows are checked: a resize that requests no more always succeeds, even on an overcommitted
+node.
 """
 
 from __future__ import annotations
