@@ -1,4 +1,5 @@
-"""The queue of passes over pods: one task a pod, alive only while there is work, so no pod waits behind a slow one."""
+"""The queue of passes over pods: one task per pod, alive only while there is work, so no pod waits behind a slow
+one."""
 
 from __future__ import annotations
 
@@ -17,7 +18,7 @@ from podfit.reconcile.result import Requeue, Result
 log = logging.getLogger(__name__)
 
 _SOON_S = 0.01
-"""A requeue that is due already comes after this: never lost, and never a loop without a pause."""
+"""A requeue that is already due comes after this delay: never lost, and never a busy loop."""
 
 Reconcile = Callable[[str], Awaitable[Result]]
 
@@ -38,14 +39,14 @@ class PassQueue:
         self._closed = False
 
     def start(self, reconcile: Reconcile) -> None:
-        """From now on each pod that is enqueued is reconciled; those enqueued before come first."""
+        """From now on enqueued pods are reconciled; those enqueued before come first."""
         self._reconcile = reconcile
         early, self._early = self._early, {}
         for uid in early:
             self.enqueue(uid)
 
     def enqueue(self, uid: str) -> None:
-        """Reconciles this pod now, or once more as soon as the present pass ends."""
+        """Reconciles this pod now, or once more as soon as the current pass ends."""
         if self._closed:
             return
         if self._reconcile is None:
@@ -71,7 +72,7 @@ class PassQueue:
         self._timers[uid] = (due, self._tasks.start(self._later(uid, seconds), f"later-{uid}"))
 
     def on_observe(self, uid: str) -> None:
-        """The pass over this pod is about to observe it, and sees everything that it was enqueued for until now."""
+        """The pass over this pod is about to observe it, and covers everything it was enqueued for until now."""
         self._dirty.discard(uid)
 
     async def idle(self) -> None:

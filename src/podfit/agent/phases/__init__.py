@@ -1,1 +1,1 @@
-"""One pass over a pod is a list of phases (`agent.loop`): each a function of one context, in a file of its own."""
+"""A pass over a pod is a list of phases (`agent.loop`): each a function of one context, in a file of its own."""

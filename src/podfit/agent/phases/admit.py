@@ -1,4 +1,5 @@
-"""Ends the pass over a pod that was rejected or is still arriving; any other goes on once its allocation is on disk."""
+"""Ends the pass over a pod that was rejected or is still arriving; any other continues once its allocation is on
+disk."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a pass over one pod works with: its record, the latest snapshot, and the parts of the agent."""
+"""The context of a pass over one pod: its record, the latest snapshot, and the components of the agent."""
 
 from __future__ import annotations
 
@@ -79,9 +79,9 @@ class PodContext:
         self.record, self.parts = record, parts
         self._next: Next | None = None
         self.plan: Plan | None = None
-        """The steps of a resize that is due, from the phase `restart` for the phase `actuate`."""
+        """The steps of a resize that is due, passed from the phase `restart` to the phase `actuate`."""
         self.resized = False
-        """This pass has actuated a resize, or tried to."""
+        """Whether this pass has actuated a resize, or tried to."""
 
     @property
     def uid(self) -> str:
@@ -93,7 +93,7 @@ class PodContext:
 
     @property
     def gone(self) -> bool:
-        """No longer in the API."""
+        """Whether the pod is gone from the API."""
         return self.record.termination is not None and self.record.termination.gone
 
     @property

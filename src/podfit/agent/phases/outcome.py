@@ -9,7 +9,7 @@ from podfit.reconcile.result import DONE, Requeue, Result
 
 @dataclass(frozen=True, slots=True)
 class Stop:
-    """Ends the pass with this result; what earlier phases asked for does not count."""
+    """Ends the pass with this result; requests of earlier phases are dropped."""
 
     result: Result = DONE
 

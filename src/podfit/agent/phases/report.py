@@ -1,4 +1,4 @@
-"""Writes the pod's status, and offers room that a completed decrease has freed."""
+"""Writes the pod's status, and offers resources freed by a completed decrease."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""What the agent knows of its pods: one record each, the ledger on disk, the story, Events, and the queue of passes."""
+"""The agent's state of its pods: one record each, the ledger on disk, the story, Events, and the queue of passes."""

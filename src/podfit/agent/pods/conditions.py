@@ -1,4 +1,5 @@
-"""Keeps the two resize conditions of each pod, and the metrics that count them. The only writer of `record.resize`."""
+"""Maintains the two resize conditions of each pod, and the metrics that count them. The only writer of
+`record.resize`."""
 
 from __future__ import annotations
 
@@ -14,7 +15,7 @@ class Conditions:
         self._metrics, self._clock = metrics, clock
 
     def restore(self, record: PodRecord) -> None:
-        """As the API reports them, so that times and messages survive a restart of the agent."""
+        """Restores them from the API, so that times and messages survive a restart of the agent."""
         record.resize = conditions.from_status(record.pod.get("status") or {})
         if record.resize.pending is not None:
             self._metrics.pending_changed("", record.resize.pending.reason)
@@ -22,12 +23,12 @@ class Conditions:
             self._metrics.in_progress.inc()
 
     def confirm(self, record: PodRecord, generation_before: int) -> None:
-        """The spec changed, but not its resources: the verdict holds for the new generation."""
+        """The spec changed, but not its resources: the verdict applies to the new generation."""
         record.resize = record.resize.confirmed(generation_before, record.generation)
 
     # --- PodResizePending
     def refuse(self, record: PodRecord, reason: str, message: str) -> bool:
-        """True if the condition is another now."""
+        """True if the condition changed."""
         before = record.resize.pending
         record.resize = record.resize.refused(reason, message, record.generation, self._clock.now())
         self._metrics.pending_changed(before.reason if before else "", reason)
@@ -43,7 +44,7 @@ class Conditions:
         return True
 
     def grant(self, record: PodRecord) -> bool:
-        """From pending to in progress. True if the resize was deferred before."""
+        """Moves the resize from pending to in progress. True if it was deferred before."""
         before = record.resize.pending
         if before is not None:
             self._metrics.pending_changed(before.reason, "")

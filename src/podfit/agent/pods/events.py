@@ -20,7 +20,7 @@ class Events:
         self._recorder = recorder
 
     def emit(self, pod: Object, type: str, reason: str, message: str, container: str = "") -> None:
-        """`container`: the one it is about, if it is about one."""
+        """`container`: the container that the Event is about, if any."""
         about = {"kind": "Pod", "apiVersion": "v1", "metadata": pod["metadata"]}
         self._recorder.record(about, type, reason, message, _field(pod, container) if container else "")
 
@@ -60,6 +60,6 @@ def details(pod: Mapping[str, Any], shown: Mapping[str, Object], generation: int
 
 
 def _go_json(value: Object) -> str:
-    """As Go's encoder writes it: no blanks, and <, >, & escaped."""
+    """As Go's encoder prints it: no blanks, and <, >, & escaped."""
     text = msgspec.json.encode(value).decode()
     return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")

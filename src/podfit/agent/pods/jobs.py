@@ -1,4 +1,5 @@
-"""Long work on one pod that no pass waits for: stops, pulls, hooks, power changes, migrations. One task a name."""
+"""Long operations on one pod that no pass waits for: stops, pulls, hooks, power changes, migrations. One task per
+name."""
 
 from __future__ import annotations
 
@@ -16,7 +17,7 @@ class Jobs:
         self._running: dict[str, asyncio.Task[None]] = {}
 
     def start(self, name: str, work: Coroutine[Any, Any, None], tasks: Tasks) -> None:
-        """Runs `work` until it ends; another job of that name takes its place."""
+        """Runs `work` until it ends; replaces another job of that name."""
         task = self._running[name] = tasks.start(work, name)
         task.add_done_callback(lambda ended: self._ended(name, ended))
 
@@ -32,7 +33,7 @@ class Jobs:
         return any(name.startswith(prefix) and not task.done() for name, task in self._running.items())
 
     async def wait(self, name: str, timeout_s: float | None = None) -> None:
-        """Until the job has ended, or time is up."""
+        """Waits until the job has ended, or the timeout."""
         if (task := self._running.get(name)) is not None:
             await asyncio.wait({task}, timeout=timeout_s)
 

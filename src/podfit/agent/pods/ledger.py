@@ -44,7 +44,7 @@ _NONE = Actuated()
 
 
 class CorruptLedger(Exception):
-    """The file cannot be trusted; the message says why."""
+    """The file cannot be trusted; the message gives the cause."""
 
 
 _encode = msgspec.json.Encoder().encode
@@ -66,7 +66,7 @@ class Ledger:
         self._actuated: dict[str, Actuated] = {}
         self._restarting: dict[str, dict[str, str]] = {}
         self._changed: dict[tuple[str, str], None] = {}
-        """(kind, uid) of entries that the file does not have yet, in order."""
+        """(kind, uid) of entries that are not in the file yet, in order."""
         self._promised: set[str] = set()
         """Pods whose newest allocation is not on disk yet."""
         self._writing: asyncio.Task[None] | None = None
@@ -74,11 +74,11 @@ class Ledger:
         self._pace = Pace()
         self._file = -1
         self.trouble = ""
-        """Why the last write failed, or the next ones may; "" when nothing is known against them."""
+        """Why the last write failed, or the next one may; "" if no problem is known."""
         self._held = 0
-        """Up to here the file can grow even if the disk is full."""
+        """The file can grow up to this size even if the disk is full."""
         self._end = 0
-        """Where the next line goes; whatever lies behind it is the rest of a write that failed."""
+        """The position of the next line; anything behind it is left over from a failed write."""
 
     # --- reading
     def allocated(self, uid: str) -> Allocated | None:
@@ -88,11 +88,11 @@ class Ledger:
         return self._actuated.get(uid, _NONE)
 
     def restarting(self, uid: str) -> Mapping[str, str]:
-        """Containers that are ended for a resize and have to start again: name → id of the one that is ended."""
+        """Containers that were stopped for a resize and have to be restarted: name → id of the one that was stopped."""
         return self._restarting.get(uid, {})
 
     def is_durable(self, uid: str) -> bool:
-        """Whether the pod's promise may be acted on."""
+        """Whether the pod's allocation may be acted on."""
         return uid not in self._promised
 
     def uids(self) -> set[str]:
@@ -118,7 +118,7 @@ class Ledger:
             self._changed["actuated", uid] = None
 
     def restart(self, uid: str, containers: Mapping[str, str]) -> None:
-        """Shares the line of what is actuated: an agent that does not know restarts can still read it."""
+        """Shares the line with the actuated size: an agent that does not know restarts can still read it."""
         if self._restarting.get(uid, {}) == containers:
             return
         self._restarting.pop(uid, None)
@@ -140,7 +140,8 @@ class Ledger:
             self._write_now()
             return
         if self._writing is not None:
-            # It may have begun without what changed last; the one after it has that, whatever others change meanwhile.
+            # A write in progress may lack the latest change; the one after it has that, whatever others change
+            # meanwhile.
             await asyncio.shield(self._writing)
         if self._changed and self._writing is None:
             self._writing = asyncio.ensure_future(self._write_soon())
@@ -148,7 +149,7 @@ class Ledger:
             await asyncio.shield(self._writing)
 
     def flush_soon(self) -> None:
-        """The same within a moment and without waiting: with whatever else is written till then, or by itself.
+        """The same within a moment and without waiting: in a batch with other changes, or by itself.
 
         An error is logged, and the next flush tries again.
         """
@@ -164,7 +165,7 @@ class Ledger:
             self._writing.add_done_callback(_log_failure)
 
     async def _write_soon(self) -> None:
-        # One turn of the event loop: changes made in the same turn share this write.
+        # One iteration of the event loop: changes made in the same iteration share this write.
         await asyncio.sleep(0)
         changed, promised = self._changed, set(self._promised)
         data = self._next_data()
@@ -176,7 +177,7 @@ class Ledger:
                 self._pace.took(time.perf_counter() - began)
             else:
                 await asyncio.get_running_loop().run_in_executor(None, self._write, *data)
-            # Not those that were promised something else while this was on its way to the disk.
+            # Except those whose allocation changed while this was being written.
             self._promised -= promised - {uid for kind, uid in self._changed if kind == "allocated"}
         except OSError:
             # In the order of the last change: a renewed allocation must not be followed by the removal of the old one.
@@ -192,7 +193,7 @@ class Ledger:
             self._promised.clear()
 
     def _next_data(self) -> tuple[bytes, bytes]:
-        """The lines to append and, when there is no file or most of it is history, a whole new one."""
+        """The lines to append and, if there is no file or most of it is outdated, a complete new one."""
         lines = b"".join([_line(entry) for entry in self._entries(self._changed)])
         if self._file >= 0 and (self._end <= _COMPACT_BYTES or self._end <= 4 * self._live_bytes()):
             return lines, b""
@@ -216,7 +217,7 @@ class Ledger:
         return entry
 
     def _write(self, lines: bytes, whole: bytes) -> None:
-        """Runs in a thread where the disk is slow."""
+        """Runs in a thread if the disk is slow."""
         try:
             if not whole or not self._replaced(whole):
                 self._append(lines)
@@ -226,7 +227,7 @@ class Ledger:
         self._hold()
 
     def _replaced(self, whole: bytes) -> bool:
-        """False where there is no room for a second file: the one that is there grows on then."""
+        """False if there is no space for a second file: the existing one keeps growing."""
         try:
             write_atomic(self.path, whole, durable=self._durable)
         except OSError:
@@ -237,7 +238,7 @@ class Ledger:
         return True
 
     def _hold(self) -> None:
-        """Keeps room for promises to come, so that pods are ended and shrunk at a full disk too."""
+        """Reserves space for future allocations, so that pods can be stopped and shrunk on a full disk."""
         if not self._durable or (self._held - self._end > _RESERVE_BYTES // 2 and not self.trouble):
             self.trouble = ""
             return
@@ -249,7 +250,7 @@ class Ledger:
         self._held, self.trouble = self._end + _RESERVE_BYTES, ""
 
     def check(self) -> str:
-        """Why the next promise may not reach the disk; "" if nothing is known against it."""
+        """Why the next write may fail; "" if no problem is known."""
         if self.trouble and self._file >= 0 and self._writing is None:
             self._hold()
         return self.trouble
@@ -288,7 +289,7 @@ class Ledger:
 
     # --- from the disk
     def load(self) -> bool:
-        """Reads the file; False when there is none or it had to be set aside."""
+        """Reads the file; False if it does not exist or had to be set aside."""
         try:
             end = self._read(self.path.read_bytes())
         except FileNotFoundError:

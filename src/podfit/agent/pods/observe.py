@@ -1,4 +1,5 @@
-"""A snapshot of a pod: what the API asks for, what the ledger says, what the runtime has. No decisions, no writes."""
+"""Takes a snapshot of the pod: the spec from the API, the ledger's entries, the runtime's state. No decisions, no
+writes."""
 
 from __future__ import annotations
 
@@ -70,7 +71,7 @@ def _container(record: PodRecord, container: Object, attempts: list[ContainerSta
         ready = ready and (last.machine is None or last.machine.power == ON)
     waiting = None if running else record.waiting.get(name)
     if waiting is None and last is not None and last.state == EXITED and name in record.restarting:
-        # Stopped for a resize. If it were reported as ended, OnFailure and Never would forbid its restart.
+        # Stopped for a resize. If it were reported as terminated, OnFailure and Never would forbid its restart.
         waiting = ("ContainerCreating", "")
     previous = _with_message(record, earlier[-1]) if earlier else None
     conflict = record.port_conflicts.get(name, "") if running else ""
@@ -79,7 +80,8 @@ def _container(record: PodRecord, container: Object, attempts: list[ContainerSta
 
 
 def _health(record: PodRecord, container: Object, container_id: str) -> tuple[bool, bool]:
-    """(started, ready). Before its probes have begun a container is as the API reports it, and a new one is neither."""
+    """(started, ready). Until its probes have begun, a container is as last reported in the API, and a new one is
+    neither."""
     name, probes = container["name"], record.probes
     if probes is not None:
         started = probes.started(name, container_id)
@@ -97,13 +99,13 @@ def _with_message(record: PodRecord, state: ContainerState) -> ContainerState:
 
 
 async def actual_limits(runtime: Runtime, snapshot: Snapshot) -> tuple[dict[str, Limits], Limits | None]:
-    """What the kernel has now: by container, and of the pod."""
+    """The current limits in the kernel: by container, and of the pod."""
     found: dict[str, Limits] = {}
     for name, container in snapshot.running.items():
         try:
             found[name] = await runtime.container_limits(container.id)
         except NotFound:
-            # It ended meanwhile; its exit brings the next pass.
+            # It exited meanwhile; its exit triggers the next pass.
             continue
     pod: Limits | None = None
     if snapshot.sandbox:

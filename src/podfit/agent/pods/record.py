@@ -1,5 +1,4 @@
-"""What the agent knows of one pod while it runs. After a restart all of it is restored from the API, the ledger and the
-runtime."""
+"""The agent's state of one pod. After a restart all of it is restored from the API, the ledger and the runtime."""
 
 from __future__ import annotations
 
@@ -29,13 +28,13 @@ _BACKOFF_FIRST_S, _BACKOFF_MOST_S, _BACKOFF_RESET_S = 10.0, 300.0, 600.0
 
 @dataclass(slots=True)
 class CrashBackoff:
-    """How long a crashing container waits before its next start: 10 s, 20 s … 5 min; reset after 10 min of running."""
+    """The delay before a crashed container is restarted: 10 s, 20 s … 5 min; reset after 10 min of running."""
 
     step_s: float = 0.0
     counted: str = ""
-    """The id of the container whose end was counted last."""
+    """The id of the container whose exit was counted last."""
     since: float = 0.0
-    """When (monotonic) it ended."""
+    """When (monotonic) it exited."""
 
     def ended(self, container_id: str, ran_s: float, at: float) -> None:
         self.counted, self.since = container_id, at
@@ -58,7 +57,7 @@ class CrashBackoff:
 
 @dataclass(frozen=True, slots=True)
 class RejectedStatus:
-    """Fields of the status that the API server rejected: not sent again as they are before `until`."""
+    """Fields of the status that the API server rejected: not sent again unchanged before `until`."""
 
     fields: Mapping[str, object]
     until: float
@@ -76,24 +75,24 @@ class PodRecord:
     uid: str
     # --- roster/updates.py
     pod: Object
-    """The pod's object as the API has it."""
+    """The pod's object in the API."""
     # --- roster/roster.py
     story: Story
     static: bool = False
     """From a file of this node; the API only has a mirror of it."""
     coming: bool = False
-    """Being migrated to this node, and still another node's."""
+    """Being migrated to this node; it still belongs to another."""
     adopted: bool = False
-    """It was running already when the agent started."""
+    """Whether it was running before the agent started."""
     left: bool = False
-    """It was being migrated away when it ceased to be this node's."""
+    """Whether it was being migrated away when it ceased to belong to this node."""
     # --- roster/updates.py
     mirror: Object | None = None
-    """The object in the API that shows a static pod."""
+    """The object in the API that represents a static pod."""
     written: str = ""
     """The resourceVersion of our own last status write."""
     writing: bool = False
-    """A status write of ours is in flight, and the watch may show it before it is answered."""
+    """Whether a status write of ours is in flight; the watch may show it before the response arrives."""
     held_update: Object | None = None
     """The state that the watch showed during that write: it may be the write itself."""
     # --- pods/termination.py
@@ -113,37 +112,37 @@ class PodRecord:
     """The states of object and allocation that `used` was computed from."""
     # --- actuation/attempts.py
     failures: int = 0
-    """Actuations of the present allocation that failed in a row."""
+    """Consecutive failed actuations of the current allocation."""
     retry_at: float = 0.0
     """A failed actuation is not retried before this (monotonic)."""
     failed: object = None
     """The allocation whose actuation failed last."""
     doubtful: bool = False
-    """The pod's cgroup may be half-way between two plans."""
+    """Whether the pod's cgroup may be half-way between two plans."""
     # --- actuation/confirmation.py
     before_resize: Actuated | None = None
-    """What was actuated before the resize that the runtime has not confirmed yet."""
+    """The actuated size before the resize that the runtime has not confirmed yet."""
     unconfirmed_since: float | None = None
     """Since when (monotonic) the kernel has a resize that the runtime has not confirmed."""
     # --- actuation/restarts.py
     restarting: Mapping[str, str] = field(default_factory=dict)
-    """Containers stopped for a resize, to be started again: name → id of the one that is stopped."""
+    """Containers stopped for a resize, to be restarted: name → id of the stopped one."""
     # --- actuation/memory_waits.py
     memory_wait: asyncio.Task[None] | None = None
     # --- backoff.py
     backoff: dict[str, CrashBackoff] = field(default_factory=dict)
     held: dict[str, float] = field(default_factory=dict)
-    """Containers that could not be started, and when (monotonic) they may be tried again."""
+    """Containers that could not be started, and when (monotonic) the next attempt is allowed."""
     # --- containers/exits.py
     exits: Mapping[str, str] = field(default_factory=dict)
-    """Containers whose exit is in the story: name → id of the one that ended last."""
+    """Containers whose exit is in the story: name → id of the one that exited last."""
     ooms: Mapping[str, int] = field(default_factory=dict)
     """How many earlier containers of a name were OOM-killed."""
     messages: dict[str, str] = field(default_factory=dict)
     """By container id."""
     # --- containers/port_conflicts.py
     port_conflicts: dict[str, str] = field(default_factory=dict)
-    """Why a container's declared port cannot be its own, by container."""
+    """Why a container's declared port is unavailable, by container."""
     ports_checked: dict[str, str] = field(default_factory=dict)
     """Containers whose declared ports need no further check: name → id."""
     # --- images/pulls.py
@@ -156,13 +155,13 @@ class PodRecord:
     probes: Probes | None = None
     # --- migration/departure.py
     stayed: str = ""
-    """The migration (by its time) after whose failure the runtime was asked to keep the VM."""
+    """The migration (by its time) after whose failure the runtime was told to keep the VM."""
     moving_since: tuple[str, float] | None = None
     """The migration (by its time) in progress, and since when (monotonic) this agent knows of it."""
     # --- status/writer.py
     rejected_status: RejectedStatus | None = None
     dropped_status: Object = field(default_factory=dict)
-    """Fields that the API server left out of the status it was last sent: it does not know them."""
+    """Fields that the API server dropped from the last status: it does not know them."""
     # --- status/reporter.py
     start_time: str = ""
     # --- phases/deadline.py
@@ -170,13 +169,13 @@ class PodRecord:
     """The start time as monotonic time, which does not jump."""
     # --- phases/containers/terminate.py
     finished: bool = False
-    """Its work is over and the runtime holds nothing of it any more."""
+    """Its work is done and the runtime holds nothing of it."""
     unreported: bool = False
-    """Finished, but the API does not know yet."""
+    """Finished, but not yet in the API."""
     stop_grace_s: float = 0.0
-    """The grace period that its containers were last stopped with."""
+    """The grace period of the last stop of its containers."""
     reported_termination: object = None
-    """What was last reported of the pod while it terminates."""
+    """The last reported status while it terminates."""
     # --- phases/finalizer.py
     removed: bool = False
     """Nothing of it is left on this node."""
@@ -188,9 +187,9 @@ class PodRecord:
     probed: bool = False
     """Whether a container has a probe, which no update of the pod changes."""
     passed: int = 0
-    """The generation that the last pass worked on."""
+    """The generation of the last pass."""
     _read: tuple[Object, Desired] | None = None
-    """A spec, and what it asks for."""
+    """A spec, and the sizes that it requests."""
     _sized: Sized | None = None
 
     def __post_init__(self) -> None:
@@ -207,30 +206,32 @@ class PodRecord:
 
     @property
     def who(self) -> str:
-        """As a kubelet names a pod in its messages."""
+        """The name of the pod in the kubelet's messages."""
         return f"{self.name}_{self.namespace}({self.uid})"
 
     @property
     def desired(self) -> Desired:
-        """What the spec asks for, read once for each state of it."""
+        """The sizes that the spec requests, read once per state of it."""
         read, spec = self._read, self.pod["spec"]
         if read is None or read[0] is not spec:
             read = self._read = (spec, desired_of(self.pod, read[1] if read is not None else None))
         return read[1]
 
     def sized(self, sizes: Desired | Allocated) -> Sized:
-        """The pod with these sizes in its spec; kept until others are asked for, the pod changes, or it is at rest."""
+        """The pod with these sizes in its spec; cached until others are requested, the pod changes, or it is at
+        rest."""
         kept = self._sized
         if kept is None or not kept.stands_for(self.pod, sizes):
             kept = self._sized = Sized(self.pod, sizes, asked=shared(sizes, self.desired))
         return kept
 
     def rest(self) -> None:
-        """A pass is over; the next works out what it needs. Most of a thousand pods do nothing most of the time."""
+        """After a pass: drops cached values, which the next pass recomputes. Most of a thousand pods are idle most of
+        the time."""
         self._sized = None
 
     def with_status(self, pod: Object) -> None:
-        """Another state of the pod with the same spec: what was read from the spec stands."""
+        """Another state of the pod with the same spec: values read from the spec stay valid."""
         if self._read is not None and self._read[0] is self.pod["spec"]:
             self._read = (pod["spec"], self._read[1])
         if self._sized is not None and self._sized.origin is self.pod:
@@ -238,13 +239,13 @@ class PodRecord:
         self.pod = pod
 
     def same_state(self, pod: Object) -> None:
-        """The state of the pod that we have, in the cache's copy: keeping that one saves memory."""
+        """The state of the pod that we have, in the cache's copy: sharing it saves memory."""
         if self.counted is not None and self.counted[0] is self.pod:
             self.counted = (pod, self.counted[1])
         self.with_status(pod)
 
     def next_pass(self) -> str:
-        """What a pass that begins now is, as the metric of its duration says it."""
+        """The kind of the next pass, as the metric of its duration labels it."""
         before, self.passed = self.passed, self.generation
         if self.finished:
             return TERMINATED
@@ -256,7 +257,7 @@ class PodRecord:
 
     @property
     def handler(self) -> str:
-        """Which runtime has its sandbox and its images."""
+        """The runtime handler of its sandbox and images."""
         return self.state.config.handler if self.state is not None else self.class_handler
 
     @property
@@ -269,12 +270,12 @@ class PodRecord:
 
     @property
     def api_object(self) -> Object:
-        """The object in the API that shows this pod."""
+        """The object in the API that represents this pod."""
         return self.mirror if self.static and self.mirror is not None else self.pod
 
     @property
     def terminal(self) -> bool:
-        """Succeeded or failed: holds nothing any more."""
+        """Succeeded or failed: holds no resources."""
         return self.rejected is not None or self.finished
 
     @property

@@ -16,7 +16,7 @@ class Chapter(Struct, frozen=True, gc=False):
 
     at: float
     what: str
-    """A word for the transition: admitted, allocated, actuated, deferred, restarted …"""
+    """The transition: admitted, allocated, actuated, deferred, restarted …"""
     why: str
     numbers: dict[str, Any]
 

@@ -1,4 +1,4 @@
-"""Why and how fast a pod is being terminated. The only writer of a record's `termination`."""
+"""Why and with which grace period a pod is terminated. The only writer of a record's `termination`."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def file_removed(record: PodRecord) -> None:
 
 
 def evicted(record: PodRecord, reason: str, message: str, grace_s: float, disrupted: bool) -> None:
-    """Not `disrupted` is a pod that exceeded its own limits."""
+    """`disrupted` is false for a pod that exceeded its own limits."""
     record.termination = Termination(grace_s, reason, message, disrupted=disrupted)
     record.story.add("evicted", message)
 

@@ -13,7 +13,7 @@ class Waiting:
         self._reasons[container] = (reason, message)
 
     def clear(self, container: str, reason: str = "") -> None:
-        """`reason`: only if it waits for that one."""
+        """`reason`: only if the container waits for this reason."""
         if not reason or self.reason(container) == reason:
             self._reasons.pop(container, None)
 

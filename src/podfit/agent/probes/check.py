@@ -1,6 +1,6 @@
-"""One look at a container as its probe asks for it: a command, an HTTP GET, a connection, the gRPC health protocol.
+"""Performs one probe of a container: a command, an HTTP GET, a connection, the gRPC health protocol.
 
-The answer is None when all is well, else what is wrong, worded as a kubelet words it in its Events.
+The result is None on success, else the failure, worded as a kubelet words it in its Events.
 """
 
 from __future__ import annotations

@@ -6,7 +6,7 @@ from podfit.agent.runtimes.base import Runtime
 
 
 async def run_command(runtime: Runtime, container_id: str, command: list[str]) -> tuple[int, str]:
-    """Exit code and the beginning of the output of a command in a container, what it complains of last."""
+    """Exit code and the beginning of the output of a command in a container, standard error last."""
     code, output, errors = await run(runtime, container_id, command)
     return code, output + errors
 

@@ -1,7 +1,7 @@
-"""One question of the gRPC health protocol: grpc.health.v1.Health/Check, as a probe asks it.
+"""One call of the gRPC health protocol, grpc.health.v1.Health/Check, for a probe.
 
-Both messages have one field, so they are written and read by hand. grpcio is loaded with the first such probe; where it
-is not installed a probe cannot be answered for, and says so.
+Both messages have one field, so they are encoded and decoded by hand. grpcio is loaded with the first gRPC probe; if it
+is not installed, the probe fails with a message that says so.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _MISSING = "grpcio is not installed on this node: pip install 'podfit[grpc]'"
 
 
 async def check(host: str, port: int, service: str, timeout_s: float) -> str | None:
-    """None when the service is serving, else what is wrong in a kubelet's words."""
+    """None if the service is serving, else the failure in the kubelet's words."""
     try:
         import grpc
     except ImportError:
@@ -52,13 +52,13 @@ def _refused(grpc: Any, error: Any, limit: str) -> str:
 
 
 def _request(service: str) -> bytes:
-    """HealthCheckRequest: field 1 is the service's name, left out when it is empty."""
+    """HealthCheckRequest: field 1 is the service's name, omitted if it is empty."""
     name = service.encode()
     return b"\x0a" + _varint(len(name)) + name if name else b""
 
 
 def _status(answer: bytes) -> int:
-    """HealthCheckResponse: field 1 is the status, 0 when it is not there. Unknown fields are passed over."""
+    """HealthCheckResponse: field 1 is the status, 0 if it is absent. Unknown fields are skipped."""
     at, status = 0, 0
     while at < len(answer):
         tag, at = _read_varint(answer, at)

@@ -1,4 +1,4 @@
-"""Liveness, readiness and startup probes: Kubernetes' thresholds and delays around what `checkup` asks.
+"""Liveness, readiness and startup probes: Kubernetes' thresholds and delays around `checkup`.
 
 A task per probe of a running container and none for pods without probes.
 """
@@ -29,7 +29,7 @@ SUCCESSFUL, FAILED = "successful", "failed"
 class _Result:
     container_id: str
     good: bool
-    """The verdict so far."""
+    """The current verdict."""
     successes: int = 0
     failures: int = 0
 
@@ -51,10 +51,10 @@ class Probes:
         """Set once the container's startup probe has succeeded: the others wait for it."""
         self._results: dict[tuple[str, str], _Result] = {}
         self.counts: dict[tuple[str, str, str], int] = {}
-        """How often each (container, kind of probe) gave each result (successful, failed)."""
+        """The number of results (successful, failed) by container and kind of probe."""
         self._containers = {container["name"]: container for container in all_containers(record.pod["spec"])}
 
-    # --- what passes ask
+    # --- read by the passes
     def started(self, name: str, container_id: str) -> bool:
         return self._good(name, container_id, "startupProbe")
 
@@ -68,7 +68,7 @@ class Probes:
         return result is not None and result.container_id == container_id and result.good
 
     def _spec(self, name: str) -> Object:
-        """Empty for a container that came later, to look into the pod: it has no probes."""
+        """Empty for an ephemeral container: it has no probes."""
         return self._containers.get(name, {})
 
     def unhealthy(self, running: Mapping[str, ContainerState]) -> list[str]:
@@ -88,7 +88,7 @@ class Probes:
         return _WORDS.get(self._failed(name, container_id), "Liveness").lower()
 
     def grace_s(self, name: str) -> float:
-        """How long the container gets that failed its probe: the probe's own answer, or the pod's."""
+        """The grace period of a container that failed its probe: the probe's own, or the pod's."""
         kind = self._failed(name, self._following.get(name, ""))
         own = self._containers[name].get(kind, {}).get("terminationGracePeriodSeconds")
         return float(own) if own is not None else self._record.grace_s
@@ -104,7 +104,7 @@ class Probes:
             self._begin(name, state)
 
     def _begin(self, name: str, state: ContainerState) -> None:
-        """A container that kept running without an agent is taken to be in the state that was last reported."""
+        """A container that was running without an agent is assumed to be in its last reported state."""
         spec = self._spec(name)
         known = remembered(self._record.api_object.get("status") or {}, name, state.id)
         good = {"livenessProbe": True, "readinessProbe": known.get("ready"), "startupProbe": known.get("started")}
@@ -142,7 +142,7 @@ class Probes:
                 begun.set()
                 return
             if kind != "readinessProbe" and self._failed(name, state.id) == kind:
-                # It will be restarted: nothing is left to find out about this one.
+                # It will be restarted: no more probes of this one.
                 return
             await self._clock.sleep(period)
 
@@ -151,7 +151,7 @@ class Probes:
         return state.ips[0] if state is not None and state.ips else "127.0.0.1"
 
     def _note(self, container: Object, kind: str, result: _Result, error: str | None) -> None:
-        """Counts one answer; enqueues the pod when the verdict changed."""
+        """Counts one result; enqueues the pod if the verdict changed."""
         probe = container[kind]
         key = (container["name"], kind, SUCCESSFUL if error is None else FAILED)
         self.counts[key] = self.counts.get(key, 0) + 1

@@ -1,4 +1,4 @@
-"""The little HTTP a node needs to ask containers: GET with a deadline, and ports by name."""
+"""The subset of HTTP that a node needs for probes and hooks: GET with a deadline, and named ports."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from urllib.parse import urljoin, urlsplit
 
 
 def port_number(port: object, container: Mapping[str, Any]) -> int:
-    """A port as the spec has it: a number, or the name of one of the container's ports."""
+    """A port of the spec: a number, or the name of one of the container's ports."""
     if isinstance(port, int):
         return port
     text = str(port)
@@ -29,13 +29,13 @@ _MOST_REDIRECTS, _MOST_HEADERS = 10, 200
 
 
 class NoAnswer(Exception):
-    """Nothing that speaks HTTP answered; the message is worded as a kubelet's HTTP client words it."""
+    """No HTTP response; the message is worded as by the kubelet's HTTP client."""
 
 
 async def get_status(
     ask: Mapping[str, Any], host: str, port: int, timeout_s: float, user_agent: str = PROBE_AGENT
 ) -> int:
-    """As `http_get`, with one kind of failure."""
+    """Like `http_get`, with a single kind of failure."""
     address = f"{_bracketed(host)}:{port}"
     path = "/" + str(ask.get("path") or "/").removeprefix("/")
     what = f'Get "{str(ask.get("scheme") or "HTTP").lower()}://{address}{path}"'
@@ -57,9 +57,9 @@ def reason(error: OSError) -> str:
 async def http_get(
     ask: Mapping[str, Any], host: str, port: int, timeout_s: float, user_agent: str = PROBE_AGENT
 ) -> int:
-    """The status of a GET; certificates are not checked, as with any probe.
+    """The status of a GET; certificates are not verified, as for any probe.
 
-    A redirect is followed while it stays on the host: one that leads elsewhere is answer enough.
+    A redirect is followed while it stays on the host: one to another host counts as the response.
     """
     secure = str(ask.get("scheme") or "HTTP").upper() == "HTTPS"
     url = f"http{'s' if secure else ''}://{_bracketed(host)}:{port}/{str(ask.get('path') or '').removeprefix('/')}"
@@ -76,7 +76,7 @@ async def http_get(
 
 
 async def _get(url: str, headers: Mapping[str, str]) -> tuple[int, str]:
-    """Status and Location of one answer."""
+    """Status and Location of one response."""
     parts = urlsplit(url)
     host, port = parts.hostname or "", parts.port or (443 if parts.scheme == "https" else 80)
     sent = {"Host": f"{_bracketed(host)}:{port}", "Connection": "close", **headers}

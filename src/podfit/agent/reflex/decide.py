@@ -1,4 +1,4 @@
-"""What the node says of a container that is near its memory limit. Pure."""
+"""What the node reports about a container near its memory limit. Pure."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from podfit.api.objects import Object
 from podfit.api.pods.reflex import CALM, CONDITION, LEAK, NEAR, NOT_RAISED, Near
 
 RAISES_OF_A_LEAK = 2
-"""A container that reaches its limit again and again, and whose limit is then no longer raised, may leak."""
+"""A container that reaches its limit repeatedly, and whose limit is then no longer raised, may leak."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,7 +19,7 @@ class Watched:
     id: str
     limit: int
     raises: int = 0
-    """How often its limit was raised since it was first near one."""
+    """How often its limit was raised since it first came near one."""
 
     def next(self, id: str, limit: int, was_near: bool) -> Watched:
         """The same container under another limit, or its successor."""
@@ -34,7 +34,7 @@ def near(one: Watched, used: int, now: str) -> Object:
 
 
 def stuck(one: Watched, used: int, now: str) -> Object:
-    """Nobody raised the limit."""
+    """The limit was not raised."""
     words = Near(one.name, used, one.limit).words
     if one.raises >= RAISES_OF_A_LEAK:
         return _condition(True, LEAK, f"{words} after {one.raises} raises, and is not raised further: leak?", now)

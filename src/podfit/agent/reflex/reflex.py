@@ -1,6 +1,7 @@
-"""Follows containers whose pods allow the memory reflex: from the kernel's word to the pod's status in one step.
+"""Watches containers whose pods allow the memory reflex: from the kernel's notification to the pod's status in one
+step.
 
-The condition is written by a patch of its own: a pass over the pod would come later, and a leak does not wait for it.
+The condition is written by a separate patch: a pass over the pod would be too late for a leak.
 """
 
 from __future__ import annotations
@@ -27,9 +28,9 @@ from podfit.kit.concurrency.tasks import Tasks
 log = logging.getLogger(__name__)
 
 PATIENCE_S = 2.0
-"""So long a raise may take before the condition says that there is none."""
+"""After this time without a raise the condition says that there is none."""
 CALM_SHARE = 0.9
-"""A container is near its limit until its usage is below this part of the threshold."""
+"""A container stays near its limit until its usage is below this fraction of the threshold."""
 
 
 @dataclass(slots=True)
@@ -46,7 +47,7 @@ class Reflex:
         self._held: dict[str, dict[str, _Held]] = {}
 
     async def follow(self, record: PodRecord) -> None:
-        """After each pass over a pod: watches what runs now, under the limits that hold now."""
+        """After each pass over a pod: watches the running containers under their current limits."""
         wanted = not record.terminal and record.termination is None and asked_for(record.pod)
         if not wanted:
             if record.uid in self._held:
@@ -106,14 +107,14 @@ class Reflex:
                 await self._runtime.memory_below(record.uid, one.id, int(threshold(one.limit) * CALM_SHARE))
                 was_near = True
         except RuntimeFailure as error:
-            # It ended: its successor is watched after the next pass.
+            # It exited: its successor is watched after the next pass.
             log.debug("reflex of %s: %s", record.name, error)
 
     async def _stuck(self, record: PodRecord, one: Watched) -> None:
         used = await self._used(one)
         if used < threshold(one.limit):
             return
-        # Nobody helps: it is the kernel's again, as every other container is.
+        # The limit was not raised: the hold is removed, and the OOM killer applies as usual.
         await self._runtime.hold_memory(one.id, None)
         said = decide.stuck(one, used, self._now())
         await self._say(record, said)

@@ -49,9 +49,9 @@ class Roster:
         self._restarts, self._cpus = restarts, cpus
         self._conditions: Conditions = updates.conditions
         self._deleted: OrderedDict[str, Object] = OrderedDict()
-        """Pods that were deleted lately, and when (as a resourceVersion)."""
+        """Recently deleted pods, and when (as a resourceVersion)."""
 
-    # --- the start
+    # --- startup
     async def take_over(self, pods: list[Object]) -> None:
         """Pods that already hold an allocation are restored first, so that a new pod cannot take their resources."""
         ledger = self._core.ledger
@@ -72,7 +72,7 @@ class Roster:
                 self.add(pod, uid in running, state=running.get(uid))
 
     def _claim_cpus(self, pod: Object) -> None:
-        """Before any pod that does not run yet can be assigned the CPUs that this one runs on."""
+        """Before any pod that is not running yet can be assigned the CPUs of this one."""
         if (allocated := self._core.ledger.allocated(pod["metadata"]["uid"])) is not None:
             qos = (pod.get("status") or {}).get("qosClass") or qos_class(pod)
             self._cpus.claim(pod, allocated, qos)
@@ -85,8 +85,8 @@ class Roster:
         state: PodState | None = None,
         coming: bool = False,
     ) -> None:
-        """`state`: of a pod that ran on while no agent ran. Its resize is decided again at once, and the bounds of a
-        virtual machine are in it."""
+        """`state`: of a pod that was running before the agent started. Its resize is decided again at once, and it
+        contains the bounds of a virtual machine."""
         uid, over = pod["metadata"]["uid"], _terminal(pod)
         record = PodRecord(
             uid,
@@ -139,7 +139,7 @@ class Roster:
             self.add(after)
 
     def _remember_deleted(self, last: Object, uid: str = "") -> None:
-        """An older event that comes late does not bring a deleted pod back."""
+        """A late event does not bring a deleted pod back."""
         revision = {"resourceVersion": last["metadata"].get("resourceVersion")}
         self._deleted[uid or last["metadata"]["uid"]] = {"metadata": revision}
         while len(self._deleted) > _REMEMBERED:
@@ -160,7 +160,7 @@ class Roster:
 
     # --- pods that are being migrated to this node
     def expect(self, before: Object | None, after: Object | None) -> PodRecord | None:
-        """An event of the watch of such pods. Returns a record whose pod is not on its way any more: it has arrived,
+        """Handles a watch event of these pods. Returns a record whose pod is no longer being migrated: it has arrived,
         or will not."""
         last = after if after is not None else before
         assert last is not None
@@ -183,7 +183,7 @@ class Roster:
             self._on_deleted(uid)
 
     def _arrived(self, record: PodRecord, pod: Object) -> None:
-        """It is this node's pod now; it has been running here for a moment."""
+        """It belongs to this node now; it has been running here for a moment."""
         before = record.desired
         record.coming, record.adopted = False, True
         attempts.distrust(record)
@@ -196,7 +196,7 @@ class Roster:
         termination.deleted(record)
         self._core.queue.enqueue(record.uid)
 
-    # --- asked by others
+    # --- called by other components
     def record(self, uid: str) -> PodRecord | None:
         return self._records.get(uid)
 

@@ -1,4 +1,4 @@
-"""Static pods: manifests in a folder of this node, run without the API, and shown there as mirror pods."""
+"""Static pods: manifests in a folder of this node, run without the API, and represented there by mirror pods."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from podfit.kit.files.folderwatch import WHOLE_FILES, FolderWatch
 log = logging.getLogger(__name__)
 
 _AGAIN_S = 2.0
-"""Mirrors that the API server did not take are tried again after this."""
+"""The delay before mirrors that the API server rejected are retried."""
 HASH, SEEN = "kubernetes.io/config.hash", "kubernetes.io/config.seen"
 
 
@@ -38,15 +38,15 @@ class StaticPods:
     def __init__(
         self, core: Core, client: Client, roster: Roster, updates: PodUpdates, node_uid: Callable[[], str]
     ) -> None:
-        """`node_uid`: of the Node in the API, "" while there is none."""
+        """`node_uid`: of the Node in the API, "" if there is none."""
         self._config, self._clock, self._queue = core.config, core.clock, core.queue
         self._client, self._roster, self._updates, self._node_uid = client, roster, updates, node_uid
         self._stamps: dict[Path, tuple[int, int]] = {}
         self._uids: dict[Path, str] = {}
         self._leaving: dict[str, str] = {}
-        """Pods that terminate, uid → namespace/name: the next of that name waits for them."""
+        """Terminating pods, uid → namespace/name: the next pod of that name waits for them."""
         self._mirrors_leaving: dict[str, Object] = {}
-        """Their mirrors, which are deleted when they are gone."""
+        """Their mirrors, which are deleted when the pods are gone."""
         self._running: set[str] = set()
         self._unmirrored: set[str] = set()
         self._orphans: dict[str, Object] = {}
@@ -54,7 +54,7 @@ class StaticPods:
         self._watch: FolderWatch | None = None
 
     async def run(self) -> None:
-        """Scans whenever something happened: to the folder, to a mirror, to a pod that others wait for."""
+        """Scans after every change: of the folder, of a mirror, of a pod that others wait for."""
         folder = self._config.static_dir
         assert folder is not None
         watch = FolderWatch(folder, WHOLE_FILES)
@@ -76,7 +76,7 @@ class StaticPods:
         self._poke()
 
     def _poke(self) -> None:
-        """Scans again at once."""
+        """Triggers another scan."""
         if self._watch is not None:
             self._watch.poke()
 
@@ -85,7 +85,7 @@ class StaticPods:
         self._poke()
 
     async def adopt(self, runtime: Runtime) -> None:
-        """The first look: pods that ran on while no agent watched are theirs again."""
+        """The first scan: pods that were running before the agent started are adopted."""
         self._running = {state.config.uid for state in await runtime.pods()}
         self.look()
         self._running = set()
@@ -99,7 +99,7 @@ class StaticPods:
             await self._mirror(uid)
 
     def look(self) -> None:
-        """At the folder; only files that changed are read."""
+        """Scans the folder; only files that changed are read."""
         found = self._files()
         for file in set(self._stamps) - found.keys():
             self._drop(file)
@@ -108,7 +108,7 @@ class StaticPods:
                 self._stamps[file] = stamp
 
     def _files(self) -> dict[Path, tuple[int, int]]:
-        """Everything but hidden files and folders, in order; time and size show whether a file has changed."""
+        """All but hidden files and folders, in order; time and size show whether a file has changed."""
         folder = self._config.static_dir
         assert folder is not None
         found = {}
@@ -120,7 +120,7 @@ class StaticPods:
         return found
 
     def _load(self, file: Path) -> bool:
-        """False if it has to be loaded again later: a pod of that name still terminates."""
+        """False if it has to be loaded again later: a pod of that name is still terminating."""
         try:
             pod = self._pod(yaml.safe_load(file.read_text()), file)
         except (OSError, yaml.YAMLError, AttributeError, KeyError, TypeError, ValueError) as error:
@@ -150,7 +150,7 @@ class StaticPods:
             self._roster.terminate_static(record)
 
     def on_removed(self, uid: str) -> None:
-        """Nothing is left of the pod: its mirror is deleted, and the next pod of its name may start."""
+        """The pod is gone: its mirror is deleted, and the next pod of its name may start."""
         if (mirror := self._mirrors_leaving.pop(uid, None)) is not None:
             self._orphans[mirror["metadata"]["uid"]] = mirror
         if self._leaving.pop(uid, None) is not None:
@@ -227,11 +227,11 @@ class StaticPods:
             self._queue.enqueue(uid)
 
     def _owner(self, uid: str) -> Object:
-        """A node may only make pods that it owns."""
+        """A node may only create pods that it owns."""
         return {"apiVersion": "v1", "kind": "Node", "name": self._config.node_name, "uid": uid, "controller": True}
 
     async def _existing(self, meta: Object) -> Object | None:
-        """The mirror that exists, if it shows this version and is not being deleted; another is deleted first."""
+        """The existing mirror, if it shows this version and is not being deleted; any other is deleted first."""
         found = await self._client.find(POD, meta["namespace"], meta["name"])
         if found is not None and (_mirrored(found) != meta["uid"] or _going(found)):
             await self._delete(found)
@@ -260,14 +260,14 @@ class StaticPods:
         try:
             await self._client.delete(POD, meta["namespace"], meta["name"], options)
         except (ApiError, Unreachable) as error:
-            # 404, 409: it is gone, or another is there by now.
+            # 404, 409: it is gone, or replaced by another.
             if not isinstance(error, ApiError) or error.code not in (404, 409):
                 log.warning("mirror %s: %s", meta["name"], error)
                 self._orphans[meta["uid"]] = mirror
 
 
 def _mirrored(mirror: Object) -> str:
-    """The uid of the static pod that it shows."""
+    """The uid of the static pod that it represents."""
     return str((mirror["metadata"].get("annotations") or {}).get(MIRROR, ""))
 
 

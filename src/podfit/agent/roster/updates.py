@@ -1,7 +1,7 @@
-"""Applies newer states of a pod's object to its record, whichever way they come.
+"""Applies newer states of a pod's object to its record, whichever way they arrive.
 
-States come from the watch, and from answers to the agent's own status writes. The watch also shows each of those
-writes, before or after its answer: a state that is only our own write changes nothing, and any other brings a pass.
+States come from the watch, and from responses to the agent's own status writes. The watch also shows each of those
+writes, before or after its response: a state that is only our own write changes nothing, any other triggers a pass.
 """
 
 from __future__ import annotations
@@ -32,7 +32,8 @@ class PodUpdates:
         if pod["metadata"].get("resourceVersion") == record.written:
             record.same_state(pod)
         elif record.writing and only_status_differs(record.pod, pod):
-            # An API server in this process shows a write before it answers: the answer will tell whether this is ours.
+            # An API server in this process shows a write before it answers: the response will tell whether this is
+            # ours.
             if record.held_update is not None:
                 # At most one of the two is ours.
                 self._queue.enqueue(record.uid)
@@ -43,7 +44,7 @@ class PodUpdates:
     # --- from our own status writes
     @contextmanager
     def status_write(self, record: PodRecord) -> Iterator[None]:
-        """During a write, a state that may be the write itself is held until the answer is known."""
+        """During a write, a state that may be the write itself is held until the response arrives."""
         record.writing = True
         try:
             yield
@@ -52,19 +53,19 @@ class PodUpdates:
             held, record.held_update = record.held_update, None
             if held is not None and self._records.get(record.uid) is record:
                 if held["metadata"].get("resourceVersion") != record.written:
-                    # Our status may have been written on top of it, but was not composed from it.
+                    # Our status may have been written on top of it, but was not computed from it.
                     self._queue.enqueue(record.uid)
                 self.watched(record, held)
 
     def answered(self, record: PodRecord, answer: Object) -> None:
-        """The state of the pod after a status write of ours."""
+        """The state of the pod after our status write."""
         record.written = answer["metadata"].get("resourceVersion", "")
         if record.static:
             record.mirror = answer
         elif newer(record.pod, answer):
             return
         elif (held := record.held_update) is not None and held["metadata"].get("resourceVersion") == record.written:
-            # It was compared with our state when it came, and the cache keeps this copy anyway.
+            # It was compared with our state when it arrived, and the cache keeps this copy anyway.
             record.held_update = None
             record.with_status(held)
         elif only_status_differs(record.pod, answer):
@@ -82,7 +83,7 @@ class PodUpdates:
         if record.terminal:
             if record.admitted and not record.removed and not equal(desired, desired_before):
                 self._allocator.desire_changed(record, desired_before)
-            # Nothing of it runs: all that is left is to release its object.
+            # No container runs: all that is left is to release its object.
             termination.deleted(record)
             if record.termination is not None:
                 self._queue.enqueue(record.uid)
@@ -98,7 +99,7 @@ class PodUpdates:
         self._queue.enqueue(record.uid)
 
     def replace(self, record: PodRecord, pod: Object) -> None:
-        """A state of a pod that is being migrated here: it is another node's until it has arrived."""
+        """A state of a pod that is being migrated here: it belongs to another node until it has arrived."""
         record.pod = pod
 
     def set_mirror(self, record: PodRecord, mirror: Object | None) -> None:

@@ -1,1 +1,1 @@
-"""What runs containers: one protocol (`base`), several runtimes."""
+"""Container runtimes: one protocol (`base`), several implementations."""

@@ -1,8 +1,8 @@
-"""What the agent asks of a runtime, and what a runtime reports. Fit for CRI: values are the kernel's.
+"""The interface between the agent and a container runtime. Fit for CRI: values are the kernel's.
 
-One contract suite (tests/contract/test_runtime.py) holds for every runtime. Ids are the runtime's; a pod is named by
-its UID, a container by the id that `create_container` gave. Every call is idempotent where that makes sense: stopping
-what is stopped and removing what is gone succeed.
+One contract suite (tests/contract/test_runtime.py) covers every runtime. Ids are the runtime's; a pod is identified by
+its UID, a container by the id that `create_container` returned. Every call is idempotent where that makes sense:
+stopping a stopped container and removing a missing one succeed.
 """
 
 from __future__ import annotations
@@ -35,41 +35,41 @@ class Runtime(Protocol):
     """As in `name://version` of the Node's containerRuntimeVersion, and the scheme of container ids."""
     version: str
     confirmations: Confirmations
-    """Resizes that the kernel has and the runtime has not answered yet."""
+    """Resizes that are in the kernel and not yet confirmed by the runtime."""
 
     @property
     def local_profiles(self) -> bool:
-        """Whether it can confine containers by seccomp and AppArmor profiles that are kept on the node."""
+        """Whether it can confine containers by seccomp and AppArmor profiles stored on the node."""
 
     @property
     def handlers(self) -> tuple[Handler, ...]:
-        """What a RuntimeClass may choose, as the Node's status lists it; () where there is nothing to choose."""
+        """The handlers for RuntimeClasses, as in the Node's status; () if there are none."""
 
     async def problem(self) -> str:
-        """Why it cannot run pods now, as the Node's Ready condition shows it; "" if it can."""
+        """Why it cannot run pods now, for the Node's Ready condition; "" if it can."""
 
     async def open(self) -> None:
-        """Gets ready and finds the pods that ran on while the agent was away."""
+        """Prepares the runtime and finds pods that were running before the agent started."""
 
     async def close(self) -> None:
-        """Lets go; pods keep running."""
+        """Disconnects; pods keep running."""
 
     async def purge(self) -> None:
-        """Ends and removes every pod, and whatever this runtime keeps on the machine for pods."""
+        """Ends and removes every pod, and everything this runtime stores on the machine for pods."""
 
     def events(self) -> AsyncIterator[Event]:
-        """One consumer. Never blocks the runtime; after a gap the agent observes every pod anyway."""
+        """For a single consumer. Never blocks the runtime; after a gap the agent observes every pod anyway."""
 
     # pods
     async def run_pod(self, config: PodConfig) -> None:
-        """Makes the pod: its cgroup with its limits, its namespaces. Idempotent for the same uid; a stopped pod is
+        """Creates the pod: its cgroup with its limits, its namespaces. Idempotent for the same uid; a stopped pod is
         recreated, as after a reboot, and keeps the states of its old containers."""
 
     async def stop_pod(self, uid: str) -> None:
-        """Kills whatever still runs in it and frees what it holds; its containers' states stay readable."""
+        """Kills all its processes and frees its resources; its containers' states stay readable."""
 
     async def remove_pod(self, uid: str) -> None:
-        """Forgets it and its containers, removes its cgroup."""
+        """Removes the records of the pod and its containers, and its cgroup."""
 
     async def pods(self) -> list[PodState]: ...
 
@@ -81,7 +81,7 @@ class Runtime(Protocol):
     async def start_container(self, container_id: str) -> None: ...
 
     async def stop_container(self, container_id: str, grace_s: float) -> None:
-        """SIGTERM, then SIGKILL after the grace; returns when it is dead."""
+        """SIGTERM, then SIGKILL after the grace period; returns when it has exited."""
 
     async def remove_container(self, container_id: str) -> None: ...
 
@@ -92,20 +92,20 @@ class Runtime(Protocol):
         """Writes the pod's cgroup. Memory below usage raises BelowUsage and changes nothing."""
 
     async def update_container(self, container_id: str, change: Change) -> None:
-        """Writes the cgroup of a container that is created or runs; the same promise."""
+        """Writes the cgroup of a created or running container; the same guarantee."""
 
     async def update_all(self, uid: str, changes: Sequence[tuple[str, Change]]) -> bool:
-        """Makes changes of a pod ("") and its containers (their ids) as one, for runtimes whose backend
-        answers late. True: the kernel has them all, written in this order, and `confirmations` has the answer when it
-        is there; an event (confirmed, refused) announces it. False: nothing has changed, and they are to be made one by
-        one, which also says what is refused."""
+        """Applies changes of a pod ("") and its containers (by id) as one, for runtimes whose backend answers late.
+        True: the kernel has them all, written in this order, and `confirmations` gets the answer when it arrives; an
+        event (confirmed, refused) announces it. False: nothing has changed, and they are to be applied one by one,
+        which also shows which one is refused."""
 
     async def set_power(self, container_id: str, power: str, grace_s: float) -> None:
         """Pauses, suspends, shuts down or starts a virtual machine; its container stays. A guest that does not shut
-        down within the grace is cut off."""
+        down within the grace period is powered off."""
 
     async def pod_limits(self, uid: str) -> Limits:
-        """What the kernel has now (CPU shares as configured where the kernel's form is coarser)."""
+        """The current limits in the kernel (CPU shares as configured if the kernel's form is coarser)."""
 
     async def container_limits(self, container_id: str) -> Limits: ...
 
@@ -114,23 +114,23 @@ class Runtime(Protocol):
     async def container_usage(self, container_id: str) -> Usage: ...
 
     async def usages(self, uid: str) -> list[tuple[ContainerState, Usage]]:
-        """Of all running containers of a pod that is alive, and none of any other pod: a meter asks for every pod."""
+        """Of all running containers of a pod, and of no other pod: a meter reads every pod."""
 
     async def memory_below(self, uid: str, container_id: str, bytes: int) -> None:
-        """Returns once usage of the container (of the pod if the id is "") is below `bytes`, notified by the kernel
-        where it can know. Cancel it to stop waiting."""
+        """Returns once usage of the container (of the pod if the id is "") is below `bytes`, notified by the kernel if
+        possible. Cancel it to stop waiting."""
 
     async def memory_above(self, uid: str, container_id: str, bytes: int) -> None:
-        """Returns once usage of the container is at or above `bytes`, notified by the kernel within milliseconds where
-        it can. Cancel it to stop waiting."""
+        """Returns once usage of the container is at or above `bytes`, notified by the kernel within milliseconds if
+        possible. Cancel it to stop waiting."""
 
     async def memory_stall(self, container_id: str) -> int | None:
-        """Microseconds that tasks of the container have waited for memory, ever; None where the kernel does not count
-        (it does on cgroup v2), or nothing could be held back."""
+        """Total microseconds that tasks of the container have stalled on memory; None if the kernel does not count them
+        (it does on cgroup v2), or usage cannot be held."""
 
     async def hold_memory(self, container_id: str, bytes: int | None) -> None:
-        """Holds the container back instead of letting it run out of memory: on cgroup v2 the kernel slows it down above
-        `bytes` (memory.high), on v1 it waits at its limit. None lifts that."""
+        """Throttles the container instead of letting it run out of memory: on cgroup v2 the kernel slows it down above
+        `bytes` (memory.high), on v1 it pauses at its limit. None removes that."""
 
     # streams
     async def exec(
@@ -140,8 +140,8 @@ class Runtime(Protocol):
     async def exec_sync(
         self, container_id: str, command: list[str], timeout_s: float = 0.0
     ) -> tuple[int, bytes, bytes]:
-        """Runs a command to its end: exit code, output and errors, of which only the beginning is kept. The command is
-        killed if the call is cancelled, or after `timeout_s` (0: never)."""
+        """Runs a command to its end: exit code, standard output and error, of which only the beginning is kept. The
+        command is killed if the call is cancelled, or after `timeout_s` (0: never)."""
 
     async def attach(self, container_id: str, stdin: bool = False) -> ExecStream: ...
 
@@ -149,39 +149,39 @@ class Runtime(Protocol):
 
     # networks
     async def redirect(self, address: str, port: int, target: str, target_port: int) -> None:
-        """TCP connections to `address`:`port` from pods with a network of their own reach `target`:`target_port` of
-        the node, also where that is a loopback address."""
+        """TCP connections to `address`:`port` from pods with their own network reach `target`:`target_port` of the
+        node, even on a loopback address."""
 
     def use_range(self, pod_range: str) -> None:
-        """The Node's spec.podCIDR, for pods that are made from now on."""
+        """The Node's spec.podCIDR, for pods that are created from now on."""
 
     # images
     async def image_status(self, image: str, handler: str = "") -> ImageState | None:
         """An image on this node, by any of its names or its id; None if it is absent."""
 
     async def pull_image(self, image: str, credentials: Credentials | None = None, handler: str = "") -> str:
-        """Pulls from the registry even if the image is here, and returns its id. Raises ImageMissing."""
+        """Pulls from the registry even if the image is present, and returns its id. Raises ImageMissing."""
 
     async def images(self) -> list[ImageState]: ...
 
     async def remove_image(self, image_id: str) -> None:
-        """Deletes an image. One that a container uses stays: raises RuntimeFailure."""
+        """Deletes an image. Raises RuntimeFailure if a container uses it."""
 
     async def images_folder(self) -> Path | None:
-        """Where images are kept: their disk is the image file system. None without one."""
+        """The folder of images: its disk is the image file system. None without one."""
 
     async def writable_layer(self, container_id: str) -> Path | None:
-        """The folder of the node that holds what a container wrote to its root file system; None without one."""
+        """The folder of the node with a container's writable layer; None without one."""
 
     async def pod_files(self, uid: str) -> list[Path]:
         """Files of the node that every container of a pod can write to, such as its /etc/hosts."""
 
     async def reclaim_disk(self) -> None:
-        """Deletes what containers that have ended wrote, and what was left of interrupted work. Images stay."""
+        """Deletes the writable layers of exited containers, and leftovers of interrupted operations. Images stay."""
 
 
 async def running_pods(runtime: Runtime) -> list[PodState]:
-    """Those with a process."""
+    """Pods with a running process."""
     return [
         pod
         for pod in await runtime.pods()

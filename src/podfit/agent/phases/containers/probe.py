@@ -1,4 +1,4 @@
-"""Probes the containers that run, and lets virtual machines follow the power state that their pods ask for."""
+"""Probes running containers, and applies the power state requested for virtual machines."""
 
 from __future__ import annotations
 

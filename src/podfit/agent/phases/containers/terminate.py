@@ -51,7 +51,7 @@ async def _terminate(pod: PodContext) -> Outcome:
 
 
 def _retry(pod: PodContext) -> Result:
-    """A resize that was granted is applied as long as containers run."""
+    """A granted resize is applied as long as containers run."""
     if not pod.resized:
         return DONE
     pause_s = attempts.pause_s(pod.record, pod.snapshot.allocated, pod.parts.core.clock.monotonic())
@@ -59,7 +59,7 @@ def _retry(pod: PodContext) -> Result:
 
 
 async def _report_running(pod: PodContext) -> None:
-    """A terminating pod reports which containers still run and the state of its resize, nothing else."""
+    """A terminating pod reports only which containers still run and the state of its resize."""
     record = pod.record
     current = (frozenset(pod.snapshot.running), pod.snapshot.allocated, record.resize, record.generation)
     if record.reported_termination != current:
@@ -69,7 +69,7 @@ async def _report_running(pod: PodContext) -> None:
 
 
 async def _finish(pod: PodContext, initialized: bool) -> None:
-    """Nothing of the pod runs any more: its resources are free, and its final status is written."""
+    """All containers have exited: the pod's resources are free, and its final status is written."""
     record, resizing = pod.record, pod.parts.resizing
     first = not record.finished
     record.finished = record.unreported = True

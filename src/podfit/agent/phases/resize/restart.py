@@ -41,7 +41,7 @@ async def restart(pod: PodContext) -> Outcome:
 
 
 def _is_due(pod: PodContext) -> bool:
-    """A terminating pod gets the size that was granted as long as its containers run, without a restart."""
+    """A terminating pod gets the granted size as long as its containers run, without a restart."""
     if not pod.terminating:
         return not pod.next.over
     snapshot = pod.snapshot
@@ -63,5 +63,5 @@ async def _restart(pod: PodContext, planned: tuple[str, ...]) -> None:
 
 
 def being_stopped(record: PodRecord) -> bool:
-    """Whether a container that a resize restarts has not ended yet."""
+    """Whether a container that restarts for a resize has not exited yet."""
     return bool(record.restarting) and any(record.jobs.running(f"{STOP}{name}") for name in record.restarting)
