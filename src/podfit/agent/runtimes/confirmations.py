@@ -1,7 +1,7 @@
-"""Resizes that the kernel has and a runtime behind it has not answered yet.
+"""Resizes that are in the kernel and not yet confirmed by the container runtime.
 
-Shared by the runtimes of a node, and empty for those that own their containers' cgroups alone. A pod's resize is
-complete when nothing of it is outstanding: accepted, or refused and dealt with.
+Shared by the runtimes of a node, and empty for those that alone own their containers' cgroups. A pod's resize is
+complete when none of its confirmations is outstanding: all were given, or a refusal was handled.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ class Confirmations:
         return uid in self._waiting or uid in self._refused
 
     def refused(self, uid: str) -> bool:
-        """The runtime refused what the kernel had: the kernel has the former values again."""
+        """The runtime refused the kernel's values: the kernel has the previous values again."""
         return uid in self._refused
 
     async def wait(self, uid: str) -> None:
-        """Until the runtime has answered, or does not answer in time."""
+        """Waits until the runtime has answered, or the timeout."""
         if (waiting := self._waiting.get(uid)) is not None:
             await asyncio.wait({waiting})
 
     def begin(self, uid: str, answer: asyncio.Task[None], ended: Callable[[], None]) -> None:
-        """`answer` ends with the runtime's answer; `ended` is called when that is known here."""
+        """`answer` ends with the runtime's answer; `ended` is called when it has arrived."""
 
         def end(_: asyncio.Task[None]) -> None:
             del self._waiting[uid]
@@ -41,5 +41,5 @@ class Confirmations:
         self._refused.add(uid)
 
     def settle(self, uid: str) -> None:
-        """The refusal has been dealt with, or the pod is gone."""
+        """The refusal has been handled, or the pod is gone."""
         self._refused.discard(uid)

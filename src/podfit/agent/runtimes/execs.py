@@ -23,7 +23,7 @@ async def exec_sync(
 
 
 async def _collect(stream: ExecStream) -> tuple[bytes, bytes]:
-    """What it says, and what it complains of; both together are bounded."""
+    """Collects output and errors; both together are bounded."""
     output, errors = b"", b""
     while (piece := await stream.read()) is not None:
         channel, data = piece

@@ -1,7 +1,7 @@
-"""Several runtimes as one: a pod's RuntimeClass chooses which of them runs it.
+"""Several runtimes as one: a pod's RuntimeClass selects which of them runs it.
 
-The handler's name chooses among the endpoints that were given names; every other handler is the default runtime's to
-know. A pod or container is asked of the runtime that has it.
+The handler's name selects one of the named endpoints; every other handler is passed to the default runtime. Calls for a
+pod or container go to the runtime that has it.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class RoutedRuntime:
         return all(runtime.local_profiles for runtime in self._all)
 
     async def problem(self) -> str:
-        """The default's: another runtime that is away keeps only its own pods waiting."""
+        """The default runtime's: if another runtime is down, only its own pods wait."""
         return await self._default.problem()
 
     async def open(self) -> None:
@@ -80,11 +80,11 @@ class RoutedRuntime:
             yield await queue.get()
 
     def migrations(self, handler: str = "") -> Any:
-        """None where the runtime of these pods moves nothing."""
+        """None if the runtime of these pods cannot migrate."""
         found = getattr(self._others.get(handler, self._default), "migrations", None)
         return found(handler) if found is not None else None
 
-    # --- whose
+    # --- selection
     async def _of_pod(self, uid: str) -> Runtime:
         for runtime in self._all:
             if await runtime.pod(uid) is not None:

@@ -1,4 +1,4 @@
-"""The signals that ask containers to end, by the names that images and pods have for them."""
+"""The signals that stop containers, by their names in images and pods."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the agent and its runtimes exchange, as values: configurations, states, limits, failures. No I/O."""
+"""The values exchanged between the agent and its runtimes: configurations, states, limits, failures. No I/O."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ PERIOD_US = 100_000
 
 
 class RuntimeFailure(StreamFailure):
-    """Root of what a runtime may raise. The message is shown to users as it is."""
+    """Root of the errors of a runtime. The message is shown to users unchanged."""
 
 
 class RuntimeSilent(RuntimeFailure):
-    """The runtime is unreachable or does not answer: whether it did what was asked is unknown."""
+    """The runtime is unreachable or does not answer: whether it carried out the request is unknown."""
 
 
 class NotFound(RuntimeFailure):
@@ -29,9 +29,9 @@ class NotFound(RuntimeFailure):
 
 
 class ImageMissing(RuntimeFailure):
-    """The image is absent and cannot be pulled; `reason` is Kubernetes' word for it (ErrImagePull, InvalidImageName).
+    """The image is absent and cannot be pulled; `reason` is Kubernetes' name for it (ErrImagePull, InvalidImageName).
 
-    The message is what the registry or the runtime said: it is shown in the container's status and in Events.
+    The message is that of the registry or the runtime: it is shown in the container's status and in Events.
     """
 
     def __init__(self, message: str, reason: str = "ErrImagePull") -> None:
@@ -53,7 +53,7 @@ class CannotRun(RuntimeFailure):
 
 
 class WriteRefused(RuntimeFailure):
-    """The kernel refused a limit. `why` says how, without the path of the cgroup, which means nothing to users."""
+    """The kernel refused a limit. `why` is its error, without the path of the cgroup, which means nothing to users."""
 
     def __init__(self, group: str, why: str) -> None:
         super().__init__(f"cgroup {group}: {why}")
@@ -61,16 +61,16 @@ class WriteRefused(RuntimeFailure):
 
 
 class BelowUsage(RuntimeFailure):
-    """A memory limit below what is in use and cannot be reclaimed: nothing was changed, no process was killed."""
+    """A memory limit below unreclaimable usage: nothing was changed, no process was killed."""
 
     def __init__(self, usage_bytes: int, limit_bytes: int, outside_bytes: int = 0) -> None:
-        """`outside_bytes`: of a pod, what is held by processes of the runtime that belong to no container."""
+        """`outside_bytes`: of a pod, memory held by processes of the runtime that belong to no container."""
         super().__init__(f"memory limit ({limit_bytes}) below current usage ({usage_bytes})")
         self.usage_bytes, self.limit_bytes, self.outside_bytes = usage_bytes, limit_bytes, outside_bytes
 
 
 class Limits(Struct, frozen=True):
-    """What is written to a cgroup. None means unlimited (quota, memory) or left as it is (where a call says so)."""
+    """Values of a cgroup. None means unlimited (quota, memory) or unchanged (where a call says so)."""
 
     cpu_shares: int | None = None
     cpu_quota_us: int | None = None
@@ -81,21 +81,21 @@ class Limits(Struct, frozen=True):
 
 
 UNLIMITED = -1
-"""In `Change`: lift the limit."""
+"""In `Change`: remove the limit."""
 
 
 class Change(Struct, frozen=True):
-    """A partial update of a cgroup: None leaves a value alone, UNLIMITED lifts a limit."""
+    """A partial update of a cgroup: None leaves a value unchanged, UNLIMITED removes a limit."""
 
     cpu_shares: int | None = None
     cpu_quota_us: int | None = None
     memory_bytes: int | None = None
     cpuset_cpus: str = ""
-    """As in `Limits`; "" leaves it alone, as it does in a CRI call."""
+    """As in `Limits`; "" leaves it unchanged, as in a CRI call."""
 
 
 def hidden_folder(node: Path) -> Path:
-    """What no container may see of a node that keeps its files here: the whole data directory, keys and store too."""
+    """The data directory with keys and store, which is hidden from containers on a node that stores its files here."""
     return node.parents[1] if node.parent.name == "nodes" else node
 
 
@@ -107,7 +107,7 @@ class Mount:
     sub_path: str = ""
     """Below `host_path`, a volume that containers can change: resolved when it is mounted, and never out of it."""
     image_id: str = ""
-    """The image whose files are mounted; `host_path` is then the runtime's to know."""
+    """The image whose files are mounted; the runtime then sets `host_path`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,7 +131,7 @@ class Security:
     no_new_privileges: bool = False
     read_only_root: bool = False
     seccomp: str = ""
-    """"" (unconfined), "RuntimeDefault", or "Localhost/" and the name of a profile of the node."""
+    """"" (unconfined), "RuntimeDefault", or "Localhost/" and the name of a profile on the node."""
     apparmor: str = ""
     """"" (the runtime's choice), "RuntimeDefault", "Unconfined", or "Localhost/" and the name of a profile."""
     escalation: bool | None = None
@@ -145,7 +145,7 @@ class PodConfig:
     name: str
     namespace: str
     qos: str
-    """Guaranteed, Burstable or BestEffort: decides where the pod's cgroup hangs."""
+    """Guaranteed, Burstable or BestEffort: decides the parent of the pod's cgroup."""
     limits: Limits
     hostname: str
     log_folder: Path
@@ -155,16 +155,16 @@ class PodConfig:
     share_process_namespace: bool = False
     labels: Mapping[str, str] = field(default_factory=dict)
     annotations: Mapping[str, str] = field(default_factory=dict)
-    """Kept by the runtime and given back by `pods`: enough for the agent to know its pods after a restart."""
+    """Stored by the runtime and returned by `pods`: enough for the agent to restore its pods after a restart."""
     resolv_conf: str = ""
     etc_hosts: str = ""
     host_ports: tuple[PortMapping, ...] = ()
-    """Of a pod with a network of its own."""
+    """For a pod with its own network."""
     sysctls: Mapping[str, str] = field(default_factory=dict)
     handler: str = ""
     """The RuntimeClass's handler: which of several runtimes runs the pod, and how. "" is the default."""
     security: Security = Security()
-    """What holds for the pod as a whole; `privileged` if any container is."""
+    """Applies to the pod as a whole; `privileged` if any container is."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,7 +183,7 @@ class ContainerConfig:
     log_file: Path
     """Written in CRI's log format: `time stream F|P text`."""
     log_max_bytes: int = 10 << 20
-    """The runtime starts a new file before one grows beyond this; negative: never."""
+    """The runtime starts a new file before one exceeds this size; negative: never."""
     log_max_files: int = 5
     """The current one included; the oldest are deleted."""
     oom_score_adj: int = 0
@@ -192,13 +192,14 @@ class ContainerConfig:
     stdin_once: bool = False
     security: Security = Security()
     stop_signal: str = ""
-    """The signal that asks it to end, as SIGUSR1; "" is the image's, or SIGTERM."""
+    """The signal that stops it, such as SIGUSR1; "" is the image's, or SIGTERM."""
     annotations: Mapping[str, str] = field(default_factory=dict)
     target: str = ""
-    """The container of the pod whose processes it sees, and lives no longer than."""
+    """The container of the pod whose pid namespace it joins."""
     devices: tuple[Device, ...] = ()
     image_id: str = ""
-    """What `image_status` or `pull_image` gave for `image`: the container runs exactly this image. "" looks it up."""
+    """The result of `image_status` or `pull_image` for `image`: the container runs exactly this image. "" looks it
+    up."""
 
 
 class ImageState(Struct, frozen=True):
@@ -209,10 +210,10 @@ class ImageState(Struct, frozen=True):
     tags: tuple[str, ...] = ()
     """`docker.io/library/nginx:1.25`."""
     digests: tuple[str, ...] = ()
-    """`docker.io/library/nginx@sha256:…`, the names under which registries have it."""
+    """`docker.io/library/nginx@sha256:…`, the names of the image in registries."""
     size_bytes: int = 0
     user: str = ""
-    """Whom it runs as, as its USER says it: "", "1000", "app", "app:staff"."""
+    """The user as its USER gives it: "", "1000", "app", "app:staff"."""
     pinned: bool = False
     """Never deleted to free disk space."""
     host_files: bool = False
@@ -223,7 +224,7 @@ CREATED, RUNNING, EXITED = "created", "running", "exited"
 
 
 class LinuxUser(Struct, frozen=True):
-    """Whom a container's first process is started as."""
+    """The user and groups of a container's first process."""
 
     uid: int
     gid: int
@@ -232,7 +233,7 @@ class LinuxUser(Struct, frozen=True):
 
 
 class Machine(Struct, frozen=True):
-    """What a runtime reports of a container that is a virtual machine. 0: it does not say."""
+    """A runtime's report on a container that is a virtual machine. 0: not reported."""
 
     power: str = "Running"
     """Running, Paused, Suspended (to disk) or Shutdown. A machine that is off is a container that runs."""
@@ -240,7 +241,7 @@ class Machine(Struct, frozen=True):
     max_memory_mib: int = 0
     max_vcpus: int = 0
     slots: int = 0
-    """How many memory devices can be plugged; 0 where memory does not come in devices."""
+    """How many memory devices can be plugged; 0 if memory is not plugged as devices."""
 
 
 class ContainerState(Struct, frozen=True):
@@ -250,9 +251,9 @@ class ContainerState(Struct, frozen=True):
     state: str
     """CREATED, RUNNING or EXITED."""
     image: str
-    """As status reports it: the full name by which the runtime knows it."""
+    """As in the status: the runtime's full name for it."""
     image_id: str
-    """As status reports it: a name with a digest, or the id of an image that no registry has."""
+    """As in the status: a name with a digest, or the id of an image that no registry has."""
     created_at: float
     started_at: float = 0.0
     finished_at: float = 0.0
@@ -265,9 +266,9 @@ class ContainerState(Struct, frozen=True):
     """As configured; the actual values are read with `container_limits`."""
     annotations: Mapping[str, str] = {}
     user: LinuxUser | None = None
-    """None where the runtime does not know."""
+    """None if the runtime does not know."""
     warning: str = ""
-    """What users must know of this container because its spec does not say it; an Event when it is created."""
+    """A message to users that the spec does not show; an Event when the container is created."""
     machine: Machine | None = None
     """Of a virtual machine."""
 
@@ -302,10 +303,10 @@ class Usage(Struct, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """Something happened to a container or a pod: look at its state.
+    """A change of a container or a pod: the agent reads its state again.
 
-    `kind`: started, exited, oom, pod-gone, confirmed (see `Runtime.update_all`), refused (what was applied was taken
-    back), or found: a pod that the agent did not know to be there, as when the answer to its creation was lost.
+    `kind`: started, exited, oom, pod-gone, confirmed (see `Runtime.update_all`), refused (the values were restored), or
+    found: a pod that the agent did not know to exist, for example because the response to its creation was lost.
     """
 
     kind: str
@@ -314,7 +315,7 @@ class Event:
 
 
 class Handler(Struct, frozen=True):
-    """One way of running pods, by the name that a RuntimeClass has for it; "" is the default."""
+    """One way of running pods, by its name in a RuntimeClass; "" is the default."""
 
     name: str
     recursive_read_only_mounts: bool = False

@@ -1,8 +1,8 @@
-"""What runtimes ask of the kernel's control groups, whichever version is mounted, and which one that is.
+"""The interface to the kernel's control groups, for v1 and v2, and the detection of the mounted version.
 
-A group is named by its path below the hierarchy's root, as in `/podfit/burstable/pod1234/5678`. The two versions differ
-in their files (v1.py, v2.py) and in one thing that matters: v1 refuses a memory limit below usage, v2 accepts it and
-kills.
+A group is identified by its path below the hierarchy's root, as in `/podfit/burstable/pod1234/5678`. The versions
+differ in their files (v1.py, v2.py) and in one important point: v1 refuses a memory limit below usage, v2 accepts it
+and kills.
 """
 
 from __future__ import annotations
@@ -21,48 +21,48 @@ class Cgroups(Protocol):
     version: int
 
     def create(self, group: str, limits: Limits) -> None:
-        """Makes the group and its missing parents, and writes the limits. Fine if it exists."""
+        """Creates the group and its missing parents, and writes the limits. Idempotent."""
 
     def confine_devices(self, group: str) -> bool:
-        """Lets members open harmless devices only; False where this machine has no means to."""
+        """Restricts members to harmless devices; False if this machine does not support it."""
 
     def container_files(self, pod_group: str) -> dict[str, str]:
-        """What every container of a pod has in its cgroup beside its limits: values by file."""
+        """The files with the same content in the cgroup of every container of a pod: values by file."""
 
     def note_shares(self, group: str, shares: int) -> None:
-        """Remembers the shares that another program made a group with, unless there is a note already: the
-        kernel's own form may be coarser."""
+        """Records the shares that another program created a group with, unless recorded already: the kernel's own form
+        may be coarser."""
 
     def exists(self, group: str) -> bool: ...
 
     def write(self, group: str, change: Change) -> None:
-        """In the order the kernel wants; BelowUsage if memory does not fit, with nothing changed."""
+        """In the order the kernel needs; BelowUsage if memory does not fit, with nothing changed."""
 
     def limits(self, group: str) -> Limits: ...
 
     def usage(self, group: str) -> Usage: ...
 
     def held_memory(self, group: str) -> int:
-        """Usage without what the kernel could take back by itself (page cache)."""
+        """Usage without memory that the kernel can reclaim (page cache)."""
 
     def memory_stall(self, group: str) -> int | None:
-        """Microseconds that members have waited for memory, ever; None where the kernel does not count."""
+        """Microseconds that members have stalled on memory; None if the kernel does not count them."""
 
     def hold(self, group: str, threshold: int | None) -> None:
-        """Holds the group back instead of letting it run out of memory: above the threshold (v2), or at its limit (v1);
-        None lifts that."""
+        """Throttles the group instead of letting it run out of memory: above the threshold (v2), or at its limit (v1);
+        None removes that."""
 
     def join_files(self, group: str) -> list[str]:
-        """Where a process writes 0 to become a member."""
+        """Files to which a process writes 0 to join the group."""
 
     def expect_cpusets(self) -> None:
-        """Another program may restrict the CPUs of groups: `limits` reads each."""
+        """Another program may restrict the CPUs of groups: from now on `limits` reads them."""
 
     def pin_files(self, group: str) -> list[str]:
-        """The same for hierarchies that have the group only if its CPUs are restricted."""
+        """The same for hierarchies that contain the group only if its CPUs are restricted."""
 
     def views(self, group: str) -> dict[str, str]:
-        """What a container is shown at /sys/fs/cgroup: name → folder; v2 has one, named ""."""
+        """The folders mounted at /sys/fs/cgroup in a container, by name; v2 has one, named ""."""
 
     def oom_file(self, group: str) -> str:
         """The file with a line `oom_kill N`."""
@@ -70,13 +70,13 @@ class Cgroups(Protocol):
     def procs_file(self, group: str) -> str: ...
 
     def kill_all(self, group: str) -> None:
-        """SIGKILL to every member, also of groups below, none of which can fork away."""
+        """SIGKILL to all members, also of groups below; none can fork away."""
 
     def below(self, group: str) -> list[str]:
         """All groups below, parents first."""
 
     def remove(self, group: str) -> bool:
-        """Removes the group and those below; False if a member is still dying."""
+        """Removes the group and those below; False if a member is still exiting."""
 
     def oom_eventfd(self, group: str) -> int | None:
         """A descriptor that becomes readable when the group runs out of memory; None: use inotify on `oom_file`."""
@@ -90,7 +90,7 @@ def pod_group(root: str, qos: str, uid: str) -> str:
 
 
 def detect() -> Cgroups:
-    """The version that has cpu and memory here; v1 first, as on a hybrid machine v2 then has neither."""
+    """The version with the cpu and memory controllers; v1 first, because on a hybrid machine v2 has neither."""
     controllers, unified = mounted()
     if "cpu" in controllers and "memory" in controllers:
         return CgroupsV1(controllers)

@@ -1,7 +1,7 @@
-"""v1's cpuset hierarchy, which has a group only where CPUs are restricted.
+"""v1's cpuset hierarchy, which contains a group only if its CPUs are restricted.
 
-A new group of it is empty and accepts no process until it has CPUs and memory nodes, so missing parents are created
-with those of their own parent. A container that has been running without restriction is moved in, process by process.
+A new group is empty and accepts no process until it has CPUs and memory nodes, so missing parents are created with
+those of their own parent. A container that was running without restriction is moved in, process by process.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ class CpusetsV1:
         self._used = False
 
     def find(self, group: str) -> None:
-        """Notes that an earlier agent restricted CPUs below this group. Until then no file is read for it."""
+        """Records that an earlier agent restricted CPUs below this group. Until then no file is read for it."""
         self._used = self._used or bool(self._point and os.path.isdir(self._point + group))
 
     def expect(self) -> None:
@@ -57,7 +57,7 @@ class CpusetsV1:
                     write(procs_file, pid)
 
     def cpus(self, group: str) -> str:
-        """Empty where nothing is restricted."""
+        """Empty if nothing is restricted."""
         if not self._used:
             return ""
         try:

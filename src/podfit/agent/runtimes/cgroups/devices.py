@@ -1,5 +1,5 @@
-"""Which devices a container may open: the harmless ones, as container engines have it. Making device files is allowed
-(CAP_MKNOD is a default capability), opening what they name is not.
+"""Which devices a container may open: harmless ones, as in container engines. Creating device files is allowed
+(CAP_MKNOD is a default capability), opening them is not.
 
 cgroup v1 has a controller for it, v2 a BPF program at the group.
 """
@@ -62,7 +62,7 @@ def program() -> bytes:
 
 
 def confine_v2(folder: str) -> None:
-    """Raises OSError where the kernel has no such programs, or this process may not load them."""
+    """Raises OSError if the kernel does not support these programs, or this process may not load them."""
     text = program()
     code, licence = ctypes.create_string_buffer(text, len(text)), ctypes.create_string_buffer(b"Apache-2.0")
     attributes = struct.pack(

@@ -1,7 +1,7 @@
-"""Files of the kernel's control groups: read, written and removed, and what the kernel's refusals mean.
+"""Reads, writes and removes files of the kernel's control groups, and translates the kernel's errors.
 
-Writes go through os.open and os.write, so that the kernel's errno is an exception and not lost in a buffer. Both
-versions (v1.py, v2.py) build on this.
+Writes go through os.open and os.write, so that the kernel's errno is raised and not lost in a buffer. Both versions
+(v1.py, v2.py) build on this.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from contextlib import suppress
 from podfit.agent.runtimes.values import NotFound, RuntimeFailure, WriteRefused
 
 _OPTIONAL = ("memory.memsw.limit_in_bytes", "memory.swap.max", "memory.reclaim")
-"""Files that kernels may lack: their absence says nothing about the group."""
+"""Files that some kernels lack: their absence says nothing about the group."""
 
 
 def read(path: str) -> str:
@@ -39,7 +39,7 @@ def write(path: str, value: str) -> None:
 
 
 def read_table(path: str) -> dict[str, int]:
-    """A file of `name number` lines; {} if the kernel does not have it."""
+    """A file of `name number` lines; {} if it does not exist."""
     try:
         return {name: int(value) for name, _, value in (row.partition(" ") for row in read(path).splitlines()) if value}
     except (FileNotFoundError, ValueError):
@@ -87,7 +87,7 @@ def remove_tree(path: str) -> bool:
 
 
 def remove_everywhere(group: str) -> bool:
-    """Removes a group from every hierarchy of the machine, also those that only container runtimes use."""
+    """Removes a group from every hierarchy of the machine, including those used only by container runtimes."""
     controllers, unified = mounted()
     points = {*controllers.values(), *((unified,) if unified else ())}
     gone = [remove_tree(point.rstrip("/") + group) for point in points]
@@ -105,7 +105,7 @@ def refused(error: OSError, group: str) -> RuntimeFailure:
 
 
 def guarded(group: str, work: Callable[[], None]) -> None:
-    """Runs a write; what the kernel refuses becomes the runtime's failure, with the file's name in it."""
+    """Runs a write; an error of the kernel becomes a runtime failure with the file's name."""
     try:
         work()
     except OSError as error:

@@ -1,7 +1,7 @@
-"""cgroup v1: one hierarchy a controller. The kernel refuses what does not fit, so errno is the answer.
+"""cgroup v1: one hierarchy per controller. The kernel refuses invalid values, so errno is the answer.
 
-A child's quota above its parent's is EINVAL, a memory limit below what cannot be reclaimed is EBUSY: nothing changes.
-Where memory.memsw exists it may never be below memory.limit: it is raised before and lowered after.
+A child's quota above its parent's is EINVAL, a memory limit below unreclaimable usage is EBUSY: nothing changes. If
+memory.memsw exists, it must never be below memory.limit: it is raised before and lowered after.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from podfit.agent.runtimes.values import UNLIMITED, BelowUsage, Change, Limits, 
 WANTED = ("cpu", "cpuacct", "memory", "pids", "freezer", "devices")
 SHOWN = ("cpu", "cpuacct", "memory", "pids")
 NO_LIMIT = (1 << 63) - 4096
-"""memory.limit_in_bytes when there is none: the largest page counter."""
+"""memory.limit_in_bytes without a limit: the largest page counter."""
 
 
 class CgroupsV1:
@@ -69,7 +69,7 @@ class CgroupsV1:
         return {}
 
     def note_shares(self, group: str, shares: int) -> None:
-        """The kernel has them as they are."""
+        """Nothing to do: the kernel stores shares exactly."""
 
     def exists(self, group: str) -> bool:
         return os.path.isdir(self._memory + group) and os.path.isdir(self._cpu + group)
@@ -90,7 +90,7 @@ class CgroupsV1:
             raise refused(error, group) from error
 
     def _set_memory(self, group: str, wanted: int) -> int:
-        """Returns what was there before, as a value for this function."""
+        """Returns the previous value, as an argument for this function."""
         base = self._memory + group
         limit, swap = f"{base}/memory.limit_in_bytes", f"{base}/memory.memsw.limit_in_bytes"
         try:
@@ -200,7 +200,7 @@ class CgroupsV1:
         return tree(self._memory, group)
 
     def remove(self, group: str) -> bool:
-        # First the hierarchy that not every group is in: what is left behind is found by the others.
+        # First the hierarchy that not every group is in: leftovers are found through the others.
         gone = [self._cpusets.remove(group), *(remove_tree(point + group) for point in self._points)]
         return all(gone)
 
@@ -211,7 +211,7 @@ class CgroupsV1:
         return None
 
     def hold(self, group: str, threshold: int | None) -> None:
-        """v1 has no brake before its limit. At the limit, its own or its pod's, members wait for memory and are not
+        """v1 cannot throttle below the limit. At the limit, its own or its pod's, members are paused instead of
         killed."""
         for path in (group, os.path.dirname(group)):
             with suppress(OSError):

@@ -1,8 +1,8 @@
-"""cgroup v2: one tree, controllers handed down through cgroup.subtree_control.
+"""cgroup v2: one tree, controllers enabled through cgroup.subtree_control.
 
-memory.max below usage is taken by the kernel and then kills: so a decrease is squeezed first (memory.high holds growth,
-memory.reclaim takes back cache), usage is read at that moment, and only what fits is written. CPU weight is coarser
-than shares: the configured shares are kept as an attribute of the group itself, and so live exactly as long as it.
+The kernel accepts memory.max below usage and then kills: so before a decrease, memory.high stops growth and
+memory.reclaim frees cache; then usage is read, and the limit is written only if it fits. CPU weight is coarser than
+shares: the configured shares are stored as an attribute of the group itself, and so live exactly as long as it.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from podfit.agent.runtimes.values import UNLIMITED, BelowUsage, Change, Limits, 
 SHARES_ATTRIBUTE = "trusted.podfit.cpu_shares"
 CONTROLLERS = ("cpu", "memory", "pids")
 PINNING = (*CONTROLLERS, "cpuset")
-"""Handed down to groups whose CPUs are restricted."""
+"""Enabled for groups whose CPUs are restricted."""
 
 
 class CgroupsV2:
@@ -61,7 +61,8 @@ class CgroupsV2:
                     write(f"{path}/{name}", value)
 
     def container_files(self, pod_group: str) -> dict[str, str]:
-        # A container dies as a whole when it runs out of memory, and does not swap; kernels may not account swap.
+        # The container is killed as a whole when it runs out of memory, and does not swap; kernels may not account
+        # swap.
         swap = os.path.exists(f"{self._point}{pod_group}/memory.swap.max")
         return {"memory.oom.group": "1", **({"memory.swap.max": "0"} if swap else {})}
 
@@ -103,7 +104,7 @@ class CgroupsV2:
                 with suppress(OSError):
                     os.setxattr(path, SHARES_ATTRIBUTE, str(change.cpu_shares).encode())
             if change.cpu_quota_us is not None:
-                # One number keeps the period.
+                # A single number keeps the period.
                 write(f"{path}/cpu.max", "max" if change.cpu_quota_us == UNLIMITED else str(change.cpu_quota_us))
             if change.cpuset_cpus:
                 self._pin(group, change.cpuset_cpus)
@@ -113,7 +114,7 @@ class CgroupsV2:
             raise refused(error, group) from error
 
     def _set_memory(self, group: str, wanted: int) -> int:
-        """Returns what was there before, as a value for this function."""
+        """Returns the previous value, as an argument for this function."""
         path = self._point + group
         try:
             before = self._memory_max(path)
@@ -137,13 +138,13 @@ class CgroupsV2:
             write(f"{path}/memory.high", high)
 
     def _reclaimed(self, path: str, wanted: int) -> int:
-        """Usage after the kernel was asked to take back what is above `wanted`."""
+        """Usage after the kernel was asked to reclaim the part above `wanted`."""
         usage = int(read(f"{path}/memory.current"))
         for _ in range(3):
             if usage <= wanted:
                 break
             with suppress(OSError):
-                # EAGAIN: less could be reclaimed than asked for; usage shows how much.
+                # EAGAIN: less was reclaimed than requested; usage shows how much.
                 write(f"{path}/memory.reclaim", str(usage - wanted))
             usage = int(read(f"{path}/memory.current"))
         return usage
@@ -175,7 +176,8 @@ class CgroupsV2:
             return ""
 
     def _formula(self, path: str) -> Callable[[int], int]:
-        """The formula of the program that created the group: containers of one pod are weighed against each other."""
+        """The formula of the program that created the group: containers of one pod are weighted relative to each
+        other."""
         try:
             configured, weight = int(os.getxattr(path, SHARES_ATTRIBUTE)), int(read(f"{path}/cpu.weight"))
         except (OSError, ValueError):
@@ -188,7 +190,7 @@ class CgroupsV2:
             configured = int(os.getxattr(path, SHARES_ATTRIBUTE))
         except (OSError, ValueError):
             return shares_of(weight)
-        # Another program may have written the weight since: then the kernel is right and the note is stale.
+        # Another program may have written the weight since: then the kernel's value counts and the record is stale.
         known = weight in (weight_of(configured), steeper_weight_of(configured))
         return configured if known else shares_of(weight)
 

@@ -1,8 +1,8 @@
-"""Notifications of the kernel: that a container ran out of memory, and that usage fell below a number.
+"""Notifications of the kernel: a container ran out of memory, or usage fell below a number.
 
 v1 has eventfds for both: a threshold on memory.usage_in_bytes fires in either direction. v2 reports OOM kills through
-inotify on memory.events; falling usage it does not report (memory.events counts limits that were hit, pressure triggers
-report stalls), so there two small files are read again with pauses that grow to a second.
+inotify on memory.events; it does not report falling usage (memory.events counts limit hits, pressure triggers report
+stalls), so two small files are polled with intervals that grow to a second.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from podfit.kit.files import inotify as kernel
 FIRST_LOOK_S, LONGEST_LOOK_S = 0.02, 1.0
 SAFETY_LOOK_S = 2.0
 FULL_LOOK_S = 0.02
-"""v1 checks thresholds once in about 128 page events: a drop smaller than that may go untold."""
+"""v1 checks thresholds once in about 128 page events: a smaller drop may go unnoticed."""
 
 
 class OomWatch:
-    """Calls back with the container's id whenever its group's count of kills grew."""
+    """Calls back with the container's id whenever its group's count of kills has grown."""
 
     def __init__(self, cgroups: Cgroups, on_oom: Callable[[str], None]) -> None:
         self._cgroups, self._on_oom = cgroups, on_oom
@@ -125,8 +125,8 @@ async def memory_below(cgroups: Cgroups, group: str, threshold: int) -> None:
 
 
 async def memory_above(cgroups: Cgroups, group: str, threshold: int) -> None:
-    """v1's eventfd signals the crossing; on v2 memory.events does, if the group is held back at the threshold. Page
-    cache alone is no reason: while it fills the group, two small files are read every few milliseconds."""
+    """v1's eventfd signals the crossing; on v2 memory.events does, if the group is throttled at the threshold. Page
+    cache does not count: while it fills the group, two small files are read every few milliseconds."""
     eventfd = cgroups.usage_eventfd(group, threshold)
     inotify = -1 if eventfd is not None else kernel.inotify_init()
     try:

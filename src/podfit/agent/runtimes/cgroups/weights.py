@@ -1,4 +1,4 @@
-"""CPU shares as weights of cgroup v2: two formulas are in use, and a weight is coarser than the shares behind it."""
+"""Converts CPU shares to weights of cgroup v2: two formulas are in use, and a weight is coarser than the shares."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ def steeper_weight_of(shares: int) -> int:
 
 
 def shares_of(weight: int) -> int:
-    """Its lossy inverse, for groups whose configured shares are not known."""
+    """The lossy inverse, for groups whose configured shares are unknown."""
     return (weight - 1) * 262142 // 9999 + 2
 
 
 def formula(shares: int, weight: int) -> Callable[[int], int]:
-    """The one that made this weight of these shares; the linear one if neither did."""
+    """The formula that produced this weight from these shares; the linear one if neither did."""
     return steeper_weight_of if weight == steeper_weight_of(shares) != weight_of(shares) else weight_of

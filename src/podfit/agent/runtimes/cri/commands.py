@@ -1,4 +1,4 @@
-"""Commands in containers, and connections into pods: asked of the runtime, carried by its streaming server."""
+"""Commands in containers, and connections into pods: requested from the runtime, carried by its streaming server."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from podfit.cri import CriError
 from podfit.cri import api_pb2 as api
 
 EXEC_S = 10.0
-"""On top of a command's own time-out: how long a runtime may take to kill it."""
+"""In addition to a command's own timeout: how long a runtime may take to kill it."""
 NO_DEADLINE_S = 86_400.0
 
 
@@ -45,7 +45,7 @@ class Commands:
         self._running(container_id, "ExecFailed")
         request = api.ExecSyncRequest(container_id=container_id, cmd=command, timeout=math.ceil(timeout_s))
         try:
-            # Without a time-out the command decides when it ends, as a hook does.
+            # Without a timeout the command itself decides when it ends, as for a hook.
             answer = await self._book.client.ask(
                 "ExecSync", request, timeout_s + EXEC_S if timeout_s else NO_DEADLINE_S
             )

@@ -1,4 +1,4 @@
-"""What a runtime's refusals mean to the agent."""
+"""Translates the runtime's errors for the agent."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from podfit.cri import api_pb2 as api
 
 
 class Unreached(RuntimeFailure):
-    """The runtime is away or did not answer in time. What was asked may have been done."""
+    """The runtime is unreachable or did not answer in time. The request may have been carried out."""
 
 
 _NOT_READY = {"RuntimeReady": "container runtime not ready", "NetworkReady": "container runtime network not ready"}
 
 
 def not_ready(status: api.RuntimeStatus) -> str:
-    """What keeps a runtime that answers from running pods, in the kubelet's words; "" if nothing does."""
+    """Why a runtime that answers cannot run pods, in the kubelet's words; "" if it can."""
     return ", ".join(
         f"{_NOT_READY[condition.type]}: {condition.type}=false reason:{condition.reason} message:{condition.message}"
         for condition in status.conditions

@@ -1,4 +1,4 @@
-"""Images of the runtime: which are here, pulling, removing. Policy, credentials and back-off are the agent's."""
+"""Images of the runtime: listing, pulling, removing. Policy, credentials and back-off are the agent's."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Images:
         return [self._state(image) for image in answer.images]
 
     async def remove(self, image_id: str) -> None:
-        """Runtimes also remove an image that is in use: containers of all agents are listed first."""
+        """Runtimes also remove an image that is in use: the containers of all agents are listed first."""
         try:
             listed = await self._client.ask("ListContainers", api.ListContainersRequest())
         except CriError as error:

@@ -1,4 +1,4 @@
-"""The note of how a container runtime was reached, by which `podfit down` finds the pods that were left in it."""
+"""Records how a container runtime was reached, so that `podfit down` finds the pods left in it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _FILE = "settings.json"
 
 
 class Note(msgspec.Struct, frozen=True):
-    """What is needed to find the pods of one runtime again."""
+    """The data needed to find the pods of one runtime again."""
 
     endpoint: str
     node: str

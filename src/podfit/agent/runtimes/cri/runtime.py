@@ -1,7 +1,7 @@
-"""The runtime for pods in containerd, CRI-O and other servers of CRI: the agent's questions as CRI calls.
+"""The runtime for pods in containerd, CRI-O and other CRI servers: implements the agent's interface by CRI calls.
 
-Pods and containers carry a label with the agent's name and, as an annotation, what the agent must know of them after a
-restart: the runtime is the only place where that is kept, so it cannot disagree with what runs.
+Pods and containers carry a label with the agent's name and, as an annotation, the data that the agent needs after a
+restart: it is stored only in the runtime, so it cannot disagree with the running containers.
 """
 
 from __future__ import annotations
@@ -62,8 +62,8 @@ class CriRuntime(StreamCalls):
         host_ip: str = "127.0.0.1",
         own_cgroups: bool = True,
     ) -> None:
-        """`node` names what is this agent's in the runtime. `own_cgroups`: containers are processes of this machine,
-        in cgroups below the pod's; without it the runtime alone sets limits and reports usage."""
+        """`node` identifies this agent's objects in the runtime. `own_cgroups`: containers are processes of this
+        machine, in cgroups below the pod's; without it only the runtime sets limits and reports usage."""
         self.client = CriClient(endpoint)
         self.data_dir = Path(data_dir).absolute()
         self._node, self._cgroup_root, self._ips, self._own_cgroups = node, cgroup_root, (host_ip,), own_cgroups
@@ -249,4 +249,4 @@ class CriRuntime(StreamCalls):
         return []
 
     async def reclaim_disk(self) -> None:
-        """What ended containers wrote is removed with them, by the runtime."""
+        """The runtime removes the writable layers of exited containers with them."""

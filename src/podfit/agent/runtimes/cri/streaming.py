@@ -1,7 +1,7 @@
 """Exec, attach and port-forward through the runtime's streaming server.
 
-The runtime answers with a URL. There the connection is upgraded to SPDY, as kubectl does with an API server. It has a
-stream for each of input, output, errors, the terminal's size and the outcome.
+The runtime answers with a URL. The connection to it is upgraded to SPDY, as kubectl does with an API server. It has a
+stream each for input, output, errors, the terminal's size and the result.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ KILLED = 137
 _STDOUT, _STDERR = 1, 2
 _WAITING = 64
 _SAID_AGAIN = ("Internal error occurred: ", "error executing command in container: ")
-"""What the agent's own server puts in front of the reason, too."""
+"""The agent's own server adds this prefix, too."""
 
 
 class Connection:
-    """The upgraded connection, as what frames travel on."""
+    """The upgraded connection, which carries frames."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._reader, self._writer = reader, writer
@@ -90,7 +90,7 @@ class _Streams:
 
 
 class CriExec:
-    """A running exec or attach. What an attach ended with is the container's exit code, not the connection's."""
+    """A running exec or attach. The result of an attach is the container's exit code, not the connection's."""
 
     def __init__(self, streams: _Streams, ended: Callable[[], Awaitable[int]] | None) -> None:
         self._streams, self._ended = streams, ended
@@ -103,7 +103,7 @@ class CriExec:
         self._code: asyncio.Task[int] | None = None
 
     async def begin(self, stdin: bool, tty: bool) -> None:
-        """In the order that servers know from kubectl."""
+        """In the order that servers expect from kubectl."""
         session = self._streams.session
         self._error = await session.open({"streamtype": "error"})
         if stdin:
@@ -162,7 +162,7 @@ class CriExec:
 
 
 def outcome(text: bytes) -> int:
-    """The exit code in the Status that ends an exec. Nothing: the connection broke, and the code is unknown."""
+    """The exit code in the Status that ends an exec. None: the connection broke, and the code is unknown."""
     if not text:
         return KILLED
     try:
@@ -192,13 +192,13 @@ async def start(url: str, stdin: bool, tty: bool, ended: Callable[[], Awaitable[
 
 
 class CriForward:
-    """One forwarded connection: a stream of data, and one for why it failed."""
+    """One forwarded connection: a data stream, and an error stream."""
 
     def __init__(self, streams: _Streams, data: SpdyStream, errors: SpdyStream) -> None:
         self._streams, self._data, self._errors = streams, data, errors
 
     async def read(self) -> bytes:
-        """Raises what the runtime said if the pod does not listen."""
+        """Raises the runtime's error if the pod does not listen."""
         data = await self._data.read()
         if not data and (why := await self._errors.read()):
             raise RuntimeFailure(why.decode("utf-8", "replace"))

@@ -1,9 +1,9 @@
-"""Load for fake containers: how much CPU or memory one wants, as a function of the seconds since it started.
+"""Load of fake containers: the demand for CPU or memory as a function of the seconds since the container started.
 
-A `Curve` is straight lines between points, once or for ever again: enough for constants, ramps, steps and (in 48
+A `Curve` is a piecewise linear function, once or repeated forever: enough for constants, ramps, steps and (in 48
 pieces) sines, and simple enough that areas and crossings are exact. Annotations spell curves as
 
-    constant:250m      ramp:64Mi..1Gi:600      sine:100m..900m:3600      steps:100m@0,2@60,100m@120
+constant:250m ramp:64Mi..1Gi:600 sine:100m..900m:3600 steps:100m@0,2@60,100m@120
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ class Load(Protocol):
     def at(self, t: float) -> float: ...
 
     def areas(self, start: float, end: float, cap: float) -> tuple[float, float]:
-        """The area below the curve up to `cap`, and what lies above the cap."""
+        """The area below the curve up to `cap`, and the area above it."""
 
     def time_above(self, start: float, end: float, cap: float) -> float:
-        """How long the load is above the cap."""
+        """How long the load exceeds the cap."""
 
     def first_above(self, level: float, start: float) -> float | None:
-        """When the load is next above the level (now counts); None: never, or it cannot be computed."""
+        """When the load next exceeds the level (now counts); None: never, or it cannot be computed."""
 
     def first_below(self, level: float, start: float) -> float | None: ...
 
@@ -42,7 +42,7 @@ class Curve:
         self._values = [value for _, value in points]
         self._period = repeats_s
         self._level = points[0][1] if len(points) == 1 and not repeats_s else None
-        """Of a curve that never changes: most containers have one, and it is asked for often."""
+        """For a curve that never changes: most containers have one, and it is read often."""
 
     def at(self, t: float) -> float:
         if self._level is not None:
@@ -59,7 +59,7 @@ class Curve:
         return v0 + (v1 - v0) * (t - t0) / (t1 - t0)
 
     def _pieces(self, start: float) -> Iterator[tuple[float, float, float, float]]:
-        """(t0, t1, v0, v1) from `start` on; the last one of a curve that does not repeat is endless."""
+        """(t0, t1, v0, v1) from `start` on; the last one of a curve that does not repeat is infinite."""
         base = (start // self._period) * self._period if self._period else 0.0
         while True:
             for i in range(len(self._times) - 1):
@@ -107,7 +107,7 @@ class Curve:
         return self._crossing(start, level, -1.0)
 
     def _crossing(self, start: float, level: float, sign: float) -> float | None:
-        """When it is next past the level, on the side that `sign` says."""
+        """When it next crosses the level, in the direction of `sign`."""
         if self._level is not None:
             return max(start, 0.0) if sign * (self._level - level) > 0 else None
         horizon = start + self._period if self._period else math.inf
@@ -116,7 +116,7 @@ class Curve:
             if d0 > 0:
                 return t0
             if d1 > 0 and t1 != math.inf:
-                # A hair later than the crossing itself, where the distance is 0 and not yet past it.
+                # Slightly later than the crossing itself, where the difference is still 0.
                 return min(t1, t0 + (t1 - t0) * (-d0) / (d1 - d0) + 1e-6)
             if t0 >= horizon or t1 == math.inf:
                 return None
@@ -134,7 +134,7 @@ def _over(width: float, v0: float, v1: float, cap: float) -> float:
 
 
 def _longer(width: float, v0: float, v1: float, cap: float) -> float:
-    """How long a straight piece is above the cap."""
+    """How long a linear piece exceeds the cap."""
     low, high = min(v0, v1), max(v0, v1)
     if high <= cap:
         return 0.0
@@ -142,7 +142,7 @@ def _longer(width: float, v0: float, v1: float, cap: float) -> float:
 
 
 class Sampled:
-    """Any function of time; when it crosses a level cannot be computed in advance."""
+    """Any function of time; its crossings cannot be computed in advance."""
 
     def __init__(self, function: Callable[[float], float], samples: int = 8) -> None:
         self._function, self._samples = function, samples
@@ -179,7 +179,7 @@ def as_load(given: float | Callable[[float], float] | Load) -> Load:
 
 
 def parse_load(text: str) -> Curve:
-    """Reads an annotation; ValueError says what is wrong with it."""
+    """Parses an annotation; ValueError gives the error in it."""
     shape, _, rest = text.strip().partition(":")
     if shape == "constant":
         return constant(_number(rest))

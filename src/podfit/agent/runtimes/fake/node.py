@@ -1,7 +1,7 @@
 """The fake machine: pods and containers as numbers, accounted for lazily, when they are read.
 
-It outlives the runtime that works on it, as a kernel outlives an agent: hand the same `FakeNodeState` to the next
-`FakeRuntime` to play an agent's restart. Nothing here runs by itself; the runtime's one timer calls `advance`.
+It outlives the runtime that uses it, as a kernel outlives an agent: pass the same `FakeNodeState` to the next
+`FakeRuntime` to simulate an agent's restart. Nothing here runs by itself; the runtime's single timer calls `advance`.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from podfit.agent.runtimes.values import (
 )
 
 DEFAULT_CPU, DEFAULT_MEMORY = constant(0.001), constant(float(4 << 20))
-"""A container without a load of its own: one thousandth of a core, 4 MiB."""
+"""A container without a configured load: one thousandth of a core, 4 MiB."""
 
 Hook = Callable[[str, str, str, Any], None]
 """(`before` or `after`, operation, pod UID or container id, argument); may raise, as a crash would."""
@@ -55,7 +55,7 @@ class FakeContainer:
     message: str = ""
     pid: int = 0
     said: int = 0
-    """How many lines of its output are out."""
+    """The number of lines of its output written so far."""
     # accounted up to `seen_at`
     seen_at: float = 0.0
     cpu_seconds: float = 0.0
@@ -72,7 +72,7 @@ class FakeContainer:
         return int(self.memory.at(max(0.0, now - self.started_at))) if self.state == RUNNING else 0
 
     def account(self, now: float, pod: Limits) -> None:
-        """Adds what was used since last time, under the limits that held in between."""
+        """Adds the usage since the last call, under the limits in force during that time."""
         if self.state != RUNNING or now <= self.seen_at:
             return
         start, end = self.seen_at - self.started_at, now - self.started_at
@@ -150,12 +150,12 @@ class FakeNodeState:
     missing_images: set[str] = field(default_factory=set)
     ports: dict[tuple[str, int], Callable[[bytes], bytes]] = field(default_factory=dict)
     loads: dict[tuple[str, str], tuple[Load | None, Load | None]] = field(default_factory=dict)
-    """(pod UID, container name) → CPU and memory that every attempt of it will want."""
+    """(pod UID, container name) → CPU and memory load of every attempt of it."""
     journal: list[tuple[str, str, Any]] | None = None
-    """Set it to [] to have every operation written down: (operation, pod UID or container id, argument)."""
+    """Set it to [] to record every operation: (operation, pod UID or container id, argument)."""
     numbers: int = 0
     owner: object = None
-    """The runtime that works on it now; a forgotten one's timer must not act any more."""
+    """The runtime that currently uses it; the timer of an earlier one must not act any more."""
 
     def next_number(self) -> int:
         self.numbers += 1

@@ -1,7 +1,8 @@
-"""What a fake container does, read from its command: `sleep N`, `exit N`, `true`, `false`, `echo X`, or some of them.
+"""The simulated program of a fake container, parsed from its command: `sleep N`, `exit N`, `true`, `false`, `echo X`,
+or several of them.
 
-Anything else runs for ever and exits with 0 on SIGTERM. As a real PID 1, `sleep` does not hear SIGTERM, and a
-shell does if the script sets a trap.
+Anything else runs forever and exits with 0 on SIGTERM. As PID 1, `sleep` ignores SIGTERM, as a real one does, and a
+shell handles it if the script sets a trap.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import shlex
 from dataclasses import dataclass
 
 EXIT_ANNOTATION = "podfit.dev/fake-exit"
-"""`CODE` or `CODE@SECONDS`: ends with that code after that time, whatever the command."""
+"""`CODE` or `CODE@SECONDS`: exits with that code after that time, whatever the command."""
 STOP_ANNOTATION = "podfit.dev/fake-stop"
 """`ignore`, or the exit code after SIGTERM."""
 
@@ -25,11 +26,11 @@ class Program:
     code: int = 0
     """The exit code after `runs_s`."""
     on_term: int | None = 0
-    """The exit code after SIGTERM; None: it does not hear it."""
+    """The exit code after SIGTERM; None: it ignores SIGTERM."""
     output: tuple[tuple[float, str, str], ...] = ()
     """(seconds since the start, stream, line)."""
     unknown: bool = False
-    """The command, or a part of it, is none that can be played."""
+    """The command, or a part of it, cannot be simulated."""
 
 
 def read_program(argv: tuple[str, ...], annotations: dict[str, str]) -> Program:
@@ -84,7 +85,7 @@ def _script(text: str) -> Program:
 
 
 def _seconds(text: str) -> float:
-    """As sleep(1) reads it: 5, 0.5, 2m, 1d, infinity."""
+    """As sleep(1) parses it: 5, 0.5, 2m, 1d, infinity."""
     if text in ("inf", "infinity"):
         return math.inf
     unit = {"s": 1, "m": 60, "h": 3600, "d": 86400}.get(text[-1:], 0)

@@ -1,6 +1,6 @@
-"""A runtime in memory, with the protocol and the manners of the real one: for tests, and nodes by the thousand.
+"""A runtime in memory, with the protocol and behaviour of the real one: for tests, and nodes by the thousand.
 
-Deterministic under a fake clock. Usage is computed when it is read; what happens by itself is in time.py.
+Deterministic under a fake clock. Usage is computed when it is read; time.py has everything that happens by itself.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ from podfit.images.registries.credentials import Credentials
 from podfit.kit.clock import Clock, RealClock
 
 CPU_ANNOTATION, MEMORY_ANNOTATION = "podfit.dev/fake-cpu", "podfit.dev/fake-memory"
-"""On the pod; `podfit.dev/fake-cpu.NAME` is for the container of that name only."""
+"""On the pod; `podfit.dev/fake-cpu.NAME` applies only to the container of that name."""
 
 Loadable = float | Callable[[float], float] | Load
 
@@ -77,7 +77,7 @@ class FakeRuntime:
         self.confirmations = Confirmations()
         self._time = FakeTime(self._clock, self.state)
 
-    # scripting
+    # --- scripting
 
     def fail_next(self, operation: str, error: BaseException, times: int = 1) -> None:
         """The next calls of that operation raise before they change anything."""
@@ -96,10 +96,10 @@ class FakeRuntime:
         self.touch()
 
     def touch(self) -> None:
-        """Lets time's consequences happen now: ends that are due, memory that is out, waits that are over."""
+        """Processes events that are due now: exits, OOM kills, ends of waits."""
         self._time.settle(list(self.state.containers.values()))
 
-    # life of the runtime
+    # --- lifecycle of the runtime
 
     async def problem(self) -> str:
         return ""
@@ -283,7 +283,7 @@ class FakeRuntime:
                 raise BelowUsage(usage, limits.memory_bytes)
 
     def _settle(self, pod: FakePod, change: Change) -> None:
-        """What is bound to happen, and when, depends on memory only: a program's time does not stretch with its CPU."""
+        """Future events depend on memory only: a program's runtime does not depend on its CPU."""
         if change.memory_bytes is not None:
             self._time.settle(list(pod.containers.values()))
 
@@ -339,7 +339,7 @@ class FakeRuntime:
             raise CannotRun(f"container {container_id} is not running", "ExecFailed")
         program = read_program(tuple(command), {})
         if program.unknown and not (command[0] == "cat" and stdin):
-            # As a kubelet answers for an image without the program. Waiting for its end would be waiting for ever.
+            # As a kubelet answers for an image without the program. Waiting for its exit would be waiting forever.
             raise CannotRun(f"failed to exec in container: {_no_program(command[0])} ({_PLAYED})", "ExecFailed")
         return FakeStream.of_program(program, command, stdin, self._clock)
 
@@ -381,12 +381,12 @@ class FakeRuntime:
         return f"fake:{image}"
 
     async def images(self) -> list[ImageState]:
-        """Those that containers use: any other would be here as well."""
+        """Those used by containers: any other is treated as present, too."""
         used = {container.config.image for container in self.state.containers.values()}
         return [found for name in sorted(used) if (found := await self.image_status(name)) is not None]
 
     async def remove_image(self, image_id: str) -> None:
-        """Nothing is kept of images."""
+        """Images are not stored."""
 
     async def images_folder(self) -> Path | None:
         return None

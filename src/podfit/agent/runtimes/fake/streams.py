@@ -15,7 +15,7 @@ _CHANNELS = {"stdout": 1, "stderr": 2}
 
 
 def write_log(container: FakeContainer, elapsed: float) -> list[tuple[int, bytes]]:
-    """Appends what the program has said by now to its log, in CRI's format; returns it for those attached."""
+    """Appends the program's new output to its log, in CRI's format; returns it for attached clients."""
     said: list[tuple[int, bytes]] = []
     lines: list[str] = []
     while container.said < len(container.program.output) and container.program.output[container.said][0] <= elapsed:
@@ -30,7 +30,7 @@ def write_log(container: FakeContainer, elapsed: float) -> list[tuple[int, bytes
             with container.config.log_file.open("a") as log:
                 log.writelines(lines)
         except OSError:
-            # A log that cannot be written does not end a container.
+            # A log that cannot be written does not stop a container.
             return said
     return said
 
@@ -45,7 +45,7 @@ class FakeStream:
 
     @classmethod
     def of_program(cls, program: Program, command: list[str], stdin: bool, clock: Clock) -> FakeStream:
-        """An exec. `cat` gives back its input."""
+        """An exec. `cat` echoes its input."""
         stream = cls()
         if command[0] == "cat" and stdin:
             stream._echo = True
@@ -110,7 +110,7 @@ class FakeConnection:
             self._queue.put_nowait(answer)
 
     async def close_write(self) -> None:
-        """The other side has said all it had to say."""
+        """The client has closed its input."""
         self._queue.put_nowait(b"")
 
     async def close(self) -> None:

@@ -1,7 +1,7 @@
-"""What happens by itself on the fake machine: programs end, print and run out of memory, and waiters are woken.
+"""Events of the fake machine: programs exit, print and run out of memory, and waiters are woken.
 
-One timer, asleep until the next thing that is bound to happen, and none while nothing is. Everything that looks or
-changes calls `settle` or `advance` first, so an observer never sees a state that time has overtaken.
+One timer, asleep until the next event, and none if there is none. Every read or change first calls `settle` or
+`advance`, so an observer never sees an outdated state.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from podfit.agent.runtimes.values import RUNNING, Event, Limits, NotFound
 from podfit.kit.clock import Clock
 
 POD_LOOK_S = 1.0
-"""When a sum of curves falls below a number cannot be computed: a pod's usage is read this often while awaited."""
+"""The crossing of a sum of curves cannot be computed: a pod's usage is polled at this interval while awaited."""
 
 
 class FakeTime:
@@ -26,7 +26,7 @@ class FakeTime:
         self.streams: dict[str, list[FakeStream]] = {}
         self._ends: dict[str, asyncio.Event] = {}
         self._due: list[tuple[float, str]] = []
-        """A heap of (when, container id); an entry is a reason to look, not a fact."""
+        """A heap of (when, container id); an entry is a time to check, not a certain event."""
         self._queued: dict[str, float] = {}
         self._waits: list[tuple[str, str, int, asyncio.Future[None]]] = []
         self._timer: asyncio.Task[None] | None = None
@@ -44,7 +44,7 @@ class FakeTime:
             self._timer, self._timer_at = None, math.inf
 
     def settle(self, containers: list[FakeContainer]) -> None:
-        """After something changed for these: what is due happens, and the timer knows what is next."""
+        """After a change of these containers: due events are processed, and the timer is set to the next one."""
         now = self.clock.now()
         for container in containers:
             due = self.advance(container, now)
@@ -55,7 +55,7 @@ class FakeTime:
         self._set_timer()
 
     def advance(self, container: FakeContainer, now: float) -> float:
-        """Applies everything that was due by now, and returns when the next event is."""
+        """Processes all due events, and returns the time of the next one."""
         if container.state != RUNNING:
             return math.inf
         output = container.program.output
@@ -90,7 +90,7 @@ class FakeTime:
         self._wake_waits()
 
     async def ended_within(self, container_id: str, seconds: float) -> None:
-        """By our clock: under a fake one the grace passes when the test says so."""
+        """By our clock: under a fake one the grace period ends when the test advances it."""
         event = self._ends.setdefault(container_id, asyncio.Event())
         ended, grace = asyncio.ensure_future(event.wait()), asyncio.ensure_future(self.clock.sleep(seconds))
         try:
@@ -125,7 +125,7 @@ class FakeTime:
     # when
 
     def _dry_at(self, container: FakeContainer, now: float) -> float:
-        """When it runs out of memory by its own curve; what the rest of the pod uses is taken as it is now."""
+        """When it runs out of memory by its own curve; the usage of the rest of the pod is taken as constant."""
         pod = self.state.pods.get(container.pod_uid)
         bound = container.limits.memory_bytes
         if pod is not None and pod.limits.memory_bytes is not None:
@@ -179,7 +179,7 @@ class FakeTime:
         await self.clock.sleep(max(0.0, due - self.clock.now()))
         self._timer, self._timer_at = None, math.inf
         if self.state.owner is not self:
-            # Another runtime has taken the machine over, as after a crash: its timer is the one that counts.
+            # Another runtime has taken over the machine, as after a crash: its timer is the one that counts.
             return
         now, ripe = self.clock.now(), set[str]()
         while self._due and self._due[0][0] <= now:

@@ -1,1 +1,1 @@
-"""From the agent's configuration to CRI's messages, and back."""
+"""Converts between the agent's configuration and CRI messages."""

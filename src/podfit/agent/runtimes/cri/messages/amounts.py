@@ -7,7 +7,8 @@ from podfit.cri import api_pb2 as api
 
 
 def resources(limits: Limits, oom_score_adj: int = 0) -> api.LinuxContainerResources:
-    """0 means "not set" in CRI: no limit at creation. Swap is not given: memory and memory with swap are the same."""
+    """0 means "not set" in CRI: no limit at creation. Without swap: the limits of memory and memory with swap are the
+    same."""
     memory = limits.memory_bytes or 0
     return api.LinuxContainerResources(
         cpu_period=limits.cpu_period_us,
@@ -21,7 +22,7 @@ def resources(limits: Limits, oom_score_adj: int = 0) -> api.LinuxContainerResou
 
 
 def update(change: Change, period_us: int) -> api.LinuxContainerResources:
-    """Only what changes: 0 leaves a value as it is, -1 lifts a limit."""
+    """Only changes: 0 leaves a value unchanged, -1 removes a limit."""
     memory = change.memory_bytes or 0
     return api.LinuxContainerResources(
         cpu_period=period_us if change.cpu_quota_us is not None else 0,
@@ -34,7 +35,7 @@ def update(change: Change, period_us: int) -> api.LinuxContainerResources:
 
 
 def limits_of(linux: api.LinuxContainerResources) -> Limits:
-    """What a runtime reports of a container whose cgroup cannot be read."""
+    """The limits that a runtime reports for a container whose cgroup cannot be read."""
     return Limits(
         cpu_shares=linux.cpu_shares or None,
         cpu_quota_us=linux.cpu_quota if linux.cpu_quota > 0 else None,
@@ -45,7 +46,7 @@ def limits_of(linux: api.LinuxContainerResources) -> Limits:
 
 
 def merged(first: Change, then: Change) -> Change:
-    """Both, one after the other."""
+    """Both changes, one after the other."""
     return Change(
         then.cpu_shares if then.cpu_shares is not None else first.cpu_shares,
         then.cpu_quota_us if then.cpu_quota_us is not None else first.cpu_quota_us,
@@ -55,7 +56,7 @@ def merged(first: Change, then: Change) -> Change:
 
 
 def undo(change: Change, before: Limits) -> Change:
-    """What puts back the values that `change` replaces."""
+    """The change that restores the values before `change`."""
     quota = UNLIMITED if before.cpu_quota_us is None else before.cpu_quota_us
     memory = UNLIMITED if before.memory_bytes is None else before.memory_bytes
     return Change(

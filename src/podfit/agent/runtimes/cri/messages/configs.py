@@ -1,4 +1,4 @@
-"""From what the agent wants to CRI's messages: sandboxes, containers, resources. Pure: values in, values out."""
+"""Builds CRI messages from the agent's configuration: sandboxes, containers, resources. Pure: values in, values out."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from podfit.agent.runtimes.values import ContainerConfig, Limits, Mount, PodConf
 from podfit.cri import api_pb2 as api
 
 NODE = "podfit.dev/node"
-"""The label of everything that belongs to one agent: others may use the same runtime."""
+"""The label of everything that belongs to one agent: several may use the same runtime."""
 POD_CONFIG, CONTAINER_CONFIG = "podfit.dev/pod-config", "podfit.dev/container-config"
 UID, POD_NAME, NAMESPACE = "io.kubernetes.pod.uid", "io.kubernetes.pod.name", "io.kubernetes.pod.namespace"
 CONTAINER_NAME, ATTEMPT = "io.kubernetes.container.name", "io.kubernetes.container.restartCount"
@@ -28,7 +28,7 @@ _pods: msgspec.json.Decoder[PodConfig] = msgspec.json.Decoder(PodConfig, dec_hoo
 
 
 class Kept(msgspec.Struct, frozen=True):
-    """What the runtime does not report of a container and the agent asks for after a restart."""
+    """Data of a container that the runtime does not report and the agent needs after a restart."""
 
     image: str
     limits: Limits
@@ -61,7 +61,7 @@ def sandbox(pod: PodConfig, node: str, attempt: int, cgroup_parent: str) -> api.
     labels = {UID: pod.uid, POD_NAME: pod.name, NAMESPACE: pod.namespace, NODE: node}
     return api.PodSandboxConfig(
         metadata=api.PodSandboxMetadata(name=pod.name, uid=pod.uid, namespace=pod.namespace, attempt=attempt),
-        # A pod in the host's network has the host's name: its UTS namespace is not its own.
+        # A pod in the host's network has the host's name: it shares the host's UTS namespace.
         hostname="" if pod.host_network else pod.hostname,
         log_directory=str(pod.log_folder),
         dns_config=dns(pod.resolv_conf),
@@ -175,5 +175,5 @@ def container(
 
 
 def log_path(file: Path, folder: Path) -> str:
-    """Runtimes want it below the sandbox's folder."""
+    """Runtimes require it below the sandbox's folder."""
     return str(file.relative_to(folder)) if file.is_relative_to(folder) else file.name

@@ -1,4 +1,4 @@
-"""Whom containers run as and what they may do, as CRI's security context."""
+"""Users and privileges of containers, as CRI's security context."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def container_security(
             drop_capabilities=[_capability(name) for name in security.drop_capabilities],
         ),
         run_as_user=number(security.uid),
-        # CRI knows no group without a user.
+        # CRI does not accept a group without a user.
         run_as_group=number(security.gid) if security.uid is not None else None,
         supplemental_groups=list(security.groups),
         supplemental_groups_policy=policy(security),
@@ -53,7 +53,7 @@ READ_ONLY = ("/proc/bus", "/proc/fs", "/proc/irq", "/proc/sys", "/proc/sysrq-tri
 
 
 def _profile(name: str) -> api.SecurityProfile:
-    """ "" is unconfined; Localhost/NAME a profile of the node."""
+    """ "" is unconfined; Localhost/NAME a profile on the node."""
     if name.startswith(LOCALHOST):
         kind, reference = api.SecurityProfile.Localhost, name.removeprefix(LOCALHOST)
         return api.SecurityProfile(profile_type=kind, localhost_ref=reference)

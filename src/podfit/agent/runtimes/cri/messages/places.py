@@ -1,7 +1,7 @@
-"""Where the cgroups of pods lie, as a kubelet lays them out: by QoS class, below one root.
+"""The cgroup paths of pods, as laid out by a kubelet: by QoS class, below one root.
 
-The cgroupfs driver names folders (`/kubepods/burstable/pod1234`). The systemd driver names slices, each of which
-repeats the names above it (`/kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod1234.slice`).
+The cgroupfs driver uses folders (`/kubepods/burstable/pod1234`). The systemd driver uses slices, each of which repeats
+the names above it (`/kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod1234.slice`).
 """
 
 from __future__ import annotations
@@ -35,7 +35,8 @@ class Places:
 
     @property
     def own(self) -> str:
-        """What may be removed with the last pod. "" for the machine's root, whose `kubepods` others may use."""
+        """The group that may be removed with the last pod. "" for the machine's root, whose `kubepods` others may
+        use."""
         return path(self._above, self.driver) if self._above else ""
 
     def pod(self, qos: str, uid: str) -> str:
@@ -43,7 +44,7 @@ class Places:
 
 
 async def cgroup_driver(client: CriClient, status: api.StatusResponse) -> str:
-    """Older runtimes cannot be asked: containerd's configuration says it."""
+    """Older runtimes do not report it: it is read from containerd's configuration."""
     try:
         answer = await client.ask("RuntimeConfig", api.RuntimeConfigRequest())
     except CriError:

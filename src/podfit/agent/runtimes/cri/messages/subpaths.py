@@ -1,8 +1,8 @@
-"""Parts of volumes (`subPath`) as paths that a runtime can mount, which containers cannot lead astray.
+"""Parts of volumes (`subPath`) as paths that a runtime can mount safely.
 
-CRI takes a path, and a container that can write to the volume may swap a folder for a link before the runtime opens it
-(CVE-2021-25741). So the kernel resolves the path below the volume, the result is mounted at a place that only the agent
-can change, and the runtime is given that place.
+CRI takes a path, and a container that can write to the volume may replace a folder by a link before the runtime opens
+it (CVE-2021-25741). So the kernel resolves the path below the volume, the result is bind-mounted at a path that only
+the agent can change, and the runtime gets that path.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class SubPaths:
             linux.unmount(str(place))
 
     def remove(self, uid: str) -> None:
-        """All of a pod, with its last container."""
+        """Removes all of a pod, with its last container."""
         folder = self._folder / uid
         if not folder.is_dir():
             return

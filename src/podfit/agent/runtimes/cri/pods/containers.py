@@ -28,7 +28,7 @@ from podfit.cri import api_pb2 as api
 
 _UPPER = re.compile(r"[ ,]upperdir=([^, ]+)")
 STOP_S = 120.0
-"""On top of the grace: how long a runtime may take to kill."""
+"""In addition to the grace period: how long a runtime may take to kill."""
 
 
 class Containers:
@@ -53,7 +53,7 @@ class Containers:
             answer = await book.client.ask("CreateContainer", request)
             made = await book.refresh(answer.container_id)
         except CriError as error:
-            # It may be there although the answer was lost: a list finds it.
+            # It may exist although the response was lost: it is looked up in a list.
             book.relist_soon()
             raise CannotRun(self._why(error, pod, kills), "CreateContainerError") from error
         if made is None:
@@ -61,7 +61,7 @@ class Containers:
         return made.state.id
 
     async def _with_user(self, config: ContainerConfig) -> ContainerConfig:
-        """CRI knows no group without a user: the image's, if it is a number, else root."""
+        """CRI does not accept a group without a user: the image's, if it is a number, else root."""
         security = config.security
         if security.gid is None or security.uid is not None:
             return config
@@ -87,10 +87,10 @@ class Containers:
             raise CannotRun(self._why(error, pod, kills), "RunContainerError") from error
         pod = book.pods.get(known.pod_uid)
         if pod is None or pod.ending:
-            await self._stop(container_id, 0)  # it was not there yet when all others were stopped
+            await self._stop(container_id, 0)  # it did not exist yet when all others were stopped
             raise CannotRun(f"pod {known.pod_uid} is stopped", "RunContainerError")
 
-    # --- helpers of the runtime that run inside of the pod's cgroup, as CRI-O's do
+    # --- helpers of the runtime that run inside the pod's cgroup, such as CRI-O's
     def _kills(self, pod: Pod | None) -> int:
         if self._book.cgroups is None or pod is None:
             return 0
@@ -100,7 +100,7 @@ class Containers:
             return 0
 
     def _why(self, error: CriError, pod: Pod | None, kills: int) -> str:
-        """The runtime does not say, and may not know, that the pod's limit was too small for its own work."""
+        """The runtime does not report, and may not know, that the pod's limit was too small for its own processes."""
         if pod is None or self._kills(pod) <= kills:
             return error.details
         size = self._book.cgroups.limits(pod.group).memory_bytes if self._book.cgroups is not None else None
@@ -116,7 +116,7 @@ class Containers:
             await self._stop(container_id, grace_s)
 
     async def _signal(self, known: Container, grace_s: float) -> None:
-        """The signal of the pod's spec: containerd before 2.2 knows only that of the image."""
+        """The signal of the pod's spec: containerd before 2.2 only knows that of the image."""
         try:
             process = os.pidfd_open(known.state.pid)
         except OSError:
@@ -167,7 +167,7 @@ class Containers:
         self._book.drop_container(container_id)
 
     def writable_layer(self, container_id: str) -> Path | None:
-        """Of an overlay, as the kernel shows it mounted for the container."""
+        """The upper folder of an overlay, from the container's mounts."""
         known = self._book.containers.get(container_id)
         if known is None or not known.state.pid:
             return None

@@ -1,4 +1,4 @@
-"""Moves a running container to or from another node, where the runtime can: VMs of podfit vm-runtime.
+"""Moves a running container to or from another node, if the runtime supports it: VMs of podfit vm-runtime.
 
 Other runtimes answer UNIMPLEMENTED; their containers stay where they are.
 """
@@ -16,7 +16,7 @@ from podfit.agent.runtimes.values import ContainerConfig, RuntimeFailure, Runtim
 from podfit.cri import CriError
 
 MOVE_S = 900.0
-"""More than the runtime itself allows for a move."""
+"""More than the runtime itself allows for a migration."""
 _CANNOT = "the container runtime of this node cannot move containers"
 
 
@@ -36,21 +36,21 @@ class Migrations:
                 raise RuntimeSilent(error.words) from error
             raise failure(error) from error
 
-    # --- where it runs
+    # --- on the source node
     async def offer(self, container_id: str) -> dict[str, Any]:
         found: dict[str, Any] = (await self._ask("Offer", id=container_id))["offer"]
         return found
 
     async def move(self, container_id: str, place: dict[str, Any]) -> None:
-        """Returns when it runs at its new place."""
+        """Returns when it runs on the target."""
         await self._ask("Move", MOVE_S, id=container_id, place=place)
 
     async def stay(self, container_id: str) -> None:
         await self._ask("Stay", id=container_id)
 
-    # --- where it comes to
+    # --- on the target node
     async def prepare(self, uid: str, config: ContainerConfig, offer: dict[str, Any]) -> dict[str, Any]:
-        """In the pod's sandbox, which runs already. The container keeps its id."""
+        """In the pod's sandbox, which is already running. The container keeps its id."""
         book, pod = self._book, self._book.pod(uid)
         config.log_file.parent.mkdir(parents=True, exist_ok=True)
         mounts = self._subpaths.resolve(uid, config.name, config.attempt, config.mounts)

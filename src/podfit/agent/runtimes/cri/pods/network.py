@@ -1,4 +1,5 @@
-"""What the agent adds to the runtime's network: ways to addresses of the node, and the range of pod addresses."""
+"""The agent's additions to the runtime's network: redirects to addresses of the node, and the range of pod
+addresses."""
 
 from __future__ import annotations
 
@@ -27,13 +28,13 @@ class Network:
         await self._tasks.stop()
 
     async def follow(self, uid: str) -> None:
-        """A pod with a network of its own follows the redirects."""
+        """Sets up the redirects for a pod with its own network."""
         pod = self.pods.get(uid)
         if pod is not None and not pod.config.host_network:
             await self._redirects.follow(pod.ips)
 
     async def redirect(self, address: str, port: int, target: str, target_port: int) -> None:
-        """The network is the runtime's and CNI's: only the way to this address is ours."""
+        """The network belongs to the runtime and CNI: only this redirect is ours."""
         try:
             await self._redirects.redirect(address, port, target, target_port)
         except NetworkFailure as error:

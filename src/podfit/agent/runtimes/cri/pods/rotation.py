@@ -1,4 +1,4 @@
-"""Rotates container logs, which CRI leaves to the agent: rename the file, ask the runtime to open a new one."""
+"""Rotates container logs, which CRI leaves to the agent: renames the file, and has the runtime open a new one."""
 
 from __future__ import annotations
 
@@ -37,8 +37,8 @@ class Rotation:
                     log.warning("the log of container %s cannot be rotated: %s", known.state.id, error)
 
     async def _rotate(self, known: Container) -> None:
-        """The old file keeps its name's prefix and gets the time: readers sort them. If the runtime cannot open a new
-        one, it still writes to the old: that gets its name back."""
+        """The old file's name gets the time as a suffix: readers sort by it. If the runtime cannot open a new file, it
+        still writes to the old one, which gets its name back."""
         file = known.kept.log_file
         folder, name = os.path.split(file)
         old = sorted(one for one in os.listdir(folder) if one.startswith(f"{name}."))

@@ -1,4 +1,4 @@
-"""Pods as sandboxes of the runtime: made, stopped and removed, each with the pod's cgroup around it."""
+"""Pods as sandboxes of the runtime: created, stopped and removed, each with the pod's cgroup around it."""
 
 from __future__ import annotations
 
@@ -51,11 +51,12 @@ class Sandboxes:
             pod.sandboxes.append(pod.sandbox_id)
             book.add_pod(pod)
             if book.cgroups is not None:
-                # Also what systemd, with its driver, has replaced by its defaults: the slice is a unit of its own now.
+                # Also values that systemd, with its driver, has replaced by its defaults: the slice is a systemd unit
+                # now.
                 book.cgroups.create(group, config.limits)
             await book.follow_sandbox(pod)
         except CriError as error:
-            # It may be there although the answer was lost: a list finds it.
+            # It may exist although the response was lost: it is looked up in a list.
             book.relist_soon()
             if book.cgroups is not None and config.uid not in book.pods:
                 remove_everywhere(group)
@@ -93,7 +94,8 @@ class Sandboxes:
 
         async def remove(uid: str) -> None:
             async with turns:
-                # A call that the agent gave up when it stopped may still be at work in the runtime, which then refuses.
+                # A call that the agent abandoned when it stopped may still be running in the runtime, which then
+                # refuses.
                 for pause in _BUSY_PAUSES_S:
                     try:
                         await self.remove(uid)
@@ -107,7 +109,7 @@ class Sandboxes:
         await asyncio.gather(*(remove(uid) for uid in list(self._book.pods)))
 
     async def _ask(self, method: str, request: api.StopPodSandboxRequest | api.RemovePodSandboxRequest) -> None:
-        """What is gone is stopped and removed."""
+        """Stops and removes; a missing sandbox counts as removed."""
         try:
             await self._book.client.ask(method, request)
         except CriError as error:
@@ -115,7 +117,7 @@ class Sandboxes:
                 raise failure(error) from error
 
     async def remove_group(self, group: str) -> None:
-        """A helper of the runtime may take a moment to leave: the group is busy until then."""
+        """A helper of the runtime may take a moment to exit: the group is busy until then."""
         for attempt in range(REMOVE_TRIES):
             if remove_everywhere(group):
                 return

@@ -1,7 +1,7 @@
-"""A runtime that is behind: the kernel has a container's new limits, and the runtime has not answered in time.
+"""A runtime that lags behind: the kernel has a container's new limits, and the runtime has not answered in time.
 
-Whether it did what was asked is unknown. The kernel's values stand, and the runtime is asked again until it answers;
-if it refuses then, the former values are put back.
+Whether it carried out the request is unknown. The kernel's values stand, and the runtime is called again until it
+answers; if it refuses then, the previous values are restored.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ class CatchUp:
     def __init__(self, book: Book, ask: Ask, confirmations: Confirmations) -> None:
         self._book, self._ask, self._confirmations = book, ask, confirmations
         self._behind: dict[str, tuple[Change, Change]] = {}
-        """By container: what the runtime has still to be asked for, and what puts the former values back."""
+        """By container: the outstanding update, and the values to restore."""
 
     def with_earlier(self, container_id: str, change: Change) -> Change:
-        """The change together with what the runtime has not answered yet."""
+        """The change merged with the updates that the runtime has not answered yet."""
         earlier = self._behind.get(container_id)
         return merged(earlier[0], change) if earlier is not None else change
 

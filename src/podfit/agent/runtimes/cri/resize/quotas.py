@@ -1,8 +1,8 @@
-"""A pod's CPU quota beside those of containers that have ended.
+"""A pod's CPU quota and the cgroups of exited containers.
 
-On cgroup v1 the kernel refuses a pod's quota below that of any cgroup in it. Two of them hold nothing and still count:
-that of a container that has ended, until the runtime removes it, and one that the runtime has just removed, for the
-few milliseconds until the kernel has let go of it.
+On cgroup v1 the kernel refuses a pod's quota below that of any cgroup in it. Two kinds are empty and still count: that
+of an exited container, until the runtime removes it, and one that the runtime has just removed, for the few
+milliseconds until the kernel has released it.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from podfit.agent.runtimes.cgroups.files import read
 from podfit.agent.runtimes.values import UNLIMITED, Change, RuntimeFailure, WriteRefused
 
 _PAUSES_S = (0.002, 0.005, 0.02, 0.1, 0.5)
-"""How long the kernel is given to let go of a removed cgroup; a busy machine takes some 10 ms."""
+"""How long the kernel may take to release a removed cgroup; a busy machine takes some 10 ms."""
 
 
 async def write_pod(cgroups: Cgroups, group: str, change: Change) -> None:

@@ -72,7 +72,7 @@ class Resources:
             known.pinned = known.pinned or bool(change.cpuset_cpus)
 
     def _write(self, known: Container, change: Change) -> Change | None:
-        """Returns what puts the former values back, None if its cgroup is not ours to write."""
+        """Returns the change that restores the previous values, None if its cgroup is not ours to write."""
         cgroups = self._book.cgroups
         if cgroups is None or not known.writable:
             return None
@@ -88,7 +88,7 @@ class Resources:
         await self._book.client.ask("UpdateContainerResources", request, UPDATE_S)
 
     async def _notify_pod(self, pod: Pod, change: Change) -> None:
-        """For runtimes and their plugins that want to know; the cgroup is written already."""
+        """For runtimes and plugins that want to be notified; the cgroup is written already."""
         if not self._pod_updates or not pod.alive:
             return
         request = api.UpdatePodSandboxResourcesRequest(

@@ -1,8 +1,8 @@
-"""A container's start does not use up its pod's CPU quota.
+"""Keeps a container's start from using up its pod's CPU quota.
 
-The runtime starts a container by a program of its own inside of the pod's cgroup. Where the quota is small, the kernel
-would stop that program for most of its life, and a start that takes 150 ms would take half a second. The pod's
-containers are not slowed down by it: the runtime sets their own quotas before their first instruction.
+The runtime starts a container with a program of its own inside the pod's cgroup. With a small quota, the kernel would
+throttle that program most of the time, and a start that takes 150 ms would take half a second. The pod's containers are
+still limited: the runtime sets their own quotas before their first instruction.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ log = logging.getLogger(__name__)
 
 @asynccontextmanager
 async def without_pod_quota(book: Book, pod: Pod | None, starting: Container) -> AsyncIterator[None]:
-    """Lifts the quota for as long as the containers' own quotas keep them within it."""
+    """Removes the quota for as long as the containers' own quotas keep them within it."""
     quota_us = _liftable(book, pod, starting) if pod is not None else None
     if pod is None or quota_us is None or book.cgroups is None:
         yield
@@ -37,7 +37,7 @@ async def without_pod_quota(book: Book, pod: Pod | None, starting: Container) ->
 
 
 def _liftable(book: Book, pod: Pod, starting: Container) -> int | None:
-    """The pod's quota; None if it has none, or if its containers could use more than that without it."""
+    """The pod's quota; None if it has none, or if its containers could exceed it without it."""
     if book.cgroups is None:
         return None
     running = [container for container in pod.containers.values() if container.state.state == RUNNING]

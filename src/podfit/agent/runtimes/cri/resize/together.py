@@ -31,11 +31,11 @@ class _Resize:
     pod: Pod
     containers: Mapping[str, Container]
     written: list[tuple[str, Change]] = field(default_factory=list)
-    """Cgroups in the order in which they were written, each with what puts it back."""
+    """Cgroups in the order in which they were written, each with the values to restore."""
     asked: dict[str, Change] = field(default_factory=dict)
     """By container; "" is the pod."""
     undone: dict[str, Change] = field(default_factory=dict)
-    """What asks the runtime for the values before."""
+    """The update that restores the runtime's previous values."""
 
 
 class Together:
@@ -51,7 +51,7 @@ class Together:
         self._confirmations = confirmations
 
     async def apply(self, uid: str, changes: Sequence[tuple[str, Change]]) -> bool:
-        """False if nothing changed: the kernel refused one of them, or a cgroup is not ours to write."""
+        """False if nothing changed: the kernel refused one of the changes, or a cgroup is not ours to write."""
         containers = {cid: self._book.container(cid) for cid, _ in changes if cid}
         resize = _Resize(self._book.pod(uid), containers)
         async with AsyncExitStack() as locks:
@@ -118,7 +118,7 @@ class Together:
         return True
 
     async def _take_back(self, resize: _Resize, accepted: list[str]) -> None:
-        """The runtime gets back what it accepted, the kernel everything."""
+        """Restores everything in the kernel, and in the runtime what it had accepted."""
         self._put_back(resize)
         for container_id in accepted:
             known, change = resize.containers[container_id], resize.undone[container_id]

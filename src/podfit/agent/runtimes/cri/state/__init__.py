@@ -1,1 +1,1 @@
-"""What is known of the runtime's sandboxes and containers, and how it is kept up to date."""
+"""The agent's copy of the runtime's sandboxes and containers, and how it is kept up to date."""

@@ -1,7 +1,7 @@
-"""Keeps the records of a runtime's pods and containers right, and turns their changes into events.
+"""Maintains the records of a runtime's pods and containers, and turns their changes into events.
 
 Three sources: the agent's own calls, the kernel (a pidfd reports an exit at once), and the runtime (see `following`).
-Records are never dropped because the runtime does not answer: only a list that lacks them removes them.
+Records are never dropped because the runtime does not answer: only a list without them removes them.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _END_S = 10.0
 
 class Book:
     def __init__(self, client: CriClient, node: str, places: Places, cgroups: Cgroups | None) -> None:
-        """`cgroups`: None where the runtime's containers have none that this machine could read."""
+        """`cgroups`: None if this machine cannot read the containers' cgroups."""
         self.client, self.node, self.places, self.cgroups = client, node, places, cgroups
         self.pods: dict[str, Pod] = {}
         self.containers: dict[str, Container] = {}
@@ -42,9 +42,9 @@ class Book:
         self._ended: dict[str, asyncio.Future[None]] = {}
         self.relist_now = asyncio.Event()
         self._reading: set[str] = set()
-        """Containers whose end is being read."""
+        """Containers whose exit is being read."""
         self.removed: dict[str, float] = {}
-        """Ids of what was removed, and when: an answer from before may still name it."""
+        """Ids of removed objects, and when: an older response may still contain them."""
 
     async def open(self) -> None:
         try:
@@ -67,7 +67,7 @@ class Book:
     def emit(self, kind: str, uid: str, container_id: str = "") -> None:
         self._queue.put_nowait(Event(kind, uid, container_id))
 
-    # --- asking for records
+    # --- lookups
     def pod(self, uid: str) -> Pod:
         pod = self.pods.get(uid)
         if pod is None:
@@ -171,7 +171,7 @@ class Book:
 
     # --- reported by the kernel
     def _exited(self, container_id: str) -> None:
-        # The runtime may still say that it runs, and the process cannot be followed any more: asked for once is enough.
+        # The runtime may still report it as running, and the process can no longer be followed: one request is enough.
         if container_id not in self._reading:
             self._reading.add(container_id)
             self.tasks.start(self._read_exit(container_id), f"cri-exit-{container_id}")
@@ -202,8 +202,8 @@ class Book:
 
     @staticmethod
     async def _until(true: Callable[[], Awaitable[bool]], what: str) -> None:
-        """Asks the runtime until it knows what the kernel knows. If it insists that nothing ended, the process was not
-        this machine's: lists will find its end."""
+        """Queries the runtime until it agrees with the kernel. If it insists that nothing exited, the process was not
+        on this machine: lists will find its exit."""
         pause, patience = _FIRST_LOOK_S, time.monotonic() + _END_S
         while time.monotonic() < patience:
             try:
@@ -218,7 +218,7 @@ class Book:
             pause = min(pause * 2, _LONGEST_LOOK_S)
 
     async def follow_sandbox(self, pod: Pod) -> None:
-        """Reads a new sandbox, and waits for the end of the process that holds its namespaces."""
+        """Reads a new sandbox, and follows the process that holds its namespaces."""
 
         def ended(_: str) -> None:
             self.tasks.start(self._read_sandbox_end(pod), f"cri-exit-{pod.sandbox_id}")

@@ -1,7 +1,6 @@
-"""Compares the records with everything that the runtime lists of this node: what is new, what has ended, what is gone.
+"""Compares the records with the runtime's list of this node's objects: new, exited and missing ones.
 
-A list is a picture of the past by the time it arrives: what was made, changed or removed since it was asked for is left
-as it is.
+By the time a list arrives it is outdated: objects created, changed or removed since the request are left as they are.
 """
 
 from __future__ import annotations
@@ -74,7 +73,7 @@ class Comparison:
             if ready:
                 await book.follow_sandbox(pod)
         elif pod.alive and ready and not pod.ips and not pod.config.host_network:
-            # Made, but what it is like could not be read then.
+            # Created, but its details could not be read then.
             await book.follow_sandbox(pod)
         pod.sandboxes = [box.id for box in boxes]
         if pod.alive and not ready:

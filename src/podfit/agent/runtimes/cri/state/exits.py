@@ -1,7 +1,7 @@
-"""Notices through the kernel that a process has ended, without asking the runtime: its pidfd becomes readable.
+"""Detects the exit of a process through the kernel, without the runtime: its pidfd becomes readable.
 
-A runtime reports an exit only when asked, or in a stream that older ones do not have. Only processes of this machine's
-process namespace can be followed; others are found by listing.
+A runtime reports an exit only on request, or in a stream that older ones do not have. Only processes of this machine's
+pid namespace can be followed; others are found by listing.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ class Exits:
         self._watched: dict[str, int] = {}
 
     def follow(self, key: str, pid: int, ended: Callable[[str], None]) -> None:
-        """Calls `ended(key)` once, soon if the process is gone already. Does nothing if it cannot be followed."""
+        """Calls `ended(key)` once, soon if the process has already exited. Does nothing if it cannot be followed."""
         if key in self._watched or pid <= 0:
             return
         try:

@@ -1,7 +1,7 @@
-"""Follows the runtime: its stream of events where it has one, and a list of everything now and then.
+"""Follows the runtime: its stream of events if it has one, and a list of everything at intervals.
 
-The kernel reports the end of most containers (see `exits`); lists find what was missed while the runtime was away, and
-the ends of processes that this machine's kernel does not know.
+The kernel reports the exit of most containers (see `exits`); lists find what was missed while the runtime was down, and
+exits of processes that this machine's kernel does not know.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ log = logging.getLogger(__name__)
 
 RELIST_S = 10.0
 UNFOLLOWED_S = 1.0
-"""The pause between two lists while the kernel cannot report some container's end, or the runtime is away."""
+"""The interval between two lists while the kernel cannot report some container's exit, or the runtime is down."""
 
 
 class Following:

@@ -1,4 +1,4 @@
-"""What the kernel says of limits and usage of pods and containers, and the runtime where no cgroup can be read.
+"""Limits and usage of pods and containers from the kernel, or from the runtime if the cgroup cannot be read.
 
 Containers whose cgroup cannot be read, such as virtual machines, are the runtime's alone.
 """
@@ -32,7 +32,7 @@ class Readings:
         if cgroups is None:
             return pod.config.limits
         try:
-            # Every group that a runtime makes lists CPUs; no pod is restricted as a whole.
+            # A runtime lists CPUs in every group; no pod is restricted as a whole.
             return replace(cgroups.limits(pod.group), cpuset_cpus="")
         except Vanished:
             self._book.lose(pod)
@@ -70,7 +70,7 @@ class Readings:
         known, cgroups = self._book.container(container_id), self._book.cgroups
         state = known.state
         if state.state != RUNNING:
-            # Its cgroup is gone with it; that it ran out of memory is what is left to know.
+            # Its cgroup is gone with it; only the OOM kill remains to be recorded.
             return Usage(state.finished_at or time.time(), oom_kills=int(state.reason == "OOMKilled"))
         if cgroups is not None and known.group:
             return cgroups.usage(known.group)
@@ -90,7 +90,7 @@ class Readings:
                 try:
                     found.append((known.state, await self.container_usage(known.state.id)))
                 except RuntimeFailure:
-                    # It ended this moment, or the runtime has no numbers: others are not held up by that.
+                    # It has just exited, or the runtime has no statistics: others are not affected.
                     continue
         return found
 
@@ -120,7 +120,7 @@ class Readings:
             try:
                 await memory_below(self._book.cgroups, group, threshold)
             except OSError:
-                return  # A group that is gone uses nothing.
+                return  # A missing group uses nothing.
             return
         while True:
             try:
@@ -133,7 +133,7 @@ class Readings:
 
 
 def usage_of(stats: api.ContainerStats) -> Usage:
-    """What is missing is 0: a runtime need not fill in everything."""
+    """Missing values are 0: a runtime need not fill in everything."""
     memory = stats.memory
     return Usage(
         (stats.cpu.timestamp or memory.timestamp) / 1e9 or time.time(),

@@ -1,6 +1,6 @@
-"""What is known of the runtime's sandboxes and containers, and how their CRI status becomes the agent's states.
+"""The records of the runtime's sandboxes and containers, and the conversion of their CRI status to the agent's states.
 
-Kept in memory, so that a pass over a pod asks the runtime nothing. All of it can be listed from the runtime again.
+Kept in memory, so that a pass over a pod makes no runtime calls. All of it can be listed from the runtime again.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ class Container:
     pod_uid: str
     kept: Kept
     group: str = ""
-    """Its cgroup while it runs; "" where it cannot be known, as for a virtual machine."""
+    """Its cgroup while it runs; "" if it is unknown, as for a virtual machine."""
     pinned: bool = False
     """Whether its CPUs are restricted. The kernel lists CPUs for every container."""
     touched: float = 0.0
-    """When it was last read or changed: an older list says nothing about it."""
+    """When it was last read or changed: an older list does not apply to it."""
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
     """Held while its resources change: the cgroup and the runtime see the same order."""
 
@@ -49,7 +49,7 @@ class Container:
 
     @property
     def running(self) -> bool:
-        """Also by what the kernel says: the runtime may not have noticed an end."""
+        """Also according to the kernel: the runtime may not have noticed an exit."""
         return self.state.state == RUNNING and (not self.state.pid or os.path.exists(f"/proc/{self.state.pid}"))
 
 
@@ -63,7 +63,7 @@ class Pod:
     alive: bool = True
     ips: tuple[str, ...] = ()
     ending: bool = False
-    """Nothing starts in it any more."""
+    """No container starts in it any more."""
     sandboxes: list[str] = field(default_factory=list)
     """All of them, older ones too: each is removed with the pod."""
     containers: dict[str, Container] = field(default_factory=dict)
@@ -82,7 +82,7 @@ class Pod:
 
 
 def container_state(status: api.ContainerStatus, info: str) -> tuple[ContainerState, Kept] | None:
-    """`info`: the runtime's verbose answer. None for a container that no agent of ours made."""
+    """`info`: the runtime's verbose answer. None for a container that none of our agents created."""
     kept = kept_container(status.annotations)
     if kept is None:
         return None
@@ -138,7 +138,7 @@ def _read(info: str) -> _Info:
 
 
 def process_id(info: str) -> int:
-    """Of a container's or sandbox's first process, from the runtime's verbose answer; 0 where it does not say."""
+    """The pid of a container's or sandbox's first process, from the runtime's verbose answer; 0 if it is missing."""
     return _read(info).pid
 
 
