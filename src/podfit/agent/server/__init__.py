@@ -1,1 +1,1 @@
-"""The node's HTTP server: what the API server, meters and operators request from a node directly."""
+"""The node's HTTP server for the API server, meters and operators."""

@@ -1,7 +1,8 @@
-"""Who may ask a node: a client certificate of the cluster's authority, or a token that the API server vouches for.
+"""Authorizes requests to the node: by a client certificate of the cluster's authority, or a token that the API server
+accepts.
 
-Certificates of system:masters may do everything; everybody else is asked about with a SubjectAccessReview on the
-node's subresource. Answers are kept for a while. Health is open to all.
+Certificates of system:masters may do everything; for all others a SubjectAccessReview checks access to the node's
+subresource. Results are cached for a while. Health is open to all.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ _FINE = {
 
 
 _RUNNING = frozenset(("exec", "attach", "portForward", "run"))
-"""They open with GET as WebSockets, and are never a mere look."""
+"""These are opened by GET as WebSockets, and are never read-only."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +72,7 @@ def caller_of(certificate: Mapping[str, Any] | None) -> Caller | None:
     for part in certificate.get("subject", ()):
         for key, value in part:
             if key == "commonName":
-                # The last one counts, as for the API server: the same certificate is the same user everywhere.
+                # The last one counts, as in the API server: the same certificate is the same user everywhere.
                 name = value
             elif key == "organizationName":
                 groups.append(value)
@@ -79,7 +80,7 @@ def caller_of(certificate: Mapping[str, Any] | None) -> Caller | None:
 
 
 def subresources(head: str) -> tuple[str, ...]:
-    """What access to paths below `head` is called, the narrow name first; nodes/proxy opens everything."""
+    """The subresources that paths below `head` require, the narrow name first; nodes/proxy allows everything."""
     fine = _FINE.get(head)
     return (fine, "proxy") if fine else ("proxy",)
 
@@ -91,8 +92,8 @@ class Gate:
         self._verdicts: dict[tuple[Caller, str, str], tuple[float, bool]] = {}
 
     async def check(self, certificate: Mapping[str, Any] | None, authorization: str, method: str, head: str) -> None:
-        """Returns if the request may go on, raises Refusal (401, 403) if not. `head`: the path's first part, as
-        routing reads it."""
+        """Returns if the request is allowed, else raises Refusal (401, 403). `head`: the path's first part, as used for
+        routing."""
         caller = caller_of(certificate) or await self._of_token(authorization)
         if caller is None:
             raise Refusal(401, "Unauthorized")
@@ -149,7 +150,7 @@ class Gate:
         try:
             return await self._client.create(kind, review)
         except (ApiError, Unreachable) as error:
-            # Not knowing is no permission, and nothing to remember.
+            # An unknown result is not a permission, and is not cached.
             raise Refusal(500, f"Internal error occurred: the API server cannot be reached: {error}") from error
 
 

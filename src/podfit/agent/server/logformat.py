@@ -45,7 +45,7 @@ class LogOptions:
 
     @staticmethod
     def parse(query: Mapping[str, Sequence[str]], now: float) -> LogOptions:
-        """From a request's query, in the API's spelling."""
+        """Parses a request's query, with the API's parameter names."""
         words = {key: values[0] for key, values in query.items() if values}
         seconds = _number(words, "sinceSeconds", 1)
         since = nanos_of(words["sinceTime"]) if words.get("sinceTime") else None
@@ -85,7 +85,7 @@ def _number(words: Mapping[str, str], name: str, least: int) -> int | None:
 
 
 class LogPrinter:
-    """Turns a log file's bytes, piece by piece, into what the reader asked for."""
+    """Converts a log file, piece by piece, to the requested form."""
 
     def __init__(self, options: LogOptions) -> None:
         self._options = options
@@ -97,7 +97,7 @@ class LogPrinter:
 
     @property
     def full(self) -> bool:
-        """Whether `limitBytes` are out."""
+        """Whether `limitBytes` is exhausted."""
         return self._left == 0
 
     def feed(self, data: bytes) -> bytes:
@@ -106,7 +106,7 @@ class LogPrinter:
         return self._limited(b"".join([self._shown(line) for line in lines]))
 
     def finish(self) -> bytes:
-        """An entry without its line end: the writer died in the middle of it."""
+        """An entry without its line end: the writer died while writing it."""
         rest, self._rest = self._rest, b""
         return self._limited(self._shown(rest)) if rest else b""
 
@@ -121,7 +121,7 @@ class LogPrinter:
         if self._since is not None:
             if not self._recent(stamp):
                 return b""
-            # Times only grow: what follows need not be looked at.
+            # Times only grow: the rest need not be read.
             self._since = None
         start = self._fresh.get(stream, True)
         whole = not tag.startswith(b"P")

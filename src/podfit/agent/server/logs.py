@@ -1,6 +1,6 @@
-"""Reads a container's log: over rotated files, from the end when only the tail is wanted, and on as it grows.
+"""Reads a container's log: across rotated files, from the end if only the tail is wanted, and following its growth.
 
-Following waits for the kernel to tell of changes in the log's folder; it ends with the container.
+Following waits for the kernel's notification of changes in the log's folder; it ends with the container.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _TRIES = 10
 
 
 def log_files(file: Path) -> list[Path]:
-    """The log with its rotated parts, oldest first; those that exist."""
+    """The existing log files, rotated ones first, oldest first."""
     rotated = sorted(one for one in file.parent.glob(f"{file.name}.*") if one.suffix != ".gz")
     return [*rotated, file] if file.exists() else rotated
 
@@ -57,9 +57,9 @@ def tail_start(file: BinaryIO, wanted: int, stream: bytes) -> tuple[int, int]:
 
 
 def _open_tail(file: Path, wanted: int | None, stream: bytes) -> BinaryIO | None:
-    """The first file to read, at the place to begin with; those behind it are opened one after the other.
+    """Opens the first file to read, at the right offset; later ones are opened one after the other.
 
-    A file that is held open keeps its space after rotation deleted it: a slow reader holds one and not all of them.
+    An open file keeps its disk space after rotation deleted it: a slow reader holds one and not all of them.
     """
     chosen: BinaryIO | None = None
     for path in reversed(log_files(file)):
@@ -78,9 +78,9 @@ def _open_tail(file: Path, wanted: int | None, stream: bytes) -> BinaryIO | None
 
 
 def _after(file: Path, current: BinaryIO) -> BinaryIO | None:
-    """The file that rotation began after `current`, which is read to its end; None while there is none.
+    """The file that rotation started after `current`, which is read to its end; None if there is none.
 
-    The oldest of all if `current` is deleted: what was between them is lost.
+    The oldest of all if `current` is deleted: files between them are lost.
     """
     here = _identity(current.fileno())
     for _ in range(_TRIES):
@@ -92,14 +92,14 @@ def _after(file: Path, current: BinaryIO) -> BinaryIO | None:
         following = _opened(files[place])
         if following is not None and log_files(file) == files:
             return following
-        # Rotated while the folder was read: the name may mean another file by now.
+        # Rotated while the folder was read: the name may now mean another file.
         if following is not None:
             following.close()
     return None
 
 
 async def read_log(file: Path, options: LogOptions) -> AsyncIterator[bytes]:
-    """What is there now."""
+    """The current contents."""
     printer = LogPrinter(options)
     there = {_identity(one) for one in log_files(file)}
     current = _open_tail(file, options.tail_lines, options.stream)
@@ -108,7 +108,7 @@ async def read_log(file: Path, options: LogOptions) -> AsyncIterator[bytes]:
             if data := current.read(CHUNK):
                 if shown := printer.feed(data):
                     yield shown
-                # A file never makes anybody wait: others get their turn between two pieces.
+                # Reading a file never waits: other tasks run between two pieces.
                 await asyncio.sleep(0)
                 continue
             following = _after(file, current)
@@ -128,7 +128,7 @@ Ended = Callable[[], Awaitable[bool]]
 
 
 async def follow_log(file: Path, options: LogOptions, watch: FolderWatch, ended: Ended) -> AsyncIterator[bytes]:
-    """What is there and what comes, until the container has ended and everything is read."""
+    """The current contents and new entries, until the container has ended and everything is read."""
     printer = LogPrinter(options)
     current = _open_tail(file, options.tail_lines, options.stream)
     try:
@@ -162,7 +162,7 @@ def _opened(file: Path) -> BinaryIO | None:
 
 
 def _identity(file: Path | int) -> tuple[int, int] | None:
-    """The same for all names that a file has over time, and for its descriptor."""
+    """The same for all names of a file over time, and for its descriptor."""
     try:
         found = os.stat(file)
     except OSError:

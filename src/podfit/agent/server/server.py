@@ -1,6 +1,6 @@
 """The node's own HTTPS server: the kubelet's paths, and two of ours (a pod's story and its four states).
 
-Whoever sits in the same process may call `resource_use`, `stats` and `log` without a socket.
+Code in the same process may call `resource_use`, `stats` and `log` without a socket.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class NodeServer:
         gate: Gate | None = None,
         machine: bool = True,
     ) -> None:
-        """Without a `gate` everybody may ask; `machine`: the node is this machine (see UsageReader)."""
+        """Without a `gate` all requests are allowed; `machine`: the node is this machine (see UsageReader)."""
         self.agent, self.host, self.port = agent, host, port
         self.tls, self._gate = tls, gate
         self._usage = UsageReader(agent, machine)
@@ -60,7 +60,7 @@ class NodeServer:
         self._door: Door | None = None
 
     async def start(self) -> None:
-        """Listens, and has the Node say where."""
+        """Starts to listen, and publishes the port on the Node."""
         self._door = Door(self._serve, self.tls, limit=a_small_share(), handler_cancellation=True)
         await self._door.open(self.host, self.port)
         self.port = self.agent.node.port = self._door.port
@@ -115,7 +115,7 @@ class NodeServer:
         except RuntimeFailure as error:
             return web.Response(status=500, text=str(error))
 
-    # --- what others in the process may ask
+    # --- interface for the same process
     async def resource_use(self) -> NodeReading:
         """The contents of /metrics/resource, as numbers for a meter in the same process."""
         return await self._usage.resources()
@@ -129,7 +129,7 @@ class NodeServer:
         return Quantity.parse(self.agent.node.capacity.get(name, "0"))
 
     async def log(self, namespace: str, pod: str, container: str, query: Query) -> AsyncIterator[bytes]:
-        """A container's log as it is to be sent; refusals are raised before the first piece."""
+        """A container's log as it is to be sent; errors are raised before the first piece."""
         options = LogOptions.parse(query, self.agent.clock.now())
         record = find_pod(self.agent, namespace, pod)
         state = await logged_container(self.agent, record, container, options.previous)

@@ -1,4 +1,4 @@
-"""/configz: how this node is set up, in the form of a KubeletConfiguration."""
+"""/configz: the node's configuration, in the form of a KubeletConfiguration."""
 
 from __future__ import annotations
 

@@ -69,7 +69,7 @@ async def _pod(agent: Agent, uid: str) -> dict[str, Any] | None:
 
 
 def shown(limits: Limits) -> dict[str, Any]:
-    """What the kernel has, in the API's units and in its own."""
+    """The kernel's values, in the API's units and in its own."""
     upper: dict[str, str] = {}
     if limits.cpu_quota_us is not None:
         upper["cpu"] = cpu_text(milli_of_quota(limits.cpu_quota_us, limits.cpu_period_us))

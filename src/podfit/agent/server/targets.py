@@ -1,4 +1,4 @@
-"""Which pod and container a request means, or why there is none: Kubernetes' words for it, free of any HTTP library."""
+"""Resolves the pod and container of a request, with Kubernetes' error messages; independent of any HTTP library."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def find_pod(agent: Agent, namespace: str, name: str, uid: str = "") -> PodRecor
 
 
 def _uids(record: PodRecord) -> set[str]:
-    """A static pod is asked for by its mirror's uid: the API knows no other."""
+    """A static pod is addressed by its mirror's uid: the API has no other."""
     return {record.uid, str(record.api_object["metadata"].get("uid") or "")}
 
 
@@ -48,13 +48,15 @@ async def running_container(agent: Agent, record: PodRecord, name: str) -> Conta
 
 
 async def logged_container(agent: Agent, record: PodRecord, name: str, previous: bool) -> ContainerState:
-    """Whose log is meant: the newest attempt's, or with `previous` that of the last one that ended before it."""
+    """The container whose log is read: the newest attempt's, or with `previous` that of the last one that ended before
+    it."""
     if container_spec(record, name) is None:
         raise Refusal(404, f'container "{name}" not found in pod "{record.name}"')
     known = await attempts(agent, record, name)
     if previous:
         ended = [one for one in known if one.state == EXITED]
-        # One that waits to be started again has its newest end as its past; one that is over has an earlier one.
+        # For a container that waits to be restarted the newest exit is the previous one; for a finished one it is an
+        # earlier one.
         waits = record.waiting.reason(name) == "CrashLoopBackOff"
         over = bool(ended) and known[-1] is ended[-1] and not waits
         candidates = ended[:-1] if over else ended
@@ -76,7 +78,7 @@ def _not_started(record: PodRecord, name: str) -> str:
 
 
 def _shown_reason(record: PodRecord, name: str) -> str:
-    """Why it waits, as its pod's status says."""
+    """Why it waits, as in its pod's status."""
     status = record.api_object.get("status") or {}
     for one in (*(status.get("initContainerStatuses") or ()), *(status.get("containerStatuses") or ())):
         if one["name"] == name and "waiting" in one["state"]:

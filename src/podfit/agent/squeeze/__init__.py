@@ -1,1 +1,1 @@
-"""Finds out how much memory a container works with: less is allowed step by step while nothing stalls."""
+"""Measures the working set of a container: its memory.high is lowered step by step while nothing stalls."""

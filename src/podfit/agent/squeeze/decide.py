@@ -1,8 +1,7 @@
 """The next step of a squeeze probe. Pure.
 
-The brake (memory.high) is lowered by a part of itself while the container does not stall. At the first sign of
-pressure, or when the kernel cannot take back what lies above the brake, the probe is over: what was calm before is
-enough.
+memory.high is lowered by a fraction of itself while the container does not stall. At the first sign of pressure, or
+when the kernel cannot reclaim the memory above it, the probe is over: the last value without pressure is sufficient.
 """
 
 from __future__ import annotations
@@ -12,31 +11,31 @@ from dataclasses import dataclass
 MI = 1 << 20
 STEP = 0.05
 CALM = 0.002
-"""The part of the time for which tasks may wait for memory without that being pressure."""
+"""The fraction of time for which tasks may stall on memory without it counting as pressure."""
 LEAST = 16 * MI
 DEEPEST = 0.3
-"""No container is squeezed below this part of what it used at first."""
+"""No container is squeezed below this fraction of its initial usage."""
 SLACK = 0.02
-"""So much above the brake usage may be: the kernel takes memory back in batches."""
+"""Usage may exceed memory.high by this much: the kernel reclaims memory in batches."""
 
 
 @dataclass(frozen=True, slots=True)
 class Reading:
     used: int
     stalled_us: int
-    """All the time that tasks waited for memory, ever."""
+    """Total time that tasks stalled on memory."""
     at: float
     """Seconds."""
 
 
 @dataclass(frozen=True, slots=True)
 class Probe:
-    """A probe that is under way: the brake in force, and what was read when it was set."""
+    """A probe in progress: the current memory.high, and the readings when it was set."""
 
     first: int
     high: int
     calm: int
-    """The lowest brake under which the container was calm."""
+    """The lowest memory.high without pressure."""
     read: Reading
 
 
@@ -47,7 +46,7 @@ class Lower:
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """The brake is to be lifted. `enough` bytes are what the container works with."""
+    """memory.high is to be reset. `enough` bytes are the working set."""
 
     enough: int
     why: str
@@ -60,7 +59,7 @@ def begin(now: Reading) -> Lower | Done:
 
 
 def step(probe: Probe, now: Reading) -> Lower | Done:
-    """After some seconds under the brake."""
+    """Called after some seconds at the current memory.high."""
     waited = max(now.at - probe.read.at, 1e-6)
     if (now.stalled_us - probe.read.stalled_us) / (waited * 1e6) > CALM:
         return Done(probe.calm, "it stalled on memory")

@@ -27,7 +27,7 @@ from podfit.kit.concurrency.tasks import Tasks
 log = logging.getLogger(__name__)
 
 SETTLE_S, STEP_S, AGAIN_S = 60.0, 10.0, 6 * 3600.0
-"""After its start, at each brake, and until the next probe of a container."""
+"""After its start, at each step, and until the next probe of a container."""
 
 
 class Squeeze:
@@ -84,7 +84,7 @@ class Squeeze:
         return found
 
     async def _lift(self, record: PodRecord, id: str) -> None:
-        """Back to what held before: the reflex's brake, or none."""
+        """Restores the previous state: the reflex's memory.high, or none."""
         limit = (await self._runtime.container_limits(id)).memory_bytes if has_reflex(record.pod) else None
         await self._runtime.hold_memory(id, threshold(limit) if limit else None)
 

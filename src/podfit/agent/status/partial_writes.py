@@ -1,7 +1,7 @@
 """Writes a status in the parts that the server accepts.
 
-One field that is rejected must not hold up the others. The whole change is sent first. If it is rejected, its fields
-are sent one by one, and of a field that is rejected again its elements. What is left over is returned with the reasons.
+One rejected field must not block the others. The whole change is sent first. If it is rejected, its fields are sent one
+by one, and the elements of a field that is rejected again. The rest is returned with the errors.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ Send = Callable[[Object], Awaitable[Object]]
 """Patches the status with these fields and returns the object."""
 
 REJECTED = frozenset({400, 403, 413, 422})
-"""Answers that will not change by sending the same again soon."""
+"""Errors that a retry in the near future would not change."""
 _WHOLE_LISTS = ("initContainerStatuses", "containerStatuses", "ephemeralContainerStatuses")
 """Replaced as a whole by a patch, unlike lists with a merge key."""
 _TOGETHER = (("podIP", "podIPs"), ("hostIP", "hostIPs"))
@@ -33,7 +33,7 @@ class Outcome(Struct):
 
 
 async def write_status(send: Send, before: Mapping[str, Any], change: Object) -> Outcome:
-    """`before` is the status that the server has. Conflicts, missing objects and outages are raised."""
+    """`before` is the status on the server. Conflicts, missing objects and outages are raised."""
     outcome = Outcome()
     if await _try(send, change, "status", outcome):
         return outcome
@@ -75,7 +75,7 @@ async def _write_elements(
 
 
 def _fields(change: Object) -> Iterator[tuple[str, Object]]:
-    """The details before the phase, which sums them up."""
+    """The details before the phase, which summarizes them."""
     partners = {name: group for group in _TOGETHER for name in group}
     done: set[str] = set()
     for name in sorted(change, key=lambda one: (one not in _WHOLE_LISTS, one == "phase")):
@@ -87,7 +87,7 @@ def _fields(change: Object) -> Iterator[tuple[str, Object]]:
 
 
 def _elements(name: str, part: Object, before: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
-    """What a field consists of, as (key, value to send); nothing where it cannot be divided."""
+    """The elements of a field, as (key, value to send); empty if it cannot be divided."""
     value = part.get(name)
     if name in (one for group in _TOGETHER for one in group):
         return
@@ -101,7 +101,7 @@ def _elements(name: str, part: Object, before: Mapping[str, Any]) -> Iterator[tu
 
 
 def _replaced(statuses: list[Object], status: Object) -> list[Object]:
-    """The list with this container's status instead of the one it has, or behind the others."""
+    """The list with this container's status replaced, or appended."""
     if all(one["name"] != status["name"] for one in statuses):
         return [*statuses, status]
     return [status if one["name"] == status["name"] else one for one in statuses]

@@ -1,6 +1,6 @@
-"""Writes pod status: one PATCH with only what changed, or nothing at all.
+"""Writes pod status: one PATCH with only the changes, or nothing at all.
 
-A field that the API server rejects does not hold up the others. It is left out until it changes, and retried with a
+A field that the API server rejects does not block the others. It is omitted until it changes, and retried with a
 backoff.
 """
 
@@ -32,7 +32,7 @@ class StatusWriter:
         self._clock, self._queue, self._client, self._updates = core.clock, core.queue, client, updates
 
     async def write(self, record: PodRecord, status: Object, allocated: Allocated | None = None) -> bool:
-        """True if something had to be written."""
+        """True if a write was necessary."""
         if record.static and record.mirror is None:
             return False
         form = await self._client.server_form()
@@ -64,7 +64,7 @@ class StatusWriter:
             if error.code not in (404, 409):
                 raise
             if error.code != 409 or not await self._exists(record):
-                # Gone, or another pod of the same name: the watch will show that.
+                # Gone, or replaced by a pod of the same name: the watch will show that.
                 log.debug("status of %s not written: %s", record.name, error)
                 return False
             outcome = Outcome(None, {"status": error})

@@ -1,1 +1,1 @@
-"""Containers as plain Linux processes in cgroups and namespaces that we write ourselves, on cgroup v1 and v2."""
+"""Containers as plain Linux processes in cgroups and namespaces set up by podfit itself, on cgroup v1 and v2."""

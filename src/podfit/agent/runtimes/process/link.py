@@ -1,7 +1,7 @@
-"""The agent's end of the socket to the keeper: starts the keeper if there is none, asks, and hears of exits.
+"""The agent's end of the socket to the keeper: starts the keeper if needed, sends requests, and receives exits.
 
-Messages are JSON in packets (SOCK_SEQPACKET keeps their borders), descriptors travel along. If the keeper dies, the
-link starts another one, which adopts the containers, and calls `lost`, so that the runtime reads all states again.
+Messages are JSON in packets (SOCK_SEQPACKET preserves their boundaries), with descriptors attached. If the keeper dies,
+the link starts another one, which adopts the containers, and calls `lost`, so that the runtime reads all states again.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ class Link:
                     await self.ask("list")
                     return
                 except KeeperFailed:
-                    # It was on its way out when we came: a dying process still accepts for a moment.
+                    # It was exiting when we connected: a dying process still accepts for a moment.
                     self._disconnect("not answering")
                     await asyncio.sleep(0.01)
         raise RuntimeFailure(f"the keeper of {self.data_dir} does not answer; its log is {self.data_dir}/keeper.log")
@@ -90,7 +90,7 @@ class Link:
         data = json.dumps({"n": number, "op": operation, **body}).encode()
         try:
             async with self._turn:
-                if not future.done():  # else the keeper went while others had their turn
+                if not future.done():  # otherwise the keeper exited while other tasks ran
                     await self._send(self._socket, data, descriptors)
             answer = await future
         finally:
@@ -191,5 +191,5 @@ class Link:
                 pass
         finally:
             os.close(ready)
-        # What we started only forked the keeper, which outlives us on purpose.
+        # The process we started only forked the keeper, which is meant to outlive us.
         process.wait()

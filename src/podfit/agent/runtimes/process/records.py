@@ -51,14 +51,14 @@ class ContainerRecord:
     image: str = ""
     """Its full name."""
     image_key: str = ""
-    """The image's id in the store, which is kept for this container; "host" without one."""
+    """The image's id in the store, which is protected for this container; "host" without one."""
     stop_signal: str = ""
     """As the image names it."""
 
 
 @dataclass(slots=True)
 class Container:
-    """A record and what the keeper last said of it."""
+    """A record and the keeper's last report on it."""
 
     record: ContainerRecord
     state: dict[str, Any] = field(default_factory=dict)
@@ -101,7 +101,7 @@ class Pod:
     lost: bool = False
     """Another program removed its cgroup: the pod has to be stopped and recreated."""
     ending: bool = False
-    """Nothing starts in it any more: what is there now is all that has to be ended."""
+    """No container starts in it any more: those that exist now are all that have to be stopped."""
 
     def view(self, ips: tuple[str, ...]) -> PodState:
         ordered = sorted(self.containers.values(), key=lambda item: (item.record.created_at, item.record.id))
@@ -149,7 +149,7 @@ class Records:
         write_atomic(folder / "container.json", _encoder.encode(record), durable=False)
 
     def pod_files(self, uid: str) -> list[Path]:
-        """What containers of the pod see in /etc as their own."""
+        """The container's files in /etc that belong to the pod."""
         return [self.pods_dir / f"{uid}.{name}" for name in ("hosts", "hostname", "resolv.conf")]
 
     def drop_pod(self, uid: str) -> None:
@@ -167,7 +167,7 @@ class Records:
         return content
 
     def load(self) -> dict[str, Pod]:
-        """Everything that can be read; a file that cannot (a crash in its making) is as good as not there."""
+        """Everything readable; a file that cannot be read (a crash during its creation) counts as missing."""
         pods: dict[str, Pod] = {}
         for path in self.pods_dir.glob("*.json"):
             try:

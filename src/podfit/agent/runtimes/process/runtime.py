@@ -1,7 +1,7 @@
-"""The process runtime: pods as cgroups, containers as processes that the keeper parents.
+"""The process runtime: pods as cgroups, containers as child processes of the keeper.
 
-The agent's side of it. Cgroups are written here, directly; processes are asked of the keeper; what both know is kept in
-records on disk, so that a new agent finds the pods that ran on without it.
+This is the agent's side. It writes cgroups directly; processes are requested from the keeper; the shared state is in
+records on disk, so that a new agent finds the running pods.
 """
 
 from __future__ import annotations
@@ -72,8 +72,8 @@ class ProcessRuntime(ImageCalls, StreamCalls):
         clock: Clock | None = None,
         network: PodNetwork | None = None,
     ) -> None:
-        """`image_fallback`: "host" runs images that are absent on the node's own files, with a warning for each.
-        `network`: connects pods; without it they share the host's network."""
+        """`image_fallback`: "host" runs absent images on the node's own files, with a warning for each. `network`:
+        connects pods; without it they share the host's network."""
         self.data_dir = Path(data_dir).absolute()
         self.cgroup_root = "/" + cgroup_root.strip("/")
         owner, folder = self.cgroup_root.strip("/").replace("/", "-"), images_dir or self.data_dir / "images"
@@ -111,7 +111,7 @@ class ProcessRuntime(ImageCalls, StreamCalls):
                 self._ends[cid] = asyncio.get_running_loop().create_future()
                 self._oom.add(cid, container.record.group)
         for pod in self._pods.values():
-            # After a reboot the records are there and the kernel knows nothing.
+            # After a reboot the records exist but the cgroups and processes do not.
             pod.record.stopped = pod.record.stopped or not self._cgroups.exists(pod.record.group)
         await self._networks.open(self._pods.keys())
         for uid, pod in self._pods.items():
@@ -120,7 +120,7 @@ class ProcessRuntime(ImageCalls, StreamCalls):
         self._images.open(self._containers)
 
     async def _remove_strays(self) -> None:
-        """Groups without a record: an agent died in the middle of making or removing them."""
+        """Removes groups without a record: an agent died while it created or removed them."""
         known = {pod.record.group for pod in self._pods.values()} | {
             item.record.group for item in self._containers.values()
         }
@@ -138,7 +138,7 @@ class ProcessRuntime(ImageCalls, StreamCalls):
         self._images.close()
 
     async def purge(self) -> None:
-        """Ends and removes everything this runtime ever made, its root cgroups too."""
+        """Ends and removes everything this runtime ever created, including its root cgroups."""
         for uid in list(self._pods):
             await self.remove_pod(uid)
         await self._networks.purge()
@@ -265,7 +265,7 @@ class ProcessRuntime(ImageCalls, StreamCalls):
         try:
             self._check_lasts(self._pod(container.record.pod_uid), "RunContainerError")
         except (CannotRun, NotFound):
-            await self._kill(container)  # it was not there yet when all others were
+            await self._kill(container)  # it did not exist yet when all others were stopped
             raise
 
     @staticmethod
@@ -281,7 +281,7 @@ class ProcessRuntime(ImageCalls, StreamCalls):
         return 0
 
     async def _failed_to_start(self, container: Container, message: str) -> None:
-        self._cgroups.kill_all(container.record.group)  # a keeper that is gone may have started it before
+        self._cgroups.kill_all(container.record.group)  # a keeper that died may have started it before
         self._oom.remove(container.record.id)
         self._free_quota(container)
         if not container.exited:
@@ -376,8 +376,8 @@ class ProcessRuntime(ImageCalls, StreamCalls):
 
     @contextmanager
     def _noticing(self, pod: Pod, container: Container | None = None) -> Iterator[None]:
-        """Another program removed a cgroup of ours. A pod without its cgroup is recreated; a process that was
-        moved out of its container's group runs without limits and is ended, for its pod to start it again."""
+        """Another program removed one of our cgroups. A pod without its cgroup is recreated; a process that was moved
+        out of its container's group runs without limits and is killed, so that its pod restarts it."""
         try:
             yield
         except Vanished:
@@ -393,8 +393,8 @@ class ProcessRuntime(ImageCalls, StreamCalls):
             self._events.put_nowait(Event("pod-gone", pod.record.config.uid))
 
     async def _kill(self, container: Container) -> None:
-        """The group knows all members; who was moved out of it is reached through the keeper, which holds the init of
-        the container's namespace: it takes the others with it."""
+        """The group contains all members; a process that was moved out of it is reached through the keeper, which holds
+        the init of the container's namespace: killing that kills the others."""
         self._cgroups.kill_all(container.record.group)
         if container.running:
             with suppress(KeeperFailed):
@@ -412,7 +412,7 @@ class ProcessRuntime(ImageCalls, StreamCalls):
     async def memory_below(self, uid: str, container_id: str, bytes: int) -> None:
         record = self._container(container_id).record if container_id else self._pod(uid).record
         with suppress(FileNotFoundError):
-            # A group that is gone uses nothing.
+            # A missing group uses nothing.
             await memory_below(self._cgroups, record.group, bytes)
 
     async def exec_sync(
@@ -432,7 +432,7 @@ class ProcessRuntime(ImageCalls, StreamCalls):
     def use_range(self, pod_range: str) -> None:
         self._networks.use_range(pod_range)
 
-    # events of the keeper
+    # --- events of the keeper
 
     def _told(self, message: dict[str, Any]) -> None:
         if message["event"] == "exec":
@@ -463,7 +463,8 @@ class ProcessRuntime(ImageCalls, StreamCalls):
         self._events.put_nowait(Event("exited", container.record.pod_uid, container_id))
 
     def _free_quota(self, container: Container) -> None:
-        """A dead container's group stays for its counters; its quota must not keep the pod's from being lowered."""
+        """An exited container's group is kept for its counters; its quota must not keep the pod's from being
+        lowered."""
         with suppress(RuntimeFailure):
             self._cgroups.write(container.record.group, Change(cpu_quota_us=UNLIMITED))
 
@@ -473,7 +474,7 @@ class ProcessRuntime(ImageCalls, StreamCalls):
             self._events.put_nowait(Event("oom", container.record.pod_uid, container_id))
 
     def _look_at_everything(self) -> None:
-        """After another keeper took over: what ended in between is in the state files."""
+        """After a new keeper took over: exits in between are in the state files."""
         for future in self._execs.values():
             if not future.done():
                 future.set_result(137)

@@ -1,4 +1,4 @@
-"""The part of the process runtime that runs commands in containers and attaches to them, through the keeper."""
+"""Runs commands in containers of the process runtime and attaches to them, through the keeper."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class StreamCalls:
         try:
             await self._link.ask("exec", theirs, id=container_id, key=key, argv=command, tty=tty)
             if console is not None:
-                # Made inside the container before the program began: it is here by now.
+                # Created inside the container before the program began: it exists by now.
                 terminal = receive_terminal(console)
                 ours = (terminal, terminal, -1)
         except BaseException as error:

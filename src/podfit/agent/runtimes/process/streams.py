@@ -20,9 +20,9 @@ PACKET = 16384
 
 
 class ReadEnd:
-    """A descriptor's bytes, a piece at a time; reading waits, it never polls.
+    """Reads a descriptor piece by piece; reading waits, it never polls.
 
-    After each piece it rests until `more`: what is not read stays in the pipe, which blocks the writer.
+    After each piece it pauses until `more`: unread data stays in the pipe, which blocks the writer.
     """
 
     def __init__(self, descriptor: int, took: Callable[[bytes], None]) -> None:
@@ -41,7 +41,7 @@ class ReadEnd:
         except OSError as error:
             if error.errno != errno.EIO:
                 raise
-            # EIO: the terminal's last holder is gone.
+            # EIO: the last holder of the terminal has closed it.
             data = b""
         self.stop()
         self._took(data)
@@ -67,7 +67,7 @@ async def write_all(descriptor: int, data: bytes) -> None:
 
 
 async def end_exec(link: Link, key: str) -> None:
-    """Also of one that was called off, by a probe's timeout for one: the keeper may have begun it already."""
+    """Also for a cancelled one, for example after a probe's timeout: the keeper may have started it already."""
     with suppress(KeeperFailed):
         await link.ask("exec_signal", key=key, signal=int(signal.SIGKILL))
 
@@ -110,7 +110,7 @@ class ProcessExec:
         if self._input < 0:
             return
         if self._input == self._terminal:
-            # A terminal has no end of input but the character that says so.
+            # A terminal has no end of input except the EOF character.
             await write_all(self._terminal, b"\x04")
         else:
             os.close(self._input)
@@ -141,7 +141,7 @@ class ProcessExec:
 
 
 class ProcessAttach:
-    """What a running container writes from now on, in packets of the keeper's: a channel's number, then bytes."""
+    """The output of a running container from now on, in packets of the keeper: a channel number, then bytes."""
 
     def __init__(
         self, ours: socket.socket, resize: Callable[[int, int], Awaitable[None]], ended: Callable[[], Awaitable[int]]
@@ -204,7 +204,7 @@ class TcpStream:
 
 
 def console_pair() -> tuple[socket.socket, tuple[int, ...]]:
-    """Ours and theirs: where the terminal comes through that is made inside the container."""
+    """Our end and theirs of the socket over which the terminal created inside the container is sent."""
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     return ours, (theirs.detach(),)
 

@@ -1,4 +1,4 @@
-"""What the process runtime needs of the machine, as sentences; an empty list means it can run here."""
+"""The process runtime's requirements on the machine, as messages; an empty list means it can run here."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""What pods and containers use, in the forms that clients ask for."""
+"""Usage of pods and containers, in the formats of its clients."""

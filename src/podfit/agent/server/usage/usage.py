@@ -1,4 +1,4 @@
-"""One look at what everything on the node uses, kept for at most a second however many ask."""
+"""A snapshot of the usage of everything on the node, cached for at most a second for all requests."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from podfit.kit.concurrency.turns import Turns
 
 FRESH_S = 1.0
 _TURN_S = 0.0005
-"""Reading does not wait: a resize waits no longer than this for it, and for the pod that is being read."""
+"""Reading blocks the loop: this limits how long a resize waits for it, besides the pod being read."""
 _TICK_NANOS = 1_000_000_000 // os.sysconf("SC_CLK_TCK")
 
 
@@ -26,7 +26,7 @@ class ContainerSample:
     usage: Usage
     limits: Limits
     nano_cores: int | None
-    """CPU use between the last two looks; None until there are two."""
+    """CPU usage between the last two snapshots; None until there are two."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +50,7 @@ class NodeSample:
 
 
 def resources_of(node: NodeSample) -> NodeReading:
-    """What a meter wants to know of it."""
+    """The values that a meter needs."""
     usage = node.usage
     reading = NodeReading(Reading(node.at, usage.cpu_nanos / 1e9, usage.working_set_bytes))
     for pod in node.pods:
@@ -88,13 +88,13 @@ class _Rates:
         return rate
 
     def turn(self) -> None:
-        """Ends a look: what was not seen in it is forgotten."""
+        """Ends a snapshot: counters that it did not contain are dropped."""
         self.last, self.seen = self.seen, {}
 
 
 class UsageReader:
     def __init__(self, agent: Agent, machine: bool = True) -> None:
-        """`machine`: the node is this machine. Otherwise it uses what its pods use."""
+        """`machine`: the node is this machine. Otherwise its usage is the sum of its pods'."""
         self._agent, self._machine = agent, machine
         self._rates = _Rates()
         self._kept: tuple[float, NodeSample] | None = None
@@ -109,8 +109,8 @@ class UsageReader:
             return self._kept[1]
 
     async def resources(self) -> NodeReading:
-        """What a meter wants to know, as numbers. It asks every few seconds, so it has to be cheap: the kernel is asked
-        about containers only, and nothing has limits or rates."""
+        """The values that a meter needs, as numbers. It reads every few seconds, so this has to be cheap: only
+        containers are read from the kernel, and limits and rates are omitted."""
         async with self._lock:
             now = self._agent.clock.monotonic()
             if self._kept is not None and _fresh(self._kept[0], now):
@@ -127,10 +127,10 @@ class UsageReader:
                 if (sample := await self._pod(record)) is not None:
                     pods.append(sample)
             except (RuntimeFailure, OSError):
-                # It may have ended between two reads; then there is nothing to count.
+                # It may have exited between two reads; then there is nothing to count.
                 state = await self._agent.runtime.pod(record.uid)
                 errors += int(state is not None and state.alive)
-            # Reading files does not wait: without this a resize would wait for all of them.
+            # Reading files blocks the loop: without this a resize would wait for all of them.
             await asyncio.sleep(0)
         at = self._agent.clock.now()
         usage = machine_usage(at) if self._machine else _sum([pod.usage for pod in pods], at)
@@ -148,7 +148,7 @@ class UsageReader:
             try:
                 uses = await runtime.usages(record.uid)
             except (RuntimeFailure, OSError):
-                # It ended between two reads, or cannot be read now. Some of its containers would be half an answer.
+                # It exited between two reads, or cannot be read now. A subset of its containers would be misleading.
                 uses = []
             for one, use in uses:
                 readings[record.namespace, record.name, one.name] = _reading(one, use)

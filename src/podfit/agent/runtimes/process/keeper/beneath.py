@@ -1,8 +1,8 @@
-"""Ways into folders that a container can change while they are walked: a volume, a root file system.
+"""Safe path resolution in folders that a container can change meanwhile: a volume, a root file system.
 
-A path that is checked first and used later may lead elsewhere in between (CVE-2021-25741). So the kernel walks it
-(openat2(2), Linux 5.6) and holds it below a folder, and from then on the descriptor is used, never the path again.
-Imported by the keeper: nothing here may import much.
+A path that is checked first and used later may lead elsewhere in between (CVE-2021-25741). So the kernel resolves it
+(openat2(2), Linux 5.6) below a folder, and from then on the descriptor is used, never the path again. Imported by the
+keeper, so it must not import much.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ _TRIES = 64
 
 
 def open_beneath(folder: int, path: str, flags: int = os.O_PATH) -> int:
-    """A descriptor of what is there. A link that leads out of the folder fails with EXDEV."""
+    """A descriptor of the file. A link that leads out of the folder fails with EXDEV."""
     return _open(folder, path, flags, _BENEATH)
 
 
 def open_inside(root: int, path: str, flags: int = os.O_PATH) -> int:
-    """The same as a process sees it whose root the folder is: absolute links and `..` stay inside."""
+    """The same as for a process whose root is the folder: absolute links and `..` stay inside."""
     return _open(root, path, flags, _IN_ROOT)
 
 
@@ -33,15 +33,15 @@ def _open(folder: int, path: str, flags: int, resolve: int) -> int:
     how = struct.pack("QQQ", flags | os.O_CLOEXEC, 0, resolve | _NO_MAGICLINKS)
     for _ in range(_TRIES):
         found = libc.syscall(_SYS_OPENAT2, folder, os.fsencode(path or "."), how, ctypes.c_size_t(len(how)))
-        # EAGAIN: something was renamed while the kernel walked; it wants to be asked again.
+        # EAGAIN: something was renamed during the resolution; it has to be retried.
         if found >= 0 or ctypes.get_errno() not in (errno.EAGAIN, errno.EINTR):
             return checked(found, f"open {path}")
     raise OSError(errno.EAGAIN, f"open {path}: it keeps changing")
 
 
 def make_folders(root: int, path: str, mode: int, inside: bool, links: int = 40) -> int:
-    """Makes the folders of a path that are missing and opens the last. `inside`: links are followed as in a root, also
-    those that lead to what is missing."""
+    """Creates the missing folders of a path and opens the last. `inside`: links are followed as in a root, also those
+    whose target is missing."""
     walk = open_inside if inside else open_beneath
     here, done = walk(root, "."), ""
     for part in (part for part in path.split("/") if part and part != "."):
@@ -63,7 +63,7 @@ def make_folders(root: int, path: str, mode: int, inside: bool, links: int = 40)
 
 
 def make_file(root: int, path: str) -> int:
-    """Opens a file below a root; an empty one is made where there is none."""
+    """Opens a file below a root; creates an empty one if it is missing."""
     try:
         return open_inside(root, path)
     except FileNotFoundError:
@@ -84,7 +84,7 @@ def _link(parent: int, name: str) -> str:
 
 
 def _set_mode(parent: int, name: str, mode: int) -> None:
-    """What the umask took away."""
+    """Sets the bits that the umask removed."""
     made = os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=parent)
     try:
         os.fchmod(made, mode)
@@ -93,5 +93,5 @@ def _set_mode(parent: int, name: str, mode: int) -> None:
 
 
 def path_of(descriptor: int) -> str:
-    """A path that leads to what the descriptor holds, for calls that take none."""
+    """A path to the descriptor's file, for calls that take no descriptor."""
     return f"/proc/self/fd/{descriptor}"

@@ -1,7 +1,7 @@
-"""What the keeper knows of one container: its process, its streams, its log, and the state file that outlives both.
+"""The keeper's state of one container: its process, its streams, its log, and the state file that outlives both.
 
-A container's standard output and error are named pipes in its folder, held open for reading and writing by the
-container itself: a keeper that dies neither breaks them (no SIGPIPE) nor loses them (its successor opens them again).
+A container's standard output and error are named pipes in its folder, which the container itself holds open for reading
+and writing: if the keeper dies, they neither break (no SIGPIPE) nor get lost (its successor opens them again).
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def boot_id() -> str:
 
 
 def start_ticks(pid: int) -> int:
-    """When the process began, in clock ticks since boot; 0 if there is none. Differs when a pid is reused."""
+    """When the process started, in clock ticks since boot; 0 if it does not exist. Differs when a pid is reused."""
     try:
         with open(f"/proc/{pid}/stat", "rb") as file:
             fields = file.read().rpartition(b")")[2].split()
@@ -44,7 +44,7 @@ def start_ticks(pid: int) -> int:
 
 
 def write_state(folder: str, state: dict[str, Any]) -> None:
-    """Replaces the file or, where the disk is full, writes over the block that `reserve_state` took for it."""
+    """Replaces the file or, if the disk is full, overwrites the block that `reserve_state` allocated for it."""
     data = json.dumps(state).encode()
     temporary, path = os.path.join(folder, ".state.tmp"), os.path.join(folder, STATE)
     try:
@@ -56,13 +56,13 @@ def write_state(folder: str, state: dict[str, Any]) -> None:
             os.unlink(temporary)
         if len(data) > STATE_BYTES:
             data = json.dumps({**state, "message": ""}).encode()
-        # Without a folder the state is not needed any more.
+        # Without the folder the state is no longer needed.
         with contextlib.suppress(OSError), open(path, "r+b", buffering=0) as file:
             file.write(data.ljust(STATE_BYTES))
 
 
 def reserve_state(folder: str) -> None:
-    """Takes the room for the state before the container starts: how it ends is recorded even at a full disk."""
+    """Reserves disk space for the state before the container starts: its exit is recorded even on a full disk."""
     with open(os.path.join(folder, STATE), "wb") as file:
         file.write(b"{}".ljust(STATE_BYTES))
 
@@ -87,7 +87,7 @@ class Child:
         self.state: dict[str, Any] = {}
         self.log = LogFile(spec["log_file"], spec.get("log_max_bytes", MAX_BYTES), spec.get("log_max_files", MAX_FILES))
         self.readers: dict[int, str] = {}
-        """Descriptor → stream that it carries."""
+        """Descriptor → the stream on it."""
         self.input = -1
         self.unfed = b""
         self.terminal = -1
@@ -96,7 +96,8 @@ class Child:
         self.attached: list[socket.socket] = []
 
     def open_streams(self) -> tuple[int, ...]:
-        """Makes the streams; returns what `launch.run` makes the program's own, to be closed here after the fork."""
+        """Creates the streams; returns the descriptors that `launch.run` passes to the program, to be closed here after
+        the fork."""
         if self.spec["tty"]:
             self.console, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
             return (theirs.detach(),)
@@ -108,7 +109,7 @@ class Child:
         return source, ends[0], ends[1]
 
     def take_terminal(self) -> bool:
-        """The terminal that the child has made inside the container; False if there is none to take."""
+        """Receives the terminal that the child created inside the container; False if there is none."""
         if self.console is None:
             return False
         self.terminal = receive_terminal(self.console)
@@ -133,7 +134,7 @@ class Child:
         return os.open(path, os.O_RDWR | os.O_CLOEXEC)
 
     def reopen_streams(self) -> None:
-        """For a keeper that took over: the pipes are still held by the container."""
+        """For a new keeper: the pipes are still held open by the container."""
         for stream in ("stdout", "stderr"):
             path = os.path.join(self.folder, stream)
             if os.path.exists(path):
@@ -144,7 +145,7 @@ class Child:
         self.state = {"pid": pid, "start_ticks": start_ticks(pid), "boot": boot_id(), "started_at": time.time()}
 
     def pump(self, descriptor: int) -> bool:
-        """Moves one piece of output on; False at its end."""
+        """Copies one piece of output; False at its end."""
         try:
             data = os.read(descriptor, CHUNK)
         except BlockingIOError:
@@ -152,7 +153,7 @@ class Child:
         except OSError as error:
             if error.errno != errno.EIO:
                 raise
-            # EIO: every holder of the terminal's other end is gone.
+            # EIO: all holders of the terminal's other end have closed it.
             return False
         if not data:
             return False
@@ -163,12 +164,12 @@ class Child:
             try:
                 listener.send(packet)
             except OSError:
-                # Too slow or gone: output is for the log first, a listener must not hold the container up.
+                # Too slow or disconnected: output goes to the log first, a listener must not block the container.
                 self.detach(listener)
         return True
 
     def drain(self) -> None:
-        """All that is still in the pipes of a dead container."""
+        """Reads everything left in the pipes of an exited container."""
         for descriptor in list(self.readers):
             while True:
                 try:
@@ -179,7 +180,7 @@ class Child:
                     break
 
     def feed(self, data: bytes) -> bool:
-        """To the program's input; False if some of it has to wait until the program reads."""
+        """Writes to the program's input; False if some of it has to wait until the program reads."""
         self.unfed += data
         try:
             while self.unfed:
@@ -187,12 +188,12 @@ class Child:
         except BlockingIOError:
             return False
         except OSError:
-            # The program closed its input: it will never be read.
+            # The program closed its input.
             self.unfed = b""
         return True
 
     def signal(self, number: int) -> None:
-        """A pid stays ours until we wait for it; one we only adopted is reached by its pidfd."""
+        """A pid stays ours until we wait for it; an adopted process is signalled through its pidfd."""
         if self.pidfd >= 0:
             signal.pidfd_send_signal(self.pidfd, number)
         else:
@@ -229,7 +230,7 @@ class Child:
         write_state(self.folder, self.state)
 
     def oom_kills(self) -> int:
-        """The cgroup is the container's own and new with it: any count is this container's."""
+        """The cgroup is new with the container: any count is this container's."""
         try:
             with open(self.spec["oom_file"]) as file:
                 for line in file:
@@ -240,7 +241,7 @@ class Child:
         return 0
 
     def kill_leftovers(self) -> None:
-        """Without a pid namespace of its own the program's children outlive it: not here."""
+        """Without its own pid namespace the program's children would outlive it: they are killed."""
         try:
             with open(self.spec["procs_file"]) as file:
                 pids = [int(line) for line in file]

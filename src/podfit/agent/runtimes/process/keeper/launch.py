@@ -1,8 +1,8 @@
-"""The way from a forked keeper to the container's program: root, mounts, limits of power, then exec.
+"""From a forked keeper to the container's program: root, mounts, privileges, then exec.
 
-Runs in the child, as PID 1 of the container's pid namespace (unless the pod shares one). Failures are reported
-through the status pipe and the child is gone. The cgroup is joined last, just before exec: the interpreter's own pages
-must not count against a container with a limit of a few MiB.
+Runs in the child, as PID 1 of the container's pid namespace (unless the pod shares one). Failures are reported through
+the status pipe and the child exits. The cgroup is joined last, just before exec: the interpreter's own pages must not
+count against a container with a limit of a few MiB.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from . import beneath, linux, seccomp
 from .terminal import become_terminal
 
 Spec = dict[str, Any]
-"""What the agent wrote to launch.json; its fields are listed in records.py."""
+"""The content of launch.json, written by the agent; records.py lists its fields."""
 
 _DEVICES = ("null", "zero", "full", "random", "urandom", "tty")
 _KINDS = {"uts": linux.CLONE_NEWUTS, "ipc": linux.CLONE_NEWIPC, "net": linux.CLONE_NEWNET}
@@ -41,14 +41,15 @@ _REAL_FILESYSTEMS = {
 
 
 def reset_signals() -> None:
-    """The program starts with the defaults, not with what Python, nohup or a shell's background job ignores."""
+    """The program starts with default signal handling, not with what Python, nohup or a shell's background job
+    ignores."""
     for number in signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}:
         signal.signal(number, signal.SIG_DFL)
     signal.pthread_sigmask(signal.SIG_SETMASK, ())
 
 
 def words(error: BaseException) -> str:
-    """What the system calls it, without its number and Python's name for it."""
+    """The system's error message, without its number and Python's name for it."""
     if not isinstance(error, OSError) or error.strerror is None:
         return str(error) or type(error).__name__
     return f"{error.strerror}: {error.filename}" if error.filename else error.strerror
@@ -60,7 +61,7 @@ def fail(status: int, error: BaseException) -> None:
 
 
 def run(spec: Spec, stdio: tuple[int, ...], namespaces: dict[str, int], status: int) -> None:
-    """`stdio`: the program's 0, 1 and 2 or, for a terminal, the socket through which its other end goes out.
+    """`stdio`: the program's 0, 1 and 2 or, for a terminal, the socket over which its other end is sent.
 
     Never returns.
     """
@@ -106,7 +107,7 @@ def run_in(spec: Spec, stdio: tuple[int, ...], process: int, status: int) -> Non
 
 
 def execute(spec: Spec) -> None:
-    """From inside the container's root to the program. Also the last part of an exec."""
+    """From inside the container's root to the program. Also the last step of an exec."""
     directory = str(spec["working_dir"] or "/")
     try:
         os.chdir(directory)
@@ -152,7 +153,7 @@ def _build_root(spec: Spec) -> None:
     except OSError as error:
         if error.errno not in (errno.ENODEV, errno.EINVAL):
             raise
-        # No overlay on this kernel or file system: the container then writes to the image's (or the host's) own files.
+        # No overlay on this kernel or file system: the container writes to the image's (or the host's) own files.
         linux.mount(lower, root, flags=linux.MS_BIND | linux.MS_REC)
     if lower == "/":
         _bind_host_disks(root, spec["hidden"])
@@ -164,14 +165,14 @@ def _build_root(spec: Spec) -> None:
 
 
 def _hide(path: str) -> None:
-    """What podfit itself keeps (keys, the store, other pods' files) is no container's business."""
+    """Hides podfit's own files (keys, the store, other pods' files) from the container."""
     if os.path.isdir(path):
         linux.mount("tmpfs", path, "tmpfs", linux.MS_NOSUID | linux.MS_NODEV | linux.MS_NOEXEC, "mode=000,size=4k")
         linux.mount("", path, flags=linux.MS_REMOUNT | linux.MS_BIND | linux.MS_RDONLY)
 
 
 def _bind_host_disks(root: str, hidden: str) -> None:
-    """An overlay shows one file system: what the host has mounted below it comes in read-only."""
+    """An overlay shows one file system: the host's mounts below it are bound read-only."""
     with open("/proc/self/mountinfo") as table:
         rows = [line.split() for line in table]
     for row in rows:
@@ -190,7 +191,7 @@ def _mount_kernel(root: str, spec: Spec) -> None:
     plain = linux.MS_NOSUID | linux.MS_NODEV | linux.MS_NOEXEC
     linux.mount("proc", f"{root}/proc", "proc", plain)
     if spec.get("network"):
-        # One of its own: sysfs shows the links of the namespace that it was mounted in.
+        # A mount of its own: sysfs shows the links of the namespace that it was mounted in.
         linux.mount("sysfs", f"{root}/sys", "sysfs", plain)
     else:
         linux.mount("/sys", f"{root}/sys", flags=linux.MS_BIND)
@@ -208,7 +209,7 @@ def _mount_kernel(root: str, spec: Spec) -> None:
 
 
 def _mount_cgroups(root: str, views: dict[str, str]) -> None:
-    """The container sees its own cgroup, read-only, where programs look for their limits: "" is v2, else v1's names."""
+    """Mounts the container's own cgroup, read-only, where programs look for their limits: "" is v2, else v1's names."""
     base = f"{root}/sys/fs/cgroup"
     if not os.path.isdir(base):
         return
@@ -254,7 +255,7 @@ def _bind_all(root: str, spec: Spec) -> None:
         target = beneath.make_folders(top, path, 0o755, True) if folder else beneath.make_file(top, path)
         linux.mount(beneath.path_of(held), beneath.path_of(target), flags=linux.MS_BIND | linux.MS_REC)
         os.close(target)
-        # What was mounted lies on top of the target: it is opened again to be spoken of.
+        # The mount covers the target: it is opened again to change it.
         target = beneath.open_inside(top, path)
         if not sub and spec["hidden"].startswith(source.rstrip("/") + "/"):
             _hide(beneath.path_of(target) + spec["hidden"].removeprefix(source.rstrip("/")))
@@ -271,7 +272,7 @@ def _enter(root: str) -> None:
         linux.pivot_root(".", ".")
         linux.unmount(".", linux.MNT_DETACH)
     except OSError:
-        # EINVAL: an initramfs cannot be pivoted away from; moving the mount over it hides it as well.
+        # EINVAL: an initramfs does not support pivot_root; moving the mount over it hides it as well.
         linux.mount(root, "/", flags=linux.MS_MOVE)
         os.chroot(".")
     os.chdir("/")
@@ -282,7 +283,7 @@ def _score(adjustment: int) -> None:
         with open("/proc/self/oom_score_adj", "w") as score:
             score.write(str(adjustment))
     except OSError:
-        # EACCES: lowering takes CAP_SYS_RESOURCE, which not every root has. A score is advice, not a promise.
+        # EACCES: lowering takes CAP_SYS_RESOURCE, which not every root has. The score is best effort.
         return
 
 
@@ -290,7 +291,7 @@ def _limit_power(spec: Spec) -> None:
     if not spec["privileged"]:
         linux.drop_bounding_set(frozenset(spec["capabilities"]))
     if spec["seccomp"] == "RuntimeDefault" and "SYS_ADMIN" not in spec["capabilities"]:
-        # Before the user changes: without no_new_privs a filter takes the powers of root.
+        # Before the user changes: without no_new_privs a filter needs the privileges of root.
         seccomp.confine()
     _change_user(spec["uid"] or 0, spec["gid"] or 0, spec["groups"])
     if spec["no_new_privileges"]:
@@ -298,7 +299,7 @@ def _limit_power(spec: Spec) -> None:
 
 
 def _change_user(uid: int, gid: int, groups: list[int]) -> None:
-    """Asks only for what is not so already: not every root may change its groups."""
+    """Changes only what differs: not every root may change its groups."""
     if {gid, *groups} != {os.getgid(), *os.getgroups()}:
         os.setgroups(groups)
     if gid != os.getgid():

@@ -1,4 +1,4 @@
-"""The kernel calls that Python 3.11 has no name for, through libc: namespaces, mounts, capabilities.
+"""System calls that Python 3.11 does not wrap, through libc: namespaces, mounts, capabilities.
 
 Imported by the keeper, which must start quickly and stay small: nothing here may import more than ctypes and os.
 """
@@ -87,9 +87,9 @@ DEFAULT_CAPABILITIES = frozenset(
         "AUDIT_WRITE",
     ]
 )
-"""The capabilities that containers keep by default: the set that container engines agree on."""
+"""The default capabilities of containers: the set that container engines agree on."""
 
-# PyDLL keeps the interpreter lock: these calls are short, and a release around them buys nothing in one thread.
+# PyDLL keeps the interpreter lock: these calls are short, and releasing it has no benefit in a single thread.
 libc = ctypes.PyDLL(None, use_errno=True)
 
 
@@ -142,7 +142,7 @@ def sethostname(name: str) -> None:
 
 
 def drop_bounding_set(keep: frozenset[str]) -> None:
-    """Takes every capability not in `keep` out of reach, also of setuid programs."""
+    """Drops every capability not in `keep` permanently, also for setuid programs."""
     for number, name in enumerate(CAPABILITIES):
         if name not in keep:
             try:

@@ -26,18 +26,18 @@ def stamp(nanos: int) -> bytes:
 
 class LogFile:
     def __init__(self, path: str, max_bytes: int = MAX_BYTES, max_files: int = MAX_FILES) -> None:
-        """A negative `max_bytes` switches rotation off."""
+        """A negative `max_bytes` disables rotation."""
         self.path = path
         self._max_bytes, self._max_files = max_bytes, max_files
         self._descriptor = -1
         self._size = 0
         self._rest = {"stdout": b"", "stderr": b""}
         self._dropped = 0
-        """Entries that could not be written since the last one that could."""
+        """Entries that could not be written since the last success."""
         self._problem = ""
 
     def add(self, stream: str, data: bytes) -> None:
-        """Takes what came out of the container; whole lines are in the file when this returns."""
+        """Adds output of the container; complete lines are in the file when this returns."""
         lines = (self._rest[stream] + data).split(b"\n")
         rest = lines.pop()
         head = stamp(time.time_ns()) + b" " + stream.encode()
@@ -55,7 +55,8 @@ class LogFile:
         self._write(out)
 
     def finish(self) -> None:
-        """The container is gone: a last line without an end stays a part, which readers print without one."""
+        """The container has exited: an unterminated last line stays a partial entry, which readers print without a line
+        end."""
         for stream, rest in self._rest.items():
             if rest:
                 self._write([stamp(time.time_ns()) + b" " + stream.encode() + b" P " + rest + b"\n"])
@@ -63,7 +64,7 @@ class LogFile:
         self._close()
 
     def _write(self, entries: list[bytes]) -> None:
-        """A full disk or a removed folder loses entries; it never stops the container or the keeper."""
+        """A full disk or a missing folder loses entries; it never stops the container or the keeper."""
         if not entries:
             return
         left = len(entries)
@@ -71,7 +72,8 @@ class LogFile:
             if self._descriptor < 0:
                 self._open()
             if self._dropped:
-                # Together with what comes: a few free bytes must not take a line about each failed attempt.
+                # Only together with the next entry: the message about failed writes must not use the last free bytes
+                # each time.
                 entries[0] = self._gap() + entries[0]
             for group in self._groups(entries):
                 self._append(b"".join(group))
@@ -86,7 +88,7 @@ class LogFile:
         return stamp(time.time_ns()) + b" stderr F " + text.encode() + b"\n"
 
     def _groups(self, entries: list[bytes]) -> Iterator[list[bytes]]:
-        """Entries that go into one file together; usually that is all of them."""
+        """Groups entries by the file they go into; usually there is one."""
         if self._room() >= sum(map(len, entries)):
             yield entries
             return
@@ -109,7 +111,7 @@ class LogFile:
         try:
             written = os.write(self._descriptor, data)
             while written < len(data):
-                # A disk that fills up takes a part first, and says why not more when asked again.
+                # A disk that fills up accepts part of a write, and reports the error on the next one.
                 written += os.write(self._descriptor, data[written:])
         except OSError:
             os.ftruncate(self._descriptor, self._size)
@@ -117,7 +119,7 @@ class LogFile:
         self._size += len(data)
 
     def _rotate(self) -> None:
-        """Deletes first: where the disk is full, that is the room for what comes."""
+        """Deletes first: on a full disk that frees the space for the new entries."""
         folder, name = os.path.split(self.path)
         old = sorted(one for one in os.listdir(folder) if one.startswith(name + "."))
         for surplus in old[: max(0, len(old) - max(0, self._max_files - 2))]:
@@ -132,7 +134,7 @@ class LogFile:
         flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
         self._descriptor = os.open(self.path, flags, 0o640)
         self._size = os.fstat(self._descriptor).st_size
-        # A keeper that was killed at a full disk may have left half an entry.
+        # A keeper that was killed on a full disk may have left a partial entry.
         end = os.pread(self._descriptor, 2 * PART_BYTES, max(0, self._size - 2 * PART_BYTES))
         if torn := len(end) - (end.rfind(b"\n") + 1):
             self._size -= torn
@@ -145,7 +147,7 @@ class LogFile:
 
 
 def rotated_name(name: str, old: Sequence[str]) -> str:
-    """A name that sorts behind all old ones, even if the clock was set back."""
+    """A name that sorts after all existing ones, even if the clock was set back."""
     seconds, nanos = divmod(time.time_ns(), 1_000_000_000)
     new = f"{name}.{time.strftime('%Y%m%d-%H%M%S', time.gmtime(seconds))}.{nanos:09d}"
     if old and new <= old[-1]:

@@ -1,9 +1,9 @@
-"""The keeper: one small process a node that is the parent of every container and survives the agent.
+"""The keeper: a small process per node that is the parent of every container and survives the agent.
 
-It forks containers, pumps their output to log files, waits for them and writes down how they ended; the agent talks to
-it through a socket in the data folder and may come and go. Cgroups are the agent's business: the keeper only lets
-children join them. It leaves by itself when no container runs and no agent is connected, or none came. Only light
-modules are imported: each container starts as a fork of this process, and what it holds is what a fork costs.
+It forks containers, copies their output to log files, waits for them and records their exit; the agent talks to it
+through a socket in the data folder and may restart at any time. The agent manages cgroups: the keeper only lets
+children join them. It exits when no container runs and no agent is connected, or none ever connected. Only small
+modules are imported: each container starts as a fork of this process, so its memory is the cost of a fork.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ class Keeper:
             name: os.open(f"/proc/self/ns/{name}", os.O_RDONLY | os.O_CLOEXEC) for name in ("pid", "uts", "ipc")
         }
 
-    # the loop
+    # --- main loop
 
     def serve(self, listener: socket.socket) -> None:
         wake_read, wake_write = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
@@ -91,7 +91,7 @@ class Keeper:
             ready = self.epoll.poll(None if self.accepted or self.by_pid else LONELY_S)
             for descriptor, _ in ready:
                 self.handle(descriptor)
-            # The agent that started us may have died before it connected: do not wait for it for ever.
+            # The agent that started us may have died before it connected: do not wait for it forever.
             if not self.connections and not self.by_pid and not self.execs and (self.accepted or not ready):
                 return
 
@@ -104,10 +104,10 @@ class Keeper:
         try:
             handler()
         except (BrokenPipeError, ConnectionResetError):
-            # The other end was killed; the agent's successor asks for what it needs.
+            # The other end was killed; the agent's successor queries what it needs.
             self.forget(descriptor)
         except Exception:
-            # One container's trouble must not become every container's: that stream is given up, the rest goes on.
+            # An error in one container's stream must not affect the others: the stream is closed.
             traceback.print_exc()
             self.forget(descriptor)
 
@@ -160,11 +160,11 @@ class Keeper:
             self.send(connection, event)
 
     def send(self, connection: Connection, message: Message) -> None:
-        """An agent that does not read is dropped: it waits for nothing then, comes again and looks at everything."""
+        """An agent that does not read is disconnected: it then waits for nothing, reconnects and reads all states."""
         if not connection.send(message):
             self.drop(connection)
 
-    # operations
+    # --- operations
 
     def do_start(self, message: Message, _: list[int], answer: Callable[[Message], object]) -> None:
         spec = read_json(message["folder"], "launch.json")
@@ -186,7 +186,7 @@ class Keeper:
         self.listen(reading, self.starting[child.id])
 
     def launched(self, child: Child, reading: int, answer: Callable[[Message], object]) -> None:
-        """The status pipe closes at exec; before that it may carry what went wrong."""
+        """The status pipe closes at exec; before that it may carry the error."""
         del self.starting[child.id]
         report = os.read(reading, 65536)
         self.forget(reading)
@@ -198,7 +198,7 @@ class Keeper:
         if child.take_terminal():
             self.follow(child)
         write_state(child.folder, child.state)
-        # To all: who asked may be gone, and its successor waits for news.
+        # To all: the agent that asked may be gone, and its successor waits for the event.
         self.send_event({"event": "started", "id": child.id, "pod": child.pod, "state": child.state})
         answer({"state": child.state})
 
@@ -217,7 +217,7 @@ class Keeper:
         if message["tty"]:
             spec["environment"] = {"TERM": "xterm", **spec["environment"]}
         pid_namespace = os.open(f"/proc/{child.pid}/ns/pid", os.O_RDONLY | os.O_CLOEXEC)
-        # A number would mean another process once we are inside that namespace: a descriptor does not.
+        # A pid would mean another process inside that namespace: a descriptor does not.
         process = os.pidfd_open(child.pid)
         reading, status = os.pipe2(os.O_CLOEXEC)
         pid = self.fork_into(pid_namespace, fresh=False)
@@ -267,7 +267,7 @@ class Keeper:
             if child.spec["stdin_once"]:
                 child.close_input()
         elif child.input >= 0 and not child.feed(data):
-            # The program does not read: nor do we, until it does.
+            # The program does not read: stop reading its input until it does.
             self.forget(descriptor)
             self.listen(child.input, lambda: self.feed_on(child, listener), select.EPOLLOUT)
 
@@ -292,7 +292,7 @@ class Keeper:
 
     def do_forget_pod(self, message: Message, _: list[int], answer: Callable[[Message], object]) -> None:
         for child in [item for item in self.by_pid.values() if item.pod == message["uid"]]:
-            # One that is on its way to exec has not joined its cgroup yet: the agent's kill did not reach it.
+            # One about to exec has not joined its cgroup yet: the agent's kill did not reach it.
             child.signal(signal.SIGKILL)
         for descriptor in self.pods.pop(message["uid"], {}).values():
             os.close(descriptor)
@@ -304,10 +304,10 @@ class Keeper:
     def do_list(self, _message: Message, _: list[int], answer: Callable[[Message], object]) -> None:
         answer({"running": [child.id for child in self.by_pid.values()]})
 
-    # processes
+    # --- processes
 
     def fork_into(self, pid_namespace: int | None, fresh: bool) -> int:
-        """Forks with the child in that pid namespace, or in a fresh one as its PID 1, or (neither) in ours."""
+        """Forks with the child in that pid namespace, in a new one as its PID 1, or (neither) in ours."""
         if pid_namespace is not None:
             linux.setns(pid_namespace, linux.CLONE_NEWPID)
         elif fresh:
@@ -318,20 +318,21 @@ class Keeper:
             return os.fork()
         finally:
             if os.getpid() == self.pid:
-                # What was set is only for children to come; the kernel refuses a second unshare until it is undone.
+                # The setting only affects future children; the kernel refuses a second unshare until it is undone.
                 linux.setns(self.own["pid"], linux.CLONE_NEWPID)
 
     pid = 0
 
     def pod_namespaces(self, spec: Message, peers: list[int]) -> dict[str, int]:
-        """What a pod's containers share, made with its first container; after a keeper's death taken from a peer."""
+        """The namespaces shared by a pod's containers, created with the first one; a new keeper takes them from a
+        running one."""
         held = self.pods.get(spec["pod_uid"])
         if held is None:
             held = {}
             try:
                 self.open_namespaces(held, spec, peers)
             except BaseException:
-                # Half of them would put the next container into namespaces of the host.
+                # A partial set would put the next container into namespaces of the host.
                 for descriptor in held.values():
                     os.close(descriptor)
                 raise
@@ -350,7 +351,7 @@ class Keeper:
             held["pid"] = self.share_pids(spec["pod_uid"], peers)
 
     def target_namespace(self, spec: Message, pid: int) -> int | None:
-        """That of the container which this one shall look into; None where it has its own or the pod's."""
+        """The pid namespace of the target container; None if it has its own or the pod's."""
         if not spec.get("targeted") or spec["share_pid"] or spec["host_pid"]:
             return None
         if not pid:
@@ -415,7 +416,7 @@ class Keeper:
                 self.ended(child, status)
 
     def ended(self, child: Child, status: int | None) -> None:
-        """`status` as wait gave it; None if the process was the child of a keeper that died, and its status is lost."""
+        """`status` as returned by wait; None if the process was a child of a dead keeper, and its status is lost."""
         if child.id in self.starting:
             self.starting[child.id]()
         if child.spec["host_pid"] or child.spec["share_pid"] or child.spec.get("targeted"):
@@ -437,7 +438,7 @@ class Keeper:
         self.send_event({"event": "exited", "id": child.id, "pod": child.pod, "state": child.state})
 
     def adopt(self) -> None:
-        """Takes over from a keeper that died: its containers run on, and a pidfd reports when they end."""
+        """Takes over from a dead keeper: its containers keep running, and a pidfd reports their exit."""
         base = os.path.join(self.data_dir, "containers")
         for name in os.listdir(base):
             folder = os.path.join(base, name)
@@ -458,14 +459,14 @@ class Keeper:
 
 
 def main(data_dir: str, ready: int) -> None:
-    """Detaches from the process that started us (twice forked: init is the parent), takes the lock, serves."""
+    """Detaches from its parent (forks twice: init becomes the parent), takes the lock, serves."""
     if os.fork():
         os._exit(0)
     os.setsid()
     os.umask(0o022)
     os.chdir("/")
     linux.set_name("podfit-keeper")
-    # Orphans of containers in the host's pid namespace come to us and not to an init that may not wait for them.
+    # Orphans of containers in the host's pid namespace are reparented to us, because init may not wait for them.
     linux.prctl(linux.PR_SET_CHILD_SUBREAPER, 1)
     folder = os.open(data_dir, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     lock = os.open(os.path.join(data_dir, LOCK), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)

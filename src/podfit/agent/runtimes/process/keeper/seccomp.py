@@ -1,7 +1,8 @@
 """The RuntimeDefault seccomp profile: system calls that no container needs are refused with EPERM.
 
-A short list of what changes the machine, loads code into the kernel or opens new namespaces, rather than a long list of
-what is allowed: unknown calls of newer programs keep working. Other machine types than the two known run unfiltered.
+A short deny list of calls that change the machine, load code into the kernel or create namespaces, rather than a long
+allow list: unknown calls of newer programs keep working. On other than the two known architectures programs run
+unfiltered.
 """
 
 from __future__ import annotations
@@ -70,7 +71,7 @@ def program(machine: str) -> bytes | None:
 
 
 def confine() -> None:
-    """For the rest of this process and all it starts; last before exec."""
+    """For the rest of this process and its children; the last step before exec."""
     code = program(os.uname().machine)
     if code is None:
         return

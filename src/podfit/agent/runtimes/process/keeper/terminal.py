@@ -1,7 +1,8 @@
-"""Terminals of a container's own: made in its devpts, so that they have a name there (`tty` knows it), and handed out.
+"""Terminals of containers: created in the container's devpts, so that they have a name there (`tty` prints it), and
+passed out.
 
-The program's end is opened inside the container, by the child that becomes the program; the other end travels through
-a socket to the process that pumps it: the keeper for containers, the agent for execs.
+The program's end is opened inside the container, by the child that becomes the program; the other end is sent over a
+socket to the process that copies it: the keeper for containers, the agent for execs.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ _TIOCSPTLCK, _TIOCGPTPEER = 0x40045431, 0x5441
 
 
 def become_terminal(console: int, uid: int | None) -> None:
-    """In the container: a new terminal becomes this process's input, output and errors; its other end goes out."""
+    """In the container: makes a new terminal this process's input, output and errors; sends the other end out."""
     master = _open_master()
     fcntl.ioctl(master, _TIOCSPTLCK, struct.pack("i", 0))
     # By ioctl, not by name: the name would be looked up in whatever /dev the image has.
@@ -40,13 +41,13 @@ def _open_master() -> int:
         except FileNotFoundError:
             continue
         except PermissionError:
-            # The host's devpts, in a privileged container: its own ptmx has no rights, the one beside it does.
+            # The host's devpts, in a privileged container: its own ptmx has no permissions, the one next to it does.
             continue
     raise OSError(2, "No terminals", "/dev/ptmx")
 
 
 def receive_terminal(console: socket.socket) -> int:
-    """The end that was handed out; -1 when none came."""
+    """The other end of the terminal; -1 if none arrived."""
     console.setblocking(False)
     try:
         _, ancillary, _, _ = console.recvmsg(1, socket.CMSG_LEN(4))

@@ -1,1 +1,1 @@
-"""What a container of the process runtime is set up with: image, user, network, and the file that launches it."""
+"""The setup of a container of the process runtime: image, user, network, and its launch file."""

@@ -28,12 +28,12 @@ from podfit.images.store import ImageStore
 
 HOST = "host"
 PAUSE = ("/bin/sh", "-c", "trap 'exit 0' TERM INT; while :; do sleep 2147483 & wait $!; done")
-"""What runs on the host's files when the pod names no program: it waits, and ends at once when asked to."""
+"""The program on the host's files if the pod names none: it waits, and exits at once when asked to."""
 
 
 @dataclass(frozen=True, slots=True)
 class Image:
-    """What a container is made of."""
+    """The image of a container."""
 
     id: str
     rootfs: str = ""
@@ -54,7 +54,8 @@ class NodeImages:
     def __init__(
         self, folder: Path, owner: str, fallback: str = "", insecure: Collection[str] = (), stall_s: float = STALL_S
     ) -> None:
-        """`owner`: names this node among others that share the store. `fallback`: HOST runs absent images on it."""
+        """`owner`: identifies this node among others that share the store. `fallback`: HOST runs absent images on
+        it."""
         self._store, self._owner, self._fallback = ImageStore(folder), owner, fallback
         self._puller = Puller(self._store, insecure, stall_s)
 
@@ -63,7 +64,7 @@ class NodeImages:
         return self._store.folder
 
     def open(self, containers: Collection[str]) -> None:
-        """Those of the node's containers that are still there keep their images."""
+        """Images of existing containers of the node stay protected."""
         self._store.prepare()
         self._store.keep_leases(self._owner, containers)
 
@@ -95,7 +96,7 @@ class NodeImages:
             raise RuntimeFailure(str(error)) from error
 
     def take(self, config: ContainerConfig, container_id: str) -> Image:
-        """The image for a container, which keeps it from being removed until `release`."""
+        """The image for a container; it cannot be removed until `release`."""
         found = None if HOST in (config.image, config.image_id) else self._store.find(config.image_id or config.image)
         try:
             if found is not None:
@@ -107,7 +108,7 @@ class NodeImages:
         raise CannotRun(f'image "{config.image}" is not on the node any more', "CreateContainerError")
 
     def take_mounted(self, config: ContainerConfig, container_id: str) -> ContainerConfig:
-        """The same with the places of the images that it mounts, which are kept until `release`."""
+        """The same with the images that it mounts as volumes; they are protected until `release`."""
         return replace(config, mounts=tuple(self._placed(mount, container_id) for mount in config.mounts))
 
     def _placed(self, mount: Mount, container_id: str) -> Mount:
@@ -121,7 +122,7 @@ class NodeImages:
         return replace(mount, host_path=Path(image.rootfs))
 
     def release_all(self, image_id: str, config: ContainerConfig, container_id: str) -> None:
-        """Of a container that is gone: its own image and those it mounted."""
+        """Releases the images of a container that is gone: its own and those it mounted."""
         for one in {image_id, *(mount.image_id for mount in config.mounts)}:
             self.release(one, container_id)
 
@@ -134,7 +135,7 @@ class NodeImages:
 
 
 class ImageCalls:
-    """The part of a runtime that is about images and disk."""
+    """The runtime's operations on images and disk."""
 
     _images: NodeImages
     _records: Records
@@ -195,7 +196,7 @@ def _image(image: StoredImage, asked: str) -> Image:
 
 
 def _full_name(image: StoredImage, asked: str) -> str:
-    """The name that was asked for, if it is one of the image's, with what it leaves out; else the first one."""
+    """The requested name in full, if it is one of the image's; else the first one."""
     names = (*image.tags, *image.digests)
     try:
         whole = str(parse(asked))

@@ -1,4 +1,4 @@
-"""Which network a pod of the process runtime has: one of its own, or the host's."""
+"""The network of a pod of the process runtime: its own, or the host's."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ _LOOPBACK = ((socket.AF_INET, "127.0.0.1"), (socket.AF_INET6, "::1"))
 
 class Networks:
     def __init__(self, network: PodNetwork | None, host_ip: str) -> None:
-        """`network`: None where every pod shares the host's."""
+        """`network`: None if every pod shares the host's."""
         self._network, self._host = network, (host_ip,)
 
     async def open(self, known: Collection[str]) -> None:
-        """Disconnects pods that have no record: an agent died while it made or removed them."""
+        """Disconnects pods without a record: an agent died while it created or removed them."""
         if self._network is not None:
             await self._network.open()
             for one in self._network.all():
@@ -69,7 +69,7 @@ class Networks:
             raise RuntimeFailure(f"failed to remove the network of pod {uid}: {error}") from error
 
     def namespace(self, uid: str) -> str:
-        """The path of the pod's own, "" for the host's."""
+        """The path of the pod's own network namespace, "" for the host's."""
         own = self._network.of(uid) if self._network is not None else None
         return own.namespace if own is not None else ""
 
@@ -78,7 +78,7 @@ class Networks:
         return own.ips if own is not None else self._host
 
     def is_lost(self, uid: str) -> bool:
-        """The pod had a namespace of its own that is not there any more."""
+        """Whether the pod's own namespace no longer exists."""
         return bool(self.namespace(uid)) and self._network is not None and not self._network.is_connected(uid)
 
     async def redirect(self, address: str, port: int, target: str, target_port: int) -> None:
@@ -95,7 +95,7 @@ class Networks:
             self._network.set_range(pod_range)
 
     async def dial(self, uid: str, port: int) -> TcpStream:
-        """A connection to what listens on the pod's loopback, as port-forward promises."""
+        """A connection to a port on the pod's loopback, for port-forward."""
         path = self.namespace(uid)
         try:
             if not path:

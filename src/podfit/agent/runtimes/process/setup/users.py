@@ -1,7 +1,7 @@
-"""Whom a container's program runs as: what the pod says, else the image's USER, looked up in the image's own files.
+"""The user of a container's program: from the pod, else the image's USER, resolved in the image's own files.
 
-The passwd and group files of a root file system are read as text, never through the host's lookups. A container that
-runs on the host's files gets no groups from them: the host's memberships (docker, sudo …) are not a pod's to take.
+The passwd and group files of a root file system are parsed as text, never through the host's lookups. A container that
+runs on the host's files gets no groups from them: a pod must not get the host's memberships (docker, sudo …).
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ class Identity:
 
 
 def identify(security: Security, image_user: str, rootfs: str) -> Identity:
-    """Raises CannotRun for a name that the image does not know."""
+    """Raises CannotRun for a name that is not in the image."""
     wanted, _, group = image_user.partition(":")
     if security.uid is not None:
         wanted, group = str(security.uid), ""
@@ -61,7 +61,7 @@ def _rows(rootfs: str, name: str, fields: int) -> list[list[str]]:
         return []
     path = os.path.join(rootfs, "etc", name)
     try:
-        # An image's links lead where they want: out of the image nothing is followed.
+        # An image's links may lead anywhere: none is followed out of the image.
         with open(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC), errors="replace") as file:
             lines = file.read(_LARGEST).splitlines()
     except OSError:
