@@ -119,9 +119,8 @@ def test_the_page_draws_its_charts_in_a_browser_and_asks_nobody_for_anything(sit
     page = tmp_path / "report.html"
     page.write_text(site.recommend("-o", "html", "--price-cpu", "0.03", "--price-memory", "0.004").stdout)
     text = page.read_text()
-    assert (
-        not re.search(r"""(src|href)\s*=\s*["'](?!data:)""", text) and "http://" not in text and "https://" not in text
-    )
+    assert not re.search(r"""(src|href)\s*=\s*["'](?!data:|#)""", text)
+    assert "http://" not in text and "https://" not in text
     log = tmp_path / "net.json"
     command = [CHROMIUM, "--headless", "--no-sandbox", "--disable-gpu", "--disable-background-networking"]
     command += ["--disable-component-update", "--disable-sync", "--no-first-run", "--disable-dev-shm-usage"]
@@ -131,6 +130,7 @@ def test_the_page_draws_its_charts_in_a_browser_and_asks_nobody_for_anything(sit
     log.write_text(done.stderr)
     assert done.returncode == 0, done.stderr[-2000:]
     assert done.stdout.count('class="chart"') == 2, "cpu and memory of one container"
+    assert 'href="#c0"' in done.stdout and 'id="c0"' in done.stdout, "the table leads to the charts"
     assert 'data-resource="memory"' in done.stdout and 'class="fits"' in done.stdout
     assert "CONSOLE" not in done.stderr, "no error of a script, no address refused"
     assert "default/deployment/web" in done.stdout and "<script>alert" not in text

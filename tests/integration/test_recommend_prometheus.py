@@ -16,6 +16,7 @@ from tests.support.servers.prometheus import Prometheus, backfill, installed
 from podfit.api.registry.kinds import kind_named
 from podfit.cli.commands.workloads.recommend import POLICY_NAMES
 from podfit.cli.recommending.collecting import Asked, Collector, Filters, NothingKnown
+from podfit.cli.recommending.page import as_page
 from podfit.cli.recommending.patches import changes, diff, files
 from podfit.cli.recommending.progress import Progress
 from podfit.cli.recommending.texts import as_csv, as_data, as_table, summary
@@ -99,7 +100,7 @@ async def test_sizes_waste_and_confidence_come_from_eight_days_of_all_pods(setti
     assert idle.wasted("cpu") == 975 and web.evidence.confidence == "high"
     assert report.findings[0] is max(report.findings, key=lambda one: one.waste)
     assert (
-        report.monthly == pytest.approx(sum(one.monthly(report.prices) for one in report.findings))
+        report.monthly == pytest.approx(sum(one.monthly(report.prices) or 0 for one in report.findings))
         and report.monthly > 0
     )
 
@@ -181,6 +182,37 @@ async def test_wrong_numbers_are_left_out_and_counted(setting: Setting) -> None:
     idle = of(report, "idle").evidence
     assert idle is not None and idle.used["memory"] == 20 * MI
     assert any("above what any node has" in one for one in report.notes)
+
+
+async def test_a_resource_without_a_usable_sample_is_unknown_and_no_zero(setting: Setting) -> None:
+    history = History(setting.end)
+    for pod in ("web-1-0", "web-1-1", "idle-1-0"):
+        history.usage(pod, 0.5, float("nan"))
+    report = await setting.report(await setting.serve(history), prices=Prices(0.03, 0.004))
+    assert any("of 2 containers (such as default/deployment/idle main) no memory" in one for one in report.missing)
+    assert report.total("memory") is None and of(report, "web").monthly(report.prices) is None
+    assert of(report, "web").monthly(Prices(cpu=0.03)) == pytest.approx(2 * (2 - 0.58) * 0.03 * 730, rel=0.05)
+    assert as_data(report)["wasted"]["memory"] is None and as_data(report)["monthlyCost"] is None
+    assert "and ? GiB wasted (? a month)" in summary(report)
+    assert ">? GiB<" in as_page(report) and ">0.0 GiB<" not in as_page(report)
+    row = next(line for line in as_table(report, False, False).splitlines() if "/web" in line).split()
+    assert row[-4:-2] == ["?", "?"] or row.count("?") >= 3, row
+
+
+async def test_gaps_make_the_report_partial_and_name_the_container(setting: Setting) -> None:
+    history = History(setting.end)
+    history.usage("web-1-0", 0.5, 300 * MI)
+    history.usage("idle-1-0", 0.1, 20 * MI, end=setting.end - 6 * 86400)
+    history.usage("idle-1-0", 0.1, 20 * MI, begin=setting.end - 86400)
+    report = await setting.report(await setting.serve(history))
+    assert report.missing == ("of default/deployment/idle main less than 80% of the samples are there",)
+
+
+async def test_the_page_names_what_is_far_above_the_curve_and_draws_what_fits(setting: Setting) -> None:
+    page = as_page(await setting.report(await setting.serve(ordinary(setting.end))))
+    assert "↑ request 4Gi</text>" in page
+    assert page.count('<line class="fits"') == page.count('class="chart"') == 4
+    assert page.index('<a href="#c') < page.index('id="c')
 
 
 async def test_a_renamed_container_has_no_size_and_says_so(setting: Setting) -> None:

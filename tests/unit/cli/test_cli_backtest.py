@@ -162,10 +162,38 @@ def test_results_of_a_history_with_gaps_are_marked_as_partial(tmp_path: Path) ->
     assert json.loads(done.stdout)["partial"]
 
 
+def test_samples_without_a_size_and_holes_of_one_container_are_named(tmp_path: Path) -> None:
+    cpu = np.tile(usage(4)[:1], (40, 1))
+    cpu[3, :700] = np.nan
+    cpu[4, 800:1100] = np.nan
+    names = np.array([f"container-{at}" for at in range(40)])
+    source = saved(tmp_path / "in.npz", cpu=cpu, step_s=300, names=names)
+    words = ("backtest", "--series", str(source), "--policy", "krr", "--policy", "auto")
+    done = podfit(*words)
+    holes = "of 1 of 40 containers more than a fifth of the cpu samples is missing"
+    assert done.stderr.splitlines() == [
+        "partial: 2% of the cpu samples are missing",
+        "partial: 8 cpu samples were taken before their container had a size (krr, auto)",
+    ]
+    assert "krr (partial)" in done.stdout
+    cpu[3] = cpu[0]
+    cpu[4, 850:] = cpu[0, 850:]
+    cpu[4, 700:1000] = np.nan
+    cpu = np.concatenate([cpu, cpu[:1].repeat(20, 0)])
+    done = podfit("backtest", "--series", str(saved(source, cpu=cpu, step_s=300)), "--policy", "krr", "-o", "html")
+    assert holes.replace("40", "60") in done.stderr and holes.replace("40", "60") in done.stdout
+
+
+def test_a_short_history_has_hours_in_its_charts(tmp_path: Path) -> None:
+    source = saved(tmp_path / "in.npz", cpu=usage(1), step_s=300)
+    page = podfit("backtest", "--series", str(source), "--policy", "krr", "-o", "html").stdout
+    assert ">21 h<" in page and ">day 1<" in page and ">24 h<" not in page
+
+
 def test_the_page_names_no_address_and_draws_every_container(tmp_path: Path) -> None:
     source = saved(tmp_path / "in.npz", cpu=usage(4), step_s=300, names=np.array(["<web>", "db"]))
     page = podfit("backtest", "--series", str(source), "--policy", "auto", "-o", "html").stdout
-    assert page.count("<svg") == 2
+    assert page.count("<svg") == 2 and page.count("<details>") == 2
     assert "&lt;web&gt;" in page
     assert page.count(">day 4<") == 2 and ">day 5<" not in page
     assert "http://" not in page and "https://" not in page

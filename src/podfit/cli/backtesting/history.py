@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from podfit.vpa.policies.base import RESOURCES, Floats, Series
 
@@ -23,6 +24,7 @@ DEFAULT_STEP_S = 300.0
 ALL_DAYS = 3650.0
 MOST_CELLS = 400_000_000
 """Containers times samples that are read at most."""
+MOST_MISSING = 0.2
 MOST_STEPS = 1_000_000
 """Nine years of five minutes: more is a wrong time among the samples."""
 
@@ -197,7 +199,20 @@ def gaps(series: dict[str, Series]) -> tuple[str, ...]:
         part = float(absent[~absent.all(1)].mean()) if none < len(absent) and absent.size else 0.0
         if part > 0.01:
             found.append(f"{part:.0%} of the {resource} samples are missing")
+        elif holes := _with_holes(absent):
+            found.append(
+                f"of {holes} of {len(absent)} containers more than a fifth of the {resource} samples is missing"
+            )
     return tuple(found)
+
+
+def _with_holes(absent: NDArray[np.bool_]) -> int:
+    """Containers that lack more than a fifth of their samples, from the first to the last one."""
+    count = 0
+    for row in absent[absent.any(1) & ~absent.all(1)]:
+        there = np.flatnonzero(~row)
+        count += bool(1 - len(there) / (there[-1] - there[0] + 1) > MOST_MISSING)
+    return count
 
 
 async def read_local(path: Path, step_s: float = DEFAULT_STEP_S) -> History:

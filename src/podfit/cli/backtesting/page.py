@@ -16,18 +16,25 @@ CHARTS = 60
 """Containers with charts: those whose sizes cost most. A page with thousands would not open."""
 POINTS = 720
 WIDTH, HEIGHT = 960, 200
+MIDDLE = HEIGHT // 2 + 8
 MOST_DAYS = 14
 """So many are marked in a chart."""
+SHORT_DAYS = 2
+"""A chart of at most so many has hours, too."""
 COLOURS = ("#b45309", "#15803d", "#7c3aed", "#dc2626", "#0891b2")
 _STYLE = """
 :root{--ink:#1b2430;--soft:#5c6875;--line:#dde3ea;--paper:#fff;--used:#2563eb}
 @media (prefers-color-scheme:dark){:root{--ink:#e6e9ee;--soft:#98a3b0;--line:#2c3440;--paper:#12161c;--used:#7aa7ff}}
 body{margin:0;background:var(--paper);color:var(--ink);font:14px/1.5 system-ui,sans-serif}
 main{max-width:1100px;margin:0 auto;padding:28px 22px 60px}.soft{color:var(--soft)}
-table{border-collapse:collapse;width:100%;margin:14px 0 30px}th,td{text-align:right;padding:6px 10px;
-border-bottom:1px solid var(--line)}th:nth-child(-n+2),td:nth-child(-n+2){text-align:left}
-svg{width:100%;height:auto;display:block}path{fill:none;stroke-width:1.4}.used{stroke:var(--used)}.grid{stroke:var(--line);stroke-width:1}
-.warn{border-left:4px solid #dc2626;padding:6px 14px}text{fill:var(--soft);font-size:11px}
+.scroll{overflow-x:auto}table{border-collapse:collapse;width:100%;margin:14px 0 30px}th,td{text-align:right;
+padding:6px 10px;border-bottom:1px solid var(--line);white-space:nowrap}h2{overflow-wrap:anywhere;margin-bottom:4px}
+th:nth-child(-n+2),td:nth-child(-n+2){text-align:left}
+details{margin:0 0 6px}summary{cursor:pointer;color:var(--soft)}
+.legend{position:sticky;top:0;background:var(--paper);padding:6px 0;margin:0}
+svg{width:100%;height:auto;display:block;margin-bottom:10px}path{fill:none;stroke-width:1.4}.used{stroke:var(--used)}.grid{stroke:var(--line);stroke-width:1}
+.warn{border-left:4px solid #dc2626;padding:6px 14px}text{fill:var(--soft);font-size:11px;stroke:var(--paper);
+stroke-width:3px;paint-order:stroke}
 """
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
 
@@ -42,14 +49,15 @@ def _parts(history: History, results: list[Result]) -> Iterator[str]:
         items = "".join(f"<li>{escape(one)}</li>" for one in history.missing)
         yield f'<div class="warn" id="partial"><b>These results are partial.</b><ul>{items}</ul></div>'
     yield html_table(HEADS, [cells(one, one.total) for one in results])
-    yield from charts(history, results)
+    yield from charts(history, results, numbers=True)
     yield "</main></body></html>\n"
 
 
 def head(title: str, words: str) -> str:
     return (
         '<!doctype html><html lang="en"><head><meta charset="utf-8">'
-        f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}"><link rel="icon" href="data:,">'
+        f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}">'
+        '<meta name="viewport" content="width=device-width, initial-scale=1"><link rel="icon" href="data:,">'
         f"<title>{escape(title)}</title><style>{_STYLE}</style></head><body><main><h1>{escape(title)}</h1>"
         f'<p class="soft">{escape(words)}</p>'
     )
@@ -58,16 +66,22 @@ def head(title: str, words: str) -> str:
 def html_table(heads: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
     top = "".join(f"<th>{escape(name)}</th>" for name in heads)
     body = "".join(f"<tr>{''.join(f'<td>{escape(cell)}</td>' for cell in row)}</tr>" for row in rows)
-    return f"<table><thead><tr>{top}</tr></thead><tbody>{body}</tbody></table>"
+    return f'<div class="scroll"><table><thead><tr>{top}</tr></thead><tbody>{body}</tbody></table></div>'
 
 
-def charts(history: History, results: list[Result]) -> Iterator[str]:
-    """Usage and sizes of those whose sizes cost most."""
+def charts(history: History, results: list[Result], numbers: bool = False) -> Iterator[str]:
+    """Usage and sizes of those whose sizes cost most; with their numbers, to be unfolded."""
     yield _legend(results)
-    for at in _worst(history, results):
+    shown = _worst(history, results)
+    for at in shown:
         yield f"<h2>{escape(history.names[at])}</h2>"
+        if numbers:
+            rows = html_table(HEADS, [cells(one, one.each[at]) for one in results])
+            yield f"<details><summary>Numbers</summary>{rows}</details>"
         for resource in history.series:
             yield _chart(history, [one for one in results if one.resource == resource], resource, at)
+    if left := len(history.names) - len(shown):
+        yield f'<p class="soft">Charts of {left} more are left out: the sizes of those above cost most.</p>'
 
 
 def _worst(history: History, results: list[Result]) -> list[int]:
@@ -84,7 +98,7 @@ def _colours(results: list[Result]) -> dict[str, str]:
 
 def _legend(results: list[Result]) -> str:
     words = "".join(f' · <b style="color:{colour}">{escape(name)}</b>' for name, colour in _colours(results).items())
-    return f'<p><b style="color:var(--used)">usage</b>{words}</p>'
+    return f'<p class="legend"><b style="color:var(--used)">usage</b>{words}</p>'
 
 
 def _chart(history: History, results: list[Result], resource: str, at: int) -> str:
@@ -98,22 +112,27 @@ def _chart(history: History, results: list[Result], resource: str, at: int) -> s
     drawn = f'<path class="used" d="{_path(used, top)}"/>'
     for one in results:
         drawn += f'<path stroke="{colours[one.policy]}" d="{_path(one.sizes[at], top)}"/>'
-    unit = f"{top:.3g} cores" if resource == CPU else f"{top / GIB:.3g} GiB"
+    unit, scale = ("cores", 1.0) if resource == CPU else ("GiB", GIB)
     grid = _grid(len(used), history.series[resource].day)
     return (
         f'<svg viewBox="0 0 {WIDTH} {HEIGHT + 14}" role="img" aria-label="{resource} used and sized">'
-        f'{grid}<text x="2" y="11">{resource}, up to {unit}</text>{drawn}</svg>'
+        f'{grid}{drawn}<text x="2" y="11">{resource}, up to {top / scale:.3g} {unit}</text>'
+        f'<text x="2" y="{MIDDLE - 3}">{top / scale / 2:.3g}</text></svg>'
     )
 
 
 def _grid(samples: int, day: int) -> str:
-    """Zero, half and top, and where days begin."""
-    lines = "".join(f"M0 {y}H{WIDTH}" for y in (HEIGHT, HEIGHT // 2 + 8, 16))
+    """Zero, half and top, and where days begin; of a short history every third hour."""
+    lines = "".join(f"M0 {y}H{WIDTH}" for y in (HEIGHT, MIDDLE, 16))
     days, words = -(-samples // day), ""
-    for number in range(0, days, -(-days // MOST_DAYS)):
-        x = number * day * WIDTH / samples
-        lines += f"M{x:.1f} 16V{HEIGHT}"
-        words += f'<text x="{x + 2:.1f}" y="{HEIGHT + 11}">day {number + 1}</text>'
+    marks = [(number * day, f"day {number + 1}") for number in range(0, days, -(-days // MOST_DAYS))]
+    if days <= SHORT_DAYS:
+        marks += [(day * hour // 24, f"{hour % 24} h") for hour in range(3, days * 24, 3) if hour % 24]
+    for sample, name in marks:
+        if sample < samples:
+            x = sample * WIDTH / samples
+            lines += f"M{x:.1f} 16V{HEIGHT}"
+            words += f'<text x="{x + 2:.1f}" y="{HEIGHT + 11}">{name}</text>'
     return f'<path class="grid" d="{lines}"/>{words}'
 
 

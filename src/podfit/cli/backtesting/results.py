@@ -96,6 +96,18 @@ def judged(history: History, policies: list[Policy], what_if: WhatIf) -> list[Re
     return results
 
 
+def completed(history: History, results: list[Result]) -> History:
+    """The history, and what was missing when policies were tried on it."""
+    unsized: dict[str, list[str]] = {}
+    for one in results:
+        samples = sum(quality.samples - quality.scored for quality in one.each)
+        if samples:
+            words = f"{samples} {one.resource} samples were taken before their container had a size"
+            unsized.setdefault(words, []).append(one.policy)
+    found = tuple(f"{words} ({', '.join(policies)})" for words, policies in unsized.items())
+    return replace(history, missing=(*history.missing, *found))
+
+
 def what_if_of(words: list[str]) -> WhatIf:
     """From `NAME=VALUE`: bounds, prices, percentile, margin, mode. Raises BadHistory for what it does not know."""
     found = WhatIf(Costs(), {})

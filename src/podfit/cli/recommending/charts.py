@@ -32,12 +32,14 @@ def chart(one: Finding, resource: str) -> str:
         (one.now.limits.get(resource), "limit", "limit"),
         (one.recommended.requests.get(resource), "fits", "recommended"),
     ]
-    top = _top([amount for amount, _, _ in lines if amount], float(np.nanmax(high)) * unit)
+    fits = one.recommended.requests.get(resource, 0)
+    top = _top([amount for amount, _, _ in lines if amount], max(float(np.nanmax(high)) * unit, fits))
     parts = [
         _axis(resource, top, curve),
         _area(thinned(mean, np.nanmean), unit, top),
         _path(thinned(high, np.nanmax), unit, top, "used"),
         *(_level(resource, amount, top, style, label) for amount, style, label in lines if amount and amount <= top),
+        _beyond([f"{label} {amount_text(resource, amount)}" for amount, _, label in lines if amount and amount > top]),
     ]
     title = f"{resource} of {one.container}: use, request, limit and recommendation"
     return (
@@ -47,7 +49,7 @@ def chart(one: Finding, resource: str) -> str:
 
 
 def _top(amounts: Sequence[int], peak: float) -> float:
-    """A limit many times above everything else would flatten the curve: it is left out."""
+    """A request or limit many times above everything else would flatten the curve: it is named, not drawn."""
     fitting = [amount for amount in amounts if amount <= 8 * max(peak, 1.0)]
     return max([peak, *map(float, fitting), 1.0]) * 1.08
 
@@ -107,6 +109,11 @@ def _level(resource: str, amount: int, top: float, style: str, label: str) -> st
         f'<line class="{style}" x1="{LEFT}" x2="{WIDTH - RIGHT}" y1="{y:.1f}" y2="{y:.1f}">'
         f"<title>{label}: {amount_text(resource, amount)}</title></line>"
     )
+
+
+def _beyond(names: list[str]) -> str:
+    words = f'<text class="beyond" x="{WIDTH - RIGHT}" y="{TOP + 2}" text-anchor="end">↑ {", ".join(names)}</text>'
+    return words if names else ""
 
 
 def _axis(resource: str, top: float, curve: Curve) -> str:

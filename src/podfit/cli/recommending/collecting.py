@@ -20,6 +20,7 @@ from podfit.vpa.report.cluster.reading import largest_node, read_workloads
 from podfit.vpa.report.cluster.workloads import Key, Workload
 from podfit.vpa.report.decide.findings import Prices, Report, Rules, findings, ordered
 from podfit.vpa.report.decide.policies import by_policy
+from podfit.vpa.report.decide.sizing import RESOURCES
 from podfit.vpa.report.usage.asking import pod_pattern
 from podfit.vpa.report.usage.curves import Grid
 from podfit.vpa.report.usage.evidence import CHECKPOINTS, METRICS, PROMETHEUS, Known, Remarks
@@ -29,6 +30,8 @@ from podfit.vpa.report.usage.prometheus import NoUsage, Plan, PrometheusUsage
 from podfit.vpa.report.usage.saved import Saved
 
 SOURCES = ("auto", PROMETHEUS, CHECKPOINTS, METRICS)
+COMPLETE = 0.8
+"""A container of which less of the samples is there, from the first one on, makes the report partial."""
 
 
 class NothingKnown(Exception):
@@ -215,9 +218,21 @@ class Collector:
         if known and self._clock.now() - newest > max(3600.0, 3 * plan.asking.config.history_resolution):
             hours = (self._clock.now() - newest) / 3600
             self._remarks.missing.append(f"the newest sample in Prometheus is {hours:.1f} hours old")
-        gappy = [one for one in known.values() if one.coverage < 0.8]
+        wanted = {at: known[at] for at in self._wanted() if at in known}
+        gappy = _counted(at for at, one in wanted.items() if one.coverage < COMPLETE)
         if gappy:
-            notes.append(f"{len(gappy)} containers have gaps in their samples (coverage below 80 %)")
+            self._remarks.missing.append(f"of {gappy} less than {COMPLETE:.0%} of the samples are there")
+        for name in RESOURCES:
+            if found := _counted(at for at, one in wanted.items() if name not in one.used):
+                self._remarks.missing.append(f"of {found} no {name} sample can be used")
+
+
+def _counted(containers: Iterable[tuple[Key, str]]) -> str:
+    """How many, and the first of them; "" for none."""
+    names = sorted(f"{key} {container}" for key, container in containers)
+    if not names:
+        return ""
+    return f"{names[0]}" if len(names) == 1 else f"{len(names)} containers (such as {names[0]})"
 
 
 def _pods_of(every: dict[Key, Workload]) -> dict[tuple[str, str], Key]:

@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from html import escape
 
 from podfit.cli.printing.amounts import amount_text
 from podfit.cli.recommending.charts import chart
-from podfit.cli.recommending.texts import change_text, confidence_text, limit_text, summary, waste_text
+from podfit.cli.recommending.texts import (
+    change_text,
+    confidence_text,
+    cost_text,
+    limit_text,
+    summary,
+    total_text,
+    waste_text,
+)
 from podfit.vpa.model.times import to_rfc3339
-from podfit.vpa.report.decide.findings import GI, Finding, Report
+from podfit.vpa.report.decide.findings import Finding, Report
 from podfit.vpa.report.decide.sizing import RESOURCES
 
 CHARTS = 200
@@ -25,17 +33,22 @@ main{max-width:1240px;margin:0 auto;padding:28px 22px 60px}h1{font-size:24px;mar
 .soft{color:var(--soft)}.tiles{display:flex;flex-wrap:wrap;gap:12px;margin:20px 0}
 .tile{background:var(--card);border:1px solid var(--line);border-radius:8px;padding:12px 18px;min-width:150px}
 .tile b{display:block;font-size:22px}.warn{border-left:4px solid var(--limit);background:var(--card);padding:10px 14px;
-margin:12px 0}.legend span{margin-right:18px}.legend i{display:inline-block;width:22px;height:0;border-top:3px solid;
+margin:12px 0}.legend{position:sticky;top:0;background:var(--paper);padding:6px 0;margin:0}
+.legend span{margin-right:18px;white-space:nowrap}
+.legend i{display:inline-block;width:22px;height:0;border-top:3px solid;
 vertical-align:middle;margin-right:6px}input{font:inherit;color:inherit;background:var(--card);border:1px solid
 var(--line);border-radius:6px;padding:6px 10px;width:300px;max-width:100%}
-table{border-collapse:collapse;width:100%;margin:14px 0 30px}th,td{text-align:left;padding:6px 10px;
+.scroll{overflow-x:auto}
+table{border-collapse:collapse;width:100%;margin:14px 0 30px}
+td a{color:inherit;text-decoration-color:var(--line)}th,td{text-align:left;padding:6px 10px;
 border-bottom:1px solid var(--line);vertical-align:top}th{font-size:12px;color:var(--soft);cursor:pointer;
-white-space:nowrap}td.n,th.n{text-align:right;font-variant-numeric:tabular-nums;white-space:nowrap}
+white-space:nowrap}th[aria-sort=ascending]::after{content:" ↑"}th[aria-sort=descending]::after{content:" ↓"}
+td.n,th.n{text-align:right;font-variant-numeric:tabular-nums;white-space:nowrap}
 .risk{color:var(--limit);font-weight:600}section.box{border:1px solid var(--line);border-radius:8px;
-padding:14px 18px;margin:16px 0}section.box h2{font-size:16px;margin:0 0 6px}
+padding:14px 18px;margin:16px 0;scroll-margin-top:40px}section.box h2{font-size:16px;margin:0 0 6px}
 .pair{display:flex;flex-wrap:wrap;gap:14px}.pair figure{flex:1 1 460px;margin:6px 0}figcaption{font-size:12px;
 color:var(--soft)}svg.chart{width:100%;height:auto;display:block}.grid{stroke:var(--line)}
-.tick{fill:var(--soft);font-size:10.5px}.used{fill:none;stroke:var(--used);stroke-width:1.4}
+.tick{fill:var(--soft);font-size:10.5px}.beyond{fill:var(--ink);font-size:10.5px}.used{fill:none;stroke:var(--used);stroke-width:1.4}
 .mean{fill:var(--mean);opacity:.45}.request{stroke:var(--request);stroke-width:1.6}.limit{stroke:var(--limit);
 stroke-width:1.6}.fits{stroke:var(--fits);stroke-width:2;stroke-dasharray:6 4}ul{margin:6px 0;padding-left:20px}
 """
@@ -43,11 +56,14 @@ _SCRIPT = """
 const box=document.getElementById('find'),rows=[...document.querySelectorAll('[data-name]')];
 box.addEventListener('input',()=>{
 for(const row of rows)row.hidden=!row.dataset.name.includes(box.value.toLowerCase())});
-document.querySelectorAll('th').forEach((head,at)=>head.addEventListener('click',()=>{
-const body=document.querySelector('tbody'),sign=head.dataset.up==='1'?-1:1;head.dataset.up=sign>0?'1':'';
-const key=row=>{const cell=row.children[at];return cell.dataset.v!==undefined?+cell.dataset.v:cell.textContent};
+const heads=document.querySelectorAll('th');
+heads.forEach((head,at)=>head.addEventListener('click',()=>{
+const body=document.querySelector('tbody'),up=head.getAttribute('aria-sort')!=='ascending',sign=up?1:-1;
+heads.forEach(one=>one.removeAttribute('aria-sort'));head.setAttribute('aria-sort',up?'ascending':'descending');
+const key=row=>{const value=row.children[at].dataset.v;
+return value===undefined?row.children[at].textContent:value===''?null:+value};
 [...body.children].sort((a,b)=>{const x=key(a),y=key(b);
-return sign*(x<y?-1:x>y?1:0)}).forEach(row=>body.append(row))}));
+return x===null||y===null?(x===null)-(y===null):sign*(x<y?-1:x>y?1:0)}).forEach(row=>body.append(row))}));
 """
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:"
 
@@ -69,13 +85,14 @@ def _parts(report: Report) -> Iterator[str]:
     yield f'<p class="soft">{escape(words)}</p>'
     yield from _words(report)
     yield _tiles(report)
-    yield _legend()
     yield '<p><input id="find" type="search" placeholder="Show only names with …" aria-label="Filter by name"></p>'
-    yield _table(report)
-    shown = [one for one in report.findings if one.evidence is not None][:CHARTS]
-    for one in shown:
-        yield _box(one)
-    left = sum(one.evidence is not None for one in report.findings) - len(shown)
+    measured = [at for at, one in enumerate(report.findings) if one.evidence is not None]
+    shown = measured[:CHARTS]
+    yield _table(report, set(shown))
+    yield _legend() if shown else ""
+    for at in shown:
+        yield _box(report.findings[at], at)
+    left = len(measured) - len(shown)
     if left:
         yield f'<p class="soft">Charts of {left} more containers are left out: those above waste the most.</p>'
     yield f"</main><script>{_SCRIPT}</script></body></html>\n"
@@ -92,9 +109,9 @@ def _words(report: Report) -> Iterator[str]:
 
 def _tiles(report: Report) -> str:
     tiles = [
-        (f"{report.total('cpu') / 1000:.1f} cores", "requested, not needed"),
-        (f"{report.total('memory') / GI:.1f} GiB", "requested, not needed"),
-        *([(f"{report.monthly:.2f}", "a month")] if report.prices.given else []),
+        (f"{total_text(report, 'cpu')} cores", "requested, not needed"),
+        (f"{total_text(report, 'memory')} GiB", "requested, not needed"),
+        *([(cost_text(report.monthly), "a month")] if report.prices.given else []),
         (str(report.at_risk), "containers at risk"),
         (str(len(report.findings)), "containers"),
         *([(str(report.without), "without usage")] if report.without else []),
@@ -115,37 +132,40 @@ def _legend() -> str:
     return f'<p class="legend soft">{made}</p>'
 
 
-def _table(report: Report) -> str:
+def _table(report: Report, charted: Collection[int]) -> str:
+    """A workload with charts is a link to them."""
     heads = ["Workload", "Container", "Pods", "CPU", "Memory", "Wasted CPU", "Wasted memory"]
     heads += ["A month"] if report.prices.given else []
     heads += ["Risk", "Confidence"]
     numbers = {"Pods", "CPU", "Memory", "Wasted CPU", "Wasted memory", "A month"}
     top = "".join(f'<th class="{"n" if one in numbers else ""}">{one}</th>' for one in heads)
-    rows = "".join(_row(report, one) for one in report.findings)
-    return f'<table id="all"><thead><tr>{top}</tr></thead><tbody>{rows}</tbody></table>'
+    rows = "".join(_row(report, one, at if at in charted else None) for at, one in enumerate(report.findings))
+    return f'<div class="scroll"><table id="all"><thead><tr>{top}</tr></thead><tbody>{rows}</tbody></table></div>'
 
 
-def _row(report: Report, one: Finding) -> str:
-    cells = [_cell(str(one.key)), _cell(one.container), _cell(str(one.replicas), one.replicas)]
+def _row(report: Report, one: Finding, chart_at: int | None) -> str:
+    name = escape(str(one.key))
+    name = name if chart_at is None else f'<a href="#c{chart_at}">{name}</a>'
+    cells = [f"<td>{name}</td>", f"<td>{escape(one.container)}</td>", _number(str(one.replicas), one.replicas)]
     for resource in RESOURCES:
-        now = one.now.requests.get(resource, 0)
-        cells.append(_cell(change_text(resource, one.now, one.recommended), now))
-    cells += [_cell(waste_text(name, one.wasted(name)), one.wasted(name) or 0) for name in RESOURCES]
-    cells += [_cell(f"{(cost := one.monthly(report.prices)):.2f}", cost)] if report.prices.given else []
+        cells.append(_number(change_text(resource, one.now, one.recommended), one.now.requests.get(resource)))
+    cells += [_number(waste_text(one, resource), one.wasted(resource)) for resource in RESOURCES]
+    cells += [_number(cost_text(cost := one.monthly(report.prices)), cost)] if report.prices.given else []
     cells.append(f'<td class="risk">{escape(", ".join(one.risks))}</td>')
-    cells.append(_cell(confidence_text(one)))
+    cells.append(f"<td>{escape(confidence_text(one))}</td>")
     return f'<tr data-name="{escape(_name(one))}">{"".join(cells)}</tr>'
 
 
-def _cell(text: str, value: float | None = None) -> str:
-    return f"<td>{escape(text)}</td>" if value is None else f'<td class="n" data-v="{value}">{escape(text)}</td>'
+def _number(text: str, value: float | None) -> str:
+    """What is not known comes last in any order."""
+    return f'<td class="n" data-v="{"" if value is None else value}">{escape(text)}</td>'
 
 
 def _name(one: Finding) -> str:
     return f"{one.key} {one.container}".lower()
 
 
-def _box(one: Finding) -> str:
+def _box(one: Finding, at: int) -> str:
     figures = []
     for resource in RESOURCES:
         drawn = chart(one, resource)
@@ -158,7 +178,8 @@ def _box(one: Finding) -> str:
     seen = ", ".join(f"{name} {amount_text(name, amount)}" for name, amount in used.items())
     risk = f' <span class="risk">{escape(", ".join(one.risks))}</span>' if one.risks else ""
     return (
-        f'<section class="box" data-name="{escape(_name(one))}"><h2>{escape(str(one.key))}, {escape(one.container)}'
-        f'{risk}</h2><div class="soft">{one.replicas} pods, used {escape(seen or "nothing")}, confidence '
+        f'<section class="box" id="c{at}" data-name="{escape(_name(one))}">'
+        f"<h2>{escape(str(one.key))}, {escape(one.container)}{risk}</h2>"
+        f'<div class="soft">{one.replicas} pods, used {escape(seen or "nothing")}, confidence '
         f'{escape(confidence_text(one))}</div><div class="pair">{"".join(figures)}</div><ul>{reasons}</ul></section>'
     )

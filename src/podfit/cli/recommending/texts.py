@@ -28,10 +28,22 @@ def limit_text(resource: str, now: Sizes, fits: Sizes) -> str:
     return shown[0] if shown[0] == shown[1] else " → ".join(shown)
 
 
-def waste_text(resource: str, amount: int | None) -> str:
+def waste_text(one: Finding, resource: str) -> str:
+    """`-` where nothing is requested, `?` where it is not known what would fit."""
+    amount = one.wasted(resource)
     if amount is None:
-        return "-"
+        return "?" if one.unknown(resource) else "-"
     return f"-{amount_text(resource, -amount)}" if amount < 0 else amount_text(resource, amount)
+
+
+def total_text(report: Report, resource: str) -> str:
+    """Cores or GiB that are wasted in total."""
+    total = report.total(resource)
+    return "?" if total is None else f"{total / (1000 if resource == 'cpu' else GI):.1f}"
+
+
+def cost_text(cost: float | None) -> str:
+    return "?" if cost is None else f"{cost:.2f}"
 
 
 def as_table(report: Report, wide: bool, everywhere: bool) -> str:
@@ -50,8 +62,8 @@ def _cells(report: Report, one: Finding, wide: bool, everywhere: bool) -> list[s
         used = one.evidence.used if one.evidence is not None else {}
         cells += [limit_text(resource, one.now, one.recommended) for resource in RESOURCES]
         cells += [amount_text(resource, used.get(resource)) for resource in RESOURCES]
-    cells += [waste_text(resource, one.wasted(resource)) for resource in RESOURCES]
-    cells += [f"{one.monthly(report.prices):.2f}"] if report.prices.given else []
+    cells += [waste_text(one, resource) for resource in RESOURCES]
+    cells += [cost_text(one.monthly(report.prices))] if report.prices.given else []
     cells += [", ".join(one.risks) or "-", confidence_text(one)]
     if wide:
         cells += [one.evidence.source if one.evidence is not None else "-", "; ".join((*one.why, *one.notes)) or "-"]
@@ -66,12 +78,10 @@ def confidence_text(one: Finding) -> str:
 
 
 def summary(report: Report) -> str:
-    cores, gib = f"{report.total('cpu') / 1000:.1f}", f"{report.total('memory') / GI:.1f}"
-    known = {name: any(name in one.recommended.requests for one in report.findings) for name in RESOURCES}
-    words = f"{len(report.findings)} containers: {cores if known['cpu'] else '?'} cores"
-    words += f" and {gib if known['memory'] else '?'} GiB wasted"
+    words = f"{len(report.findings)} containers: {total_text(report, 'cpu')} cores"
+    words += f" and {total_text(report, 'memory')} GiB wasted"
     if report.prices.given:
-        words += f" ({report.monthly:.2f} a month)"
+        words += f" ({cost_text(report.monthly)} a month)"
     short = [f"{amount_text(name, report.short(name))} {name}" for name in RESOURCES if report.short(name)]
     words += f", {' and '.join(short)} too little" if short else ""
     words += f", {report.at_risk} at risk" if report.at_risk else ""
@@ -114,7 +124,7 @@ def as_csv(report: Report) -> str:
                 used.get("memory"),
                 one.wasted("cpu"),
                 one.wasted("memory"),
-                f"{one.monthly(report.prices):.4f}" if report.prices.given else None,
+                f"{cost:.4f}" if report.prices.given and (cost := one.monthly(report.prices)) is not None else None,
                 ", ".join(one.risks),
                 known.confidence if known is not None else "none",
                 f"{known.days:.2f}" if known is not None else None,
@@ -137,10 +147,14 @@ def as_data(report: Report) -> dict[str, Any]:
         "partial": bool(report.missing),
         "missing": list(report.missing),
         "notes": list(report.notes),
-        "wasted": {name: quantity(name, report.total(name)) for name in RESOURCES},
-        **({"monthlyCost": round(report.monthly, 4)} if report.prices.given else {}),
+        "wasted": {name: None if (all_ := report.total(name)) is None else quantity(name, all_) for name in RESOURCES},
+        **_cost(report, report.monthly),
         "containers": [_data(report, one) for one in report.findings],
     }
+
+
+def _cost(report: Report, cost: float | None) -> dict[str, float | None]:
+    return {"monthlyCost": None if cost is None else round(cost, 4)} if report.prices.given else {}
 
 
 def _data(report: Report, one: Finding) -> dict[str, Any]:
@@ -154,7 +168,7 @@ def _data(report: Report, one: Finding) -> dict[str, Any]:
         "now": resources(one.now),
         "recommended": resources(one.recommended) if one.recommended.requests else None,
         "wasted": {name: quantity(name, amount) for name in RESOURCES if (amount := one.wasted(name)) is not None},
-        **({"monthlyCost": round(one.monthly(report.prices), 4)} if report.prices.given else {}),
+        **_cost(report, one.monthly(report.prices)),
         "risks": list(one.risks),
         "confidence": known.confidence if known is not None else "none",
         "evidence": _evidence(one),

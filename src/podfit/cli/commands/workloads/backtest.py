@@ -91,6 +91,7 @@ def report(
         wrong(str(error))
     past = _read_prometheus(options) if prometheus else _read(series, csv, local, step_s)
     found = results.judged(past, policies, asked)
+    past = results.completed(past, found)
     for words in past.missing:
         note(f"partial: {words}")
     _print(past, found, output)

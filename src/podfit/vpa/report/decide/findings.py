@@ -30,6 +30,10 @@ class Prices:
     def given(self) -> bool:
         return bool(self.cpu or self.memory)
 
+    def of(self, resource: str) -> float:
+        """Of a millicore-hour or a byte-hour."""
+        return self.cpu / 1000.0 if resource == "cpu" else self.memory / GI
+
 
 @dataclass(frozen=True, slots=True)
 class Finding:
@@ -57,10 +61,15 @@ class Finding:
         cpu, memory = (max(0, self.wasted(resource) or 0) for resource in RESOURCES)
         return cpu / 1000.0 * CORE_IN_GIB + memory / GI
 
-    def monthly(self, prices: Prices) -> float:
-        """What the waste costs a month; negative where more is needed."""
-        cpu, memory = (self.wasted(resource) or 0 for resource in RESOURCES)
-        return (cpu / 1000.0 * prices.cpu + memory / GI * prices.memory) * HOURS_A_MONTH
+    def unknown(self, resource: str) -> bool:
+        """Requested, but there is no usage to compare it with."""
+        return resource in self.now.requests and resource not in self.recommended.requests
+
+    def monthly(self, prices: Prices) -> float | None:
+        """What the waste costs a month; negative where more is needed. None where a part of it is not known."""
+        if not self.recommended.requests or any(self.unknown(name) and prices.of(name) for name in RESOURCES):
+            return None
+        return sum((self.wasted(name) or 0) * prices.of(name) for name in RESOURCES) * HOURS_A_MONTH
 
     def changes(self, least: float) -> Sizes:
         """What is worth changing: sizes that are off by more than this part of what they are now."""
@@ -91,15 +100,20 @@ class Report:
     missing: Sequence[str] = ()
     """Why the report is partial; empty for a whole one."""
 
-    def total(self, resource: str) -> int:
+    def total(self, resource: str) -> int | None:
+        """What is wasted; None where no container's need is known."""
+        if not any(resource in one.recommended.requests for one in self.findings):
+            return None
         return sum(max(0, one.wasted(resource) or 0) for one in self.findings)
 
     def short(self, resource: str) -> int:
         return -sum(min(0, one.wasted(resource) or 0) for one in self.findings)
 
     @property
-    def monthly(self) -> float:
-        return sum(one.monthly(self.prices) for one in self.findings)
+    def monthly(self) -> float | None:
+        """Of the containers whose waste is known; None where there are none."""
+        known = [cost for one in self.findings if (cost := one.monthly(self.prices)) is not None]
+        return sum(known) if known else None
 
     @property
     def without(self) -> int:
