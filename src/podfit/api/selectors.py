@@ -1,6 +1,6 @@
-"""Label and field selectors: parsed once, hashable, with Kubernetes' words for what does not parse.
+"""Label and field selectors: parsed once, hashable, with Kubernetes' parse errors.
 
-Which fields a kind can be selected by is the API server's business; here a field selector is only terms.
+The API server decides which fields of a kind are selectable; here a field selector is only a list of terms.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _NO_LABELS: Mapping[str, str] = {}
 
 
 class SelectorError(ValueError):
-    """The selector does not parse; the message is Kubernetes'."""
+    """The selector cannot be parsed; the message is Kubernetes'."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +61,7 @@ class Requirement:
 
 
 def requirement(key: str, operator: str, values: tuple[str, ...] = ()) -> Requirement:
-    """A checked requirement; its values are kept sorted."""
+    """A validated requirement; its values are sorted."""
     errors: list[FieldError] = []
     problems = key_problems(key)
     if problems:
@@ -82,7 +82,7 @@ def requirement(key: str, operator: str, values: tuple[str, ...] = ()) -> Requir
 
 @dataclass(frozen=True, slots=True)
 class LabelSelector:
-    """All requirements must hold; without any, everything matches (unless it is the one that selects nothing)."""
+    """All requirements must match; without any, everything matches (except for the selector that selects nothing)."""
 
     requirements: tuple[Requirement, ...] = ()
     nothing: bool = False
@@ -93,7 +93,7 @@ class LabelSelector:
 
     @staticmethod
     def from_object(selector: Mapping[str, Any] | None) -> LabelSelector:
-        """Reads a metav1.LabelSelector; none at all selects nothing, an empty one everything."""
+        """Converts a metav1.LabelSelector; None selects nothing, an empty one everything."""
         if selector is None:
             return NOTHING
         found = [requirement(key, EQUALS, (value,)) for key, value in (selector.get("matchLabels") or {}).items()]
@@ -106,7 +106,7 @@ class LabelSelector:
 
     @staticmethod
     def of_labels(labels: Mapping[str, str]) -> LabelSelector:
-        """Selects objects that carry all these labels."""
+        """Selects objects that have all these labels."""
         return LabelSelector(tuple(Requirement(key, EQUALS, (value,)) for key, value in sorted(labels.items())))
 
     def matches(self, labels: Mapping[str, str] | None) -> bool:
@@ -149,7 +149,7 @@ def _tokens(text: str) -> Iterator[tuple[str, str]]:
 
 
 class _Parser:
-    """Recursive descent over the tokens; `in` and `notin` are operators only where one is due."""
+    """Recursive descent over the tokens; `in` and `notin` are operators only where one is expected."""
 
     def __init__(self, text: str) -> None:
         self._tokens = list(_tokens(text))
@@ -257,7 +257,7 @@ class _Parser:
 
 
 class Readable(Protocol):
-    """Fields by name: a mapping, or what reads them when they are asked for."""
+    """Fields by name: a mapping, or an object that reads them on demand."""
 
     def get(self, name: str, default: str, /) -> str: ...
 
@@ -278,14 +278,14 @@ class FieldSelector:
         return _parse_fields(text)
 
     def matches(self, fields: Readable) -> bool:
-        # Asked for every change and every watch: a plain loop takes half as long as `all` over a generator.
+        # Evaluated for every change and every watch: a plain loop takes half as long as `all` over a generator.
         for term in self.terms:  # noqa: SIM110
             if (fields.get(term.field, "") == term.value) is not term.equal:
                 return False
         return True
 
     def exact(self, field: str) -> str | None:
-        """The value that the field must have, if the selector demands one."""
+        """The value that the selector requires the field to have, if any."""
         return next((term.value for term in self.terms if term.equal and term.field == field), None)
 
     def __str__(self) -> str:

@@ -1,6 +1,6 @@
 """Errors as Kubernetes sends them: metav1.Status, field errors and their aggregate.
 
-`ApiError` is both what the server answers with and what clients raise when a server answers so.
+`ApiError` is both the server's error response and the exception that clients raise for one.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ REASON_OF_CODE = {
 
 @dataclass
 class ApiError(Exception):
-    """A refusal: HTTP code, reason, message and details of a metav1.Status."""
+    """An error response: HTTP code, reason, message and details of a metav1.Status."""
 
     code: int
     reason: str
@@ -44,9 +44,9 @@ class ApiError(Exception):
     details: Object | None = None
     headers: dict[str, str] = field(default_factory=dict)
     list_meta: Object = field(default_factory=dict)
-    """metadata of the Status: a list that expired half-way hands out a new continue token."""
+    """metadata of the Status: a list that expired half-way returns a new continue token."""
     warnings: list[str] = field(default_factory=list)
-    """What the client is warned of beside being refused."""
+    """Warnings to the client in addition to the error."""
 
     def __str__(self) -> str:
         return self.message
@@ -101,7 +101,7 @@ def not_found(resource: str, name: str, group: str = "") -> ApiError:
 def already_exists(
     resource: str, name: str, group: str = "", generated: bool = False, terminating: bool = False
 ) -> ApiError:
-    """`generated`: a name was to be generated; `terminating`: the object in the way is being deleted."""
+    """`generated`: the name was generated; `terminating`: the existing object is being deleted."""
     message = f'{qualified(resource, group)} "{name}" already exists'
     if terminating:
         message = f"object is being deleted: {message}"
@@ -145,7 +145,7 @@ def internal_error(message: str) -> ApiError:
 
 
 def expired(message: str) -> ApiError:
-    """410 with reason Expired: the revision asked for is no longer kept."""
+    """410 with reason Expired: the requested revision has been compacted."""
     return ApiError(410, "Expired", message)
 
 
@@ -199,7 +199,9 @@ class FieldError:
     path: str
     detail: str = ""
     value: str | None = None
-    """The bad value as Go prints it (strings quoted, structs as JSON), or None when the kind shows no value."""
+    """The invalid value as Go prints it (strings quoted, structs as JSON), or None if errors of the kind show no
+    value.
+    """
 
     @property
     def body(self) -> str:
@@ -228,7 +230,7 @@ def go_value(value: Json) -> str:
 
 
 def go_json(value: Json) -> str:
-    """Go's encoding/json: what HTML could mistake for its own is escaped."""
+    """Go's encoding/json: characters that are special in HTML are escaped."""
     text = json.dumps(value, separators=(",", ":"), ensure_ascii=False)
     return text.translate(_HTML) if _needs_escape.search(text) else text
 

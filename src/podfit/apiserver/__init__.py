@@ -1,1 +1,1 @@
-"""The API server: Kubernetes on the wire."""
+"""The API server: the Kubernetes API over HTTPS."""

@@ -1,6 +1,6 @@
-"""The API server as a whole: builds the parts from a `Config`, starts and stops them in order.
+"""The API server as a whole: builds its components from a `Config`, starts and stops them in order.
 
-Components in the same process call `ApiServer.handle`; everybody else connects to `ApiServer.url`.
+Components in the same process call `ApiServer.handle`; all others connect to `ApiServer.url`.
 """
 
 from __future__ import annotations
@@ -178,12 +178,12 @@ class ApiServer:
         return f"{scheme}://{self.config.advertised}:{self.front.port}"
 
     def handle(self, request: Request) -> Coroutine[None, None, Response]:
-        """Answers a request of a client in this process; `request.user` is taken as it is."""
+        """Handles a request of a client in this process; `request.user` is trusted."""
         return self.core.handle(request)
 
     def register_local_group(self, group_version: str, handler: ForeignGroup) -> None:
-        """Lets a component of this process answer for a group, e.g. `metrics.k8s.io/v1beta1`; it must also answer
-        GET on `/apis/<group>/<version>` with its APIResourceList. Call it while the server runs."""
+        """Registers a component of this process as the server of a group, e.g. `metrics.k8s.io/v1beta1`; it must also
+        answer GET on `/apis/<group>/<version>` with its APIResourceList. Call it while the server runs."""
         self.aggregation.register(group_version, handler)
 
     def show_metrics(self, pages: Mapping[str, Callable[[], bytes]]) -> None:
@@ -230,7 +230,7 @@ class ApiServer:
         await self.config.store.close()
 
     async def _bootstrap(self) -> None:
-        """A server starts at a full disk too, so that its users can delete: what is missing is written later."""
+        """A server can start on a full disk, so that its users can delete: missing objects are written later."""
         store = self.config.store
         first = store.revision
         try:
@@ -240,7 +240,7 @@ class ApiServer:
             self._tasks.start(self._install_later(), "install default objects")
             return
         if store.revision > first:
-            # Nobody has seen these revisions; history begins with a cluster that is complete.
+            # Nobody has seen these revisions; history starts with a complete cluster.
             await store.compact(store.revision)
 
     async def _install_later(self) -> None:
@@ -278,24 +278,24 @@ class ApiServer:
         await self._settled()
 
     async def _settled(self) -> None:
-        """Until everything written has been heard of."""
+        """Waits until all writes have been dispatched."""
         while self.hub.seen < self.config.store.revision:
             await asyncio.sleep(0)
 
 
 def _defaulted(attrs: Attributes, obj: Object) -> Object:
     if obj.get("kind") == attrs.kind.kind:
-        # Not what a subresource speaks instead: Eviction, Binding, PodExecOptions.
+        # Excludes the body kinds of subresources: Eviction, Binding, PodExecOptions.
         obj = custom_schema.pruned(attrs.kind, obj)
         custom_schema.default(attrs.kind, obj)
     return obj
 
 
 def _node_context(pki: Pki) -> ssl.SSLContext:
-    """For connections to nodes. Their certificates are accepted without verification, as Kubernetes does by default.
+    """For connections to nodes. Their certificates are accepted without verification, as in Kubernetes by default.
 
-    The client certificate holds the rights of system:kubelet-api-admin and no more: a node that reports another
-    address has the API server connect there with it.
+    The client certificate has the permissions of system:kubelet-api-admin and no more: a node that reports another
+    address makes the API server connect there with it.
     """
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname = False

@@ -1,7 +1,7 @@
-"""What a cluster has from its first start: namespaces, priority classes, roles, the Service `kubernetes`, definitions.
+"""The initial objects of a cluster: namespaces, priority classes, roles, the Service `kubernetes`, definitions.
 
-Only what is missing is written, so a second start writes nothing; roles of an older version get the rules they lack,
-and the endpoints of a server that moved follow it.
+Only missing ones are written, so a second start writes nothing; roles of an older version get missing rules, and the
+endpoints of a server that moved are updated.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _PRIORITIES = (
 
 
 async def create_missing(writer: Writer, registry: Registry, objects: Iterable[Object]) -> None:
-    """Writes those that are not there, all at once so that they share a commit."""
+    """Writes missing objects concurrently, so that they share a commit."""
     await asyncio.gather(*(_create(writer, registry, obj) for obj in objects))
 
 
@@ -56,7 +56,7 @@ async def _create(writer: Writer, registry: Registry, obj: Object) -> None:
 
 
 def _completed(kind: Kind, found: Object, wanted: Object) -> Object | None:
-    """What is there with what it lacks: rights of roles, and where this server is since its last start."""
+    """Updates existing objects: permissions of roles, and the address of this server."""
     if kind.group == role_update.GROUP:
         return role_update.completed(found, wanted)
     if kind.kind == "Endpoints" and wanted["subsets"][0] not in (found.get("subsets") or ()):
@@ -75,7 +75,7 @@ def _completed(kind: Kind, found: Object, wanted: Object) -> Object | None:
 
 
 def _newer_flow(found: Object, wanted: Object) -> Object | None:
-    """A schema or level of an older version. Administrators keep their own by taking the annotation away."""
+    """A schema or level of an older version. Administrators keep their own by removing the annotation."""
     meta = found["metadata"]
     if (meta.get("annotations") or {}).get(_AUTO_UPDATE) != "true" or equal(found.get("spec"), wanted["spec"]):
         return None
@@ -86,7 +86,7 @@ _AUTO_UPDATE = "apf.kubernetes.io/autoupdate-spec"
 
 
 def _newer_definition(found: Object, wanted: Object) -> Object | None:
-    """A definition that an older version installed, unchanged since, as this version has it."""
+    """A definition installed by an older version and unchanged since is updated to this version's."""
     meta = found["metadata"]
     notes, generation = meta.get("annotations") or {}, meta.get("generation", 1)
     if str(generation) != notes.get(_INSTALLED, "1") or _schemas(found) == _schemas(wanted):
@@ -96,8 +96,8 @@ def _newer_definition(found: Object, wanted: Object) -> Object | None:
 
 
 _INSTALLED = "podfit.dev/installed-generation"
-"""Annotation on a definition: the generation that the API server itself wrote; a later one means that it was changed by
-a user."""
+"""Annotation on a definition: the generation that the API server itself wrote; a later one means that a user changed
+it."""
 
 
 def _schemas(definition: Object) -> dict[str, Object]:
@@ -175,7 +175,7 @@ def service_cidr(cidr: str, now: str) -> Iterator[Object]:
 
 
 def extension_authentication(pki: Pki) -> Iterator[Object]:
-    """How servers behind this one recognise it and its users."""
+    """How aggregated servers recognise this one and its users."""
     yield {
         "apiVersion": "v1",
         "kind": "ConfigMap",

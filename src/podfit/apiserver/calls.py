@@ -1,4 +1,4 @@
-"""A call: one request to a kind that exists, with the parts of the server a verb works with."""
+"""A call: one request to an existing kind, with the components of the server that a verb needs."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ _FEW_PIECES = 4
 
 
 class Parts:
-    """What verbs share."""
+    """The components shared by verbs."""
 
     def __init__(self, objects: Objects, writer: Writer, tables: Tables, metrics: Metrics, dialects: Dialects) -> None:
         self.objects, self.writer, self.tables, self.metrics = objects, writer, tables, metrics
@@ -80,8 +80,8 @@ class Parts:
         return found
 
     def dialect_form(self, kind: Kind, newer: bool) -> Form:
-        """The plain form of a kind that a namespace may show in another dialect. `newer`: for a client whose types are
-        of Kubernetes 1.27 or later."""
+        """The plain form of a kind that a namespace may show in another dialect. `newer`: for a client with types of
+        Kubernetes 1.27 or later."""
         form = self._dialect_forms.get((kind, newer))
         if form is None:
             made = DialectSpliced(self.objects.splicer(kind), self.edge(kind, newer))
@@ -89,7 +89,7 @@ class Parts:
         return form
 
     def protobuf_form(self, kind: Kind, form: Form) -> Form:
-        """What a plain form shows, in protobuf; shared as that one is, so that an event is encoded once."""
+        """The protobuf encoding of a plain form; shared like that form, so that an event is encoded once."""
         found = self._protobuf_forms.get(form)
         if found is None:
             made = ProtobufForm(form, kind.api_version, kind.kind, self._kept_messages)
@@ -125,7 +125,7 @@ class Call(msgspec.Struct):
         return not self.kind.custom and knows(self.kind.api_version, self.kind.kind)
 
     def form(self, accepted: Accepted) -> Form:
-        """Made before the work is done, so that a request that cannot be answered changes nothing."""
+        """Created before the work is done, so that a request whose response cannot be encoded changes nothing."""
         translates = self._translates()
         if not accepted.shape:
             plain = self.parts.plain_form(self.kind)
@@ -143,7 +143,7 @@ class Call(msgspec.Struct):
         return ProtobufForm(partial, partial.api_version, PARTIAL) if accepted.media == PROTOBUF else partial
 
     def _translates(self) -> bool:
-        """Whether what is shown may be in another dialect: now, or while a watch goes on."""
+        """Whether the response may be in another dialect: now, or while a watch continues."""
         dialects, namespace = self.parts.dialects, self.route.namespace
         if self.route.verb != "watch" and (not dialects.active or (namespace and dialects.of(namespace) is None)):
             return False
@@ -151,7 +151,7 @@ class Call(msgspec.Struct):
 
     @property
     def dialect(self) -> Dialect | None:
-        """The dialect that objects of this kind are written in; None: as they are stored."""
+        """The dialect in which objects of this kind are written; None: the stored form."""
         dialects = self.parts.dialects
         if not dialects.active or self.request.native:
             return None
@@ -159,7 +159,7 @@ class Call(msgspec.Struct):
         return found if found is not None and found.concerns(self.kind) else None
 
     def _expect_shape(self, shape: str) -> None:
-        """The metadata of one object, or of a list: clients ask for one of them."""
+        """The metadata of one object, or of a list: clients may request only that."""
         several = self.route.verb in ("list", "deletecollection")
         if several == (shape == PARTIAL_LIST):
             return
@@ -183,19 +183,19 @@ class Call(msgspec.Struct):
                 write.strategy = self.parts.dialects.strategies[write.dialect.name]
 
     async def aside(self, work: Callable[[], Result]) -> Result:
-        """Reads the body, or makes something of it: beside the event loop if it is large."""
+        """Decodes or processes the body: in a thread if it is large."""
         return await self.parts.writer.aside.run(self.request.size, work)
 
     def answer(self, accepted: Accepted, form: Form, row: Row, status: int = 200) -> Response:
         return self.reply(accepted, form.object(row), status)
 
     def written(self, accepted: Accepted, form: Form, made: Written, status: int = 200) -> Response:
-        """Shows what a write made."""
+        """The response with the result of a write."""
         record = made.record
         if record is None:
             return self.answer(accepted, form, made.obj, status)
         if self.request.shares and isinstance(form, Spliced) and form.as_stored and accepted.media == JSON:
-            # The bytes would be put together from what is at hand, only to be decoded to it again.
+            # The bytes would be assembled from the object, only to be decoded again.
             shared = self.objects.decoded(record)
             return Response(status, headers=warning_headers(self.warnings), shared=shared)
         return self.answer(accepted, form, record, status)
@@ -203,7 +203,7 @@ class Call(msgspec.Struct):
     async def reply_list(
         self, accepted: Accepted, form: Form, rows: Sequence[Record], revision: int, more: Object | None, kept: str = ""
     ) -> Response:
-        """A list, put together in slices. `kept`: the prefix below which it shows everything as it is stored."""
+        """A list, assembled in slices. `kept`: the prefix below which it shows all objects in their stored form."""
         encoding, media = self._encoding(accepted), accepted.media
         keeps = bool(kept) and encoding in (COMPACT, JOINED)
         pieces = self.parts.kept_lists.find(self.kind, kept, media, rows) if keeps else None
@@ -239,12 +239,14 @@ class Call(msgspec.Struct):
         return Response(status, body, media, headers=warning_headers(self.warnings), as_yaml=media == YAML)
 
     def answer_value(self, value: Object, status: int = 200, accepted: Accepted | None = None) -> Response:
-        """A JSON value that is no stored object: Status, Scale, reviews. Who writes asks what is `accepted` first."""
+        """A JSON value that is not a stored object: Status, Scale, reviews. Callers that write check `accepted`
+        first.
+        """
         return self.reply(accepted or self.accepted(), wire.encode(value), status)
 
 
 def warning_headers(warnings: list[str]) -> list[tuple[str, str]]:
-    """One header each. Where they grow too long together, each is cut, and the last ones are left out."""
+    """One header each. If they are too long together, each is truncated, and the last ones are dropped."""
     if not warnings:
         return []
     texts = [text for text in dict.fromkeys(warnings) if text]
@@ -279,7 +281,7 @@ def success(code: int = 201, details: Object | None = None) -> Object:
 
 
 def _go_type(kind: Kind) -> str:
-    """How a Kubernetes server's own code calls the kind."""
+    """The name of the kind in a Kubernetes server's own code."""
     if kind.custom:
         return "unstructured.Unstructured"
     package = kind.group.partition(".")[0]

@@ -1,4 +1,4 @@
-"""How an API server is set up. `podfit.compose` fills it in; nothing else reads flags or files for it."""
+"""The configuration of an API server. `podfit.compose` fills it in; nothing else reads flags or files for it."""
 
 from __future__ import annotations
 
@@ -17,24 +17,24 @@ BODY_LIMIT = 3 * 1024 * 1024
 class Config:
     store: Store
     data_dir: Path
-    """Certificates and keys live here; made at the first start."""
+    """Certificates and keys are stored here; created at the first start."""
     host: str = "127.0.0.1"
     port: int = 0
-    """0 takes a free one; `ApiServer.url` says which."""
+    """0 picks a free port; see `ApiServer.url`."""
     tls: bool = True
     extra_sans: tuple[str, ...] = ()
     advertise_host: str = ""
-    """Where others reach this server; "": where it listens, or at the machine's address if that is everywhere."""
+    """The external address of this server; "": the listening address, or the machine's address if it listens on all."""
     enable_admission: tuple[str, ...] = ()
     disable_admission: tuple[str, ...] = ()
     anonymous: bool = True
     service_cidr: str = "10.96.0.0/16"
     token_file: Path | None = None
     in_flight: tuple[int, int] = (400, 200)
-    """Requests that are answered at once, at most: reads and writes."""
+    """The most requests in flight: reads and writes."""
     install_vpa: bool = True
     resize_dialect: str = NATIVE
-    """The form of in-place resize in namespaces without a label of their own."""
+    """The dialect of in-place resize in namespaces without a label."""
     clock: Clock = field(default_factory=RealClock)
 
     @property

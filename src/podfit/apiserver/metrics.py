@@ -1,4 +1,4 @@
-"""The server's metrics at /metrics, under the names Kubernetes uses."""
+"""The server's metrics at /metrics, under Kubernetes' names."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _CONNECTS = frozenset(("exec", "attach", "portforward", "proxy"))
 
 class Metrics:
     def __init__(self, is_served: Callable[[Route], bool] = lambda route: True) -> None:
-        """`is_served`: whether there is what a route names."""
+        """`is_served`: whether the resource of a route exists."""
         self._is_served = is_served
         self.registry = CollectorRegistry()
         requests = Counter("apiserver_request", "Requests answered.", (*_LABELS, "code"), registry=self.registry)
@@ -55,7 +55,7 @@ class Metrics:
             registry=self.registry,
         )
         self._children: dict[tuple[Any, ...], tuple[Counter, Histogram]] = {}
-        """By what of a request and its answer makes the labels, which cost more than to count."""
+        """Keyed by the attributes of request and response that determine the labels, which cost more than counting."""
         self.reading = self._inflight.labels("readOnly")
         self.mutating = self._inflight.labels("mutating")
 
@@ -66,7 +66,7 @@ class Metrics:
             key = (route.verb, route.group, route.version, route.resource, route.subresource, scope, code, dry_run)
         found = self._children.get(key)
         if found is None and route is not None and not self._is_served(route):
-            # A client may ask for any name: only those that are served become labels.
+            # A client may request any name: only served ones become labels.
             self.answered(None, code, seconds, dry_run)
             return
         if found is None:
@@ -81,7 +81,7 @@ class Metrics:
         found[1].observe(seconds)
 
     def watching(self, route: Route) -> Gauge:
-        """Open watches like this one."""
+        """Open watches with these labels."""
         return self._watches.labels(*_labels(route))
 
     def watch_events(self, route: Route) -> Counter:

@@ -1,4 +1,4 @@
-"""Paths that are no resources: discovery documents, health, version, metrics, OpenAPI."""
+"""Non-resource paths: discovery documents, health, version, metrics, OpenAPI."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _METRICS = "text/plain; version=0.0.4; charset=utf-8"
 
 
 class PageNotFound(ApiError):
-    """404 as a bare page, where Kubernetes has no Status for it."""
+    """404 as plain text, where Kubernetes sends no Status."""
 
 
 def page_not_found() -> ApiError:
@@ -63,11 +63,11 @@ class Paths:
         self.ready = False
         self._documents: dict[str, bytes] = {}
         self.documents: dict[str, Callable[[], Any]] = {}
-        """Further documents by path, made when asked for."""
+        """Additional documents by path, generated on request."""
         self.metrics: dict[str, Callable[[], bytes]] = {"/metrics": core.metrics.text}
         """Prometheus' text by path: the server's own, and that of components in the same process."""
         self.checks: dict[str, Callable[[], str]] = {"ping": _passed, "log": _passed, "store": _passed}
-        """Health by name: why a part does not work, "" where it does."""
+        """Health checks by name: why a component does not work, "" if it does."""
 
     async def answer(self, request: Request, route: Route | None) -> Response:
         parts = _parts(request.path)
@@ -103,7 +103,7 @@ class Paths:
         return bool(parts) and parts[0] in ("api", "apis", "version", *_HEALTH)
 
     def _dialect(self) -> dict[str, str]:
-        """By which our parts learn how namespaces without a label are served."""
+        """Tells our components the dialect of namespaces without a label."""
         default = self._core.dialects.default
         return {} if default == NATIVE else {VERSION_FIELD: default}
 
@@ -137,7 +137,7 @@ class Paths:
         raise page_not_found()
 
     def _openapi(self, parts: list[str], request: Request) -> Response:
-        """Documents are large: made when first asked for, kept as bytes until the kinds change."""
+        """Documents are large: generated on first request, cached as bytes until the kinds change."""
         compact = parts == ["v2"] and _wants_protobuf(request)
         where = "/".join(parts) + " protobuf" * compact
         made = self._documents.get(where)
@@ -158,11 +158,11 @@ class Paths:
         return openapi.at(kinds, "/".join(parts[1:])) if parts[0] == "v3" else None
 
     def forget(self) -> None:
-        """The kinds changed."""
+        """Called when the kinds changed."""
         self._documents.clear()
 
     def listed(self) -> list[str]:
-        """What `/` lists."""
+        """The paths listed at `/`."""
         found = ["/api", "/api/v1", "/apis"]
         discovery = self._core.discovery
         for group in discovery.groups():
@@ -176,7 +176,7 @@ class Paths:
     def _health(self, kind: str, rest: list[str], request: Request) -> Response:
         problems = {check: problem() for check, problem in self.checks.items()}
         if kind == "livez":
-            # A restart makes no room on a disk.
+            # A restart does not free disk space.
             problems["store"] = ""
         problems[_BOOTSTRAP] = "" if self.ready or kind == "livez" else "not finished"
         if rest:
@@ -201,8 +201,8 @@ class Paths:
 
 
 def _parts(path: str) -> list[str]:
-    """The parts of a path. It is served as it was authorized: an empty part is not skipped, and a slash at the end is
-    part of the path but for a few documents."""
+    """The segments of a path. It is served as it was authorized: an empty segment is not skipped, and a trailing slash
+    is part of the path except for a few documents."""
     parts = path[1:].split("/")
     if not parts[-1] and (len(parts) == 1 or parts[0] in _ENDED):
         parts.pop()
@@ -220,22 +220,22 @@ def _passed() -> str:
 
 
 def _line(check: str, problem: str, excluded: bool) -> str:
-    """As Kubernetes lists a check: why it failed is for the log."""
+    """As Kubernetes lists a check: the reason of a failure is only logged."""
     if excluded:
         return f"[+]{check} excluded: ok"
     return f"[-]{check} failed: reason withheld" if problem else f"[+]{check} ok"
 
 
 def tagged(request: Request, body: bytes, media: str) -> Response:
-    """With a mark of its content, by which a client that has it already need not be sent it again."""
+    """With an ETag of its content, so that a client that has it need not receive it again."""
     tag = f'"{zlib.crc32(body):08x}{len(body):x}"'
     if request.headers.get("if-none-match", "") == tag:
-        # Its media type is said again: a client's cache takes over what the answer says.
+        # The media type is repeated: a client's cache takes it over from the response.
         return Response(304, content_type=media, headers=[("Etag", tag)])
     return Response(200, body, media, headers=[("Etag", tag)])
 
 
 def _wants_protobuf(request: Request) -> bool:
-    """Clients write the version behind an @, which the answer's media type may not hold."""
+    """Clients write the version after an @, which the response's media type must not contain."""
     accepted = clauses(request.headers.get("accept", ""))
     return bool(accepted) and accepted[0].media.replace("@", ".") == openapi_proto.MEDIA_TYPE

@@ -1,4 +1,6 @@
-"""A request and its answer, free of any HTTP library: the same handler serves sockets and in-process clients."""
+"""A request and its response, independent of any HTTP library: the same handler serves sockets and in-process
+clients.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,7 @@ from podfit.api.resize.dialects import HEADER, NATIVE
 
 @dataclass(frozen=True, slots=True)
 class User:
-    """Who asks. Groups decide most: system:masters may do everything."""
+    """The authenticated user. Groups matter most: system:masters may do everything."""
 
     name: str
     groups: tuple[str, ...] = ()
@@ -36,23 +38,23 @@ class Request(msgspec.Struct):
     headers: Mapping[str, str]
     """Keys are lower-case."""
     sent: bytes | Object = b""
-    """The body as it came. A part of this process may hand over the object itself: it is read, and never kept."""
+    """The body as received. A component of this process may pass the object itself: it is read, and never retained."""
     user: User = ANONYMOUS
     upgrade: Any = None
-    """The connection, for requests that leave HTTP behind (exec, attach, port-forward, WebSocket watches)."""
+    """The connection, for requests that switch protocols (exec, attach, port-forward, WebSocket watches)."""
     arriving: Callable[[], Awaitable[bytes]] | None = None
-    """Reads the body, where it is still on its way: it is not read for clients that may not send it."""
+    """Reads the body, if it has not arrived yet: it is not read for unauthorized clients."""
     client: str = ""
-    """Who shares a limit of requests in flight; "" for parts of this process, which have none."""
+    """The key of the limit of requests in flight; "" for components of this process, which have none."""
     patient: bool = False
-    """Not a short request, or not any more: what is left to do for it waits for those that are (`lane`)."""
+    """Called when a request turns out to be long: the rest of its work waits for short ones (`lane`)."""
     shares: bool = False
-    """Asked by a part of this process that takes the server's own objects for an answer, and only reads them."""
+    """Sent by a component of this process that accepts the server's own objects as response, read-only."""
 
     @property
     def native(self) -> bool:
-        """Whether the client speaks the native form of in-place resize, whatever its namespace or the server's default
-        says: parts of this process do."""
+        """Whether the client uses the native form of in-place resize, whatever its namespace or the server's default:
+        components of this process do."""
         return self.shares or self.headers.get(_NATIVE_HEADER) == NATIVE
 
     @property
@@ -61,7 +63,7 @@ class Request(msgspec.Struct):
 
     @property
     def size(self) -> int:
-        """Bytes of the body; an object that a part of this process hands over counts as none."""
+        """Size of the body; an object passed by a component of this process counts as none."""
         return len(self.sent) if isinstance(self.sent, bytes) else 0
 
     async def receive(self) -> None:
@@ -85,12 +87,12 @@ class Response(msgspec.Struct):
     content_type: str = "application/json"
     headers: list[tuple[str, str]] = msgspec.field(default_factory=list)
     as_yaml: bool = False
-    """The body is JSON, to be written as YAML."""
+    """The body is JSON, to be sent as YAML."""
     pieces: list[bytes] | None = None
-    """In place of a body, for an answer too long to be copied at once; only clients over HTTP get it."""
+    """Instead of a body, for a response too long to be copied at once; only for clients over HTTP."""
     on_sent: Callable[[], None] | None = None
-    """To be called when `pieces` have been sent."""
+    """Called when `pieces` have been sent."""
     stream: AsyncIterator[bytes] | None = None
-    """When set, the body comes in pieces (watches, logs); each piece is sent at once."""
+    """If set, the body is a stream of chunks (watches, logs); each is sent immediately."""
     shared: Object | None = None
-    """In place of a body, for who `shares`."""
+    """Instead of a body, if the request has `shares`."""

@@ -1,6 +1,6 @@
-"""Reads a URL path: which resource, in which namespace, under which name, and what is done to it.
+"""Parses a URL path: resource, namespace, name, and verb.
 
-Pure; knows the shapes of paths, not which kinds exist. `server` looks the kind up and decides about 404 and 405.
+Pure; knows the structure of paths, not which kinds exist. `server` looks the kind up and decides about 404 and 405.
 """
 
 from __future__ import annotations
@@ -22,20 +22,20 @@ class Route(msgspec.Struct, frozen=True, gc=False):
     name: str = ""
     subresource: str = ""
     rest: str = ""
-    """What follows a proxy subresource, with its leading slash and its trailing one, if there is one."""
+    """The path after a proxy subresource, with its leading slash and its trailing one, if there is one."""
 
 
 def truthy(values: list[str] | None) -> bool:
-    """How Go's query conversion reads a boolean."""
+    """How Go's query conversion parses a boolean."""
     return bool(values) and values[0].lower() not in ("false", "0")  # type: ignore[index]
 
 
 def parse(method: str, path: str, query: dict[str, list[str]]) -> Route | None:
-    """The route of an API path; None for every other path (health, discovery roots, metrics, empty parts)."""
+    """The route of an API path; None for every other path (health, discovery roots, metrics, empty segments)."""
     parts = path.split("/")
     end = len(parts)
     if end < 2:
-        return None  # CONNECT and OPTIONS may name something else than a path
+        return None  # the target of CONNECT and OPTIONS need not be a path
     if parts[1] == "api" and end > 2:
         group, version, at = "", parts[2], 3
     elif parts[1] == "apis" and end > 3:
@@ -56,7 +56,7 @@ def parse(method: str, path: str, query: dict[str, list[str]]) -> Route | None:
         namespace = parts[at + 1]
         if end > at + 2 and parts[at + 2] not in _NAMESPACE_SUBRESOURCES:
             at += 2
-    # What is asked of a proxy is the other side's business; in a path of ours no part is empty.
+    # The path behind a proxy is not ours; in a path of ours no segment is empty.
     if "" in parts[1 : min(end, at + 3)]:
         return None
     resource = parts[at]

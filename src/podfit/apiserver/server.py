@@ -1,8 +1,8 @@
-"""The API server without its sockets: a request in, an answer out.
+"""The API server without its sockets: a request in, a response out.
 
-`handle` serves clients in the same process as well as the HTTP front (`http`). The order is Kubernetes': impersonation,
-flow control, authorization, then whether there is such a thing at all, then the verb. Whatever goes wrong becomes a
-metav1.Status.
+`handle` serves clients in the same process as well as the HTTP front end (`http`). The order is Kubernetes':
+impersonation, flow control, authorization, then whether the resource exists at all, then the verb. Every error becomes
+a metav1.Status.
 """
 
 from __future__ import annotations
@@ -99,9 +99,9 @@ class Core:
         self.paths = paths.Paths(self)
         self.discovery.listeners.append(self.paths.forget)
         self.foreign: Callable[[str, str], ForeignGroup | None] = lambda group, version: None
-        """Who answers for a group and version that is served elsewhere."""
+        """The server of a group and version that is served elsewhere."""
         self.notices = dict(_DEPRECATED)
-        """By (group, version, plural): the warning its clients get."""
+        """By (group, version, plural): the deprecation warning for its clients."""
 
     async def handle(self, request: Request) -> Response:
         started = self.clock.monotonic()
@@ -123,7 +123,7 @@ class Core:
         return response
 
     def _is_served(self, route: Route) -> bool:
-        """Whether there is such a resource, here or at another server whose discovery document names it."""
+        """Whether the resource exists, here or in the discovery document of another server."""
         if not route.resource:
             return self.discovery.document("version", route.group, route.version) is not None
         kind = self.registry.resource(route.group, route.version, route.resource)
@@ -134,8 +134,10 @@ class Core:
         return any(row.get("name") == wanted for row in foreign)
 
     def _impersonated(self, request: Request, route: Route | None) -> Response | None:
-        """Replaces the request's user by the one that the headers name. Returns the answer if that is refused."""
-        # Whether there may be such a header; keys taken together may look like one, then nothing is wanted.
+        """Replaces the request's user by the one that the headers name. Returns the error response if that is
+        forbidden.
+        """
+        # Whether there may be such a header; the joined keys may contain it by chance, then there is nothing to do.
         if "impersonate-" not in "".join(request.headers):
             return None
         try:
@@ -147,14 +149,14 @@ class Core:
         return None
 
     async def _admitted(self, request: Request, route: Route | None) -> Response:
-        """Waits until flow control admits the request, and keeps its place until the answer has left."""
+        """Waits until flow control admits the request, and holds its seats until the response has been sent."""
         try:
             admitted = await self.flows.admit(request, route)
         except TooMany as rejected:
             return too_many(rejected.headers)
         finish = partial(self.flows.finish, admitted)
         if is_watch(route):
-            # A watch has its place while it begins, not while it goes on.
+            # A watch holds seats while it starts, not while it runs.
             try:
                 response = await self._answered(request, route)
             finally:
@@ -165,7 +167,7 @@ class Core:
         return response
 
     async def _seated(self, request: Request, route: Route | None, finish: Callable[[], None]) -> Response:
-        """Waits for a seat of the client's own, and keeps it until the answer has left."""
+        """Waits for a seat of the client, and holds it until the response has been sent."""
         try:
             if request.arriving is None:
                 await self.seats.take(request)
@@ -193,7 +195,7 @@ class Core:
         return response
 
     async def _receive(self, request: Request, route: Route | None) -> None:
-        """Reads the body of a client that may send it, and takes the seat: a body that arrives slowly holds none."""
+        """Reads the body of an authorized client, and takes the seat: a body that arrives slowly holds none."""
         self.authorization.check(request.user, self._action(request, route))
         await self.seats.take(request, body=True)
         try:
@@ -232,7 +234,7 @@ class Core:
         kind = self.registry.resource(route.group, route.version, route.resource)
         if kind is None:
             foreign = self.foreign(route.group, route.version)
-            # The way there may resolve what climbs, and then it is another path than the one that was authorized.
+            # A hop may normalise `..`, and then the path differs from the one that was authorized.
             if foreign is not None and not {".", ".."} & set(request.path.split("/")):
                 return await foreign(request)
             raise self._nothing_there(route.group)
@@ -263,7 +265,7 @@ class Core:
         try:
             return await self.paths.answer(request, route)
         except paths.PageNotFound:
-            # Of a group that is served elsewhere and has not been heard of yet.
+            # In a group that is served elsewhere and whose discovery has not been read yet.
             foreign = self.foreign(route.group, route.version) if route is not None else None
             if foreign is None:
                 raise
@@ -309,27 +311,27 @@ class Core:
             raise not_found(kind.plural, route.name, kind.group)
         if found is None or (kind.namespaced and not route.namespace):
             raise self._nothing_there(kind.group)
-        # OPTIONS, which is no verb of the API, is for the other side of a proxy to answer.
+        # OPTIONS is not a verb of the API; the target of a proxy has to handle it.
         if route.verb not in found.verbs and (method, found.name) != ("OPTIONS", "proxy"):
             raise method_not_allowed()
         special = self.handlers.subresource(kind, route.subresource, route.verb)
         return special or VERBS[route.verb]
 
     def _nothing_there(self, group: str) -> ApiError:
-        """Groups of built-in kinds answer with a Status, all others with the bare page."""
+        """Groups of built-in kinds respond with a Status, all others with plain text."""
         built_in = not group or any(kind.group == group and not kind.custom for kind in self.registry)
         return not_found_status() if built_in else paths.page_not_found()
 
 
 def _misplaced(kind: Kind, route: Route) -> bool:
-    """A path through a namespace to something of the whole cluster. Authorization has asked about that namespace only,
-    where roles may allow everything."""
+    """A namespaced path to a cluster-scoped resource. Authorization has only checked that namespace, where roles may
+    allow everything."""
     own = route.name if kind.plural == "namespaces" else ""
     return not kind.namespaced and route.namespace != own
 
 
 def _check_timeout(text: str) -> None:
-    """How long a client is willing to wait is its own business, but it has to be a time."""
+    """The client may choose any timeout, but it has to be a valid duration."""
     if text and not _DURATION.fullmatch(text):
         why = f"time: invalid duration {go_quote(text)}"
         if re.fullmatch(r"[-+]?[0-9.]+", text):

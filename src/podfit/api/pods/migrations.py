@@ -1,13 +1,13 @@
-"""A VM pod that moves to another node: how the pod itself says where that stands.
+"""The migration of a VM pod to another node, as recorded in the pod itself.
 
-The state is one annotation, written by the API server alone, through `pods/migrate`:
+The state is one annotation, written only by the API server, through `pods/migrate`:
 
     Requested ──source──► Offered ──target──► Prepared ──target──► Moved
         └──────────────────┴───────────────────┴──────► Failed
 
-A user requests it. The source node says what has to be moved, the target node makes room and says where it is
-expected, and reports it as moved once it runs there: in the same write the pod is bound to the target. Until then the
-pod belongs to the source, and `status.nominatedNodeName` names the target. Failed ends it, the VM stays at the source.
+A user requests the migration. The source node describes the VM, the target node reserves resources and reports its
+address, and reports the VM as moved once it runs there: the same write binds the pod to the target. Until then the
+pod belongs to the source, and `status.nominatedNodeName` names the target. After Failed, the VM stays at the source.
 """
 
 from __future__ import annotations

@@ -75,7 +75,7 @@ class Table:
         return iter(self._bodies)
 
     def own(self, name: str) -> Type | None:
-        """The type this table itself declares."""
+        """The type that this table itself declares."""
         found = self._types.get(name)
         if found is not None:
             return found
@@ -158,7 +158,7 @@ def _renamed(kind: Type, go: str) -> Type:
 
 
 class Library:
-    """All tables, each read when first asked for."""
+    """All tables, each read on first use."""
 
     def __init__(self) -> None:
         self._tables: dict[str, Table] = {}

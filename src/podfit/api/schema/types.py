@@ -1,7 +1,7 @@
-"""The types an API object is made of: structs of fields, lists, maps and scalars.
+"""The types of API objects: structs of fields, lists, maps and scalars.
 
-They carry what typed decoding, re-encoding, strategic merge and server-side apply need to know, and nothing about
-defaults or validation. Tables become these types in `notation`; a CustomResourceDefinition does in `structural`.
+They contain what typed decoding, re-encoding, strategic merge and server-side apply need, and nothing about defaults or
+validation. Tables are converted to these types in `notation`; a CustomResourceDefinition in `structural`.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class Field:
     type: Type
     pointer: bool = False
     omit_empty: bool = True
-    """Whether Go leaves the field out when its value is empty (a struct that is not a pointer never is)."""
+    """Whether Go omits the field if its value is empty (a struct that is not a pointer is never omitted)."""
     omit_zero: bool = False
     required: bool = False
     merge: bool = False
@@ -54,7 +54,7 @@ class Field:
     replace: bool = False
     """A strategic merge patch replaces this map instead of merging it."""
     default: Any = None
-    """The default a list key takes when an element leaves it out."""
+    """The default of a list key that an element omits."""
     nullable: bool = False
     """An explicit null is kept (custom resources only)."""
     doc: str = ""
@@ -67,7 +67,7 @@ class Struct:
     fields: dict[str, Field] = field(default_factory=dict)
     atomic: bool = False
     preserve_unknown: bool = False
-    """Fields it does not list are kept as they are (custom resources only)."""
+    """Unknown fields are preserved (custom resources only)."""
     table: str = ""
     doc: str = ""
     cache: dict[str, Any] = field(default_factory=dict, repr=False)

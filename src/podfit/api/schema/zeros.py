@@ -1,4 +1,4 @@
-"""Zero values: what Go prints for a field that is not set, and which values it leaves out."""
+"""Zero values: how Go prints unset fields, and which values it omits."""
 
 from __future__ import annotations
 
@@ -24,23 +24,23 @@ ZERO: dict[str, Any] = {
     **dict.fromkeys(UNIONS),
 }
 NEVER_EMPTY = frozenset({"Quantity", "Resource", "IntOrString", "Time", "MicroTime", "Duration", "Raw", *UNIONS})
-"""Go structs: omitempty does not leave them out, pointer or not."""
+"""Go structs: omitempty does not omit them, pointer or not."""
 
 
 def zero_of(kind: Type) -> Any:
-    """What Go prints for the zero value."""
+    """Go's text for the zero value."""
     if isinstance(kind, Struct):
         return {name: unset(row) for name, row in kind.fields.items() if printed_when_unset(row)}
     return ZERO[kind.form] if isinstance(kind, Scalar) else None
 
 
 def unset(row: Field) -> Any:
-    """What Go prints for a field that is not set: a pointer to nothing is null, whatever it would point to."""
+    """Go's text for an unset field: a nil pointer is null, whatever its type."""
     return None if row.pointer else zero_of(row.type)
 
 
 def printed_when_unset(row: Field) -> bool:
-    """Whether Go prints the field of a fresh struct."""
+    """Whether Go prints the field of a new struct."""
     if row.omit_zero:
         return False
     if not row.omit_empty:
@@ -52,7 +52,7 @@ def printed_when_unset(row: Field) -> bool:
 
 
 def dropped_when_empty(row: Field) -> bool:
-    """Whether a given but empty value (an empty string or list, 0, false) vanishes."""
+    """Whether an empty value (an empty string or list, 0, false) is dropped."""
     if row.pointer or not row.omit_empty or isinstance(row.type, Struct):
         return False
     return not (isinstance(row.type, Scalar) and row.type.form in NEVER_EMPTY)

@@ -1,1 +1,1 @@
-"""Grammars and text forms that Kubernetes objects share: names, patterns, and values as Go prints them."""
+"""Grammars and text formats shared by Kubernetes objects: names, patterns, and values as Go prints them."""

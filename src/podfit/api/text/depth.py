@@ -1,7 +1,7 @@
-"""How deeply a body may be nested.
+"""Limits the nesting depth of a body.
 
-Everything that walks an object recurses, a few frames a level. Bodies are measured once, where they are parsed, so that
-nothing behind that exhausts the stack; `allow_depth` makes room for what is let through.
+Functions that walk an object recurse, a few frames per level. Bodies are measured once, where they are parsed, so that
+nothing after that exhausts the stack; `allow_depth` raises the recursion limit to what is accepted.
 """
 
 from __future__ import annotations
@@ -11,13 +11,13 @@ from itertools import chain
 from typing import Any
 
 MAX_DEPTH = 1000
-"""Containers in containers. Go's decoders stop at 10,000, and say so in words that are used here, too."""
+"""Nested containers. Go's decoders stop at 10,000, with an error message that is used here, too."""
 _FRAMES = 20
-"""Stack frames a level may take, in the worst of the functions that recurse."""
+"""Stack frames per level, in the worst of the functions that recurse."""
 
 
 def allow_depth() -> None:
-    """To be called once by each process that reads objects."""
+    """Call once in each process that reads objects."""
     sys.setrecursionlimit(max(sys.getrecursionlimit(), MAX_DEPTH * _FRAMES))
 
 

@@ -1,4 +1,4 @@
-"""The string formats that apiextensions checks; formats it does not know are not checked."""
+"""The string formats that apiextensions checks; unknown formats are ignored."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Go's words for broken JSON. Only read when a fast parser has already refused the text.
+"""Go's error messages for invalid JSON. Used only after a fast parser has rejected the text.
 
-`syntax_error(raw)` walks the text the way Go's scanner does and names the first character that cannot be; the parsers
-themselves (`parse`, `parse_exact`) are msgspec's and the standard library's.
+`syntax_error(raw)` walks the text as Go's scanner does and names the first invalid character; the parsers themselves
+(`parse`, `parse_exact`) are msgspec's and the standard library's.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ _SPACES, _DIGITS, _PLAIN = re.compile(rb"[ \t\r\n]*"), re.compile(rb"[0-9]*"), r
 
 
 class GoSyntaxError(ValueError):
-    """The text is no JSON; the message is Go's."""
+    """The text is not valid JSON; the message is Go's."""
 
 
 class Literal(float):
-    """A number that is not a plain integer, with the text it was written as."""
+    """A number that is not a plain integer, with its source text."""
 
     text: str
 
@@ -40,11 +40,11 @@ class Literal(float):
 
 
 class Pairs(dict[str, Any]):
-    """An object that remembers which keys it held twice."""
+    """An object that records its duplicate keys."""
 
     twice: tuple[str, ...] = ()
     after: tuple[int, ...] = ()
-    """For each of them, how many other keys came before it was repeated."""
+    """For each of them, how many other keys came before the duplicate."""
 
     @staticmethod
     def of(pairs: list[tuple[str, Any]]) -> Pairs:
@@ -81,7 +81,7 @@ _ESCAPE = re.compile(r"\\(u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{
 
 
 def _without_half_pair(escape: re.Match[str]) -> str:
-    """Half of a surrogate pair is no character: Go reads U+FFFD."""
+    """Half of a surrogate pair is not a character: Go reads U+FFFD."""
     return r"\ufffd" if len(escape[1]) == 5 and escape[1][1] in "dD" else escape[0]
 
 
@@ -90,8 +90,8 @@ def _refuse() -> NoReturn:
 
 
 def parse(raw: bytes, *, typed: bool = False) -> Any:
-    """Parses JSON fast, duplicate keys unnoticed. Numbers beyond float64 are refused here, unless types to be read
-    later (`typed`) will have a better word for them."""
+    """Parses JSON fast, without detecting duplicate keys. Numbers beyond float64 are rejected here, unless typed
+    decoding (`typed`) will report a better error for them."""
     try:
         value = msgspec.json.decode(raw)
     except RecursionError:
@@ -118,7 +118,9 @@ def parse_exact(raw: bytes, *, typed: bool = True) -> Any:
 
 
 def _worded(error: ValueError, raw: bytes) -> str:
-    """Go's words. Of a long text they follow from where the parser stopped: walking it again would take seconds."""
+    """Go's error. For a long text it is derived from the position where the parser stopped: walking it again would take
+    seconds.
+    """
     if len(raw) <= _WALKED or not isinstance(error, json.JSONDecodeError):
         return syntax_error(raw) or str(error)
     if error.pos >= len(error.doc) or error.msg.startswith("Unterminated"):
@@ -143,20 +145,22 @@ _SPACED = (b" :", b"\n:", b"\t:", b"\r:")
 
 
 def may_hold_duplicates(raw: bytes, value: Any) -> bool:
-    """Whether the text has more `"key":` places than the parsed value has keys. May say yes in vain, never no."""
+    """Whether the text has more `"key":` occurrences than the parsed value has keys. May return false positives, never
+    false negatives.
+    """
     if type(raw) is Encoded or _is_written(raw, value):
         return False
     if any(space in raw for space in _SPACED):
         return len(_KEYS.findall(raw)) != _count_keys(value)
     places = raw.count(b'":')
     if b"\\\\" not in raw:
-        # Texts that quote JSON, as messages of Events do. A backslash behind a backslash could end a key.
+        # Texts that quote JSON, as messages of Events do. A backslash after a backslash could end a key.
         places -= raw.count(b'\\":')
     return places != _count_keys(value)
 
 
 def _is_written(raw: bytes, value: Any) -> bool:
-    """Whether the text is the value as clients in Go write it: then each key stands in it once."""
+    """Whether the text has the form written by Go clients: then each key occurs once."""
     try:
         return msgspec.json.encode(value) == raw.rstrip(b"\n")
     except TypeError:
@@ -182,7 +186,7 @@ def _count_keys(value: Any) -> int:
 
 
 def quoted(char: int) -> str:
-    """A character as Go's scanner shows it."""
+    """A character as shown by Go's scanner."""
     if char == ord("'"):
         return "'\\''"
     if char == ord('"'):
@@ -197,7 +201,7 @@ def quoted(char: int) -> str:
 
 
 def syntax_error(raw: bytes) -> str | None:
-    """Go's message for the first thing wrong with the text, or None when it is JSON."""
+    """Go's message for the first error in the text, or None if it is valid JSON."""
     try:
         at = _value(raw, _skip(raw, 0))
         at = _skip(raw, at)
@@ -254,7 +258,7 @@ def _value(raw: bytes, at: int) -> int:
 
 
 def _close(raw: bytes, at: int, stack: list[int]) -> int:
-    """After a value (or at the end of an empty container): closes containers until another value is due."""
+    """After a value (or at the end of an empty container): closes containers until another value is expected."""
     while stack:
         at = _skip(raw, at)
         char, inside = raw[at], stack[-1]

@@ -1,4 +1,4 @@
-"""How Go prints JSON values with %v, and names their types: messages quote them so."""
+"""Go's text for JSON values (%v), and its names of their types, as quoted in messages."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def go_float(value: float) -> str:
 
 
 def go_value(value: Any) -> str:
-    """A value as field errors of custom resources print it, whose numbers are Go's."""
+    """A value as printed by field errors of custom resources, with Go's numbers."""
     if isinstance(value, float):
         return go_float(value)
     return _json_value(value)

@@ -1,4 +1,4 @@
-"""The grammar of labels: each function lists complaints about a key or a value, none when it is fine."""
+"""The grammar of labels: each function returns the errors of a key or a value, none if it is valid."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _VALUE_WRONG = (
 
 
 def key_problems(key: str) -> list[str]:
-    """What is wrong with a label's key."""
+    """Errors of a label's key."""
     prefix, slash, name = key.rpartition("/")
     if "/" in prefix:
         return [
@@ -49,7 +49,7 @@ def key_problems(key: str) -> list[str]:
 
 
 def value_problems(value: str) -> list[str]:
-    """What is wrong with a label's value."""
+    """Errors of a label's value."""
     problems = ["must be no more than 63 bytes"] if len(value.encode()) > 63 else []
     if not _VALUE.fullmatch(value):
         problems.append(_VALUE_WRONG)

@@ -1,6 +1,6 @@
-"""The grammars of Kubernetes names: each function lists complaints, none when the text is fine.
+"""The grammars of Kubernetes names: each function returns errors, none if the text is valid.
 
-Results are cached: the same names and keys come back with every request.
+Results are cached: the same names and keys occur in every request.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ _WILDCARD_TEXT = regex_complaint(
 
 
 def _without_dash(name: str, prefix: bool) -> str:
-    """A generateName may end in a dash: what follows will be alphanumeric."""
+    """A generateName may end in a dash: the generated suffix will be alphanumeric."""
     return name[:-1] + "a" if prefix and len(name) > 1 and name.endswith("-") else name
 
 
@@ -109,13 +109,13 @@ def dns_subdomain(name: str, prefix: bool = False) -> list[str]:
 
 
 def new_subdomain(name: str, prefix: bool = False) -> list[str]:
-    """`dns_subdomain` for names that hardly come back: every Event has one of its own. They are not remembered."""
+    """`dns_subdomain` for names that rarely recur: every Event has one of its own. They are not cached."""
     return list(_about_subdomain(_without_dash(name, prefix)))
 
 
 @remembered(4096)
 def dns_subdomain_with_underscore(name: str) -> tuple[str, ...]:
-    """What resolvers search: labels may begin with an underscore, and hold some."""
+    """Search domains of resolvers: labels may begin with an underscore, and contain some."""
     found = (max_length(253),) if len(name.encode()) > 253 else ()
     return found if _underscored.fullmatch(name) else (*found, _UNDERSCORE_TEXT)
 
@@ -125,7 +125,7 @@ def dns_1035(name: str, prefix: bool = False) -> list[str]:
 
 
 def path_segment(name: str, prefix: bool = False) -> list[str]:
-    """What may stand in a URL path; kinds with free names (RBAC) only ask for this."""
+    """Characters allowed in a URL path; the only rule for kinds with free names (RBAC)."""
     if not prefix and name in (".", ".."):
         return [f"may not be '{name}'"]
     return [f"may not contain '{part}'" for part in ("/", "%") if part in name]
@@ -134,7 +134,7 @@ def path_segment(name: str, prefix: bool = False) -> list[str]:
 @remembered(65536)
 def qualified_name(name: str) -> tuple[str, ...]:
     """`name` or `prefix/name`: keys of labels, annotations, resources, taints. Kubernetes calls all of them label keys,
-    and counts them in bytes."""
+    and counts their length in bytes."""
     return tuple(key_problems(name))
 
 

@@ -1,5 +1,6 @@
-"""Regular expressions that clients supply: RE2, as in Go. Matching takes time proportional to the text, whatever the
-expression; what Go does not know (look-ahead, back-references) is refused in its words."""
+"""Regular expressions supplied by clients: RE2, as in Go. Matching takes time proportional to the text, whatever the
+expression; features that Go lacks (look-ahead, back-references) are rejected with its error.
+"""
 
 from __future__ import annotations
 
@@ -44,6 +45,6 @@ def compile_pattern(text: str) -> Any:
 def _in_go(message: bytes | str, text: str) -> str:
     words = message.decode("utf-8", "replace") if isinstance(message, bytes) else message
     code, _, place = words.partition(": ")
-    # Where several errors are possible RE2 quotes what Go does, but for an expression that is too large.
+    # If several errors are possible, RE2 reports the same one as Go, except for an expression that is too large.
     shown = text if code.startswith("pattern too large") else place
     return f"error parsing regexp: {_GO_WORDS.get(code, code)}: `{shown}`"

@@ -1,7 +1,7 @@
-"""Results remembered by the text they were made of.
+"""Results cached by their input text.
 
-Texts come from clients: a table that is bounded in entries only would hold as many megabytes as clients care to send.
-Long texts are worked out each time. A hit is a lookup in a dict, without a Python frame.
+Texts come from clients: a cache that only bounds the number of entries would hold as many megabytes as clients send.
+Results for long texts are computed each time. A hit is a lookup in a dict, without a Python frame.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import TypeVar
 
 Result = TypeVar("Result")
 LONGEST = 512
-"""Characters of a text that is remembered."""
+"""The maximum length of a cached text."""
 
 
 class _Table(dict[str, Result]):
@@ -29,7 +29,7 @@ class _Table(dict[str, Result]):
 
 
 def remembered(most: int) -> Callable[[Callable[[str], Result]], Callable[[str], Result]]:
-    """For functions of one text whose result depends on nothing else and is not changed."""
+    """For functions of one string whose result depends on nothing else and is never modified."""
 
     def table(work_out: Callable[[str], Result]) -> Callable[[str], Result]:
         return _Table(work_out, most).__getitem__

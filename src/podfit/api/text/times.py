@@ -1,4 +1,4 @@
-"""Times of RFC 3339 in the form the API server answers with, or what Go says of texts that are none."""
+"""Times of RFC 3339 in the format of the API server, or Go's error for invalid ones."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _MICRO_LAYOUT = "2006-01-02T15:04:05.000000Z07:00"
 
 
 class BadTime(ValueError):
-    """The text is no time; the message is Go's."""
+    """The time is invalid; the message is Go's."""
 
 
 @remembered(4096)
@@ -30,7 +30,7 @@ def micro_time_text(text: str) -> str | None:
 
 
 def _moment(text: str, layout: str) -> datetime | None:
-    """The moment in UTC; None for Go's zero time, which prints as null."""
+    """The time in UTC; None for Go's zero time, which prints as null."""
     found = _RFC3339.fullmatch(text)
     if found is None:
         why = _why(text)
@@ -62,7 +62,7 @@ _PIECES = (
 
 
 def _why(text: str) -> str:
-    """The first piece of the layout that the text does not have."""
+    """The first element of the layout that the text does not match."""
     at = 0
     for pattern, piece in _PIECES:
         found = re.compile(pattern, re.ASCII).match(text, at)

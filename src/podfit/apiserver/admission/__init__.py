@@ -1,1 +1,1 @@
-"""Admission: what happens to a write between decoding and storing. A plugin a file; `chain` puts them in order."""
+"""Admission: the step between decoding and storing a write. One plugin per file; `chain` orders them."""

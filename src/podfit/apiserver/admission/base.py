@@ -1,8 +1,8 @@
-"""What an admission plugin is, what it is shown, and how it sees the cluster.
+"""The interface of admission plugins: their input, and their view of the cluster.
 
-Plugins change `Attributes.object` in the mutating phase (on updates parts of it may be shared with the stored object,
-so they replace what they change and never reach into it) and may only refuse in the validating phase. A refusal is an
-`ApiError`; nothing else may escape from a plugin. The chain calls plugins, plugins never call each other.
+Plugins change `Attributes.object` in the mutating phase (on updates, parts of it may be shared with the stored object,
+so they replace what they change and never modify it in place) and may only reject in the validating phase. A rejection
+is an `ApiError`; no other exception may escape from a plugin. The chain calls plugins, plugins never call each other.
 """
 
 from __future__ import annotations
@@ -23,15 +23,17 @@ CREATE, UPDATE, DELETE, CONNECT = "CREATE", "UPDATE", "DELETE", "CONNECT"
 
 
 class Attributes(msgspec.Struct, eq=False):
-    """One write on its way. `object` is the new state (None for DELETE), `old` the stored one (None for CREATE)."""
+    """One write in progress. `object` is the new state (None for DELETE), `old` the stored one (None for CREATE)."""
 
     operation: str
     kind: Kind
-    """The kind of the resource in the path; a subresource may speak another kind (Eviction, Binding, Scale)."""
+    """The kind of the resource in the path; the body of a subresource may be of another kind (Eviction, Binding,
+    Scale).
+    """
     subresource: str
     namespace: str
     name: str
-    """As in the path; empty on CREATE while the name is still to be generated."""
+    """As in the path; empty on CREATE if the name is still to be generated."""
     object: Object | None
     old: Object | None
     user: User
@@ -43,19 +45,19 @@ class Attributes(msgspec.Struct, eq=False):
     annotations: dict[str, str] = {}
     """Audit annotations."""
     reinvocation: bool = False
-    """True in the second mutating pass, which runs when a webhook has changed the object."""
+    """True in the second mutating pass, which runs if a webhook has changed the object."""
     reinvoke: bool = False
-    """Set by a plugin whose change the plugins before it should see."""
+    """Set by a plugin whose change earlier plugins should see."""
     dialect: Dialect | None = None
-    """The older dialect that the client speaks; None: the native form."""
+    """The older dialect that the client uses; None: the native form."""
     asked: Object | None = None
     """The object as the client wrote it, in its dialect."""
     in_quota: InQuota | None = None
-    """A pod as quotas of its namespace count it; None: as it is stored."""
+    """A pod as counted by quotas of its namespace; None: as it is stored."""
     resizes: bool = False
-    """An update of a pod itself that changes resources, as older dialects resize."""
+    """An update of the pod itself that changes resources, which is a resize in older dialects."""
     state: dict[str, Any] = {}
-    """What a plugin remembers between the passes, by its name."""
+    """State that a plugin keeps between the passes, by its name."""
 
     @property
     def resource(self) -> tuple[str, str]:
@@ -63,7 +65,7 @@ class Attributes(msgspec.Struct, eq=False):
 
     @property
     def display_name(self) -> str:
-        """The name refusals show: generated names do not exist yet in the mutating phase."""
+        """The name in error messages: generated names do not exist yet in the mutating phase."""
         if self.name:
             return self.name
         meta = (self.object or {}).get("metadata") or {}
@@ -81,16 +83,16 @@ class Cluster(Protocol):
     def list(self, kind: Kind, namespace: str = "") -> Sequence[Object]: ...
 
     async def update_status(self, kind: Kind, obj: Object) -> Object:
-        """Writes the status of `obj` if it still stands at its resourceVersion; ApiError 409 when it does not."""
+        """Writes the status of `obj` if it is still at its resourceVersion; ApiError 409 otherwise."""
 
 
 class Plugin:
-    """One rule set. Subclasses override what they need; the chain skips phases that are not overridden."""
+    """One plugin. Subclasses override what they need; the chain skips phases that are not overridden."""
 
     name = ""
 
     def handles(self, attrs: Attributes) -> bool:
-        """Whether the plugin cares. May depend only on operation, kind and subresource: the chain remembers it."""
+        """Whether the plugin applies. May depend only on operation, kind and subresource: the chain caches it."""
         return True
 
     async def admit(self, attrs: Attributes) -> None:

@@ -1,9 +1,8 @@
-"""Certificate signing requests: the requester is the one that the server authenticated, and approving and signing need
-permission.
+"""Certificate signing requests: the requester is the authenticated user, and approving and signing need permission.
 
-Four plugins: one that cannot be switched off keeps each part of a request to its endpoint; CertificateApproval,
-CertificateSigning and CertificateSubjectRestriction are Kubernetes' own. Whoever could write a request's user name, or
-approve one for any signer, could become anybody.
+Four plugins: one that cannot be disabled restricts each part of a request to its endpoint; CertificateApproval,
+CertificateSigning and CertificateSubjectRestriction are those of Kubernetes. A client that could write the user name of
+a request, or approve one for any signer, could impersonate anybody.
 """
 
 from __future__ import annotations
@@ -23,7 +22,9 @@ _ANSWERED = ("Approved", "Denied")
 
 
 class CertificateRequests(Plugin):
-    """The asker is noted at creation; afterwards the spec is fixed, and the status belongs to its two endpoints."""
+    """The requester is recorded at creation; afterwards the spec is immutable, and the status is written through its
+    two endpoints.
+    """
 
     name = "CertificateRequests"
 
@@ -104,6 +105,6 @@ class CertificateSubjectRestriction(Plugin):
         try:
             _, groups = subject_of_request(base64.b64decode(spec.get("request") or ""))
         except (BadRequestPem, binascii.Error):
-            return  # validation has its own words for what is no request at all
+            return  # validation reports its own errors for an invalid request
         if MASTERS in groups:
             raise attrs.forbid(f"use of {_CLIENT} signer with {MASTERS} group is not allowed")

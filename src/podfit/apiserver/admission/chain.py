@@ -1,7 +1,7 @@
 """The chain: enabled plugins in Kubernetes' order, run phase by phase.
 
-`build` makes it from the names to enable and disable. Which plugins a write concerns is worked out once for each
-(operation, resource, subresource) and phase, so a write that concerns none costs one dictionary lookup.
+`build` makes it from the names to enable and disable. The plugins that apply to a write are computed once for each
+(operation, resource, subresource) and phase, so a write to which none applies costs one dictionary lookup.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _Key = tuple[str, str, str, str, str]
 
 
 class UnknownPlugin(ValueError):
-    """No admission plugin has that name; the message lists those there are."""
+    """No admission plugin has that name; the message lists the existing ones."""
 
     exit_code = 2
 
@@ -60,7 +60,7 @@ class Chain:
         for plugin in plugins:
             await plugin.admit(attrs)
         if attrs.reinvoke:
-            # A webhook changed the object: those before it get to see the result, once.
+            # A webhook changed the object: earlier plugins see the result once.
             attrs.reinvocation = True
             for plugin in plugins:
                 await plugin.admit(attrs)
@@ -97,8 +97,8 @@ def build(
 ) -> Chain:
     """The default plugins plus `enable` minus `disable`, in Kubernetes' order; UnknownPlugin for an unknown name.
 
-    `always` holds checks that cannot be switched off (RbacEscalation); they run right before the webhooks. Plugins that
-    ask what a user may do need `authorization`; without it they are left out."""
+    `always` contains checks that cannot be disabled (RbacEscalation); they run right before the webhooks. Plugins that
+    check permissions of a user need `authorization`; without it they are omitted."""
     plugins = _all(cluster, webhooks, policies, mutating_policies, authorization, clock)
     known = {plugin.name for plugin in plugins}
     unknown = [name for name in (*enable, *disable) if name not in known]

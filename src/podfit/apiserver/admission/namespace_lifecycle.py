@@ -1,4 +1,4 @@
-"""NamespaceLifecycle: no objects in namespaces that do not exist, no new ones in those that are going away."""
+"""NamespaceLifecycle: no objects in namespaces that do not exist, no new ones in those being deleted."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class NamespaceLifecycle(Plugin):
             return False
         if attrs.kind.plural == "namespaces" and attrs.kind.group == "":
             return attrs.operation == DELETE
-        # Questions about access are answered for namespaces that do not exist, too.
+        # Access reviews are answered for namespaces that do not exist, too.
         return attrs.kind.namespaced and attrs.operation != DELETE and attrs.kind.kind != "LocalSubjectAccessReview"
 
     async def admit(self, attrs: Attributes) -> None:

@@ -1,7 +1,7 @@
-"""No user grants rights that they do not hold: roles and bindings are compared with the rights of their writer.
+"""Prevents privilege escalation: roles and bindings are compared with the permissions of their writer.
 
-Not a plugin one can switch off: Kubernetes keeps this check in its registry, and so it always runs here. It is lifted
-by the verbs `escalate` (on roles) and `bind` (on the role that is bound).
+Not a plugin that can be disabled: Kubernetes has this check in its registry, and so it always runs here. The verbs
+`escalate` (on roles) and `bind` (on the bound role) exempt from it.
 """
 
 from __future__ import annotations
@@ -84,8 +84,8 @@ class RbacEscalation(Plugin):
 
 
 def _serves_collection_only(new: Object, old: Object) -> bool:
-    """Whether an update changes only what garbage collection needs. Anything else may grant something: a label adds a
-    role to those that aggregate it."""
+    """Whether an update changes only fields used by garbage collection. Anything else may grant something: a label adds
+    a role to those that aggregate it."""
     if any(new.get(field) != old.get(field) for field in (new.keys() | old.keys()) - {"metadata"}):
         return False
     mine, stored = new["metadata"], old["metadata"]

@@ -1,9 +1,8 @@
 """API groups served elsewhere: APIServices, by a component of this process or by another server.
 
-A registered handler answers for its group at once. A remote server is found by the Service that the
-APIService names (or by the annotation `podfit.dev/url`); it gets the request with the user's name in X-Remote-*
-headers, over a connection that shows our front-proxy certificate. What a group holds is read from its own discovery
-document.
+A registered handler serves its group immediately. A remote server is found by the Service that the APIService names (or
+by the annotation `podfit.dev/url`); it gets the request with the user's name in X-Remote-* headers, over a connection
+authenticated by our front-proxy certificate. The contents of a group are read from its own discovery document.
 """
 
 from __future__ import annotations
@@ -53,7 +52,7 @@ _SKIPPED = frozenset(
 _NOT_PASSED_ON = frozenset(
     ("connection", "keep-alive", "transfer-encoding", "content-length", "content-type", "date", "server")
 )
-"""Headers of an answer that are between the other server and us."""
+"""Headers of a response that concern only the connection to the other server."""
 
 Handler = Callable[[Request], Awaitable[Response]]
 
@@ -67,13 +66,13 @@ class Aggregation:
         self._tasks = Tasks("aggregation")
 
     def register(self, group_version: str, handler: Handler) -> None:
-        """Lets a component of this process answer for a group, e.g. `metrics.k8s.io/v1beta1`."""
+        """Registers a component of this process as the server of a group, e.g. `metrics.k8s.io/v1beta1`."""
         group, _, version = group_version.rpartition("/")
         self._local[group, version] = handler
         self._tasks.start(self._announce(group, version, handler), f"announce {group_version}")
 
     def handler(self, group: str, version: str) -> Handler | None:
-        """Who answers for a group and version that is not ours."""
+        """The server of a group and version that is not ours."""
         local = self._local.get((group, version))
         if local is not None:
             return local
@@ -85,7 +84,7 @@ class Aggregation:
         each(API_SERVICE, stored, lambda service: self._learn(service["metadata"]["name"], None, service))
 
     async def resync(self) -> None:
-        """Learns what is stored, and forgets groups whose APIService is gone."""
+        """Loads the stored APIServices, and drops groups whose APIService is gone."""
         stored = {_group_version(service) for service in self._objects.list(API_SERVICE)}
         for group, version in [known for known in self._remote if known not in stored]:
             del self._remote[group, version]
@@ -93,7 +92,7 @@ class Aggregation:
         self.start()
 
     async def say_local(self) -> None:
-        """Our own groups are available, and say so before anybody asks."""
+        """Our own groups are available from the start."""
         for service in usable(API_SERVICE, self._objects.list(API_SERVICE)):
             if not (service.get("spec") or {}).get("service"):
                 await self._say(service["metadata"]["name"], True, *_LOCAL)
@@ -150,7 +149,7 @@ class Aggregation:
         self._discovery.forget()
 
     async def _check(self, name: str) -> None:
-        """Reads the group's discovery document until it answers; then says so in the APIService."""
+        """Polls the group's discovery document until it responds; then updates the status of the APIService."""
         while (service := self._objects.get(API_SERVICE, "", name)) is not None:
             group, version = _group_version(service)
             if (group, version) not in self._remote:
@@ -184,7 +183,7 @@ class Aggregation:
             except Mismatch:
                 continue
 
-    # --- passing on -----------------------------------------------------------------------------------------------
+    # --- proxying -------------------------------------------------------------------------------------------------
 
     def _proxy(self, service: Object) -> Handler:
         async def handle(request: Request) -> Response:
@@ -216,7 +215,7 @@ class Aggregation:
         except (aiohttp.ClientError, TimeoutError, OSError, ValueError) as error:
             raise ApiError(503, "ServiceUnavailable", f"error trying to reach service: {why_not(error)}") from None
         if 300 <= answer.status < 400 and answer.headers.get("Location"):
-            # Followed by us it would carry our certificate, followed by the client its credentials.
+            # If we followed it, it would get our certificate; if the client did, the client's credentials.
             answer.close()
             return Response(502, _REDIRECTED, "text/plain; charset=utf-8")
         media = answer.headers.get("Content-Type", "application/json")
@@ -256,13 +255,13 @@ class Aggregation:
 
 
 def _server_name(service: Object) -> str:
-    """The name that the server's certificate must be for, wherever it is reached."""
+    """The name that the server's certificate must have, whatever its address."""
     ref = service["spec"]["service"]
     return f"{ref.get('name', '')}.{ref.get('namespace', '')}.svc"
 
 
 async def _whole(answer: Response) -> bytes:
-    """The body of a discovery document; ValueError for one without end."""
+    """The body of a discovery document; ValueError if it is too long."""
     if answer.stream is None:
         return answer.body
     body = b""
@@ -290,7 +289,7 @@ async def _pieces(answer: aiohttp.ClientResponse) -> AsyncIterator[bytes]:
 
 
 def _identity(user: User) -> list[tuple[str, str]]:
-    """Whom we vouch for. A header for each group: other servers take what is between commas as one."""
+    """The user whom we assert. One header per group: other servers do not split at commas."""
     headers = [("X-Remote-User", user.name)]
     if user.uid:
         headers.append(("X-Remote-Uid", user.uid))
@@ -312,7 +311,7 @@ def _condition(service: Object) -> Object:
 
 
 def local_services(kinds: list[Kind]) -> list[Object]:
-    """APIServices of the groups this server has itself."""
+    """APIServices of the server's own groups."""
     found: dict[tuple[str, str], Object] = {}
     for kind in kinds:
         if kind.custom or (kind.group, kind.version) in found:

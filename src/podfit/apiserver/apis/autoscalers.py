@@ -1,7 +1,7 @@
 """HorizontalPodAutoscalers as autoscaling/v1 and as autoscaling/v2.
 
-v1 knows one metric, the utilisation of CPU. Everything else of a v2 object travels through v1 in annotations, so that
-a client that reads v1 and writes it back takes nothing away.
+v1 has one metric, CPU utilisation. Everything else of a v2 object is kept in annotations of the v1 object, so that a
+client that reads v1 and writes it back removes nothing.
 """
 
 from __future__ import annotations
@@ -115,7 +115,7 @@ def _cpu_metric(word: str, value: Object) -> Object:
 
 
 def _flat(metric: Object, word: str, names: dict[str, dict[str, str]]) -> Object:
-    """A metric of v2 in the words of v1."""
+    """A v2 metric in the form of v1."""
     field = _SOURCES.get(metric.get("type", ""), "")
     source = metric.get(field) or {}
     made = {key: source[key] for key in ("name", "container") if key in source}
@@ -134,7 +134,7 @@ def _flat(metric: Object, word: str, names: dict[str, dict[str, str]]) -> Object
 
 
 def _deep(metric: Object, word: str, names: dict[str, dict[str, str]]) -> Object:
-    """The way back."""
+    """The reverse conversion."""
     field = _SOURCES.get(metric.get("type", ""), "")
     source = metric.get(field) or {}
     made: Object = {key: source[key] for key in ("name", "container") if key in source}
@@ -170,7 +170,7 @@ def _untitled(value: Any) -> Any:
 
 
 def _read(text: Any) -> Any:
-    """What an annotation holds; nothing where its value cannot be read."""
+    """The parsed annotation; nothing if its value is invalid."""
     try:
         return parse(text.encode()) if isinstance(text, str) and text else None
     except GoSyntaxError:

@@ -1,7 +1,7 @@
-"""Custom resources: definitions become rows of the registry while they stand.
+"""Custom resources: definitions are rows of the registry as long as they exist.
 
-A definition is accepted (its names are free), established, and from then on served; when it is deleted its objects go
-first. The rows follow the stored definitions, no matter which server wrote them.
+A definition is accepted (its names are free), established, and from then on served; when it is deleted its objects are
+deleted first. The rows follow the stored definitions, regardless of which server wrote them.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class CustomResources:
         caller: Caller,
         notices: dict[tuple[str, str, str], str],
     ) -> None:
-        """`caller` asks conversion webhooks; `notices` gets what users of deprecated versions are warned of."""
+        """`caller` calls conversion webhooks; `notices` gets the warnings for users of deprecated versions."""
         self._objects, self._tables, self._discovery, self._scales = objects, tables, discovery, scales
         self._caller, self._notices = caller, notices
         self._registry: Registry = objects.registry
@@ -57,7 +57,7 @@ class CustomResources:
         self._tasks = Tasks("custom resources")
 
     async def start(self) -> None:
-        """Serves what is stored already, establishing what is not yet. What cannot be used is skipped."""
+        """Serves the stored definitions, and establishes those that are not. Unusable ones are skipped."""
         for record in self._objects.store.scan(DEFINITION.storage_prefix):
             try:
                 await self._settle(record.key)
@@ -65,7 +65,7 @@ class CustomResources:
                 warn(DEFINITION, wire.object_of(record), f"{type(error).__name__}: {error}")
 
     async def resync(self) -> None:
-        """Begins again with what is stored."""
+        """Resynchronises with the stored definitions."""
         prefix = DEFINITION.storage_prefix
         stored = {record.key.removeprefix(prefix) for record in self._objects.store.scan(prefix)}
         for name in self._served.keys() - stored:
@@ -87,8 +87,8 @@ class CustomResources:
     # --- rows -----------------------------------------------------------------------------------------------------
 
     def refresh(self, name: str, definition: Object | None) -> str:
-        """Makes the registry show the definition as it stands; None: it is gone. The answer is why it cannot be
-        served, "" where it can."""
+        """Updates the registry to the definition; None: it was deleted. Returns why it cannot be served, "" if it
+        can."""
         plural, _, group = name.partition(".")
         before = self._served.pop(name, [])
         for kind in before:
@@ -100,7 +100,7 @@ class CustomResources:
             except Exception as error:
                 problem = str(error) or type(error).__name__
                 warn(DEFINITION, {"metadata": {"name": name}}, problem)
-        # Only now: a version that stays is never missing, not even for a body that another thread is reading.
+        # Removed last: a version that remains is never missing, not even for a body that another thread is decoding.
         stays = {(kind.api_version, kind.kind, kind.plural) for kind in self._served.get(name, ())}
         for kind in before:
             if (kind.api_version, kind.kind, kind.plural) not in stays:
@@ -111,7 +111,7 @@ class CustomResources:
         return problem
 
     def _served_of(self, definition: Object) -> list[Kind]:
-        """Serves an established definition. Raises before anything is served that cannot be."""
+        """Serves an established definition. Raises before serving anything that cannot be served."""
         structs = [(version, _struct(definition, version)) for version in definition["spec"]["versions"]]
         if condition(definition, "Established") != "True":
             return []
@@ -142,7 +142,7 @@ class CustomResources:
     # --- the definition's own state -------------------------------------------------------------------------------
 
     async def _settle(self, key: str) -> None:
-        """Brings a definition to where it belongs: established, or cleaned up."""
+        """Completes a definition: establishes it, or cleans it up."""
         while (record := self._objects.store.get(key)) is not None:
             definition = wire.object_of(record)
             name = definition["metadata"]["name"]
@@ -210,7 +210,7 @@ class CustomResources:
         status["conditions"] = [*others[:at], made, *others[at:]]
 
     def _conflict(self, definition: Object) -> tuple[str, str] | None:
-        """(reason, message) when another kind of the group has the names already."""
+        """(reason, message) if another kind of the group already has the names."""
         spec, name = definition["spec"], definition["metadata"]["name"]
         mine = {(kind.group, kind.plural) for kind in self._served.get(name, ())}
         for kind in self._registry:
@@ -223,7 +223,7 @@ class CustomResources:
         return None
 
     async def _clean_up(self, definition: Object, record: Record) -> bool:
-        """Deletes the objects of a definition that is going; True when there is something to write of it."""
+        """Deletes the objects of a definition that is being deleted; True if its status has to be written."""
         spec, name = definition["spec"], definition["metadata"]["name"]
         why = ("InstanceDeletionInProgress", "CustomResource deletion is in progress")
         if condition(definition, TERMINATING, "reason") != why[0]:
@@ -247,7 +247,7 @@ class CustomResources:
         return True
 
     async def _remove(self, kind: Kind, record: Record) -> None:
-        # In the version it is stored in, whatever that is: to go, it need not be converted.
+        # In its stored version: deletion needs no conversion.
         obj = wire.object_of(record)
         verdict = deletes.decide(kind, obj, {}, self._objects.clock.now())
         if verdict.write:
@@ -287,7 +287,7 @@ def condition(definition: Object, kind: str, field: str = "status") -> str:
 
 
 def readable(definition: Object) -> Object:
-    """A stored definition as its type has it. ValueError if it is not what its type says."""
+    """A stored definition, typed. ValueError if it does not match its type."""
     struct = type_of(DEFINITION)
     assert struct is not None
     return convert(definition, struct, field_validation="Ignore").obj

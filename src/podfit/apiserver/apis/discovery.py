@@ -1,6 +1,6 @@
-"""Discovery: which groups, versions and resources there are, in the plain and in the aggregated form.
+"""Discovery: the groups, versions and resources, in the plain and in the aggregated form.
 
-Documents are made from the registry on demand and kept until it changes (`forget`).
+Documents are built from the registry on demand and cached until it changes (`forget`).
 """
 
 from __future__ import annotations
@@ -37,14 +37,14 @@ _PRIORITY = (
     "resource.k8s.io",
     "flowcontrol.apiserver.k8s.io",
 )
-"""The order groups are announced in; others follow by name."""
+"""The order in which groups are listed; others follow by name."""
 
 
 class Discovery:
     def __init__(
         self, registry: Registry, address: Callable[[], str], announced: Callable[[Kind], Kind] = lambda kind: kind
     ) -> None:
-        """`announced`: a kind as the server announces it to clients that do not ask for the native form."""
+        """`announced`: a kind as listed for clients that do not request the native form."""
         self._registry, self._address, self._announced = registry, address, announced
         self._made: dict[tuple[str, ...], bytes] = {}
         self.listeners: list[Callable[[], None]] = []

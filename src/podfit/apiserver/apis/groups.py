@@ -1,4 +1,4 @@
-"""An APIService for every group and version that custom resource definitions serve, kept while one does."""
+"""Maintains an APIService for every group and version that custom resource definitions serve."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from podfit.kit.concurrency.tasks import Tasks
 from podfit.store.backend import Mismatch
 
 _FOLLOWED = "true"
-"""What marks those that follow definitions; the server's own groups are marked otherwise."""
+"""The label of those that follow definitions; the server's own groups have another one."""
 
 
 class CustomGroups:

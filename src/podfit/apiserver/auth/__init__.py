@@ -1,1 +1,1 @@
-"""Who asks (authenticate), and whether they may (authorize). Certificates and tokens are made here as well."""
+"""Authentication and authorization. Certificates and tokens are created here as well."""

@@ -1,6 +1,6 @@
 """Authentication: client certificate, bearer token, a trusted front proxy, or anonymous.
 
-`Authenticator.authenticate` answers with a user or raises the 401. Impersonation is a separate step because it needs
+`Authenticator.authenticate` returns a user or raises 401. Impersonation is a separate step because it needs
 authorization (`impersonate.py`).
 """
 
@@ -20,13 +20,13 @@ from podfit.kit.clock import Clock, RealClock
 
 AUTHENTICATED = "system:authenticated"
 PeerCertificate = Mapping[str, Any]
-"""What `ssl.SSLSocket.getpeercert()` returns for a client whose certificate one of our authorities has signed."""
+"""The result of `ssl.SSLSocket.getpeercert()` for a client certificate signed by one of our CAs."""
 _Name = tuple[tuple[tuple[str, str], ...], ...]
 
 
 class TokenAuthenticator(Protocol):
     def authenticate_token(self, token: str) -> User | None:
-        """The bearer of the token, None when the token is not one of this kind; ApiError when it is a bad one."""
+        """The bearer of the token; None if the token is not of this kind, ApiError if it is invalid."""
 
 
 _IN_PROTOCOL = "base64url.bearer.authorization.k8s.io."
@@ -46,7 +46,7 @@ class Authenticator:
         proxy_names: Sequence[str] = (FRONT_PROXY_CLIENT,),
         clock: Clock | None = None,
     ) -> None:
-        """`proxy_authority`: common name of the CA whose clients, if called one of `proxy_names`, vouch for others."""
+        """`proxy_authority`: common name of the CA whose clients, if named in `proxy_names`, may assert other users."""
         self._tokens = tuple(tokens)
         self._anonymous = anonymous
         self._proxy_authority = proxy_authority
@@ -54,7 +54,7 @@ class Authenticator:
         self._clock = clock or RealClock()
 
     def authenticate(self, headers: Mapping[str, str], peer: PeerCertificate | None = None) -> User:
-        """Headers have lower-case keys. A credential that is given but bad is a 401, never an anonymous user."""
+        """Headers have lower-case keys. An invalid credential is a 401, never an anonymous user."""
         if peer:
             return self._from_certificate(peer, headers)
         token = _bearer(headers.get("authorization", "")) or _socket_bearer(headers)
@@ -69,7 +69,7 @@ class Authenticator:
         if not starts <= self._clock.now() <= ends or not user.name:
             raise unauthorized()
         if issuer == self._proxy_authority:
-            # Only API servers hold such certificates, to speak for the users of requests they pass on.
+            # Only API servers have such certificates, to assert the users of requests they proxy.
             if user.name not in self._proxy_names:
                 raise unauthorized()
             return _user_behind_proxy(headers)
@@ -90,7 +90,7 @@ def _bearer(credential: str) -> str:
 
 
 def _socket_bearer(headers: Mapping[str, str]) -> str:
-    """Browsers cannot send headers with a WebSocket: they name the token among the protocols they speak."""
+    """Browsers cannot set headers on a WebSocket: they put the token into the list of subprotocols."""
     if _IN_PROTOCOL not in headers.get("sec-websocket-protocol", "") or not _opens_websocket(headers):
         return ""
     words = [word.strip() for word in headers["sec-websocket-protocol"].split(",")]
@@ -108,13 +108,15 @@ def _opens_websocket(headers: Mapping[str, str]) -> bool:
 
 
 def without_bearer(protocols: str) -> str:
-    """What may be passed on of a Sec-WebSocket-Protocol header."""
+    """The part of a Sec-WebSocket-Protocol header that may be forwarded."""
     return ", ".join(word for word in map(str.strip, protocols.split(",")) if not word.startswith(_IN_PROTOCOL))
 
 
 @lru_cache(maxsize=4096)
 def _identity(subject: _Name, issuer: _Name, starts: str, ends: str) -> tuple[User, str, float, float]:
-    """Common name and organisations are name and groups. Remembered: a client asks often with the same certificate."""
+    """Common name and organisations are name and groups. Cached: a client sends many requests with the same
+    certificate.
+    """
     name, groups = _names(subject)
     user = with_authenticated(User(name, groups))
     return user, _names(issuer)[0], ssl.cert_time_to_seconds(starts), ssl.cert_time_to_seconds(ends)
@@ -138,7 +140,7 @@ def with_authenticated(user: User) -> User:
 
 
 def _user_behind_proxy(headers: Mapping[str, str]) -> User:
-    """The user an aggregating API server vouches for, in X-Remote-* headers; several of a name are lines of one."""
+    """The user asserted by an aggregating API server in X-Remote-* headers; repeated headers are joined by newlines."""
     name = headers.get("x-remote-user", "")
     if not name:
         raise unauthorized()

@@ -1,7 +1,7 @@
-"""May this user do this? A chain of authorizers: the first that allows ends it; when none does, the answer is 403.
+"""Authorization by a chain of authorizers: the first that allows ends it; if none does, the response is 403.
 
-Decisions are remembered by (user, action), where both are short. `Authorization.forget` drops them and must be called
-when roles or bindings change. A node's decisions depend on the pods bound to it, so they are not remembered.
+Decisions are cached by (user, action), if both are short. `Authorization.forget` clears the cache and must be called
+when roles or bindings change. A node's decisions depend on the pods bound to it, so they are not cached.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ _LONGEST = 512
 
 
 class Action(msgspec.Struct, frozen=True, gc=False):
-    """What is asked: a verb on a resource, or a verb on a path (`path` set, `resource` empty).
+    """The attributes of an action: a verb on a resource, or a verb on a path (`path` set, `resource` empty).
 
     Verbs are lower-case: get, list, watch, create, update, patch, delete, deletecollection, impersonate, bind, …; for
-    paths the HTTP method. For Namespaces themselves `namespace` is the name, as Kubernetes has it.
+    paths the HTTP method. For Namespaces themselves `namespace` is the name, as in Kubernetes.
     """
 
     verb: str
@@ -36,16 +36,16 @@ class Action(msgspec.Struct, frozen=True, gc=False):
     path: str = ""
     version: str = "v1"
     field_selector: str = ""
-    """As in the query of a list, watch or deletecollection; the node authorizer reads it."""
+    """As in the query of a list, watch or deletecollection; read by the node authorizer."""
 
 
 class Decision(NamedTuple):
     allowed: bool
     reason: str = ""
     denied: bool = False
-    """An authorizer said no for good, as opposed to having no opinion."""
+    """Whether an authorizer denied explicitly, as opposed to having no opinion."""
     error: str = ""
-    """What kept rules from being evaluated, e.g. bindings to roles that do not exist."""
+    """Errors during evaluation, e.g. bindings to roles that do not exist."""
 
 
 ALLOWED = Decision(True)
@@ -64,7 +64,7 @@ class Authorization:
         self._decided: dict[tuple[str, tuple[str, ...], Action], Decision] = {}
 
     def check(self, user: User, action: Action) -> None:
-        """Returns when allowed, raises the 403 when not."""
+        """Returns if allowed, raises 403 otherwise."""
         if MASTERS in user.groups or self._may_any(user, action):
             return
         decision = self.decide(user, action)
@@ -77,9 +77,9 @@ class Authorization:
         action = with_selected_name(action)
         if user.name.startswith("system:node:"):
             return self._ask(user, action)
-        # Extra fields never decide here, so name and groups identify the user.
+        # Extra fields never influence the decision, so name and groups identify the user.
         if len(action.path) + len(action.name) + len(action.field_selector) > _LONGEST:
-            # A table bounded in entries only would hold as many megabytes as a client cares to send.
+            # A cache that only bounds the number of entries would hold as many megabytes as a client sends.
             return self._ask(user, action)
         key = (user.name, user.groups, action)
         decision = self._decided.get(key)
@@ -90,7 +90,9 @@ class Authorization:
         return decision
 
     def _may_any(self, user: User, action: Action) -> bool:
-        """Whether the user may do this to whatever name: one answer for the thousands of pods a controller makes."""
+        """Whether the user may do this regardless of the name: one decision for the thousands of pods of a
+        controller.
+        """
         if not (action.name or action.field_selector) or user.name.startswith("system:node:"):
             return False
         any_name = msgspec.structs.replace(action, name="", field_selector="")
@@ -113,7 +115,7 @@ class Authorization:
 
 
 def with_selected_name(action: Action) -> Action:
-    """A list or watch of one object by `metadata.name=x` counts as asking for x."""
+    """A list or watch of one object by `metadata.name=x` is authorized as a request for x."""
     if not action.field_selector or action.name or action.verb not in ("list", "watch", "deletecollection"):
         return action
     name = demanded(action.field_selector, "metadata.name")
@@ -121,8 +123,8 @@ def with_selected_name(action: Action) -> Action:
 
 
 def demanded(selector: str, field: str) -> str:
-    """The value that a selector demands of a field, read exactly as it is served: a value may hold an escaped comma
-    behind which something like a further condition stands. "" for none, and for a selector that cannot be read."""
+    """The value that a selector requires of a field, parsed exactly as when it is served: a value may contain an
+    escaped comma followed by text that looks like another term. "" if there is none, and for an invalid selector."""
     try:
         return FieldSelector.parse(selector).exact(field) or ""
     except SelectorError:
@@ -130,7 +132,7 @@ def demanded(selector: str, field: str) -> str:
 
 
 def refusal(user: User, action: Action, reason: str = "") -> ApiError:
-    """403 in Kubernetes' words."""
+    """403 with Kubernetes' message."""
     who = f"User {go_quote(user.name)} cannot {action.verb} "
     if action.path:
         why = f"{who}path {go_quote(action.path)}"

@@ -1,8 +1,8 @@
-"""Impersonation: acting as someone else, by Impersonate-* headers, for those who may.
+"""Impersonation: acting as another user, by Impersonate-* headers, with permission.
 
-Two ways lead there, tried in this order. Constrained: the verb `impersonate-on:<mode>:<verb>` on what is asked, and
-`impersonate:<mode>` on the user. Plain: the verb `impersonate` on the user. When neither is allowed the refusal of
-the first that applies is shown.
+Two permissions are tried in this order. Constrained: the verb `impersonate-on:<mode>:<verb>` on the target of the
+request, and `impersonate:<mode>` on the user. Plain: the verb `impersonate` on the user. If neither is granted, the
+error of the first that applies is returned.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ NODE_NAME_EXTRA = "authentication.kubernetes.io/node-name"
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """Whom the headers name."""
+    """The users named by the headers."""
 
     name: str
     uid: str = ""
@@ -36,7 +36,7 @@ class Wanted:
 
 
 def wanted_of(headers: Sequence[tuple[str, str]] | Mapping[str, str]) -> Wanted | None:
-    """Reads the headers: pairs when groups come in several headers, a mapping when they are lines of one."""
+    """Reads the headers: pairs if groups come in several headers, a mapping if they are joined by newlines."""
     pairs = headers.items() if isinstance(headers, Mapping) else headers
     name = uid = ""
     groups: list[str] = []
@@ -60,8 +60,8 @@ def wanted_of(headers: Sequence[tuple[str, str]] | Mapping[str, str]) -> Wanted 
 
 
 def impersonate(authorization: Authorization, user: User, wanted: Wanted, action: Action) -> User:
-    """The user to go on as; raises the 403 when `user` may not become `wanted` for `action`."""
-    # Administrators may become anybody, and every check below would say so.
+    """The user to continue as; raises 403 if `user` may not impersonate `wanted` for `action`."""
+    # Administrators may impersonate anybody; the checks below would all succeed.
     if MASTERS in user.groups:
         return _become(wanted)
     first: ApiError | None = None
@@ -136,7 +136,7 @@ def _account_of(name: str) -> tuple[str, str] | None:
 
 
 def _as_go(uid: str, groups: list[str], extra: Mapping[str, tuple[str, ...]]) -> str:
-    """The headers as Go prints the struct it made of them."""
+    """The headers as Go prints the struct it builds from them."""
     shown = "[]string{" + ", ".join(go_quote(group) for group in groups) + "}" if groups else "[]string(nil)"
     fields = ", ".join(
         f"{go_quote(key)}:[]string{{{', '.join(go_quote(value) for value in values)}}}"

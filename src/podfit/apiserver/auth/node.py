@@ -1,7 +1,7 @@
-"""The Node authorizer: a node reads what the pods bound to it name, and its own Node, Lease and pods.
+"""The Node authorizer: a node may read objects referenced by the pods bound to it, and its own Node, Lease and pods.
 
-The graph (node → pods → secrets, config maps, claims, accounts) follows the pods: the server calls `pod_changed`
-for every change of a pod, and `claim_changed` for claims, whose volumes nodes read as well.
+The graph (node → pods → secrets, config maps, claims, accounts) follows the pods: the server calls `pod_changed` for
+every change of a pod, and `claim_changed` for claims, whose volumes nodes read as well.
 """
 
 from __future__ import annotations
@@ -24,20 +24,20 @@ _Edge = tuple[str, str, str]
 
 
 def node_name_of(user: User) -> str | None:
-    """None when the user is not a node, "" when it is a node without a name."""
+    """None if the user is not a node, "" if it is a node without a name."""
     if not user.name.startswith(_PREFIX) or NODES_GROUP not in user.groups:
         return None
     return user.name[len(_PREFIX) :]
 
 
 class NodeGraph:
-    """What each node is related to, counted because several pods may name the same object."""
+    """The references of each node, counted because several pods may refer to the same object."""
 
     def __init__(self) -> None:
         self._edges: dict[str, Counter[_Edge]] = {}
         self._volumes: dict[tuple[str, str], str] = {}
         self._coming: dict[tuple[str, str], str] = {}
-        """Pods that are being migrated, and the node they come to: it reads what they name beforehand."""
+        """Migrating pods and their target node, which may read their references in advance."""
 
     def clear(self) -> None:
         self._edges.clear()
@@ -45,12 +45,12 @@ class NodeGraph:
         self._volumes.clear()
 
     def pod_changed(self, old: Object | None, new: Object | None) -> None:
-        """Follows one change: `old` None for a new pod, `new` None for a deleted one."""
+        """Processes one change: `old` is None for a new pod, `new` for a deleted one."""
         self._migration_changed(old, new)
         if old is not None and new is not None and old.get("spec") is new.get("spec"):
             return
         before, after = _node_of(old), _node_of(new)
-        # Between binding and deletion what a pod names is immutable, but for ephemeral containers.
+        # Between binding and deletion a pod's references are immutable, except for ephemeral containers.
         if before == after and _same_references(old, new):
             return
         if old is not None and before:
@@ -129,7 +129,7 @@ def _edges_of(pod: Object) -> set[_Edge]:
     meta = pod.get("metadata") or {}
     namespace = meta.get("namespace", "")
     edges: set[_Edge] = {("pods", namespace, meta.get("name", ""))}
-    # Mirror pods come from the node itself: what they name gives it no rights.
+    # Mirror pods come from the node itself: their references grant it nothing.
     if "kubernetes.io/config.mirror" in (meta.get("annotations") or {}):
         return edges
     edges.update(("secrets", namespace, name) for name in secret_names(pod))
@@ -151,7 +151,7 @@ NODE_RULES: tuple[Rule, ...] = (
     rule(["get", "list", "watch"], ["node.k8s.io"], ["runtimeclasses"]),
     rule(["get", "list", "watch"], ["storage.k8s.io"], ["csidrivers"]),
 )
-"""What every node may do, whatever runs on it."""
+"""Permissions of every node, whatever runs on it."""
 
 
 _LONGEST_NAME = 253
@@ -159,7 +159,7 @@ _LONGEST_NAME = 253
 
 @lru_cache(maxsize=1024)
 def _every_node(verb: str, group: str, resource: str, subresource: str) -> Decision:
-    """None of these rules concerns names or namespaces."""
+    """None of these rules depends on names or namespaces."""
     action = Action(verb, group, resource, subresource)
     return ALLOWED if any(each.allows(action) for each in NODE_RULES) else NO_OPINION
 
@@ -174,12 +174,12 @@ _ANY_POD = frozenset(
         (SUBRESOURCE, "create"),
     )
 )
-"""What a node may do to pods. To which of them: the NodeRestriction admission plugin sees to that."""
+"""What a node may do to pods. The NodeRestriction admission plugin restricts it to its own."""
 
 
 class NodeAuthorizer:
     def __init__(self, graph: NodeGraph, allocates_in_spec: Callable[[str], bool] = lambda namespace: False) -> None:
-        """`allocates_in_spec`: whether nodes write what they allocate to the specs of pods in this namespace."""
+        """`allocates_in_spec`: whether nodes write allocations to the specs of pods in this namespace."""
         self._graph, self._allocates_in_spec = graph, allocates_in_spec
         self._by_resource: dict[tuple[str, str], Callable[[str, Action], Decision]] = {
             ("", "secrets"): self._read,

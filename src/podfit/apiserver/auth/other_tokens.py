@@ -1,4 +1,4 @@
-"""Bearer tokens that are looked up, not verified: those of a static file, and bootstrap tokens in Secrets."""
+"""Bearer tokens that are looked up, not verified: those in a static file, and bootstrap tokens in Secrets."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _BOOTSTRAP = re.compile(r"([a-z0-9]{6})\.([a-z0-9]{16})")
 
 
 class BadTokenFile(ValueError):
-    """A line of the file of tokens cannot be read; the message says which."""
+    """A line of the token file is invalid; the message says which."""
 
 
 class StaticTokens:
@@ -50,7 +50,7 @@ class StaticTokens:
 
 
 class BootstrapTokens:
-    """Secrets of type bootstrap.kubernetes.io/token in kube-system: what a node joins with."""
+    """Secrets of type bootstrap.kubernetes.io/token in kube-system: the tokens with which nodes join."""
 
     def __init__(self, cluster: Cluster, clock: Clock | None = None) -> None:
         self._cluster = cluster

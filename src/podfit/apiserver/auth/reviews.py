@@ -1,4 +1,4 @@
-"""Reviews: objects that are questions. The answer is the same object with its status filled in; nothing is stored."""
+"""Access reviews: the response is the object with its status filled in; nothing is stored."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def user_info(user: User) -> Object:
 
 
 def action_of(spec: Object) -> Action:
-    """The action a review asks about."""
+    """The action that a review is about."""
     other = spec.get("nonResourceAttributes")
     if other is not None:
         return Action(str(other.get("verb", "")), path=str(other.get("path", "")))
@@ -168,7 +168,7 @@ def _check_access(review: Object, *, needs_subject: bool, local: bool = False) -
     if local and other is not None:
         errors.append(invalid("spec.nonResourceAttributes", other, "disallowed on this kind of request"))
     if errors:
-        # Kubernetes leaves the kind out here.
+        # Kubernetes omits the kind here.
         raise unprocessable("", "", errors, AUTHORIZATION)
 
 

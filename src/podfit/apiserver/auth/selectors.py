@@ -1,4 +1,4 @@
-"""Label selectors as they stand in objects (matchLabels, matchExpressions): aggregation rules and webhooks use them."""
+"""Label selectors in objects (matchLabels, matchExpressions): used by aggregation rules and webhooks."""
 
 from __future__ import annotations
 

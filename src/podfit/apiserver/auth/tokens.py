@@ -1,7 +1,7 @@
-"""Service-account tokens: signed (ES256), bound to an account and mostly to a pod, and void when either is gone.
+"""Service-account tokens: signed (ES256), bound to an account and usually to a pod, and invalid once either is deleted.
 
 `ServiceAccountTokens` issues them (the `token` subresource of accounts), authenticates their bearers and answers
-TokenReviews. A verified signature is remembered; whether account and pod still exist is looked up every time.
+TokenReviews. Verified signatures are cached; whether account and pod still exist is checked every time.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ KEY_ID = "podfit"
 _PRIVATE = "kubernetes.io"
 _EXTENDED_S = 365 * 24 * 3600
 _MARKED_S = 3607
-"""Mounted tokens ask for this; they get a year, and a note when they should have been renewed."""
+"""Mounted tokens request this lifetime; they get a year, and an annotation for when they should have been renewed."""
 _REMEMBERED = 4096
 _BINDABLE = {"Pod": POD, "Secret": SECRET, "Node": NODE}
 _GROUP = "authentication.k8s.io"
@@ -57,7 +57,7 @@ class ServiceAccountTokens:
     # --- issuing ------------------------------------------------------------------------------------------------
 
     def check_request(self, namespace: str, name: str, request: Object) -> Object:
-        """The account a token is asked for, if the request is in order."""
+        """The account that a token is requested for, if the request is valid."""
         given = meta_of(request).get("name")
         if given and given != name:
             refusal = invalid("metadata.name", given, "must match the service account name if specified")
@@ -73,7 +73,9 @@ class ServiceAccountTokens:
         return account
 
     def token_request(self, namespace: str, name: str, request: Object) -> Object:
-        """Answers POST serviceaccounts/NAME/token: the request with its defaults and the token in its status."""
+        """Handles POST serviceaccounts/NAME/token: returns the request with its defaults and the token in its
+        status.
+        """
         account = self.check_request(namespace, name, request)
         asked, seconds = spec_of(request), _duration(request)
         ref = asked.get("boundObjectRef")
@@ -148,7 +150,7 @@ class ServiceAccountTokens:
     # --- checking -----------------------------------------------------------------------------------------------
 
     def authenticate_token(self, token: str) -> User | None:
-        """None for tokens of another kind or issuer, 401 for ours that do not hold."""
+        """None for tokens of another kind or issuer, 401 for invalid ones of ours."""
         return self.authenticate_for(token, self.audiences)
 
     def authenticate_for(self, token: str, audiences: Sequence[str]) -> User | None:
@@ -166,7 +168,7 @@ class ServiceAccountTokens:
         return self._bearer(claims, now)
 
     def audiences_of(self, token: str) -> list[str] | None:
-        """Whom a token of ours is for; None when it is none of ours."""
+        """The user of a token of ours; None if it is not one."""
         claims = self._claims_of(token)
         return None if claims is None else list(claims["aud"])
 
@@ -203,7 +205,7 @@ class ServiceAccountTokens:
         for field, kind in (("pod", POD), ("secret", SECRET)):
             if field in private:
                 self._must_stand(kind, namespace, private[field], now)
-        # A token bound to a node alone falls with it; on a pod's token the node is just a note.
+        # A token bound only to a node is invalidated with it; in a pod's token the node is informational.
         if "node" in private and "pod" not in private:
             self._must_stand(NODE, "", private["node"], now)
         for field in ("pod", "node"):
@@ -219,7 +221,7 @@ class ServiceAccountTokens:
         if not meta or meta.get("uid") != ref.get("uid"):
             raise _refused("service account token has been invalidated")
         deleted = meta.get("deletionTimestamp")
-        # A minute past its end a terminating pod may still say goodbye.
+        # For a minute after its deletion a terminating pod can still use its token.
         if deleted and parse_rfc3339(deleted) + 60 < now:
             raise _refused("service account token has been invalidated")
 
@@ -240,14 +242,14 @@ class ServiceAccountTokens:
 
 
 def _refused(why: str) -> ApiError:
-    """The bearer gets no reason; a reviewer of the token reads it in the note."""
+    """The bearer gets no reason; a reviewer of the token reads it in the status."""
     error = unauthorized()
     error.add_note(why)
     return error
 
 
 def _group_version(text: str) -> tuple[str, str]:
-    """What Kubernetes reads in an apiVersion; it takes one with several slashes for none."""
+    """As Kubernetes parses an apiVersion; one with several slashes counts as empty."""
     if text.count("/") > 1:
         return "", ""
     group, _, version = text.rpartition("/")

@@ -1,7 +1,7 @@
-"""Server-side apply in an older dialect: a configuration, which names only some fields, in its native form.
+"""Server-side apply in an older dialect: converts a configuration, which has only some fields, to its native form.
 
-What has a native counterpart is applied natively, so that ownership is kept of native fields. What only the dialect
-has is laid over the result as the dialect shows it, and read back like any other write.
+Fields with a native counterpart are applied natively, so that ownership is recorded for native fields. Dialect-only
+fields are overlaid on the result in the dialect's form, and read back like any other write.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _OWN = "resourcesAllocated"
 
 
 def native_configuration(dialect: Dialect, kind: Kind, applied: Object) -> Object:
-    """The configuration without what only the dialect has, and with native policies."""
+    """The configuration without dialect-only fields, and with native policies."""
     if kind != POD:
         return policies.read_template(applied, kind, dialect.words)
     made = dict(applied)
@@ -40,12 +40,12 @@ def _containers(dialect: Dialect, listed: Any) -> Any:
 
 
 def _without_own(one: Object | None) -> Object | None:
-    """A list may hold nulls: the native rules say what comes of them."""
+    """A list may contain nulls: the native rules decide their effect."""
     return None if one is None else {key: value for key, value in one.items() if key != _OWN}
 
 
 def overlaid(shown: Object, applied: Object) -> Object:
-    """What is shown of the merged object, with the fields of the configuration that only the dialect has."""
+    """The merged object in the dialect's form, with the dialect-only fields of the configuration."""
     made = dict(shown)
     spec, status = applied.get("spec") or {}, applied.get("status") or {}
     if given := _own(spec.get("containers")):

@@ -1,7 +1,7 @@
-"""What a dialect is: the form in which it shows native pods, and how it reads what its clients write.
+"""The interface of a dialect: how it shows native pods, and how it reads writes of its clients.
 
-Stored objects are always native. `show` derives the dialect's form from them, and `put_back` finds out what a client
-changed in that form and makes the same change to the native object; what it left alone stays exactly as it was stored.
+Stored objects are always native. `show` derives the dialect's form from them, and `put_back` finds the changes that a
+client made to that form and applies them to the native object; everything else stays exactly as it was stored.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from podfit.apiserver.dialects.types import Edit, edit, varied
 
 CONTAINERS = ("containers", "initContainers")
 _NEWER = ("observedGeneration", "allocatedResources", "resources")
-"""Fields of a pod's status that came after all dialects."""
+"""Fields of a pod's status that are newer than all dialects."""
 COMMON: Mapping[str, Edit] = {
     "PodStatus": edit((*_NEWER, "resize")),
     "PodCondition": edit(("observedGeneration",)),
@@ -34,26 +34,26 @@ COMMON: Mapping[str, Edit] = {
 
 
 class Dialect:
-    """One older form of in-place resize. Subclasses say how it differs."""
+    """One older form of in-place resize. Subclasses define the differences."""
 
     name: ClassVar[str]
     words: ClassVar[Words]
-    """What it calls a policy, and its values."""
+    """Its name for a policy, and the values."""
     edits: ClassVar[Mapping[str, Edit]] = {}
-    """Its types, as changes of the native ones."""
+    """Its types, as edits of the native ones."""
     on_pod: ClassVar[bool] = True
     """Whether resources are changed by an update of the pod itself."""
     on_resize: ClassVar[bool] = False
     """Whether it has the subresource `resize`."""
     limit_ranges: ClassVar[bool] = True
-    """Whether a resize is held to the LimitRanges of its namespace."""
+    """Whether the LimitRanges of its namespace apply to a resize."""
     keeps_policies: ClassVar[bool] = False
-    """Whether an update that leaves out resizePolicy keeps what is stored, for clients that do not know the field."""
+    """Whether an update that omits resizePolicy keeps the stored one, for clients that do not know the field."""
     allocated_in_spec: ClassVar[bool] = False
-    """Whether the node writes what it has allocated to the spec of a pod."""
+    """Whether the node writes its allocation to the spec of a pod."""
     only_nodes_allocate: ClassVar[bool] = False
     binds_nodes: ClassVar[bool] = False
-    """Whether it has rules for the node, which finds the dialect of a resize in an annotation of the native pod."""
+    """Whether it has rules for the node, which reads the dialect of a resize from an annotation of the native pod."""
 
     def __init__(self) -> None:
         self._structs: dict[Kind, Struct] = {}
@@ -61,7 +61,7 @@ class Dialect:
     # --- types ----------------------------------------------------------------------------------------------------
 
     def concerns(self, kind: Kind) -> bool:
-        """Whether it shows objects of the kind otherwise than they are stored."""
+        """Whether its form of objects of the kind differs from the stored one."""
         return kind == POD or (self.words.renames and policies.may_translate(kind))
 
     def struct(self, kind: Kind) -> Struct:
@@ -83,7 +83,7 @@ class Dialect:
     # --- reading --------------------------------------------------------------------------------------------------
 
     def show(self, kind: Kind, obj: Object) -> Object:
-        """The dialect's form of a native object, which stays as it is."""
+        """The dialect's form of a native object, which is not modified."""
         if kind != POD:
             return policies.show_template(obj, kind, self.words)
         shown = {**obj, "spec": self._show_spec(obj)}
@@ -94,7 +94,7 @@ class Dialect:
         return shown
 
     def show_newer(self, kind: Kind, obj: Object) -> Object:
-        """The same for a client whose types are of Kubernetes 1.27 or later, without what these cannot hold."""
+        """The same for a client with types of Kubernetes 1.27 or later, without fields that these cannot represent."""
         return self.show(kind, obj)
 
     def _show_spec(self, pod: Object) -> Object:
@@ -121,21 +121,21 @@ class Dialect:
         return status
 
     def show_statuses(self, status: Object, pod: Object) -> None:
-        """Changes what the copy of a status says about containers."""
+        """Edits the container statuses in the copy of a status."""
 
     def resize(self, pod: Object) -> Any:
-        """`status.resize`, derived; empty where the dialect has none."""
+        """`status.resize`, derived; empty if the dialect has none."""
         return None
 
     def stages(self, new: Object, old: Object, now: str) -> Object | None:
-        """A state that watchers are to see between two native ones: an accepted resize before it is done."""
+        """A state that watchers should see between two native ones: an accepted resize before it is completed."""
         between = resize_words.accepted(new, old, now)
         if between is None or not (self.resize(between) or self.allocated_in_spec):
             return None
         return between
 
     def in_quota(self, pod: Object) -> Object:
-        """A native pod as quotas count it."""
+        """A native pod as counted by quotas."""
         return counted_in_quota(pod, self.name)
 
     # --- writing --------------------------------------------------------------------------------------------------
@@ -150,7 +150,7 @@ class Dialect:
         return made
 
     def put_back(self, kind: Kind, asked: Object, old: Object, now: str) -> Object:
-        """The native object, changed as a client changed what it was shown of `old`."""
+        """The native object with the changes that a client made to the form shown of `old`."""
         if kind != POD:
             return policies.read_template(asked, kind, self.words)
         shown = self.show(kind, old)
@@ -171,7 +171,7 @@ class Dialect:
         return new
 
     def worded(self, kind: Kind, errors: list[FieldError], obj: Object) -> list[FieldError]:
-        """Why a native object is refused, in the words of the dialect."""
+        """Why a native object is rejected, in the wording of the dialect."""
         if kind == POD:
             return policies.worded(errors, obj.get("spec") or {}, "spec", self.words)
         return policies.worded_template(errors, obj, kind, self.words)
@@ -204,14 +204,14 @@ class Dialect:
         if (written or None) != (shown.get("resize") or None):
             conditions = self.read_resize(status, conditions, written, asked, old, now)
         elif not self.is_proposed(written):
-            # The node has reported, and says of no resize that it has not decided.
+            # The node has reported, and does not report the resize as undecided.
             _put(status, "observedGeneration", old["metadata"].get("generation") or before.get("observedGeneration"))
         _put(status, "conditions", conditions or None)
         return status
 
     @staticmethod
     def _read_conditions(asked: list[Object], stored: list[Object]) -> list[Object]:
-        """As the client wrote them, and those that it was not shown where they were."""
+        """As written by the client, with those that it was not shown in their place."""
         mine = {one.get("type"): one for one in asked}
         kept: list[Object] = []
         for one in stored:
@@ -223,7 +223,7 @@ class Dialect:
         return kept + list(mine.values())
 
     def read_statuses(self, status: Object, shown: Object, asked: Object, old: Object) -> None:
-        """Makes native what a client wrote about containers."""
+        """Converts the client's container fields to native ones."""
 
     def is_proposed(self, written: Any) -> bool:
         return bool(written == PROPOSED)
@@ -231,7 +231,7 @@ class Dialect:
     def read_resize(
         self, status: Object, conditions: list[Object], written: Any, asked: Object, old: Object, now: str
     ) -> list[Object]:
-        """The conditions that say what a node wrote to `status.resize`."""
+        """The conditions for the value that a node wrote to `status.resize`."""
         generation = old["metadata"].get("generation") or 0
         if self.is_proposed(written):
             return [one for one in conditions if one.get("type") not in CONDITIONS]
@@ -242,7 +242,7 @@ class Dialect:
 
 
 def _annotated(metadata: Object, dialect: str | None) -> Object:
-    """Metadata with, or without, the annotation that says in which dialect a pod was resized."""
+    """Metadata with, or without, the annotation that records the dialect of the last resize."""
     rest = {key: value for key, value in (metadata.get("annotations") or {}).items() if key != LABEL}
     made = {key: value for key, value in metadata.items() if key != "annotations"}
     if dialect is not None:

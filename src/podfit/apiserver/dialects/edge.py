@@ -1,7 +1,7 @@
-"""Records in the form of their namespace's dialect: what clients are shown in place of what is stored.
+"""Records in the form of their namespace's dialect, shown to clients in place of the stored form.
 
-A record in another form is a record of its own, so that every representation (JSON, tables, metadata, watch events)
-is made from it as from any other. It is remembered until the object changes.
+A translated record is a record of its own, so that every representation (JSON, tables, metadata, watch events) is made
+from it as from any other. It is cached until the object changes.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ _REMEMBERED = 4096
 
 
 class Edge:
-    """Shows the records of one kind."""
+    """Translates the records of one kind."""
 
     def __init__(self, dialects: Dialects, kind: Kind, newer: bool = False) -> None:
-        """`newer`: for clients that can only read types of Kubernetes 1.27 or later."""
+        """`newer`: for clients that can only decode types of Kubernetes 1.27 or later."""
         self.dialects, self._kind, self._newer = dialects, kind, newer
         self._prefix = len(kind.storage_prefix)
         self._known: dict[str, tuple[int, Dialect, Record]] = {}
 
     @property
     def idle(self) -> bool:
-        """Whether everything is shown as it is stored."""
+        """Whether everything is shown in its stored form."""
         return not self.dialects.active
 
     def record(self, record: Record) -> Record:
@@ -64,7 +64,7 @@ class Edge:
 
 
 class DialectSpliced(Spliced):
-    """JSON, from stored bytes where these are what the client should see."""
+    """JSON, from stored bytes if these are in the right form."""
 
     def __init__(self, splicer: wire.Splicer, edge: Edge) -> None:
         super().__init__(splicer)

@@ -1,7 +1,7 @@
-"""Which clients can only decode types of Kubernetes 1.27 or later.
+"""Detects clients that can only decode types of Kubernetes 1.27 or later.
 
-A client written in Go with typed objects accepts protobuf, or JSON and anything else; one that reads any object accepts
-JSON alone, or tables. Both name the version that they were built for, as `kubectl/v1.32.4 (linux/amd64) kubernetes/4c`.
+A client written in Go with typed objects accepts protobuf, or JSON and anything else; one with untyped objects accepts
+JSON only, or tables. Both report the version they were built for, as `kubectl/v1.32.4 (linux/amd64) kubernetes/4c`.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Mapping
 
 _BUILT_FOR = re.compile(r"[^ /]+/v1\.(\d+)[^ ]* .*\bkubernetes/")
 _NEWER = 27
-"""From 1.27 on `status.resize` is one word."""
+"""Since 1.27 `status.resize` is one word."""
 
 
 def has_newer_types(headers: Mapping[str, str]) -> bool:

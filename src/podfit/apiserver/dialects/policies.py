@@ -1,7 +1,7 @@
-"""Resize policies of containers, as a dialect calls them. Pure.
+"""Resize policies of containers in a dialect. Pure.
 
 Natively a policy is `{resourceName, restartPolicy: NotRequired | RestartContainer}`, and none means NotRequired. All
-dialects fill in the default for each resource that a container requests; that is derived and never stored.
+dialects set the default for each resource that a container requests; the default is derived and never stored.
 """
 
 from __future__ import annotations
@@ -20,7 +20,9 @@ from podfit.apiserver.dialects.types import Edit, edit, word
 NOT_REQUIRED, RESTART = "NotRequired", "RestartContainer"
 Change = Callable[[Object], Object]
 _FOREIGN = "\0"
-"""In front of a word that the dialect does not know, so that it is not taken for a native one before it is refused."""
+"""A prefix for a value that the dialect does not define, so that it is not mistaken for a native one before it is
+rejected.
+"""
 _TEMPLATE = ("spec", "template")
 _GROUPS = frozenset(("", "apps", "batch"))
 TEMPLATES: Mapping[str, tuple[str, ...]] = {
@@ -33,11 +35,11 @@ TEMPLATES: Mapping[str, tuple[str, ...]] = {
     "cronjobs": ("spec", "jobTemplate", *_TEMPLATE),
     "podtemplates": ("template",),
 }
-"""Where the kinds that make pods keep what they make them of."""
+"""The path of the pod template in workload kinds."""
 
 
 def may_translate(kind: Kind) -> bool:
-    """Whether a dialect may show objects of the kind otherwise than they are stored."""
+    """Whether a dialect's form of objects of the kind may differ from the stored one."""
     return not kind.custom and (kind == POD or (kind.plural in TEMPLATES and kind.group in _GROUPS))
 
 
@@ -85,7 +87,7 @@ def renamed(not_required: str, restart: str) -> Words:
 
 
 def shown(container: Object, words: Words, defaulted: bool) -> list[Object]:
-    """The policies of a native container; `defaulted`: those that are not set as well."""
+    """The policies of a native container; `defaulted`: including default ones."""
     listed = [_show(one, words) for one in container.get("resizePolicy") or ()]
     return filled(listed, container, words) if defaulted else listed
 
@@ -98,12 +100,12 @@ def filled(listed: list[Object], container: Object, words: Words) -> list[Object
 
 
 def _requests(resources: Object) -> set[str]:
-    """What a container requests, once defaults are filled in."""
+    """The requests of a container after defaulting."""
     return {*(resources.get("requests") or ()), *(resources.get("limits") or ())}
 
 
 def read(asked: Object, old: Object | None, words: Words, defaulted: bool, kept: bool) -> list[Object] | None:
-    """The native policies of a container that a client wrote; `kept`: those it leaves out are those that are stored."""
+    """The native policies of a container that a client wrote; `kept`: omitted ones keep their stored value."""
     listed = asked.get("resizePolicy")
     if old is not None:
         if kept and not listed:
@@ -122,7 +124,7 @@ def _show(policy: Object, words: Words) -> Object:
 
 
 def _read(policy: Any, words: Words) -> Any:
-    """A configuration that is applied may hold null in place of a policy: the native rules say what comes of it."""
+    """An applied configuration may contain null in place of a policy: the native rules decide its effect."""
     if not words.renames or policy is None:
         return policy
     rest = {key: value for key, value in policy.items() if key != words.key}
@@ -130,7 +132,7 @@ def _read(policy: Any, words: Words) -> Any:
 
 
 def errors(spec: Object, path: str, words: Words) -> list[FieldError]:
-    """What is wrong with the policies of a native pod spec, in the words of the dialect."""
+    """Errors in the policies of a native pod spec, in the wording of the dialect."""
     found: list[FieldError] = []
     for key in ("containers", "initContainers"):
         for at, container in enumerate(spec.get(key) or ()):
@@ -152,7 +154,7 @@ def _go_list(listed: list[Object]) -> str:
 
 
 def worded(found: list[FieldError], spec: Object, path: str, words: Words) -> list[FieldError]:
-    """Errors about a native pod spec, with those about policies in the words of the dialect."""
+    """Errors about a native pod spec, with those about policies in the wording of the dialect."""
     native = [_ON_POLICY.match(error.path[len(path) :]) is not None for error in found]
     at = native.index(True) if True in native else len(found)
     kept = [error for error, mine in zip(found, native, strict=True) if not mine]
@@ -192,7 +194,7 @@ def show_template(obj: Object, kind: Kind, words: Words) -> Object:
 
 
 def named_as(obj: Object, kind: Kind, words: Words) -> Object:
-    """An object from protobuf, which has numbers for fields: the second one of a policy, as the dialect calls it."""
+    """An object from protobuf, which has field numbers only: the second field of a policy gets the dialect's name."""
     if not words.renames:
         return obj
     return _with_template(obj, TEMPLATES.get(kind.plural, ()), lambda one: {"resizePolicy": _named(one, words)})
@@ -214,17 +216,17 @@ def read_template(obj: Object, kind: Kind, words: Words) -> Object:
 
 
 def template_errors(obj: Object, kind: Kind, words: Words) -> list[FieldError]:
-    """The same for a native object that holds a template."""
+    """The same for a native object with a template."""
     return errors(*_spec_of(obj, kind), words)
 
 
 def worded_template(found: list[FieldError], obj: Object, kind: Kind, words: Words) -> list[FieldError]:
-    """Errors about a native object that holds a template, with those about policies in the words of the dialect."""
+    """Errors about a native object with a template, with those about policies in the wording of the dialect."""
     return worded(found, *_spec_of(obj, kind), words)
 
 
 def _spec_of(obj: Object, kind: Kind) -> tuple[Object, str]:
-    """The spec of the pods that an object makes, and its path."""
+    """The spec of the pods that an object creates, and its path."""
     where, spec = TEMPLATES[kind.plural], obj
     for part in (*where, "spec"):
         spec = spec.get(part) or {}
@@ -232,7 +234,7 @@ def _spec_of(obj: Object, kind: Kind) -> tuple[Object, str]:
 
 
 def _with_template(obj: Object, path: tuple[str, ...], change: Change) -> Object:
-    """A copy with the containers of its template changed; the object itself where none has a policy."""
+    """A copy with the containers of its template changed; the object itself if none has a policy."""
     if path:
         inner = obj.get(path[0])
         if not isinstance(inner, dict):

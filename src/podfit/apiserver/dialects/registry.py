@@ -1,4 +1,4 @@
-"""Which dialect a namespace speaks: that of its label, or the server's default."""
+"""The dialect of each namespace: that of its label, or the server's default."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ FOLLOWED = NAMESPACE.storage_prefix
 
 
 class UnknownDialect(ValueError):
-    """No dialect has that name; the message lists those there are."""
+    """No dialect has that name; the message lists the existing ones."""
 
     exit_code = 2
 
 
 class Dialects:
-    """Follows the labels of namespaces. A namespace without one costs a dictionary lookup, and nothing while no
-    namespace has one."""
+    """Follows the labels of namespaces. A namespace without one costs a dictionary lookup, and nothing if no namespace
+    has one."""
 
     def __init__(self, default: str = NATIVE, changed_in: Callable[[str], None] = lambda namespace: None) -> None:
-        """`changed_in` is called when a namespace that is there changes its dialect."""
+        """`changed_in` is called when an existing namespace changes its dialect."""
         self.by_name: dict[str, Dialect] = {kind.name: kind() for kind in OLDER}
         if default != NATIVE and default not in self.by_name:
             known = ", ".join((*self.by_name, NATIVE))
@@ -78,7 +78,7 @@ class Dialects:
 
 
 def _label(namespace: Object) -> str | None:
-    """None also if what is stored has no labels that can be read: it may have been written past the API."""
+    """Also None if the stored labels are malformed: they may have been written directly to the store."""
     labels = namespace["metadata"].get("labels")
     label = labels.get(LABEL) if isinstance(labels, dict) else None
     return label if isinstance(label, str) else None

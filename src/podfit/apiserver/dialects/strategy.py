@@ -1,4 +1,4 @@
-"""The strategy of pods in a namespace of an older dialect: native pods, changed by that dialect's rules."""
+"""The strategy of pods in a namespace with an older dialect: native pods, changed by that dialect's rules."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class DialectStrategy(PodStrategy):
         if subresource == "resize":
             if _has_pod_level(new) or _has_pod_level(old):
                 return [forbidden("[]", _LEVEL)]
-            # Policies may be changed along with resources: they are no difference.
+            # Policies may be changed along with resources: they do not count as a difference.
             return self._worded(super().validate_update(new, _with_policies_of(new, old), subresource), new)
         errors = self.validate_update_meta(new, old)
         validate_pod(new, errors, old)
@@ -54,7 +54,7 @@ class DialectStrategy(PodStrategy):
         return errors
 
     def _shown(self, pod: Object) -> Object:
-        """The pod with default policies: in the dialects of a release these are part of what may not change."""
+        """The pod with default policies: in the dialects of a release these are among the immutable fields."""
         if self._dialect.words.renames:
             return pod
         words = self._dialect.words
@@ -64,7 +64,7 @@ class DialectStrategy(PodStrategy):
         return {**pod, "spec": {**pod["spec"], "containers": listed}}
 
     def _worded(self, errors: list[FieldError], pod: Object) -> Errors:
-        """The errors in the words of the dialect."""
+        """The errors in the wording of the dialect."""
         return self._dialect.worded(POD, errors, pod)
 
 
@@ -85,7 +85,7 @@ def _put_policy(container: Object, other: Object) -> Object:
 
 
 def _only_known(new: Object, old: Object) -> None:
-    """A resize reaches the containers of the stored pod, by name; others that a client names are ignored."""
+    """A resize is applied to the containers of the stored pod, by name; others are ignored."""
     asked = by_name((new.get("spec") or {}).get("containers"))
     spec = dict(old["spec"])
     spec["containers"] = [_resized(one, asked.get(one["name"])) for one in old["spec"]["containers"]]
@@ -105,7 +105,7 @@ def _resized(stored: Object, asked: Object | None) -> Object:
 
 
 def _keep_allocations(new: Object, written: Object, old: Object) -> None:
-    """The main endpoint leaves the status alone, but for what a node has allocated, which is part of the spec here."""
+    """The main endpoint does not change the status, except for a node's allocation, which is part of the spec here."""
     before = (old.get("status") or {}).get("containerStatuses") or []
     given = by_name(written.get("containerStatuses"))
     listed = [

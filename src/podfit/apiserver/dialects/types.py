@@ -1,4 +1,4 @@
-"""The types of an older dialect: those of the native API, with some fields exchanged."""
+"""The types of an older dialect: those of the native API, with some fields replaced."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from podfit.api.schema.types import Field, ListOf, MapOf, Scalar, Struct, Type
 
 
 class Edit(NamedTuple):
-    """How one struct differs: fields that it does not have, and fields that it has besides."""
+    """The differences of one struct: removed fields, and added fields."""
 
     without: frozenset[str] = frozenset()
     fields: tuple[Field, ...] = ()
@@ -29,7 +29,7 @@ def word(name: str, go: str = "string", required: bool = False) -> Field:
 
 
 def varied(struct: Struct, edits: Mapping[str, Edit]) -> Struct:
-    """A copy of the struct, and of all that it is made of, with the edits applied. They go by the names of structs."""
+    """A copy of the struct, and of all types it contains, with the edits applied. Edits are keyed by struct names."""
     return _Copies(edits).struct(struct)
 
 

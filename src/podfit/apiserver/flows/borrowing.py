@@ -1,7 +1,7 @@
-"""How the seats of a server are divided among priority levels, and what they borrow of each other. Pure.
+"""Divides the seats of a server among priority levels, which can borrow from each other. Pure.
 
-A level has a nominal limit by its shares. It lends a part of it while it does not need it, and borrows up to its own
-bound; the limits in force follow the demand of the last period, as in kube-apiserver.
+A level has a nominal limit derived from its shares. It lends part of it while it does not need it, and borrows up to
+its own limit; the current limits follow the demand of the last period, as in kube-apiserver.
 """
 
 from __future__ import annotations
@@ -13,21 +13,21 @@ from dataclasses import dataclass
 from podfit.api.objects import Object
 
 SMOOTHING = 0.977
-"""How much of an earlier demand counts a period later."""
+"""The weight of the previous demand one period later."""
 
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
     nominal: int
     least: int
-    """What is left when everything lendable is lent."""
+    """The rest if everything lendable is lent."""
     most: int
     exempt: bool = False
 
 
 @dataclass(slots=True)
 class Demand:
-    """Seats asked for in the last period, waiting ones included."""
+    """Seats requested in the last period, including waiting ones."""
 
     high: int = 0
     average: float = 0.0
@@ -56,7 +56,7 @@ def bounds(levels: Mapping[str, Object], total: int) -> dict[str, Bounds]:
 
 
 def limits(levels: Mapping[str, Bounds], demands: Mapping[str, Demand]) -> dict[str, int]:
-    """The limits in force for the next period. Exempt levels take what they need; the others share the rest."""
+    """The limits for the next period. Exempt levels take what they need; the others share the rest."""
     wanted = {name: _wanted(level, demands[name]) for name, level in levels.items()}
     shared = {name: level for name, level in levels.items() if not level.exempt}
     room = sum(level.nominal for level in levels.values()) - sum(
@@ -75,12 +75,12 @@ def limits(levels: Mapping[str, Bounds], demands: Mapping[str, Demand]) -> dict[
 
 
 def _wanted(level: Bounds, demand: Demand) -> int:
-    """What a level keeps in any case: what it used, within what it does not lend and what is its own."""
+    """The minimum of a level: what it used, within the seats that it does not lend."""
     return max(level.least, demand.high if level.exempt else min(level.nominal, demand.high))
 
 
 def _fair(ranges: Mapping[str, tuple[int, int]], targets: Mapping[str, float], room: int) -> dict[str, int]:
-    """Gives every level the same multiple of its target, within its range, so that the sum is the room there is."""
+    """Gives every level the same multiple of its target, within its range, so that the sum is the available number."""
 
     def given(multiple: float) -> dict[str, float]:
         return {

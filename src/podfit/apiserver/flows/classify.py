@@ -1,7 +1,7 @@
-"""Which flow schema a request matches, and which of the schema's flows it belongs to. Pure.
+"""Matches a request to a flow schema and to one of the schema's flows. Pure.
 
-Schemas are tried by matching precedence, then by name; the first that matches wins. The mandatory schema `catch-all`
-matches everything.
+Schemas are tried by matching precedence, then by name; the first match wins. The mandatory schema `catch-all` matches
+everything.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _ACCOUNT = "system:serviceaccount:"
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """What schemas look at: the user, and what is requested. Requests for other things than resources have a `path`."""
+    """The attributes that schemas match: the user, and the request. Non-resource requests have a `path`."""
 
     user: str
     groups: tuple[str, ...]

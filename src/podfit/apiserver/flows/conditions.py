@@ -1,7 +1,7 @@
-"""Keeps the condition `Dangling` of flow schemas, and recreates mandatory schemas and levels when they are deleted.
+"""Maintains the condition `Dangling` of flow schemas, and recreates mandatory schemas and levels when they are deleted.
 
-A schema's condition is written before the write of the schema is answered. When a priority level comes or goes, the
-schemas that name it follow.
+A schema's condition is written before the write of the schema is answered. When a priority level is added or removed,
+the schemas that name it are updated.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class FlowConditions:
         await self._tasks.stop()
 
     def changed(self, event: WatchEvent) -> None:
-        """A listener of the hub, for what is followed."""
+        """A listener of the hub."""
         kind = SCHEMA if event.resource == SCHEMA.storage_prefix else LEVEL
         gone = event.new is None and event.old is not None
         if gone and event.old["metadata"]["name"] in MANDATORY:  # type: ignore[index]
@@ -54,7 +54,7 @@ class FlowConditions:
             await self.settle(schema)
 
     async def settle(self, schema: Object) -> None:
-        """Writes the condition of a schema where it differs from what is stored."""
+        """Writes the condition of a schema if it differs from the stored one."""
         record = self._objects.record(SCHEMA, "", schema["metadata"]["name"])
         if record is None:
             return
@@ -69,7 +69,7 @@ class FlowConditions:
         try:
             await self._objects.put(SCHEMA, record.key, stored, record.modified)
         except Mismatch:
-            return  # the writer of the newer version settles it
+            return  # the writer of the newer version updates it
 
     def _condition(self, schema: Object) -> Object:
         level = ((schema.get("spec") or {}).get("priorityLevelConfiguration") or {}).get("name", "")

@@ -1,7 +1,7 @@
-"""Flow control: every request of a client has a place in a priority level before it is answered.
+"""Flow control: every request of a client gets seats in a priority level before it is executed.
 
-The flow schemas and priority levels of the cluster say which; both are read again whenever one of them changes. Parts
-of this process are not limited. Requests are classified by the user whom they impersonate, if any.
+The cluster's flow schemas and priority levels decide which; both are reloaded when one of them changes. Components of
+this process are not limited. Requests are classified by the impersonated user, if any.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ from podfit.apiserver.storage.usable import usable
 
 SCHEMA, LEVEL = kind_named("FlowSchema"), kind_named("PriorityLevelConfiguration")
 PERIOD_S = 10.0
-"""How often levels borrow of each other by what was asked for."""
+"""The interval at which levels borrow from each other according to demand."""
 WAIT_S = 15.0
-"""How long a request may wait for its seats: a quarter of the time that it may take."""
+"""How long a request may wait for its seats: a quarter of its timeout."""
 _KEPT = 10_000
 _DIGITS = 19
 _WRITES = frozenset(("create", "update", "patch", "delete"))
@@ -34,7 +34,7 @@ _WRITES = frozenset(("create", "update", "patch", "delete"))
 
 @dataclass(slots=True, eq=False)
 class Place:
-    """Where requests of one kind and client belong."""
+    """The flow of a request: its schema, level and distinguisher."""
 
     schema: Schema
     level: Level
@@ -60,7 +60,7 @@ class TooMany(Exception):
 
 class FlowControl:
     def __init__(self, objects: Objects, total: int, measures: FlowMeasures) -> None:
-        """`total` is the number of seats of the server: what all levels share."""
+        """`total` is the number of seats of the server, shared by all levels."""
         self._objects, self._total, self._measures = objects, total, measures
         self._clock = objects.clock
         self._levels: dict[str, Level] = {}
@@ -80,7 +80,7 @@ class FlowControl:
             self._timer = None
 
     def changed(self, event: WatchEvent) -> None:
-        """A listener of the hub: changes come in groups, which are read once."""
+        """A listener of the hub: changes come in groups, which are processed once."""
         if not self._stale:
             self._stale = True
             asyncio.get_running_loop().call_soon(self.configure)
@@ -89,8 +89,7 @@ class FlowControl:
         self.configure()
 
     def configure(self) -> None:
-        """Reads the flow schemas and priority levels that there are. Levels that are gone serve the requests that they
-        hold."""
+        """Reloads the flow schemas and priority levels. Deleted levels finish the requests that they hold."""
         self._stale = False
         rows = {row["metadata"]["name"]: row for row in usable(LEVEL, self._objects.list(LEVEL))}
         bounds = borrowing.bounds({name: row.get("spec") or {} for name, row in rows.items()}, self._total)
@@ -105,7 +104,7 @@ class FlowControl:
     # --- requests -----------------------------------------------------------------------------------------------
 
     async def admit(self, request: Request, route: Route | None) -> Admitted | None:
-        """Waits until the request may be executed; None where nothing limits it. Raises TooMany."""
+        """Waits until the request may be executed; None if nothing limits it. Raises TooMany."""
         place = self._place(request, route)
         if place is None:
             return None
@@ -148,7 +147,7 @@ class FlowControl:
                 turn.cancel()
                 level.abandon(ticket, now)
             elif isinstance(error, TimeoutError):
-                return  # its turn came this moment
+                return  # it was granted at this moment
             else:
                 level.finish(ticket, now)
                 level.free(ticket, now)
@@ -232,6 +231,6 @@ class FlowControl:
 
 
 def _sends_state(request: Request) -> bool:
-    """Whether a watch begins with what there is."""
+    """Whether a watch starts with the current state."""
     wanted = (request.query.get("sendInitialEvents") or [""])[0]
     return wanted.lower() in ("true", "1") or (request.query.get("resourceVersion") or [""])[0] in ("", "0")

@@ -1,8 +1,8 @@
-"""The requests of one priority level: those that are executed, and the fair queues of those that wait.
+"""The requests of one priority level: those being executed, and the fair queues of the waiting ones.
 
-Seats are given out by start-time fair queuing: each queue has a virtual time, which grows by the work of what it
-dispatches, and the queue that is least ahead is next. A queue that was idle starts at the level's virtual time, so that
-idling earns no credit.
+Seats are granted by start-time fair queuing: each queue has a virtual time, which advances by the work it dispatches,
+and the queue with the lowest is next. A queue that was idle starts at the level's virtual time, so that idling earns no
+credit.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from podfit.apiserver.flows.sharding import deal
 QUEUE_FULL, TIME_OUT, CONCURRENCY_LIMIT, CANCELLED = "queue-full", "time-out", "concurrency-limit", "cancelled"
 _HANDS = 10_000
 _GUESS_S = 0.003
-"""How long a request is taken to last until it has ended."""
+"""The assumed duration of a request until it has ended."""
 
 
 class Rejected(Exception):
-    """There is no place for a request, now or in time."""
+    """The queue is full, or the request timed out in it."""
 
     def __init__(self, reason: str) -> None:
         super().__init__(reason)
@@ -35,18 +35,18 @@ class Queue:
     waiting: deque[Ticket] = field(default_factory=deque)
     executing: int = 0
     load: int = 0
-    """Seats of all its requests, those that wait included."""
+    """Seats of all its requests, including waiting ones."""
     virtual: float = 0.0
 
 
 @dataclass(slots=True, eq=False)
 class Ticket:
-    """One request on its way through a level."""
+    """One request in a level."""
 
     work: Work
     arrived: float
     seats: int
-    """The most that its work takes at a time."""
+    """The most seats that it holds at a time."""
     queue: Queue | None = None
     turn: asyncio.Future[None] | None = None
     """Set while it waits for seats."""
@@ -58,13 +58,13 @@ class Level:
         self.name, self.uid = name, ""
         self.bounds = Bounds(0, 0, 0)
         self.limit = 0
-        """Seats in force: what is its own, less what it lends, and what it borrows."""
+        """The current limit: its own seats, minus lent and plus borrowed ones."""
         self.demand = Demand()
         self.exempt = False
         self.executing = 0
-        """Seats taken."""
+        """Seats in use."""
         self.waiting = 0
-        """Seats asked for by requests that wait."""
+        """Seats requested by waiting requests."""
         self._queues: list[Queue] = []
         self._hand_size = self._length = 0
         self._virtual = 0.0
@@ -72,7 +72,7 @@ class Level:
         self._begun = 0.0
         self._high = 0
         self._hands: dict[int, list[Queue]] = {}
-        """The queues that a flow was dealt."""
+        """The queues assigned to a flow."""
 
     def configure(self, uid: str, spec: Object, level_bounds: Bounds) -> None:
         self.uid, self.bounds = uid, level_bounds
@@ -84,7 +84,7 @@ class Level:
         self._length = queuing.get("queueLengthLimit") or 50
         if count > len(self._queues):
             self._queues += [Queue() for _ in range(count - len(self._queues))]
-        # Queues beyond a smaller number get no more requests; those that wait there are still served.
+        # Queues beyond a reduced number get no more requests; those already in them are still served.
         self._dealt = count
         self._hands.clear()
 
@@ -95,7 +95,7 @@ class Level:
     # --- coming and going ---------------------------------------------------------------------------------------
 
     def arrive(self, work: Work, flow: int, now: float) -> Ticket:
-        """A ticket whose `turn` is None may be executed at once; any other waits for it. Raises Rejected."""
+        """A ticket whose `turn` is None may be executed immediately; any other waits for it. Raises Rejected."""
         ticket = Ticket(work, now, work.most)
         if self.exempt or (not self.waiting and self._has_room(work)):
             if self._dealt and not self.exempt:
@@ -119,7 +119,7 @@ class Level:
         return ticket
 
     def abandon(self, ticket: Ticket, now: float) -> None:
-        """Of a ticket that still waits."""
+        """For a ticket that is still waiting."""
         assert ticket.queue is not None
         self._observe(now)
         ticket.queue.waiting.remove(ticket)
@@ -128,7 +128,7 @@ class Level:
         self._dispatch(now)
 
     def finish(self, ticket: Ticket, now: float) -> None:
-        """The answer is there. Final seats stay taken until `free`."""
+        """Called with the response. Final seats are held until `free`."""
         self._account(ticket, now)
         self._release(ticket, ticket.seats - self.final(ticket), now)
 
@@ -146,7 +146,7 @@ class Level:
     # --- demand -------------------------------------------------------------------------------------------------
 
     def end_period(self, now: float) -> None:
-        """Takes down what was asked for since the last call."""
+        """Records the demand since the last call."""
         self._observe(now)
         length = now - self._begun
         if length > 0:
@@ -156,7 +156,7 @@ class Level:
         self._high = self.executing + self.waiting
 
     def _observe(self, now: float) -> None:
-        """Counts the demand up to now; called before each change of it."""
+        """Accumulates the demand up to now; called before each change of it."""
         asked, length = self.executing + self.waiting, now - self._since
         self._area += asked * length
         self._squares += asked * asked * length
@@ -165,7 +165,7 @@ class Level:
     # --- seats --------------------------------------------------------------------------------------------------
 
     def _has_room(self, work: Work) -> bool:
-        """A request wider than the level is served when nothing else is."""
+        """A request wider than the level is executed when nothing else is."""
         return not self.executing or self.executing + work.most <= self.limit
 
     def _choose(self, flow: int) -> Queue:
@@ -197,7 +197,7 @@ class Level:
             queue.virtual += ticket.seats * _GUESS_S
 
     def _account(self, ticket: Ticket, now: float) -> None:
-        """Replaces the guess by what the request really took."""
+        """Replaces the estimate by the actual work of the request."""
         if ticket.queue is not None:
             took = now - ticket.started + ticket.work.extra_s
             ticket.queue.virtual += ticket.seats * (took - _GUESS_S)

@@ -1,4 +1,4 @@
-"""Metrics of flow control, under the names that kube-apiserver has."""
+"""Metrics of flow control, under kube-apiserver's names."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _SEATS = (1, 2, 4, 10, 20, 50, 100)
 
 @dataclass(frozen=True, slots=True)
 class ServedMeasures:
-    """Series of one schema, found once: they are counted for every request."""
+    """The series of one schema, looked up once: they are updated for every request."""
 
     dispatched: Counter
     executing: Gauge
@@ -96,7 +96,7 @@ class FlowMeasures:
         self._waiting.labels(level, schema).inc(change)
 
     def served(self, level: str, schema: str) -> ServedMeasures:
-        """What is counted of every request of a schema."""
+        """Metrics updated for every request of a schema."""
         return ServedMeasures(
             self._dispatched.labels(level, schema),
             self._executing.labels(level, schema),
@@ -108,7 +108,7 @@ class FlowMeasures:
         )
 
     def level(self, level: Level) -> None:
-        """The limits and the demand of a level, after either changed."""
+        """The limits and the demand of a level, updated after either changed."""
         name, bounds, demand = level.name, level.bounds, level.demand
         self._nominal.labels(name).set(bounds.nominal)
         self._lower.labels(name).set(bounds.least)

@@ -1,4 +1,4 @@
-"""Shuffle sharding: a flow is dealt a small hand of a level's queues. Pure.
+"""Shuffle sharding: a flow is assigned a small hand of a level's queues. Pure.
 
 Two flows rarely share their whole hand, so a flow that floods its queues leaves the others most of theirs.
 """
@@ -18,7 +18,7 @@ def deal(number: int, queues: int, hand_size: int) -> list[int]:
     hand: list[int] = []
     for drawn in range(min(hand_size, queues)):
         number, card = divmod(number, queues - drawn)
-        # The card is a position among those that are left in the deck.
+        # The card is an index into the rest of the deck.
         for earlier in sorted(hand):
             if card >= earlier:
                 card += 1

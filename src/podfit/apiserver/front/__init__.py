@@ -1,1 +1,1 @@
-"""How requests come in and answers go out: sockets, TLS, fair shares, long answers."""
+"""Receives requests and sends responses: sockets, TLS, fair scheduling, long responses."""

@@ -1,7 +1,7 @@
-"""The HTTP front: sockets, TLS, bodies, compression, streams. It knows nothing of kinds.
+"""The HTTP front end: sockets, TLS, bodies, compression, streams. Independent of kinds.
 
-One catch-all handler; routing is the server's. Request bodies are bounded (413), answers above a size are compressed
-when the client can read it, streams are written piece by piece as they come.
+One catch-all handler; routing is the server's task. Request bodies are limited (413), responses above a size are
+compressed if the client accepts it, streams are written chunk by chunk.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _UNREADABLE = (
     ConnectionError,
 )
 _REQUEST_LINE = re.compile(r"""\n  b['"][!#$%&'*+.^_`|~0-9A-Za-z-]+ \S+ HTTP/""")
-"""In the parser's message: a request line that is well-formed but for a method it does not know."""
+"""In the parser's message: a valid request line except for an unknown method."""
 
 
 class HttpFront:
@@ -49,7 +49,7 @@ class HttpFront:
         self._handle, self._authenticator, self._context = handle, authenticator, context
         self._door: Door | None = None
         self.patience_s = _PATIENCE_S
-        """How long a client may leave a stream unread while there is something for it."""
+        """How long a client may leave available stream data unread."""
 
     @property
     def port(self) -> int:
@@ -80,7 +80,7 @@ class HttpFront:
         if request.reads:
             response = await self._handle(request)
         else:
-            # A client that hangs up ends its watch at once, but never a write half-way.
+            # A client that disconnects ends its watch at once, but never interrupts a write.
             response = await asyncio.shield(asyncio.ensure_future(self._handle(request)))
         if response.stream is not None:
             return await self._stream(http, request, response)
@@ -95,7 +95,7 @@ class HttpFront:
                 response.on_sent()
 
     def _read(self, http: web.BaseRequest) -> Request:
-        """Everything but the body, which is read once it is known that this client may send it."""
+        """Everything except the body, which is read once the client is authorized to send it."""
         raw_path, _, raw_query = http.raw_path.partition("?")
         if raw_path[:1] != "/":
             raw_path = urlsplit(raw_path).path
@@ -125,7 +125,7 @@ class HttpFront:
                 return await send_watch(http, response.stream, response.content_type == STREAM_TYPE)
             return await self._chunked_stream(http, response, response.stream)
         except ConnectionError:
-            # The client was gone before its answer began: this one is not read.
+            # The client disconnected before its response: this one is not read.
             return web.Response()
         finally:
             await _end(response.stream)
@@ -146,7 +146,7 @@ class HttpFront:
             outlet.let_go()
             await answer.write_eof()
         except TimeoutError:
-            # It takes nothing and holds on to what waits for it; only the end of the connection frees it.
+            # The client reads nothing and pending data stays buffered; only closing the connection frees it.
             if http.transport is not None:
                 http.transport.abort()
         except (ConnectionError, asyncio.CancelledError):
@@ -155,7 +155,9 @@ class HttpFront:
 
 
 class _Outlet:
-    """Where a chunked answer leaves: pieces go straight into a connection that has room, the others wait for it."""
+    """The writer of a chunked response: chunks go straight to a connection with buffer space, otherwise they are
+    queued.
+    """
 
     def __init__(self, http: web.BaseRequest, answer: web.StreamResponse, patience_s: float) -> None:
         self._http, self._answer, self._patience_s = http, answer, patience_s
@@ -163,10 +165,10 @@ class _Outlet:
         self._size = 0
 
     def take(self, piece: bytes) -> bool:
-        """Nearly every event of a watch: there is nothing to wait for.
+        """Almost every event of a watch: there is nothing to wait for.
 
-        What is taken in one turn of the loop leaves together at its end: changes come in groups, and each write of
-        its own would be a TLS record of its own.
+        Chunks written in one iteration of the loop are sent together at its end: changes come in groups, and each write
+        of its own would be a TLS record of its own.
         """
         transport = self._http.transport
         if transport is None or transport.is_closing() or not 0 < len(piece) <= _SLICE - self._size:
@@ -187,21 +189,21 @@ class _Outlet:
         try:
             transport.write(b"%x\r\n%b\r\n" % (size, b"".join(taken)))
         except (RuntimeError, OSError):
-            # It was lost this moment; the reader of the stream notices at the next piece.
+            # The connection was lost at this moment; the reader of the stream notices at the next chunk.
             log.debug("a watcher is gone", exc_info=True)
 
     async def send(self, piece: bytes) -> None:
         if self.take(piece):
             return
         self.let_go()
-        # In slices, because a TLS connection takes whatever is given at once, and says it is full afterwards.
+        # In slices, because a TLS connection buffers whatever it is given, and applies back-pressure only afterwards.
         for start in range(0, len(piece), _SLICE):
             async with asyncio.timeout(self._patience_s):
                 await self._answer.write(piece[start : start + _SLICE])
 
 
 class _Visitor(Visitor):
-    """Methods HTTP parsers do not know get Kubernetes' answer, too."""
+    """Methods that HTTP parsers do not know get Kubernetes' error, too."""
 
     def handle_error(
         self,
@@ -226,12 +228,12 @@ def _headers(http: web.BaseRequest) -> dict[str, str]:
     for key, value in http.headers.items():
         name = key.lower()
         if not value.isascii():
-            # Bytes that are no UTF-8 come as halves of surrogate pairs, which nothing could be encoded with.
+            # Invalid UTF-8 arrives as surrogates, which cannot be encoded again.
             value = value.encode(errors="surrogateescape").decode(errors="replace")
         if name not in headers:
             headers[name] = value
         else:
-            # Names of groups may hold commas, no header can hold a line's end.
+            # Names of groups may contain commas, but no header can contain a newline.
             headers[name] += ("\n" if name.startswith(_IDENTITY) else ",") + value
     return headers
 
@@ -264,14 +266,14 @@ async def _body(http: web.BaseRequest, patience_s: float) -> bytes:
         why = "Timeout: request did not complete within the allotted timeout"
         raise ApiError(504, "Timeout", why) from None
     except _UNREADABLE as error:
-        # aiohttp's stream keeps its error, whose traceback keeps the frame that holds what was read, and the stream.
+        # aiohttp's stream keeps its error, whose traceback references the frame with the data, and the stream.
         error.__traceback__ = None
         raise ApiError(400, "BadRequest", f"the body could not be read: {error}") from None
 
 
 def _closing(http: web.BaseRequest, answer: web.Response) -> web.Response:
-    """What is left of an unread body ends with the connection, and so does whatever a client sends after
-    an upgrade that it did not get: none of it is a request."""
+    """Unread parts of a body end with the connection, and so does anything a client sends after a rejected upgrade:
+    none of it is a request."""
     if (http.body_exists and not http.content.at_eof()) or "Upgrade" in http.headers:
         answer.force_close()
     return answer

@@ -1,8 +1,8 @@
-"""Long answers on the event loop: lists of thousands of objects, tables, YAML.
+"""Long responses on the event loop: lists of thousands of objects, tables, YAML.
 
-They are put together in slices of a few milliseconds, one slice at a time, clients in turn, and a slice waits while
-short requests are being answered, up to a limit. So a client that lists everything as often as it can does not hold up
-another one's PATCH, and itself always gets on.
+They are assembled in slices of a few milliseconds, one slice at a time, round-robin over clients, and a slice waits
+while short requests are being handled, up to a limit. So a client that lists everything as often as it can does not
+delay another one's PATCH, but still makes progress.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ class Lane:
         self._lock = FairLock()
 
     def enter(self) -> None:
-        """A request is being answered; short until it proves to be long."""
+        """A request is being handled; it counts as short until proven long."""
         self._short += 1
 
     def leave(self, request: Request) -> None:
-        """It is answered, or has proved to be long."""
+        """It was answered, or has turned out to be long."""
         if request.patient:
             return
         request.patient = True
@@ -41,13 +41,13 @@ class Lane:
             self._quiet.set_result(None)
 
     async def wait(self, request: Request) -> None:
-        """For a turn, before work that is long for sure: none of it is done ahead of short requests."""
+        """Waits for a turn before work that is certainly long: none of it runs before short requests."""
         self.leave(request)
         await self._turn(request.user.name)
         self._lock.give_back()
 
     async def run(self, request: Request, steps: Iterator[object]) -> None:
-        """Takes all of the steps. What is done within one slice is done at once."""
+        """Runs all steps. The steps of one slice run without a break."""
         if not request.patient and self._advance(steps):
             return
         self.leave(request)
@@ -72,7 +72,7 @@ class Lane:
             raise
 
     async def _until_quiet(self) -> None:
-        # A request that arrived during the last slice takes a few turns of the loop to be read and to be counted.
+        # A request that arrived during the last slice takes a few iterations of the loop to be read and counted.
         for _ in range(_TURNS_BETWEEN):
             await asyncio.sleep(0)
         if not self._short:

@@ -1,4 +1,4 @@
-"""Clients of a server that runs in the same process: no sockets, no TLS, a user that is taken as it is."""
+"""Clients of a server in the same process: no sockets, no TLS, a trusted user."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 def local_client(server: ApiServer, user: User, name: str, lines: SharedLines | None = None) -> Client:
     """A client of a server in this process, acting as `user`.
 
-    Those with the same `lines` share what they watch, and what their writes are answered with: they only read it.
+    Clients with the same `lines` share watched objects and results of writes: read only.
     """
     shares = lines is not None
 

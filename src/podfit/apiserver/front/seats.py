@@ -1,11 +1,11 @@
-"""How many requests of each client are worked on at once.
+"""Limits how many requests of each client are processed concurrently.
 
 Flow control (`podfit.apiserver.flows`) decides which requests are admitted. Those of one client then share a few seats
-for reads and a few for writes: all work happens on one event loop, and a flood of one client costs others the wait for
-a few seats, not for everything that it was admitted with. Watches and other streams take no seat.
+for reads and a few for writes: all work happens on one event loop, and a flood from one client delays others by a few
+seats, not by everything that it was admitted with. Watches and other streams take no seat.
 
-A body that is still arriving has a place of its own, of which there are more: a client that sends slowly keeps its
-other requests waiting only when it has many such bodies, and the memory for them stays bounded.
+A body that is still arriving takes a slot of its own, of which there are more: a client that sends slowly delays its
+other requests only if it has many such bodies, and the memory for them is bounded.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _ENDLESS_PARTS = frozenset(("attach", "exec", "proxy", "log", "portforward"))
 
 
 class Limits:
-    """Of one class of requests: those of one client that are worked on, and all that are in flight."""
+    """For one class of requests: the limit per client, and the limit in total."""
 
     def __init__(self, seats: int) -> None:
         self.seats = seats
@@ -48,7 +48,7 @@ class Seats:
         self._lines: dict[tuple[str, str], _Line] = {}
 
     async def take(self, request: Request, body: bool = False) -> None:
-        """A seat, or with `body` a place for the request's body."""
+        """A seat, or with `body` a slot for the request's body."""
         key = _key(request, body)
         line = self._lines.get(key)
         if line is None:
@@ -63,7 +63,7 @@ class Seats:
             await turn
         except asyncio.CancelledError:
             if turn.cancelled():
-                # Somebody who gave a seat back may have passed over this turn already.
+                # A released seat may have been granted to this waiter already.
                 with contextlib.suppress(ValueError):
                     line.waiting.remove(turn)
                 self._left(key, line)
@@ -77,7 +77,7 @@ class Seats:
         while line.waiting:
             turn = line.waiting.popleft()
             if not turn.done():
-                # The seat goes from hand to hand.
+                # The seat is passed on directly.
                 turn.set_result(None)
                 line.limits.in_flight -= 1
                 return
@@ -100,7 +100,7 @@ def _key(request: Request, body: bool) -> tuple[str, str]:
 
 
 def is_endless(route: Route | None) -> bool:
-    """Streams: they stay as long as they like, and cost nothing while nothing happens."""
+    """Streams: not limited in time, and free while nothing happens."""
     return route is not None and (route.verb in _ENDLESS or route.subresource in _ENDLESS_PARTS)
 
 
@@ -109,7 +109,7 @@ def is_watch(route: Route | None) -> bool:
 
 
 def too_many(headers: list[tuple[str, str]]) -> Response:
-    """429 as kube-apiserver has it: a line of text."""
+    """429 as in kube-apiserver: a line of text."""
     text = b"Too many requests, please try again later.\n"
     fixed = [("Retry-After", "1"), ("X-Content-Type-Options", "nosniff")]
     return Response(429, text, "text/plain; charset=utf-8", [*fixed, *headers])

@@ -1,5 +1,6 @@
-"""Long answers on their way out: in slices, because a TLS connection encrypts whatever it is given at once, and
-compressed in a thread of low priority where the client can read that."""
+"""Sends long responses: in slices, because a TLS connection encrypts whatever it is given at once, and compressed in a
+thread of low priority if the client accepts that.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +18,7 @@ from podfit.apiserver.request import Response
 
 _SLICE = 128 * 1024
 _SLOWEST = 1 << 20
-"""Bytes a second that a client must be able to take, beyond the time that every answer has."""
+"""Bytes per second that a client must be able to receive, beyond the time allowed for any response."""
 _GZIP = 16 + zlib.MAX_WBITS
 
 
@@ -56,7 +57,7 @@ async def send_long(http: web.BaseRequest, response: Response, patience_s: float
             await _write(answer, pieces, compressor)
             await answer.write_eof()
     except TimeoutError:
-        # The client reads too slowly: only the end of the connection makes that known to it.
+        # The client reads too slowly: only closing the connection signals that.
         if http.transport is not None:
             http.transport.abort()
     return answer

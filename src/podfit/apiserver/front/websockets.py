@@ -1,4 +1,4 @@
-"""Answers that go on, over WebSocket: watches and logs."""
+"""Streaming responses over WebSocket: watches and logs."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from podfit.apiserver.proxying.relay import first_of
 
 _BASE64 = "base64.binary.k8s.io"
 _READERS = ("binary.k8s.io", _BASE64)
-"""What a WebSocket that is only read from may carry."""
+"""The limit of incoming messages on a WebSocket that is only written to."""
 
 
 async def send_watch(http: web.BaseRequest, stream: AsyncIterator[bytes], framed: bool) -> web.StreamResponse:
-    """A watch over WebSocket: an event a message, of text or of protobuf."""
+    """A watch over WebSocket: one event per message, as text or protobuf."""
     socket = web.WebSocketResponse(heartbeat=30)
     await socket.prepare(http)
     try:
@@ -27,7 +27,7 @@ async def send_watch(http: web.BaseRequest, stream: AsyncIterator[bytes], framed
 
 
 async def send_log(http: web.BaseRequest, stream: AsyncIterator[bytes]) -> web.StreamResponse:
-    """A log over WebSocket: as it comes, in binary messages or in text messages of base64."""
+    """A log over WebSocket: raw in binary messages, or base64 in text messages."""
     offered = {word.strip() for word in http.headers.get("Sec-WebSocket-Protocol", "").split(",")}
     socket = web.WebSocketResponse(heartbeat=30, protocols=[word for word in _READERS if word in offered])
     await socket.prepare(http)

@@ -1,1 +1,1 @@
-"""Answers in protobuf: lists and watches of built-in kinds, from the JSON they are stored as."""
+"""Responses in protobuf: lists and watches of built-in kinds, from their stored JSON."""

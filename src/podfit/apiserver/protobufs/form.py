@@ -1,7 +1,7 @@
 """Lists and watch events in protobuf.
 
-Single objects stay JSON until they leave (`Call.reply`). An event is a frame of four bytes of length and a WatchEvent,
-which holds a whole object, envelope included, as Kubernetes has it.
+Single objects stay JSON until they are sent (`Call.reply`). An event is a frame of four bytes of length and a
+WatchEvent, which contains a whole object, envelope included, as in Kubernetes.
 """
 
 from __future__ import annotations
@@ -26,16 +26,16 @@ _ITEM = delimited(2)
 
 
 class ProtobufForm:
-    """What another form shows, in protobuf."""
+    """Another form, encoded in protobuf."""
 
     def __init__(self, form: Form, api_version: str, kind: str, kept: KeptMessages | None = None) -> None:
-        """`kept`: where messages are kept, for a form that shows objects as they are stored."""
+        """`kept`: the cache of messages, for a form that shows objects as they are stored."""
         self.form, self._api_version, self._kind, self._kept = form, api_version, kind, kept
         self._message: Message = message_of(api_version, kind)
 
     @property
     def keeps(self) -> bool:
-        """Whether the items of a list can be kept for others who ask for the same."""
+        """Whether the items of a list can be cached for other requests."""
         return isinstance(self.form, Spliced) and self.form.keeps
 
     def object(self, row: Row) -> bytes:
@@ -62,7 +62,7 @@ class ProtobufForm:
         return self.form.frame(revision, more, empty)
 
     def head(self, pieces: Sequence[bytes], revision: int, more: Object | None) -> bytes:
-        """What a list has before its encoded items."""
+        """The start of a list before its encoded items."""
         meta: Object = {"resourceVersion": str(revision)} if revision else {}
         listed = field(1, message("meta.ListMeta").of(msgspec.json.encode(meta | (more or {}))))
         size = len(listed) + sum(map(len, pieces))
@@ -91,7 +91,7 @@ def event_frame(word: str, whole: bytes) -> bytes:
 
 
 def frames_of(piece: bytes) -> Iterator[bytes]:
-    """The events in a piece of a watch, without their lengths."""
+    """The events in a chunk of a watch, without their lengths."""
     at = 0
     while at < len(piece):
         end = at + 4 + int.from_bytes(piece[at : at + 4], "big")

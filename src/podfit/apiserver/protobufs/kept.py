@@ -1,4 +1,4 @@
-"""Messages of stored objects: made once for every state of an object and shared by all requests."""
+"""A cache of messages of stored objects: encoded once for every revision of an object and shared by all requests."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _BYTES = 96 << 20
 
 
 class KeptMessages:
-    """Of the objects that were asked for last."""
+    """For the most recently requested objects."""
 
     def __init__(self, most_bytes: int = _BYTES) -> None:
         self._most_bytes = most_bytes

@@ -1,1 +1,1 @@
-"""Connections that the API server passes on to nodes, pods and services."""
+"""Connections that the API server proxies to nodes, pods and services."""

@@ -1,7 +1,7 @@
-"""CONNECT: a request that opens a way to a pod, a node or a service (exec, attach, port-forward, proxy).
+"""CONNECT: a request that opens a connection to a pod, a node or a service (exec, attach, port-forward, proxy).
 
-Its query is an object of its own kind (PodExecOptions, …). Admission sees that object and may change it; what is
-returned is what the connection is made with.
+Its query is an object of its own kind (PodExecOptions, …). Admission sees that object and may change it; the connection
+is made with the result.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ async def admitted(call: Call) -> Object:
 
 
 def check_create(authorization: Authorization, call: Call) -> None:
-    """A WebSocket opens with GET: read rights alone must not lead into a pod that way, nor through the server of
+    """A WebSocket opens with GET: read permission alone must not give access to a pod that way, nor to the server of
     its node, which runs commands in all of them."""
     route = call.route
     through_node = route.resource == "nodes" and upgrade.wanted(call.request)

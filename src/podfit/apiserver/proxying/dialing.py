@@ -1,7 +1,8 @@
-"""Connections to other servers: where they may lead, that they stay there, and why one failed, in Go's words.
+"""Outgoing connections: allowed addresses, no redirects, and errors in Go's wording.
 
-Whoever names an address (a node in its status, a pod's address, a client that picks a port) must not be able to point
-the API server at what only it can reach: link-local addresses hold a cloud's credentials, loopback its own machine.
+Whoever supplies an address (a node in its status, a pod's address, a client that picks a port) must not be able to
+direct the API server to targets that only it can reach: link-local addresses serve a cloud's credentials, loopback its
+own machine.
 """
 
 from __future__ import annotations
@@ -17,20 +18,20 @@ _BROADCAST = ipaddress.ip_address("255.255.255.255")
 
 
 class NotAllowed(Exception):
-    """The address is none that a proxy may connect to."""
+    """An address to which a proxy may not connect."""
 
 
 class Redirected(aiohttp.ClientError):
-    """The other side answered an upgrade with a redirect, which is never followed: it would lead our credentials to a
-    place of its choice."""
+    """The other side responded to an upgrade with a redirect, which is never followed: it would send our credentials to
+    a target of its choice."""
 
 
 AS_ASKED = ("Accept-Encoding", "Content-Type", "User-Agent")
-"""Headers that a client of ours would make up, and that a proxy passes on or leaves out."""
+"""Headers that our HTTP client would add, and that a proxy forwards or omits."""
 
 
 def no_redirects() -> aiohttp.TraceConfig:
-    """For sessions: aiohttp follows redirects of WebSocket handshakes and has no option against it."""
+    """For sessions: aiohttp follows redirects of WebSocket handshakes and has no option to disable that."""
 
     async def refuse(_: object, __: object, what: aiohttp.TraceRequestRedirectParams) -> None:
         what.response.close()
@@ -42,13 +43,13 @@ def no_redirects() -> aiohttp.TraceConfig:
 
 
 async def allowed_address(host: str, loopback: bool) -> str:
-    """The address to connect to. A name is resolved here and once: resolved again later it could be another one."""
+    """The address to connect to. A name is resolved here, once: a second resolution could give another address."""
     found = parsed(host)
     if found is None:
         try:
             rows = await asyncio.get_running_loop().getaddrinfo(host, None, type=socket.SOCK_STREAM)
         except (OSError, UnicodeError):
-            # A name that is none, with parts that are too long say, is not even looked for.
+            # An invalid name, with labels that are too long for example, is not even resolved.
             raise NotAllowed(f"lookup {host}: no such host") from None
         every = [address for row in rows if (address := parsed(str(row[4][0]))) is not None]
     else:
@@ -59,7 +60,7 @@ async def allowed_address(host: str, loopback: bool) -> str:
 
 
 def parsed(text: str) -> Address | None:
-    """An address, IPv4 ones within IPv6 as what they stand for."""
+    """An address; IPv4-mapped IPv6 addresses are converted to IPv4."""
     try:
         address = ipaddress.ip_address(text.partition("%")[0])
     except ValueError:

@@ -1,7 +1,9 @@
-"""Links in what pods, services and nodes show through the API server: those to themselves must lead through it, too.
+"""Rewrites links in pages of pods, services and nodes that are proxied by the API server, so that they go through it,
+too.
 
 A page at `/api/v1/namespaces/ns/pods/p/proxy/` that links to `/next` means the pod's `/next`. Only links are changed:
-what is no start tag, or ends nowhere, stays as it is. One pass over the text, whatever the pod sends.
+anything that is not a start tag, or is not terminated, is left unchanged. One pass over the text, whatever the pod
+sends.
 """
 
 from __future__ import annotations
@@ -48,15 +50,17 @@ _LINKS = {
     "video": ("poster", "src"),
 }
 _VERBATIM = ("iframe", "noembed", "noframes", "noscript", "script", "style", "textarea", "title", "xmp")
-"""Elements whose content is text up to their end tag."""
+"""Elements whose content is raw text up to their end tag."""
 
 
 @dataclass(frozen=True, slots=True)
 class Links:
     prefix: str
-    """The path at which this server shows what the target has at `/`."""
+    """The path at which this server exposes the target's `/`."""
     hosts: frozenset[str]
-    """How links may name the target: its own host and port, and those by which the client reached this server."""
+    """Hosts by which links may refer to the target: its own host and port, and those by which the client reached this
+    server.
+    """
     asked: str = ""
     """Of those, the client's name for this server."""
 
@@ -88,7 +92,7 @@ class Links:
         return replace(answer, body=await asyncio.to_thread(self.page, page), stream=None)
 
     def page(self, data: bytes) -> bytes:
-        """UTF-8 is assumed; other bytes stay as they are."""
+        """UTF-8 is assumed; other bytes are preserved."""
         text = data.decode("utf-8", "surrogateescape")
         return "".join(self._pieces(text)).encode("utf-8", "surrogateescape")
 
@@ -127,7 +131,7 @@ class Links:
 
 
 def leading_through(request: Request, path: str, host: str) -> Links:
-    """For the answer to a request whose URL ends in `path`, which is asked of `host`."""
+    """For the response to a request whose URL ends in `path`, sent to `host`."""
     asked = request.headers.get("host", "")
     prefix = quote(request.path, safe="/:@!$&'()*+,;=~").removesuffix(path)
     return Links(prefix, frozenset((host, asked)), asked)

@@ -1,4 +1,4 @@
-"""What a client may ask of a pod's logs, checked before the node is asked."""
+"""Options of a request for a pod's logs, validated before the node is contacted."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _POSITIVE = "must be greater than 0"
 
 
 def check_log_options(pod: str, query: Query) -> None:
-    """Raises 400 for what cannot be read and 422 for what makes no sense."""
+    """Raises 400 for options that cannot be parsed and 422 for invalid ones."""
     tail, limit, since = (integer(query, name) for name in ("tailLines", "limitBytes", "sinceSeconds"))
     stream, errors = first(query, "stream") or "All", list[FieldError]()
     if tail is not None and tail < 0:

@@ -1,6 +1,6 @@
-"""What only a node can answer: logs, exec, attach, port-forward, and its own HTTP paths.
+"""Requests that only a node can serve: logs, exec, attach, port-forward, and its own HTTP paths.
 
-Plain requests are passed on and their answers streamed back; WebSockets are connected end to end and relayed message
+Plain requests are forwarded and their responses streamed back; WebSockets are connected end to end and relayed message
 by message, other upgrades (SPDY) byte by byte. The paths on the node are the kubelet's.
 """
 
@@ -34,9 +34,9 @@ from podfit.kit.web.door import LARGEST_MESSAGE
 _DEFAULT_PORT = 10250
 _DEFAULT_CONTAINER = "kubectl.kubernetes.io/default-container"
 _STREAMS = (("stdin", "input"), ("stdout", "output"), ("stderr", "error"), ("tty", "tty"))
-"""How the API and the kubelet name them."""
+"""Their names in the API and in the kubelet."""
 _PLAIN = "/:@!$&'()*+,;=~"
-"""What a path may hold as it is."""
+"""Characters of a path that need no escaping."""
 _LOG_OPTIONS = ("follow", "previous", "sinceSeconds", "sinceTime", "timestamps", "tailLines", "limitBytes", "stream")
 _HOP_BY_HOP = frozenset(
     ("connection", "keep-alive", "transfer-encoding", "upgrade", "content-length", "content-encoding", "host", "te")
@@ -52,8 +52,8 @@ _UNVERIFIED.verify_mode = ssl.CERT_NONE
 
 class NodeProxy:
     def __init__(self, context: ssl.SSLContext | None, authorization: Authorization, own_address: str) -> None:
-        """`context` holds the client certificate nodes know us by. Nodes and pods may be at loopback addresses only
-        where `own_address`, at which they reach this server, is one."""
+        """`context` contains the client certificate for nodes. Nodes and pods may be at loopback addresses only if
+        `own_address`, at which they reach this server, is one."""
         self._context, self._authorization = context, authorization
         own = dialing.parsed(own_address)
         self._loopback = own.is_loopback if own is not None else own_address == "localhost"
@@ -148,7 +148,7 @@ class NodeProxy:
     async def _proxied_path(self, call: Call) -> str:
         return str((await self._admitted(call)).get("path") or "")
 
-    # --- the way there --------------------------------------------------------------------------------------------
+    # --- connecting -----------------------------------------------------------------------------------------------
 
     async def _url(self, scheme: str, host: str, port: int) -> str:
         try:
@@ -168,8 +168,8 @@ class NodeProxy:
     async def _forward(
         self, call: Call, scheme: str, host: str, port: int, path: str, context: ssl.SSLContext | None = _UNVERIFIED
     ) -> Response:
-        """`context`: for a node's own server. Everything else must not see the certificate that nodes know us by: a
-        pod's address may be that of a node, or of this very server."""
+        """`context`: for a node's own server only. Other targets must not get the client certificate for nodes: a pod's
+        address may be that of a node, or of this very server."""
         request, base = call.request, await self._url(scheme, host, port)
         query = urlencode([(key, value) for key, values in request.query.items() for value in values])
         target = f"{base}{quote(path, safe=_PLAIN) or '/'}" + (f"?{query}" if query else "")
@@ -177,7 +177,7 @@ class NodeProxy:
             return await self._relay(call, target, context)
         links = leading_through(request, quote(path, safe=_PLAIN), f"{_host(host)}:{port}")
         if not path and request.method in ("GET", "HEAD"):
-            # Relative links of what is shown there would miss their mark otherwise.
+            # Relative links of the page would not resolve otherwise.
             where = f"{quote(request.path, safe=_PLAIN)}/" + (f"?{query}" if query else "")
             return Response(301, b"", "text/plain; charset=utf-8", [("Location", where)])
         headers = {k: v for k, v in request.headers.items() if k not in _HOP_BY_HOP and not _is_private(k)}
@@ -282,7 +282,7 @@ def _quoted(*parts: str) -> str:
 
 
 def _split_target(what: str, text: str) -> tuple[str, str, str]:
-    """(scheme, name, port) of `name`, `name:port` or `scheme:name:port`; what is not said is empty."""
+    """(scheme, name, port) of `name`, `name:port` or `scheme:name:port`; missing parts are empty."""
     parts = text.split(":")
     scheme = parts.pop(0) if len(parts) > 2 else ""
     name, port, *more = [*parts, ""]
@@ -298,7 +298,7 @@ def _host(address: str) -> str:
 
 
 def _first_port(pod: Object) -> int:
-    """The first port that any container names."""
+    """The first port declared by any container."""
     for container in (pod.get("spec") or {}).get("containers") or []:
         for row in container.get("ports") or []:
             return int(row["containerPort"])
@@ -306,7 +306,7 @@ def _first_port(pod: Object) -> int:
 
 
 def _is_private(header: str) -> bool:
-    """Between the client and us: credentials, and whom it acts as."""
+    """Specific to the connection between the client and us: credentials, and impersonation."""
     return header in _PRIVATE or header.startswith(("impersonate-", "x-remote-"))
 
 
@@ -320,7 +320,7 @@ def _endpoint_of(node: Object) -> tuple[str, int]:
 
 
 def scrape_targets(objects: Objects) -> list[Object]:
-    """Where the nodes serve their metrics, as Prometheus' http_sd_configs reads it."""
+    """The addresses of the nodes' metrics, in the format of Prometheus' http_sd_configs."""
     found = [(node["metadata"]["name"], *_endpoint_of(node)) for node in objects.list(NODE)]
     return [{"targets": [f"{_host(host)}:{port}"], "labels": {"instance": name}} for name, host, port in found]
 

@@ -1,6 +1,6 @@
-"""Two WebSockets, tied together: what comes in on one goes out on the other, until either ends.
+"""Connects two WebSockets: messages from one are sent on the other, until either is closed.
 
-`first_of` is how every upgraded connection of this server ends: one side is done, so the other is let go.
+Every upgraded connection of this server ends with `first_of`: when one side is done, the other is cancelled.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ class Upgraded(Response, kw_only=True):
 
 
 async def first_of(*sides: Coroutine[None, None, None]) -> None:
-    """Runs all until one of them ends; the others are stopped, and none of their errors matter any more."""
+    """Runs all until one of them ends; the others are cancelled, and their errors ignored."""
     tasks = [asyncio.ensure_future(side) for side in sides]
     try:
         await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
@@ -33,7 +33,7 @@ async def first_of(*sides: Coroutine[None, None, None]) -> None:
 
 
 async def relay(http: web.BaseRequest, there: aiohttp.ClientWebSocketResponse) -> Response:
-    """Accepts the client's upgrade with the protocol the other side chose, and relays."""
+    """Accepts the client's upgrade with the protocol selected by the other side, and relays."""
     spoken = [there.protocol] if there.protocol else ()
     here = web.WebSocketResponse(protocols=spoken, max_msg_size=LARGEST_MESSAGE)
     await here.prepare(http)

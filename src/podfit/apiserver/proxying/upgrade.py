@@ -1,7 +1,7 @@
-"""Upgraded connections, passed on as bytes: SPDY for exec, attach and port-forward, anything at all for proxies.
+"""Upgraded connections, forwarded as bytes: SPDY for exec, attach and port-forward, any protocol for proxies.
 
-The other side is dialled first. Only when it agrees does the client get its 101, with the other side's headers; a
-refusal is answered like that of any request. What is spoken then is none of our business.
+The other side is dialled first. Only if it accepts does the client get its 101, with the other side's headers; a
+rejection is returned like any response. The protocol spoken afterwards is not inspected.
 """
 
 from __future__ import annotations
@@ -25,7 +25,9 @@ _DIAL_S = 10.0
 _PIECE = 64 * 1024
 _MOST_OF_A_REFUSAL = 1 << 20
 _OURS = ("host", "authorization", "content-length", "transfer-encoding", "keep-alive")
-"""What is between the client and us; the other side knows us by our certificate."""
+"""Headers that concern only the connection between the client and us; the other side authenticates us by our
+certificate.
+"""
 
 
 class NoAnswer(Exception):
@@ -47,7 +49,7 @@ async def pass_on(request: Request, url: str, context: ssl.SSLContext | None) ->
         raise NoAnswer(_words(url, error)) from None
     try:
         if answer.status < 400 and answer.status != 101:
-            # Not a refusal, and no way for this connection: least of all to where a redirect leads.
+            # Neither a rejection nor a usable response: redirects least of all are forwarded.
             raise NoAnswer(f"invalid upgrade response: status code {answer.status}")
         if answer.status != 101:
             return await _refusal(answer, reader)
@@ -124,7 +126,7 @@ Way = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
 
 async def _both_ways(*ways: Way) -> None:
-    """Until either side ends; what it said until then still arrives."""
+    """Until either side closes; data received until then is still delivered."""
     try:
         await first_of(*(_pump(*way) for way in ways))
     finally:

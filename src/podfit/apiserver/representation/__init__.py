@@ -1,1 +1,1 @@
-"""How objects are shown: JSON, YAML, metadata only, and which objects a list selects."""
+"""Representations of objects: JSON, YAML, metadata only; and the selection of a list."""

@@ -1,5 +1,6 @@
-"""How a list is written: compact JSON, indented JSON, YAML, protobuf. Each of them item by item, so that a long list
-can be written in slices."""
+"""Encodings of a list: compact JSON, indented JSON, YAML, protobuf. Each works item by item, so that a long list can be
+written in slices.
+"""
 
 from __future__ import annotations
 
@@ -14,15 +15,15 @@ _DEEPER = b"\n" + b" " * 4
 
 class Encoding(Protocol):
     step: int
-    """How many items are a small step."""
+    """The number of items in a small step."""
     between: bytes
-    """What stands between two items."""
+    """The separator of two items."""
 
     def item(self, data: bytes) -> bytes:
-        """An item that is given as compact JSON."""
+        """Encodes an item that is given as compact JSON."""
 
     def frame(self, head: bytes, tail: bytes, empty: bool) -> tuple[bytes, bytes]:
-        """Everything around the items: `head` and `tail` are what a list has in compact JSON."""
+        """Everything around the items: `head` and `tail` are those of the list in compact JSON."""
 
 
 class Compact:
@@ -37,19 +38,19 @@ class Compact:
 
 
 class Joined(Compact):
-    """Items that need nothing between them."""
+    """Items without a separator."""
 
     between = b""
 
 
 class Indented:
-    """Indented by two spaces a level."""
+    """Indented by two spaces per level."""
 
     step = 8
     between = b"," + _DEEPER
 
     def item(self, data: bytes) -> bytes:
-        # A string in JSON has no line breaks of its own.
+        # A JSON string contains no line breaks.
         return msgspec.json.format(data, indent=2).replace(b"\n", _DEEPER)
 
     def frame(self, head: bytes, tail: bytes, empty: bool) -> tuple[bytes, bytes]:
@@ -70,7 +71,7 @@ class Yaml:
         value: dict[str, Any] = wire.decode(head + tail)
         if empty:
             return yaml_of(value), b""
-        # Keys are sorted, and the items stand where their key belongs.
+        # Keys are sorted, and the items are placed at their key.
         name = "items" if "items" in value else "rows"
         before = {key: value[key] for key in value if key < name}
         behind = {key: value[key] for key in value if key > name}
@@ -82,7 +83,7 @@ def yaml_of_json(data: bytes) -> bytes:
 
 
 def yaml_of(value: Any) -> bytes:
-    import yaml  # rarely asked for, and slow to load
+    import yaml  # rarely requested, and slow to load
 
     dumper = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
     text: str = yaml.dump(value, Dumper=dumper, default_flow_style=False, allow_unicode=True)

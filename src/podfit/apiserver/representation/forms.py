@@ -1,7 +1,7 @@
-"""The shapes objects are shown in: spliced JSON, converted JSON, metadata only. Tables live in `tables`.
+"""The forms of objects: spliced JSON, converted JSON, metadata only. Tables are in `tables`.
 
-A form turns records (or an object that is not stored) into answer bytes and watch events. Forms of one kind are shared
-by all clients, except tables: these belong to one request.
+A form converts records (or an object that is not stored) to response bytes and watch events. Forms of one kind are
+shared by all clients, except tables: these belong to one request.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class Form(Protocol):
         """The items of a list."""
 
     def frame(self, revision: int, more: Object | None, empty: bool) -> tuple[bytes, bytes]:
-        """What a list has before and behind its items. `empty`: there are none."""
+        """The start and the end of a list. `empty`: there are no items."""
 
     def event(self, word: str, record: Record, revision: int) -> bytes: ...
 
@@ -46,19 +46,19 @@ def event_of(word: str, data: bytes) -> bytes:
 
 
 class Spliced:
-    """Stored bytes with the revision put in: what nearly every request gets."""
+    """Stored bytes with the revision spliced in: used for nearly every request."""
 
     def __init__(self, splicer: wire.Splicer) -> None:
         self._splicer = splicer
 
     @property
     def as_stored(self) -> bool:
-        """Whether what it shows is what is stored, whatever version is asked for."""
+        """Whether it shows the stored form, whatever version is requested."""
         return not self._splicer.custom
 
     @property
     def keeps(self) -> bool:
-        """Whether the items of a list can be kept for others who ask for the same."""
+        """Whether the items of a list can be cached for other requests."""
         return True
 
     def object(self, row: Row) -> bytes:
@@ -80,7 +80,7 @@ class Spliced:
 
 
 class Converted:
-    """Kinds whose stored shape is another one: decoded, converted, encoded."""
+    """Kinds with a different stored form: decoded, converted, encoded."""
 
     def __init__(self, kind: Kind) -> None:
         self._kind = kind
@@ -116,7 +116,9 @@ Event = tuple[str, Record, int]
 
 
 class Held:
-    """No form of its own: events of one watcher whose objects have to be converted, elsewhere, before they are sent."""
+    """Not a form of its own: events of one watcher whose objects have to be converted, elsewhere, before they are
+    sent.
+    """
 
     def __init__(self) -> None:
         self._events: list[Event] = []

@@ -1,5 +1,6 @@
-"""A list of records as an answer: put together in slices and kept in pieces, because a copy of the whole would take
-longer than a slice."""
+"""A list of records as a response: assembled in slices and kept in chunks, because copying the whole would take longer
+than a slice.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +19,7 @@ Pieces = list[bytes]
 
 
 def encode_items(form: Form, encoding: Encoding, rows: Sequence[Record], pieces: Pieces) -> Iterator[None]:
-    """Puts the encoded items into `pieces`, some at each step."""
+    """Appends the encoded items to `pieces`, some in each step."""
     waiting: list[bytes] = []
     size = 0
     for at in range(0, len(rows), encoding.step):
@@ -64,5 +65,5 @@ class KeptLists:
 
 
 def _state(rows: Sequence[Record]) -> tuple[int, int]:
-    """Every write raises the newest revision and every deletion lowers the count: together they name the state."""
+    """Every write raises the newest revision and every deletion lowers the count: together they identify the state."""
     return len(rows), max(row.modified for row in rows)

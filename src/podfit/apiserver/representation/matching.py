@@ -1,4 +1,6 @@
-"""A watch by fields of objects that are converted for it: whether one matches is known only after the conversion."""
+"""A watch with a field selector on objects that are converted for it: whether one matches is known only after the
+conversion.
+"""
 
 from __future__ import annotations
 
@@ -13,16 +15,18 @@ class Matching:
     def __init__(self, selection: Chosen) -> None:
         self._selection = selection
         self._shown: dict[str, Record] = {}
-        """By key: what the watcher has seen last of each object that matches."""
+        """By key: the last version of each matching object that the watcher has seen."""
 
     def begin(self, records: Iterable[Record]) -> list[Record]:
-        """Those that match; the watcher knows them, or is shown them."""
+        """The matching objects; the watcher already knows them, or will be shown them."""
         taken = [record for record in records if self._selection.takes(record)]
         self._shown.update((record.key, record) for record in taken)
         return taken
 
     def between(self, event: Event) -> Event | None:
-        """The event as one of what matches: an object that begins to match is added, one that ceases to is deleted."""
+        """The event from the watcher's view: an object that starts to match is added, one that stops matching is
+        deleted.
+        """
         word, record, revision = event
         before = self._shown.pop(record.key, None)
         if word != "DELETED" and self._selection.takes(record):

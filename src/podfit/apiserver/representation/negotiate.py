@@ -1,4 +1,4 @@
-"""Which representation a client accepts: JSON, YAML or protobuf, the object itself, a Table or its metadata only."""
+"""Content negotiation: JSON, YAML or protobuf; the object itself, a Table or its metadata only."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def clauses(accept: str) -> list[Clause]:
 
 @remembered(512)
 def negotiate(accept: str) -> Accepted:
-    """Raises 406 when nothing of what is accepted can be made."""
+    """Raises 406 if none of the accepted types can be produced."""
     return _negotiated(accept, False)
 
 
@@ -100,7 +100,7 @@ def _negotiated(accept: str, in_protobuf: bool, tables: bool = True) -> Accepted
 
 @remembered(512)
 def plain_media(accept: str) -> str:
-    """In which form an answer comes that has one shape only, such as an error: JSON where nothing else fits."""
+    """The media type of a response with one fixed structure, such as an error: JSON if nothing else matches."""
     for clause in clauses(accept or JSON):
         media = _media(clause.media)
         if media is not None and "as" not in clause.params:
@@ -110,7 +110,7 @@ def plain_media(accept: str) -> str:
 
 @remembered(64)
 def negotiate_discovery(accept: str) -> Accepted:
-    """Discovery documents: aggregated when asked for, else the plain ones."""
+    """Discovery documents: aggregated if requested, otherwise the plain ones."""
     for clause in clauses(accept or JSON):
         media = _media(clause.media)
         if media is None:

@@ -1,7 +1,7 @@
-"""What a list or a watch selects, by labels and fields: parsed once, asked for every record or change.
+"""The selection of a list or a watch, by labels and fields: parsed once, evaluated for every record or change.
 
-A list asks about records, of which it decodes the few fields that selectors look at; a change is asked about by the
-objects it is between, which are decoded already.
+A list evaluates records, of which it decodes the few fields that selectors use; a change is evaluated on the objects
+before and after it, which are already decoded.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ class Chosen:
     def __init__(
         self, views: Views, labels: LabelSelector, fields: FieldSelector, text: tuple[str, str], converted: bool
     ) -> None:
-        """`text`: the selectors as they were written. `converted`: it is about objects in the version that the client
-        speaks, and can be asked only about those."""
+        """`text`: the selectors as they were written. `converted`: it applies to objects in the version of the client,
+        and can be evaluated only on those."""
         self.converted = converted
         self._views, self._labels, self._fields = views, labels, fields
         self.key = f"{id(views)} {text!r}"
@@ -43,7 +43,7 @@ class Chosen:
         return self._labels.matches(view.labels) and self._fields.matches(view.fields)
 
     def between(self, event: WatchEvent) -> tuple[bool, bool]:
-        """What `takes` says of the records before and after a change; False where there is none."""
+        """The result of `takes` for the records before and after a change; False where there is none."""
         was, stays = event.change.previous is not None, event.change.record is not None
         for read, terms in self._terms:
             old, new = event.texts(read)
@@ -60,7 +60,7 @@ class Chosen:
         return obj is not None and self._labels.matches(obj["metadata"].get("labels"))
 
     def filter(self, records: list[Record], found: list[Record], limit: int = 0) -> Iterator[None]:
-        """Puts those it takes into `found`, up to `limit`, some at each step."""
+        """Appends matching ones to `found`, up to `limit`, some in each step."""
         step = max(1, _STEP // max(1, len(self._labels.requirements) + len(self._fields.terms)))
         for at in range(0, len(records), step):
             found += [record for record in records[at : at + step] if self.takes(record)]
@@ -70,7 +70,7 @@ class Chosen:
             yield
 
     def index(self, kind: Kind) -> tuple[str, str] | None:
-        """(field, value) the hub can file a watcher under."""
+        """The (field, value) by which the hub can index a watcher."""
         for field in _INDEXED:
             value = self._fields.exact(field)
             if value is not None and (field == "metadata.name" or (kind.group, kind.plural) == ("", "pods")):
@@ -79,7 +79,9 @@ class Chosen:
 
 
 def chosen(objects: Objects, kind: Kind, labels: str, fields: str, name: str = "") -> Chosen | None:
-    """None when everything is selected; `name`: of the only object that may be. Raises 400 in Kubernetes' words."""
+    """None if everything is selected; `name`: of the only object that may match. Raises 400 with Kubernetes'
+    message.
+    """
     if not labels and not fields and not name:
         return None
     try:
@@ -87,7 +89,7 @@ def chosen(objects: Objects, kind: Kind, labels: str, fields: str, name: str = "
     except SelectorError as error:
         raise bad_request(str(error)) from None
     if name:
-        # Not by way of the text: a selector that ends in a backslash would take the name for its own.
+        # Not as text: a selector that ends in a backslash would absorb the name.
         by_fields = FieldSelector((*by_fields.terms, FieldTerm("metadata.name", True, name)))
     views = objects.views(kind)
     for term in by_fields.terms:
@@ -96,7 +98,7 @@ def chosen(objects: Objects, kind: Kind, labels: str, fields: str, name: str = "
         return None
     own = any(term.field not in _ALWAYS for term in by_fields.terms)
     converted = own and kind.custom and objects.versions.converts(kind)
-    # What is remembered of stored objects is not what is seen of converted ones.
+    # Cached results for stored objects do not apply to converted ones.
     seen = Views(kind, views.fields) if converted else views
     return Chosen(seen, by_labels, by_fields, (labels, str(by_fields)), converted)
 

@@ -1,5 +1,6 @@
-"""The few fields selectors look at: of objects, and of records, where they are decoded once and remembered and the
-rest of an object stays bytes."""
+"""The few fields that selectors use: of objects, and of records, whose fields are decoded once and cached while the
+rest of an object stays bytes.
+"""
 
 from __future__ import annotations
 
@@ -46,7 +47,7 @@ SELECTABLE: dict[tuple[str, str], frozenset[str]] = {
     ("batch", "jobs"): frozenset(("status.successful",)),
     ("certificates.k8s.io", "certificatesigningrequests"): frozenset(("spec.signerName",)),
 }
-"""Fields a kind can be selected by, besides its name and namespace."""
+"""Selectable fields of a kind, in addition to its name and namespace."""
 _WHERE = {
     "source": ("source", "component"),
     "status.successful": ("status", "succeeded"),
@@ -62,7 +63,7 @@ class View(NamedTuple):
 
 
 class Fields:
-    """The fields of one object by the names selectors use. Few are ever asked for, so none is read before that."""
+    """The fields of one object by their selector names. Few are ever used, so each is read on demand."""
 
     __slots__ = ("_obj", "_paths")
 
@@ -81,7 +82,7 @@ class Fields:
 
 
 class Views:
-    """The views of one stored resource, as one served kind names its fields."""
+    """The views of one stored resource, with the field names of one served kind."""
 
     def __init__(self, kind: Kind, more: frozenset[str] = frozenset()) -> None:
         self.fields = SELECTABLE.get((kind.group, kind.plural), frozenset()) | more
@@ -89,12 +90,12 @@ class Views:
         self._paths = paths | {name: tuple(name.split(".")) for name in _NAMES}
         self._decode = msgspec.json.Decoder(_shape(kind.kind, set(paths.values()))).decode
         self._seen: dict[str, tuple[int, View]] = {}
-        """By key: the revision and the view of the newest state asked about."""
+        """By key: the revision and the view of the newest state that was evaluated."""
         self._readers: dict[str, Callable[[Object], str]] = {}
 
     def reader(self, name: str) -> Callable[[Object], str]:
-        """Reads the field of this name, as `of(record).fields` shows it, from a stored object that is decoded. The
-        same for all who ask, so that what it read of an object can be remembered by it."""
+        """Reads the field of this name, like `of(record).fields`, from a decoded stored object. The same function for
+        all callers, so that results can be cached by it."""
         known = self._readers.get(name)
         if known is None:
             known = self._readers[name] = self._reader(name)

@@ -1,7 +1,7 @@
-"""Objects as bytes: how they are stored, and how answers are spliced from what is stored.
+"""Objects as bytes: their stored form, and the splicing of responses from it.
 
-A stored value is compact JSON that opens with kind, apiVersion and metadata and carries no resourceVersion. Whoever
-shows it puts the revision in right behind `"metadata":{`, so lists and watch events are joined bytes, never decoded.
+A stored value is compact JSON that starts with kind, apiVersion and metadata and has no resourceVersion. To show it,
+the revision is inserted right after `"metadata":{`, so lists and watch events are joined bytes, never decoded.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def decode(data: bytes) -> Any:
 
 
 def stored_value(obj: Object) -> bytes:
-    """The bytes to store. `obj` itself stays as it is."""
+    """The bytes to store. `obj` itself is not modified."""
     meta = dict(obj["metadata"])
     meta.pop("resourceVersion", None)
     ordered: Object = {"kind": obj["kind"], "apiVersion": obj["apiVersion"], "metadata": meta}
@@ -40,12 +40,12 @@ def stored_value(obj: Object) -> bytes:
 
 
 def head_of(kind: str, api_version: str) -> bytes:
-    """How the stored bytes of every object of a kind and version begin."""
+    """The start of the stored bytes of every object of a kind and version."""
     return b'{"kind":%b,"apiVersion":%b,' % (_encode(kind), _encode(api_version))
 
 
 def object_of(record: Record) -> Object:
-    """A fresh, mutable object. Decoding beats copying a decoded one."""
+    """A new, mutable object. Decoding is faster than copying a decoded one."""
     obj: Object = _decode(record.value)
     obj["metadata"]["resourceVersion"] = str(record.modified)
     return obj
@@ -59,19 +59,19 @@ _only_metadata = msgspec.json.Decoder(_OnlyMetadata).decode
 
 
 def metadata_bounds(value: bytes) -> tuple[int, int]:
-    """Where the metadata stands in a stored value, from behind its opening brace to behind its closing one."""
+    """The position of the metadata in a stored value, from after its opening brace to after its closing one."""
     start = value.index(_METADATA) + 12
     return start, start - 1 + len(memoryview(_only_metadata(value).metadata))
 
 
 def metadata_of(record: Record, revision: int) -> msgspec.Raw:
-    """An object's metadata as it is encoded, with the revision put in. Nothing else of the object is read."""
+    """An object's encoded metadata, with the revision inserted. Nothing else of the object is read."""
     stored = bytes(memoryview(_only_metadata(record.value).metadata)[1:])
     return msgspec.Raw(b'{"resourceVersion":"%d",%b' % (revision, stored))
 
 
 def body_of(value: bytes) -> bytes:
-    """What follows `"metadata":{`."""
+    """The text after `"metadata":{`."""
     return value[value.index(_METADATA) + 12 :]
 
 
@@ -87,7 +87,7 @@ class Splicer:
             _encode(kind.api_version),
         )
         self.custom = kind.custom
-        # Items of built-in lists carry no kind; those of custom resources do.
+        # Items of built-in lists have no kind; those of custom resources do.
         self._item = self._head if kind.custom else b'{"metadata":{"resourceVersion":"'
 
     def object(self, value: bytes, revision: int) -> bytes:
@@ -101,7 +101,7 @@ class Splicer:
         return [b'%b%d",%b' % (head, record.modified, body_of(record.value)) for record in records]
 
     def frame(self, revision: int, more: Object | None = None) -> tuple[bytes, bytes]:
-        """What a list has before and behind its items."""
+        """The start and the end of a list, around its items."""
         meta: Object = {"resourceVersion": str(revision)} if revision else {}
         if self.custom:
             meta["continue"] = ""

@@ -1,6 +1,6 @@
-"""Cluster addresses for Services: allocated on create, released when the Service is deleted.
+"""Cluster addresses of Services: allocated on create, released when the Service is deleted.
 
-What is taken is read from the stored Services at start and kept up to date by their changes; nothing else is stored.
+Allocated addresses are read from the stored Services at start and updated by their changes; nothing else is stored.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class ServiceAddresses:
         self._taken |= new
 
     def allot(self, service: Object, dry_run: bool = False) -> None:
-        """Fills clusterIP, clusterIPs and the families of a new Service; 422 when what it wants cannot be had."""
+        """Sets clusterIP, clusterIPs and the families of a new Service; 422 if the requested ones are not available."""
         spec = service.setdefault("spec", {})
         kind = spec.get("type", "ClusterIP")
         if kind == "ExternalName":
@@ -86,7 +86,7 @@ class ServiceAddresses:
         net = self._net
         usable = address in net and address not in (net.network_address, net.broadcast_address)
         if dry_run:
-            # Nobody asks for the owner of the address, and the words for one outside of the range are others.
+            # The address has no owner to check, and the error for one outside the range is different.
             outside = f"the provided IP ({wanted}) is not in the valid range. The range of valid IPs is {net}"
             why = "" if usable else outside
         elif not usable:

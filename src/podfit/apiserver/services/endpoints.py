@@ -1,4 +1,4 @@
-"""Where a Service's traffic goes: the address behind one of its ports, for webhooks, aggregation and proxies."""
+"""Resolves a Service: the address behind one of its ports, for webhooks, aggregation and proxies."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _OF_SERVICE = "kubernetes.io/service-name"
 
 
 def reached_at(objects: Objects, namespace: str, name: str, port: int) -> tuple[str, int] | None:
-    """`endpoint_of` for servers that administrators register: an external name counts, too."""
+    """`endpoint_of` for servers that administrators register: an external name is accepted, too."""
     spec = (objects.get(_SERVICE, namespace, name) or {}).get("spec") or {}
     if spec.get("type") == "ExternalName" and spec.get("externalName"):
         return str(spec["externalName"]), port
@@ -19,7 +19,7 @@ def reached_at(objects: Objects, namespace: str, name: str, port: int) -> tuple[
 
 
 def endpoint_of(objects: Objects, namespace: str, name: str, port: str) -> tuple[str, int] | None:
-    """Host and port behind a port of a Service, given by number, by name, or "" for its only one; None: there is
+    """Host and port behind a port of a Service, given by number, by name, or "" for its only one; None if there is
     none."""
     target = objects.get(_SERVICE, namespace, name)
     if target is None:
@@ -37,7 +37,7 @@ def endpoint_of(objects: Objects, namespace: str, name: str, port: str) -> tuple
 
 
 def _in_slices(objects: Objects, namespace: str, name: str, wanted: Object | None) -> tuple[str, int] | None:
-    """Slices may be written by others than the controller, without Endpoints."""
+    """Slices may exist without Endpoints, if they are not written by the controller."""
     for row in objects.list(_SLICE, namespace):
         if (row["metadata"].get("labels") or {}).get(_OF_SERVICE) != name or row.get("addressType") == "FQDN":
             continue

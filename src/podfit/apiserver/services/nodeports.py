@@ -1,7 +1,7 @@
-"""Node ports of Services: allocated when a Service needs some, free again when it is gone or needs them no more.
+"""Node ports of Services: allocated when a Service needs them, released when it is deleted or no longer needs them.
 
-What is in use is read from the stored Services when a port is needed, which is rare. A port that was handed out is held
-for the Service it was for until that one is stored, for a minute at most.
+Ports in use are read from the stored Services when a port is needed, which is rare. An allocated port is reserved for
+its Service until that one is stored, for a minute at most.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ class NodePorts:
     def __init__(self, objects: Objects) -> None:
         self._objects = objects
         self._held: dict[int, tuple[_Key, float]] = {}
-        """By port: the Service it was handed out for, and when."""
+        """By port: the Service it was allocated to, and when."""
 
     def stored(self, service: Object) -> None:
         key = _key(service)
         self._held = {number: held for number, held in self._held.items() if held[0] != key}
 
     def allot(self, service: Object, dry_run: bool = False) -> None:
-        """Fills in the node ports of a new Service; the first one that cannot be had ends the request."""
+        """Sets the node ports of a new Service; the first unavailable one fails the request."""
         spec = service.get("spec") or {}
         if not _on_nodes(spec):
             return
@@ -44,7 +44,7 @@ class NodePorts:
             request.health_check(spec)
 
     def reallot(self, service: Object, old: Object, dry_run: bool = False) -> None:
-        """The same for an update: what the stored Service has is its own."""
+        """The same for an update: the ports of the stored Service are its own."""
         spec = service.get("spec") or {}
         if not _on_nodes(spec):
             return
@@ -54,7 +54,7 @@ class NodePorts:
             request.health_check(spec)
 
     def taken(self, stored: _Key | None, mine: _Key) -> set[int]:
-        """Numbers that Services other than the stored one have, or that are held for others than mine."""
+        """Ports of Services other than the stored one, or reserved for other Services than mine."""
         now = self._objects.clock.monotonic()
         self._held = {number: held for number, held in self._held.items() if now - held[1] < _HELD_S}
         rows = (row for row in usable(SERVICE, self._objects.list(SERVICE)) if _key(row) != stored)
@@ -66,7 +66,7 @@ class NodePorts:
 
 
 class _Request:
-    """The ports of one Service on its way into the store. A dry run takes none, and does not ask for the range."""
+    """The ports of one Service being written. A dry run reserves none, and does not check the range."""
 
     def __init__(self, allocator: NodePorts, service: Object, old: Object, dry_run: bool) -> None:
         self._allocator, self._key, self._dry_run = allocator, _key(service), dry_run
@@ -74,7 +74,7 @@ class _Request:
         self._taken = allocator.taken(_key(old) if old else None, self._key)
 
     def ports(self, spec: Object) -> None:
-        """Of a new Service. A port that is served over several protocols has one number for all of them."""
+        """For a new Service. A port that is served over several protocols has one number for all of them."""
         ports, shared = spec.get("ports") or [], dict[int, int]()
         for at, port in enumerate(ports):
             served = port.get("port", 0)

@@ -1,7 +1,7 @@
-"""What the server keeps in memory beside the store: roles, who relates to which node, addresses in use.
+"""State that the server derives from the store: roles, references of nodes, allocated addresses.
 
-Read from the store at start, kept up to date by its changes. Cluster roles that collect the rules of others are written
-back, so that what people read in them is what counts.
+Read from the store at start, updated by its changes. Aggregated cluster roles are written back, so that their stored
+rules are the effective ones.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _RBAC = {
     for kind in (_CLUSTER_ROLE, *(kind_named(name) for name in ("Role", "RoleBinding", "ClusterRoleBinding")))
 }
 FOLLOWED = (POD.storage_prefix, _CLAIM.storage_prefix, _SERVICE.storage_prefix, *_RBAC)
-"""The resources whose changes count."""
+"""The resources whose changes are processed."""
 
 
 class DerivedState:
@@ -36,7 +36,7 @@ class DerivedState:
         self._collecting = False
 
     def load(self) -> None:
-        """Reads the store. What cannot be used is skipped with a warning."""
+        """Reads the store. Unusable objects are skipped with a warning."""
         for kind in _RBAC.values():
             stored = usable(kind, self._objects.list(kind))
             each(kind, stored, partial(self._rbac.changed, kind.kind, None))
@@ -45,7 +45,7 @@ class DerivedState:
         each(_SERVICE, self._objects.list(_SERVICE), self._addresses.learn)
 
     async def resync(self) -> None:
-        """Begins again with what is stored; nothing else runs in between."""
+        """Rebuilds from the store; nothing else runs in between."""
         for part in (self._rbac, self._graph, self._addresses):
             part.clear()
         self.load()
@@ -54,7 +54,7 @@ class DerivedState:
         await self._tasks.stop()
 
     def changed(self, event: WatchEvent) -> None:
-        """A listener of the hub, for what is followed."""
+        """A listener of the hub."""
         resource = event.resource
         if resource == POD.storage_prefix:
             self._graph.pod_changed(event.old, event.new)
@@ -69,7 +69,7 @@ class DerivedState:
             self._addresses.changed(event)
 
     async def collect_rules(self) -> None:
-        """Writes the rules of collecting roles where they differ from what is stored."""
+        """Writes the rules of aggregated roles if they differ from the stored ones."""
         self._collecting = False
         for name, rules in self._rbac.stale_aggregates():
             record = self._objects.record(_CLUSTER_ROLE, "", name)
@@ -80,4 +80,4 @@ class DerivedState:
             try:
                 await self._objects.put(_CLUSTER_ROLE, record.key, role, record.modified)
             except Mismatch:
-                continue  # the write that came in between triggers the next pass
+                continue  # the concurrent write triggers the next pass

@@ -1,11 +1,11 @@
-"""Changes on their way to watchers: what they share of a change, and an index that finds who cares.
+"""Changes for watchers: the parts that they share, and an index of watchers.
 
-The `hub` reads the store's log and hands changes out.
+The `hub` reads the store's log and distributes changes.
 
-A change is encoded once for each representation and shared by all its watchers; those in this process get the object
-that is at hand instead, and nothing is encoded for them. Finding watchers costs a few dictionary lookups, whatever
-their number: they are filed by resource, namespace and, where their field selector says so, by object name or by the
-node a pod is bound to. A watcher that does not keep up is cut off (`lagging`), never waited for.
+A change is encoded once for each representation and shared by all its watchers; those in this process get the existing
+object instead, and nothing is encoded for them. Finding watchers costs a few dictionary lookups, whatever their number:
+they are indexed by resource, namespace and, if their field selector has one, by object name or by the node a pod is
+bound to. A watcher that does not keep up is cut off (`lagging`), never waited for.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ from podfit.store.backend import Change, Record
 log = logging.getLogger(__name__)
 PREFIX = "/registry/"
 BUFFER = 4096
-"""Events a watcher may fall behind before it is cut off."""
+"""The most unsent events of a watcher before it is cut off."""
 AT_ONCE = 256
-"""Watchers that get a change in one go, before anything else is done; the others take their turns."""
+"""The watchers that get a change in one go, before anything else runs; the others follow in later iterations."""
 
 Strip = Callable[[Record, Object], Object]
-"""What a record holds, for those in this process, from the whole object."""
+"""The object of a record for watchers in this process, from the whole object."""
 
 
 class Representation(Protocol):
-    """How a watcher wants objects: JSON of one version, a Table, metadata only."""
+    """The representation for a watcher: JSON of one version, a Table, metadata only."""
 
     def event(self, word: str, record: Record, revision: int) -> bytes: ...
 
@@ -41,18 +41,18 @@ class Representation(Protocol):
 class Selection(Protocol):
     @property
     def key(self) -> str:
-        """Equal for selections that take the same objects."""
+        """Equal for selections that match the same objects."""
 
     def between(self, event: WatchEvent) -> tuple[bool, bool]:
-        """Whether it takes the object as it was, and as it is now."""
+        """Whether it matches the object before and after the change."""
 
 
 Reader = Callable[[Object], str]
-"""Reads a field that is selected by from a stored object."""
+"""Reads a selectable field from a stored object."""
 
 
 class WatchEvent:
-    """One change, with what watchers share of it."""
+    """One change, with the parts that its watchers share."""
 
     __slots__ = (
         "_as_it_is",
@@ -106,7 +106,7 @@ class WatchEvent:
         return self._old
 
     def word(self, selection: Selection | None) -> str | None:
-        """ADDED, MODIFIED or DELETED as those see it who select so; None when it does not concern them."""
+        """ADDED, MODIFIED or DELETED from the view of this selection; None if it does not match."""
         if selection is None:
             return self._word
         key = selection.key
@@ -116,7 +116,7 @@ class WatchEvent:
         return word
 
     def texts(self, read: Reader) -> tuple[str, str]:
-        """A field as it was and as it is now, each "" where there is no object; read once for all who select by it."""
+        """A field before and after the change, each "" if there is no object; read once for all watchers."""
         known = self._texts.get(read)
         if known is None:
             old, new = self.old, self.new
@@ -125,7 +125,7 @@ class WatchEvent:
         return known
 
     def nodes(self) -> tuple[str, ...]:
-        """The names of the nodes that a pod is bound to, or was."""
+        """The names of the nodes that a pod is, or was, bound to."""
         was, now = _node_of(self.old), _node_of(self.new)
         if now is None or was == now:
             return () if was is None else (was,)
@@ -176,14 +176,14 @@ def _word(was: bool, stays: bool) -> str | None:
 
 
 Sink = Callable[[bytes], bool]
-"""Takes an event right away; False when it has to wait its turn."""
+"""Accepts an event immediately; False if it has to be queued."""
 Subscriber = Callable[[str, Object], None]
-"""The same for a watcher in this process, which gets the type and the shared object. If it raises, the event waits,
+"""The same for a watcher in this process, which gets the type and the shared object. If it raises, the event is queued,
 too: the watch itself delivers it again, so that the error surfaces there and not in the writer's request."""
 
 
 class Watcher:
-    """One open watch: what it selects, how it wants it, and what waits to be sent."""
+    """One open watch: its selection, its form, and its queue."""
 
     __slots__ = (
         "_timer",
@@ -238,7 +238,7 @@ class Watcher:
             return
         self.count()
         if self._wake is not None and not self.queue and event.at_once:
-            # The reader is waiting and has nothing left to read: it need not be woken for this.
+            # The reader is waiting and has no unread events: it need not be woken for this.
             if self.subscriber is not None:
                 event.at_once -= 1
                 try:
@@ -270,13 +270,15 @@ class Watcher:
         self._notify()
 
     async def wait(self, timeout_s: float) -> None:
-        """Until something is queued, the watcher is cut off or closed, or the time is over (or sooner: look again)."""
+        """Waits until something is queued, the watcher is cut off or closed, or the timeout has passed (or earlier:
+        check again).
+        """
         if self.queue or self.lagging or self.closed or timeout_s <= 0:
             return
         loop = asyncio.get_running_loop()
         due = loop.time() + timeout_s
         if self._timer is None or self._timer.when() > due:
-            # One timer for many waits: events are frequent, and what they wait for besides is far away.
+            # One timer for many waits: events are frequent, and the other deadlines are far away.
             self._disarm()
             self._timer = loop.call_at(due, self._time_is_over)
         self._wake = loop.create_future()
@@ -295,22 +297,22 @@ class Watcher:
             self._timer = None
 
     def fail(self) -> None:
-        """An event could not be made for this watcher: it has to list again."""
+        """An event could not be encoded for this watcher: it has to list again."""
         self.lagging = True
         self.queue.clear()
         self._notify()
 
     def end(self) -> None:
-        """Nobody waits any more."""
+        """The reader is gone."""
         self._disarm()
 
 
 Places = dict[tuple[str, str], dict[int, Watcher]]
-"""By namespace and value; there by their identity."""
+"""By namespace and value, then by identity."""
 
 
 class Shelf:
-    """The watchers of one resource, by the field they are filed under ("": none), and there by namespace and value."""
+    """The watchers of one resource, by the field they are indexed by ("": none), then by namespace and value."""
 
     def __init__(self) -> None:
         self._filed: dict[str, Places] = {}
@@ -321,7 +323,7 @@ class Shelf:
                 yield from there.values()
 
     def followers(self) -> int:
-        """How many watch the whole resource or a namespace of it, not just a node or an object."""
+        """The number of watchers of the whole resource or of a namespace of it, rather than of one node or object."""
         return sum(map(len, self._filed.get("", {}).values()))
 
     def add(self, watcher: Watcher) -> None:
@@ -340,7 +342,7 @@ class Shelf:
             self._filed.pop(field, None)
 
     def offer_to_filed(self, events: list[WatchEvent]) -> None:
-        """To those who follow just a node or an object, before all others: they are the ones who act on it."""
+        """To watchers of a single node or object, before all others: they act on it."""
         by_node, by_name = self._filed.get("spec.nodeName"), self._filed.get("metadata.name")
         if by_node is not None:
             for event in events:
@@ -351,8 +353,8 @@ class Shelf:
                 self._offer_at(by_name, event.name, event)
 
     def offer_to_all(self, events: list[WatchEvent]) -> None:
-        """To those who follow everything. Each gets all changes before the next watcher does: what one of them does
-        with a change is quick the second time, and slow again after all the others did theirs."""
+        """To watchers of everything. Each gets all changes before the next watcher does: repeating the same processing
+        is fast, alternating between watchers is slow."""
         everywhere = self._filed.get("")
         if everywhere is not None:
             for namespace in dict.fromkeys([event.namespace for event in events if event.namespace]):

@@ -1,7 +1,7 @@
-"""The one reader of the store's log: hands every change to listeners of this server and to watchers.
+"""The only reader of the store's log: distributes every change to listeners of this server and to watchers.
 
-Whoever fails to take a change is on its own: a listener is resynchronised with the store, a watcher has to list again,
-and the others get the change. The hub itself ends only with the server; `problem` is part of the server's health.
+A receiver that fails does not affect the others: a listener is resynchronised with the store, a watcher has to list
+again. The hub itself ends only with the server; `problem` is part of the server's health.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ log = logging.getLogger(__name__)
 IN_A_ROW = 32
 """Changes dispatched before other tasks get a turn."""
 TURNS_OF_AN_ANSWER = 3
-"""Turns of the event loop from the end of a write to its answer leaving: its task ends, the front's task is woken, the
-front writes to the connection."""
+"""Iterations of the event loop from the end of a write to the sending of its response: its task ends, the front end's
+task is woken, and writes to the connection."""
 RESTART_S = 0.1
 LONGEST_RESTART_S = 60.0
-"""Pauses before a part that failed begins again."""
+"""Delays before a failed receiver is resynchronised."""
 
 Listener = Callable[[WatchEvent], None]
 Resync = Callable[[], Awaitable[None]]
-"""Brings a listener to the state of the store, whatever it has heard of."""
+"""Brings a listener to the state of the store, whatever it has received."""
 
 
 @dataclass(slots=True, eq=False)
@@ -39,11 +39,11 @@ class _Listening:
     resources: frozenset[str]
     resync: Resync | None
     behind: bool = False
-    """It failed to take a change, and has not been resynchronised since."""
+    """It failed on a change, and has not been resynchronised since."""
 
 
 class Hub:
-    """Files watchers and hands them what happens."""
+    """Indexes watchers and distributes changes to them."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -57,7 +57,7 @@ class Hub:
         self.seen = 0
         self.decode: Callable[[Record], Object] = wire.object_of
         self.strip: Strip | None = None
-        """How changes get their objects, whole and stripped; the owner of a memory of them puts itself here."""
+        """How changes get their objects, whole and stripped; set by the owner of the object cache."""
 
     def start(self) -> None:
         self.seen = self._store.revision
@@ -73,19 +73,19 @@ class Hub:
             yield from shelf
 
     def followers(self, resource: str) -> int:
-        """How many watches get every change of the resource, or of a namespace of it."""
+        """The number of watches that get every change of the resource, or of a namespace of it."""
         shelf = self._shelves.get(resource)
         return 0 if shelf is None else shelf.followers()
 
     def problem(self) -> str:
-        """Why watchers get no events; "" while they do."""
+        """Why watchers get no events; "" if they do."""
         if self._running is None or self._running.done():
             return "the watch hub is not running"
         return ""
 
     def listen(self, name: str, listener: Listener, *resources: str, resync: Resync | None = None) -> None:
-        """`listener(event)` is called for every change of these resources (of all, where none is named), in order;
-        it must be quick. When it raises, it misses that change, and `resync` is called soon after."""
+        """`listener(event)` is called for every change of these resources (of all, if none is given), in order; it must
+        be fast. If it raises, it misses that change, and `resync` is called soon after."""
         self._listeners.append(_Listening(name, listener, frozenset(resources), resync))
         self._listening.clear()
 
@@ -117,10 +117,10 @@ class Hub:
                 watch.close()
 
     async def _follow(self, watch: Watch) -> None:
-        """Changes come in groups of hundreds, and parts of this process act on them as they are handed over.
+        """Changes come in groups of hundreds, and components of this process process them synchronously.
 
-        The server's own listeners come first: the writer of a role or a definition finds it in force when the answer
-        arrives. Then the answer leaves, before the parts of this process begin to act on the change.
+        The server's own listeners come first: the writer of a role or a definition finds it in force when the response
+        arrives. Then the response is sent, before the components of this process start to process the change.
         """
         while True:
             first = watch.next_nowait()
@@ -138,7 +138,7 @@ class Hub:
             self.seen = changes[-1].revision
 
     def _cut_off_all(self) -> None:
-        """The log was lost sight of: every watcher has to list again."""
+        """The position in the log was lost: every watcher has to list again."""
         log.warning("the watch on the store was interrupted; cutting off all watchers")
         for watcher in self.watchers():
             watcher.lagging = True
@@ -146,7 +146,7 @@ class Hub:
         self.seen = self._store.revision
 
     def _inform_listeners(self, changes: list[Change]) -> dict[str, list[WatchEvent]]:
-        """Calls the listeners. Returns the changes by resource, in the order they came about."""
+        """Calls the listeners. Returns the changes by resource, in order."""
         events: dict[str, list[WatchEvent]] = {}
         for change in changes:
             try:
@@ -167,7 +167,9 @@ class Hub:
         return events
 
     def _offer(self, events: dict[str, list[WatchEvent]], offer: Callable[[Shelf, list[WatchEvent]], None]) -> None:
-        """Each watcher gets changes in the order they came about; of different resources, as ever, in any."""
+        """Each watcher gets the changes of a resource in order; those of different resources may be in any order, as
+        always.
+        """
         for resource, of_it in events.items():
             shelf = self._shelves.get(resource)
             if shelf is not None:

@@ -1,8 +1,8 @@
-"""Decoded objects by the records that hold them: the newest state of each and, for those who compare, the one before.
+"""A cache of decoded objects by record: the newest state of each and, for comparisons, the previous one.
 
-As many as the limit says, and no more than they hold bytes in the store: a client may make each of them megabytes
-large. The least recently used go first. Beyond them the newest states that parts of
-this process keep anyway (`Stripped`): what the server needs besides to have the whole object is little.
+Bounded in number and in stored bytes, because a client may make each of them megabytes large. The least recently used
+are evicted first. Newest states that components of this process hold anyway (`Stripped`) are kept beyond that: what the
+server needs in addition to have the whole object is small.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from podfit.store.backend import Record
 
 
 class Stripped(FrozenDict):
-    """An object without managedFields, as watchers in this process get it: these are half of an object, and no part
-    asks who wrote a field. It shares all else with the whole object, and holds on to it."""
+    """An object without managedFields, for watchers in this process: these are half of an object, and no component
+    reads them. It shares everything else with the whole object, and references it."""
 
     __slots__ = ("__weakref__", "at", "whole")
 
@@ -33,14 +33,14 @@ class Stripped(FrozenDict):
 
 
 AVERAGE = 16 * 1024
-"""Bytes of an object, on average, when as many as the limit says are remembered."""
+"""The average size of an object if the cache is full by both limits."""
 
 
 class Memory:
     def __init__(self, limit: int) -> None:
         self._limit, self._room = limit, limit * AVERAGE
         self._known: OrderedDict[str, tuple[int, Object, int, Object | None, int]] = OrderedDict()
-        """By key: revision and object of the newest state and of the one before, and the bytes of both."""
+        """By key: revision and object of the newest and the previous state, and the bytes of both."""
         self._bytes = 0
         self._kept: WeakValueDictionary[str, Stripped] = WeakValueDictionary()
         self._fields = Parts()
@@ -62,14 +62,14 @@ class Memory:
         return self.put(record, stripped.whole)
 
     def put(self, record: Record, obj: Object) -> Object:
-        """`obj` is what `record` holds; from now on it is shared, as the object that is returned."""
+        """`obj` is the decoded `record`; from now on it is shared, like the returned object."""
         obj = freeze(obj)
         key, at = record.key, record.modified
         known, size = self._known.get(key), len(record.value)
         if known is None:
             self._known[key] = (at, obj, 0, None, size)
         elif known[0] < at:
-            # The state before is counted as large as this one: it hardly ever is larger.
+            # The previous state is counted as large as this one: it is hardly ever larger.
             self._known[key] = (at, obj, known[0], known[1], 2 * size)
             self._known.move_to_end(key)
             size = 2 * size - known[4]
@@ -81,7 +81,9 @@ class Memory:
         return obj
 
     def strip(self, record: Record, obj: Object) -> Stripped:
-        """What `record` holds, for parts of this process. As long as one keeps it, the whole object is known."""
+        """The object of `record` for components of this process. As long as one holds it, the whole object is
+        available.
+        """
         whole = self._with_shared_sets(obj, self._kept.get(record.key))
         known = self._known.get(record.key)
         if known is not None and known[1] is obj:
@@ -90,8 +92,8 @@ class Memory:
         return stripped
 
     def _with_shared_sets(self, obj: Object, before: Stripped | None) -> Object:
-        """The object with sets of owned fields that all objects which are alike share: they make up most of what a
-        whole object has beyond the stripped one."""
+        """The object with deduplicated sets of owned fields, which make up most of what a whole object has beyond the
+        stripped one."""
         entries = _entries(obj)
         if not entries:
             return obj

@@ -1,8 +1,8 @@
-"""Objects in the store: read them decoded, file them, find them. The newest state, as plugins and verbs see it.
+"""Objects in the store: decoded reads, writes, and lookups. The newest state, as plugins and verbs see it.
 
-What `get` and `list` return is shared and must never be changed; a caller that changes an object takes a fresh one from
-`wire.object_of`. The memory of decoded objects holds a bounded number and those that parts of this
-process keep anyway, so it is a shortcut and never a second copy of the store.
+Results of `get` and `list` are shared and must never be modified; a caller that modifies an object gets a new one from
+`wire.object_of`. The cache of decoded objects holds a bounded number and those that components of this process hold
+anyway, so it is an optimisation and never a second copy of the store.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from podfit.store.backend import Mismatch, Record, Store
 
 _REMEMBERED, _REMEMBERED_EVENTS = 1024, 128
 _SHORT, _SMALL, _LISTS = 16, 64 * 1024, 1024
-"""Objects and bytes of a list that is kept, and how many lists are."""
+"""Objects and bytes of a cached list, and the number of cached lists."""
 EVENT_TTL_S = 3600.0
 _EVENTS = EVENT.storage_prefix
 
@@ -33,16 +33,16 @@ class Objects:
         self.store, self.registry, self.hub, self.clock = store, registry, hub, clock
         self._memory = Memory(_REMEMBERED)
         self._events = Memory(_REMEMBERED_EVENTS)
-        """Events pass by in great numbers and are hardly read again: they must not drive out all else."""
+        """Events arrive in great numbers and are rarely read again: they must not evict everything else."""
         hub.decode, hub.strip = self.decoded, self._memory.strip
         self._written: dict[str, tuple[bytes, Object]] = {}
-        """Objects on their way into the store, by key, with the bytes they are stored as."""
+        """Objects being written, by key, with their stored bytes."""
         self._lists: dict[str, tuple[int, tuple[Object, ...]]] = {}
         self._splicers: dict[Kind, wire.Splicer] = {}
         self._views: dict[tuple[str, str, str], Views] = {}
         self.versions = Versions()
         self.selectable: dict[tuple[str, str, str], frozenset[str]] = {}
-        """By (group, version, plural) of custom resources: fields to select by that their definitions name."""
+        """By (group, version, plural) of custom resources: the selectable fields in their definitions."""
 
     # --- reading --------------------------------------------------------------------------------------------------
 
@@ -82,34 +82,34 @@ class Objects:
         records = self.store.scan(folder)
         found = tuple(self.decoded(record) for record in records)
         if len(found) <= _SHORT and sum(len(record.value) for record in records) <= _SMALL:
-            # What admission asks about in every write: limit ranges, quotas, webhooks, mostly none of them.
+            # Resources that admission reads in every write: limit ranges, quotas, webhooks; usually there are none.
             if len(self._lists) >= _LISTS:
                 self._lists.clear()
             self._lists[folder] = (state, found)
         return found
 
     def served(self, kind: Kind, record: Record) -> Object:
-        """A fresh object in the version the client speaks."""
+        """A new object in the version of the client."""
         obj = wire.object_of(record)
         return conversion.to_served(kind, obj)
 
     async def shown(self, kind: Kind, records: Sequence[Record]) -> Sequence[Record]:
-        """Records in the version the client speaks, where that takes more than another apiVersion."""
+        """Records in the version of the client, if conversion needs more than another apiVersion."""
         return await self.versions.served(kind, records) if kind.custom else records
 
     # --- writing --------------------------------------------------------------------------------------------------
 
     async def put(self, kind: Kind, key: str, obj: Object, expect: int) -> Record:
-        """Stores; the object gets the new resourceVersion, and what is below it is shared. Raises Mismatch."""
+        """Stores; the object gets the new resourceVersion, and its contents are shared. Raises Mismatch."""
         stored = await self.versions.stored(kind, obj) if kind.custom else conversion.to_stored(kind, obj)
         if kind.custom and self.registry.of(kind.api_version, kind.kind) is None:
-            # Its definition was deleted while the request was served: the object could be neither found nor deleted.
+            # Its definition was deleted during the request: the object could be neither found nor deleted.
             raise ApiError(404, "NotFound", "the server could not find the requested resource", {})
         value = wire.stored_value(stored)
         ttl_s = EVENT_TTL_S if kind.storage_prefix == _EVENTS else 0
         as_is = not kind.custom and not conversion.needed(kind)
         if as_is:
-            # Watchers hear of it before this call goes on: they need not decode what is here already.
+            # Watchers are notified before this call returns: they need not decode the object again.
             self._written[key] = (value, obj)
         try:
             record = await self.store.put(key, value, expect, ttl_s)
@@ -126,13 +126,13 @@ class Objects:
         return self.registry.alike(kind)
 
     async def convert(self, obj: Object, kind: Kind, other: Kind) -> Object:
-        """An object as it looks to clients of another kind that is alike; `obj` itself stays as it is."""
+        """An object as shown to clients of another kind with the same structure; `obj` itself is not modified."""
         if kind.custom:
             return await self.versions.convert(obj, kind, other)
         return conversion.to_served(other, conversion.to_stored(kind, dict(obj)))
 
     async def update_status(self, kind: Kind, obj: Object) -> Object:
-        """Writes the status of `obj` if it still stands at its resourceVersion; 409 when it does not."""
+        """Writes the status of `obj` if it is still at its resourceVersion; 409 otherwise."""
         meta = obj["metadata"]
         record = self.required(kind, meta.get("namespace", ""), meta["name"])
         if str(record.modified) != meta.get("resourceVersion"):
@@ -157,7 +157,7 @@ class Objects:
         return found
 
     def forget(self, kind: Kind) -> None:
-        """The kind changed or is gone (custom resources)."""
+        """The kind changed or was removed (custom resources)."""
         self._views.pop((kind.group, kind.version, kind.plural), None)
         self._splicers.pop(kind, None)
 
@@ -171,5 +171,5 @@ class Objects:
 
 
 def _at(record: Record, obj: Object) -> Object:
-    """The object with the revision of the record. Its metadata may be another object's, too, so they are copied."""
+    """The object with the revision of the record. Its metadata may be shared with another object, so it is copied."""
     return {**obj, "metadata": {**obj["metadata"], "resourceVersion": str(record.modified)}}

@@ -1,4 +1,4 @@
-"""Waiting for revisions, and the refusals for those that never come or are gone."""
+"""Waiting for revisions, and the errors for those that never come or are gone."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ PATIENCE_S = 3.0
 
 
 def unsigned(text: str) -> tuple[int, str]:
-    """The number and nothing, or zero and Go's complaint: revisions are 64 bit numbers without a sign."""
+    """The number and nothing, or zero and Go's error: revisions are unsigned 64-bit numbers."""
     if not text.isascii() or not text.isdecimal():
         return 0, f"strconv.ParseUint: parsing {go_quote(text)}: invalid syntax"
     if len(text.lstrip("0")) > 20 or int(text) >= 1 << 64:
@@ -18,7 +18,7 @@ def unsigned(text: str) -> tuple[int, str]:
 
 
 def parse_revision(text: str) -> int:
-    """A revision to read at; a bad one is an error of the server's own, in Kubernetes' eyes."""
+    """A revision to read at; Kubernetes treats an invalid one as an internal error."""
     number, complaint = unsigned(text)
     if complaint:
         raise ApiError(500, "", f"resourceVersion: Invalid value: {go_quote(text)}: {complaint}")
@@ -26,7 +26,7 @@ def parse_revision(text: str) -> int:
 
 
 async def wait_until(store: Store, revision: int) -> None:
-    """Until the view holds `revision`; 504 when it does not come."""
+    """Waits until the view has `revision`; 504 on timeout."""
     if store.revision >= revision:
         return
     if not await store.wait_for(revision, PATIENCE_S):

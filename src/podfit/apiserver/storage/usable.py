@@ -1,6 +1,7 @@
-"""Stored objects that cannot be used: written by another version, or past the API. They are skipped with a warning.
+"""Stored objects that are unusable: written by another version, or directly to the store. They are skipped with a
+warning.
 
-The server keeps running without them, and starts again; they can be read, corrected and deleted like any other.
+The server keeps running without them, and can restart; they can be read, corrected and deleted like any other.
 """
 
 from __future__ import annotations
@@ -20,9 +21,9 @@ log = logging.getLogger(__name__)
 
 
 def problem_of(kind: Kind, obj: Object) -> str:
-    """Where an object of a built-in kind has values of other types than its kind has there; "" if nowhere.
+    """The path at which an object of a built-in kind has a value of the wrong type; "" if there is none.
 
-    A text that cannot be read, such as a certificate, is for those who use it.
+    The contents of strings, such as a certificate, are not checked here.
     """
     struct = type_of(kind)
     if struct is None:
@@ -34,7 +35,7 @@ def problem_of(kind: Kind, obj: Object) -> str:
 
 
 def usable(kind: Kind, objects: Iterable[Object]) -> list[Object]:
-    """The objects without those that are not what their type says."""
+    """The objects that match their type."""
     found = []
     for obj in objects:
         problem = problem_of(kind, obj)
@@ -46,7 +47,7 @@ def usable(kind: Kind, objects: Iterable[Object]) -> list[Object]:
 
 
 def each(kind: Kind, objects: Iterable[Object], use: Callable[[Object], None]) -> None:
-    """Uses the objects one by one. One that cannot be used does not keep the others from being used."""
+    """Processes the objects one by one. An unusable one does not prevent the others from being processed."""
     for obj in objects:
         try:
             use(obj)
@@ -55,8 +56,8 @@ def each(kind: Kind, objects: Iterable[Object], use: Callable[[Object], None]) -
 
 
 def converted(kind: Kind, obj: Object, convert: Callable[[Object], Object]) -> Object:
-    """The object in another form, or as it is stored if it cannot be converted: one such object does not keep a list
-    from being read."""
+    """The object in another form, or in its stored form if it cannot be converted: one such object does not prevent a
+    list from being read."""
     try:
         return convert(obj)
     except Exception as error:

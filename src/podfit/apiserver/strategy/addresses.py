@@ -19,7 +19,7 @@ _NO_CIDR = "must be a valid CIDR value, (e.g. 10.9.8.0/24 or 2001:db8::/64)"
 
 
 def strict_ip(text: str, path: str, errors: Errors, known: Collection[str] = ()) -> _Address | None:
-    """Fields that once took any spelling: what is stored already (`known`) stays valid."""
+    """Fields that once accepted any notation: stored values (`known`) remain valid."""
     address = parse_ip(text)
     if address is None:
         errors.append(invalid(path, text, _NO_IP))
@@ -32,7 +32,7 @@ def strict_ip(text: str, path: str, errors: Errors, known: Collection[str] = ())
 
 
 def canonical_ip(text: str, path: str, errors: Errors) -> _Address | None:
-    """Fields that take one spelling only."""
+    """Fields that accept one notation only."""
     found: Errors = []
     address = strict_ip(text, path, found)
     if not found and address is not None and str(address) != text:
@@ -107,7 +107,7 @@ def cidr_warnings(text: str, path: str) -> list[str]:
 
 
 def endpoint_ip(text: str, path: str, errors: Errors) -> None:
-    """Addresses that traffic may not be sent to from a Service."""
+    """Addresses to which a Service may not send traffic."""
     address = parse_ip(text)
     if address is None:
         errors.append(invalid(path, text, "must be a valid IP address"))
@@ -129,7 +129,7 @@ def _link_local_multicast(address: _Address) -> bool:
 
 
 def _zeros(text: str) -> bool:
-    """Whether a decimal part of an IPv4 address begins with a zero it does not need."""
+    """Whether a decimal part of an IPv4 address has a leading zero."""
     dotted = text.rpartition(":")[2]
     return "." in dotted and any(len(part) > 1 and part.startswith("0") for part in dotted.split("."))
 
@@ -139,7 +139,7 @@ def _mapped(address: _Address) -> ipaddress.IPv4Address | None:
 
 
 def address_errors(spec: Object) -> Errors:
-    """Complaints about clusterIPs, ipFamilies and ipFamilyPolicy of a Service, before any is allocated."""
+    """Errors in clusterIPs, ipFamilies and ipFamilyPolicy of a Service, before any is allocated."""
     several, families, policy = spec.get("clusterIPs") or [], spec.get("ipFamilies") or [], spec.get("ipFamilyPolicy")
     path = "spec.clusterIPs"
     errors: Errors = []
@@ -167,7 +167,7 @@ def address_errors(spec: Object) -> Errors:
 
 
 def _family_errors(several: list[str], families: list[str]) -> Errors:
-    """How addresses, all of them valid, go with one another and with the families."""
+    """Checks valid addresses against each other and against the families."""
     errors: Errors = []
     if several and several[0] == "None":
         return errors

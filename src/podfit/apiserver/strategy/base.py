@@ -1,6 +1,6 @@
-"""The strategy every kind has unless it says otherwise, and the order in which its hooks run.
+"""The default strategy of a kind, and the order in which its hooks run.
 
-A strategy changes objects in place and answers with field errors or warnings; it never reads the store or the clock.
+A strategy modifies objects in place and returns field errors or warnings; it never reads the store or the clock.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ _SUFFIX_LENGTH = 5
 
 @dataclass(frozen=True)
 class Deletion:
-    """How a delete goes on: `graceful` — the changed object must be written; `pending` — a deletion is under way
-    already and nothing changes; neither — remove it now (or mark it, if finalizers hold it)."""
+    """How a delete continues: `graceful` — the modified object must be written; `pending` — a deletion is already in
+    progress and nothing changes; neither — remove it now (or mark it, if finalizers hold it)."""
 
     graceful: bool = False
     pending: bool = False
@@ -42,20 +42,20 @@ class Strategy:
     """Whether status is a subresource: dropped on create, kept on an update of the object."""
     create_on_update: ClassVar[bool] = False
     unconditional_update: ClassVar[bool] = True
-    """Whether an update without resourceVersion is taken to mean the newest."""
+    """Whether an update without resourceVersion applies to the newest version."""
     changes_first: ClassVar[bool] = False
     """Whether errors about changes come before those about the new object."""
     counters: ClassVar[tuple[str, ...]] = ()
-    """Numbers in the status that are shown even while they are zero."""
+    """Numbers in the status that are shown even if they are zero."""
     strict_finalizers: ClassVar[bool] = True
     """Whether unqualified finalizers must be known ones."""
     update_checks: ClassVar[str] = "cw"
-    """How a kind's own validation checks metadata on an update, after the checks common to all kinds: `c` what changed,
-    `w` the whole. Each one reports the same complaints again, as in Kubernetes; "" leaves it to the common checks."""
+    """How a kind's own validation checks metadata on an update, after the checks common to all kinds: `c` its changes,
+    `w` all of it. Each one reports the same errors again, as in Kubernetes; "" leaves it to the common checks."""
     status_checks: ClassVar[str] = "c"
     """The same for an update of the status."""
     shared_subresources: ClassVar[frozenset[str]] = frozenset()
-    """Subresources through which so little changes that a patched object shares the rest with the stored one."""
+    """Subresources that change so little that a patched object shares the rest with the stored one."""
 
     def __init__(self, kind: Kind) -> None:
         self.kind = kind
@@ -63,13 +63,13 @@ class Strategy:
     # --- defaulting -----------------------------------------------------------------------------------------------
 
     def default(self, obj: Object) -> None:
-        """Fills in what the scheme fills in, in place."""
+        """Sets the scheme's defaults, in place."""
 
     def own_changes(self, new: Object, old: Object) -> bool:
-        """For `shared_subresources`: copies the parts of a patched object that are changed in place, so that the
-        stored one it shares parts with stays as it is. Says whether there is anything to fill in.
+        """For `shared_subresources`: copies the parts of a patched object that are modified in place, so that the
+        stored one it shares parts with is not modified. Returns whether there is anything to default.
 
-        That may be anything; kinds that know better copy less.
+        By default all of it; kinds that know better copy less.
         """
         new.update(meta.copied(new))
         return True
@@ -82,19 +82,19 @@ class Strategy:
         if self.has_generation:
             obj.setdefault("metadata", {})["generation"] = 1
         else:
-            # Nobody counts it: what the client said stays.
+            # Not counted: the client's value is kept.
             metadata = obj.setdefault("metadata", {})
             if not metadata.get("generation"):
                 metadata.pop("generation", None)
 
     def reset_status(self, obj: Object) -> None:
-        """The status of a new object: empty but for counters that are always shown."""
+        """The status of a new object: empty except for counters that are always shown."""
         obj["status"] = dict.fromkeys(self.counters, 0)
 
     def validate_create(self, obj: Object) -> Errors:
         metadata = obj.get("metadata") or {}
         if not self.update_checks:
-            # Kinds that leave metadata to the common checks come to them only when nothing else is wrong.
+            # Kinds that leave metadata to the common checks run them only if there are no other errors.
             return self.validate(obj) or self._common(metadata)
         errors = self._whole(metadata)
         errors.extend(self.validate(obj))
@@ -116,7 +116,7 @@ class Strategy:
     # --- update ---------------------------------------------------------------------------------------------------
 
     def prepare_update(self, new: Object, old: Object, subresource: str = "") -> None:
-        """Takes back what this endpoint may not change, counts the generation, fills in fixed metadata."""
+        """Reverts what this endpoint may not change, increments the generation, sets immutable metadata."""
         if subresource == "status":
             self.keep_all_but_status(new, old)
         elif self.has_status:
@@ -140,7 +140,7 @@ class Strategy:
         return not checks.equal(new.get("spec"), old.get("spec"))
 
     def heavy(self, obj: Object) -> bool:
-        """Whether validating takes so long that it is not done on the event loop."""
+        """Whether validation takes too long for the event loop."""
         return False
 
     def validate_update(self, new: Object, old: Object, subresource: str = "") -> Errors:
@@ -154,7 +154,7 @@ class Strategy:
         return errors
 
     def validate_update_meta(self, new: Object, old: Object, subresource: str = "") -> Errors:
-        """Kubernetes checks metadata for all kinds first and then again for each, so that complaints repeat."""
+        """Kubernetes checks metadata for all kinds first and then again for each, so errors are repeated."""
         mine, stored = new.get("metadata") or {}, old.get("metadata") or {}
         if meta.untouched(mine, stored):
             return []
@@ -172,7 +172,7 @@ class Strategy:
         return errors
 
     def validate_change(self, new: Object, old: Object) -> Errors:
-        """What may not differ between two versions of the object."""
+        """The part that must be equal in two versions of the object."""
         return []
 
     def validate_status(self, new: Object, old: Object) -> Errors:
@@ -184,11 +184,11 @@ class Strategy:
     # --- names ----------------------------------------------------------------------------------------------------
 
     def validate_name(self, name: str, prefix: bool = False) -> list[str]:
-        """Complaints about metadata.name; `prefix` when it is a generateName, whose last dash may end it."""
+        """Errors of metadata.name; `prefix` if it is a generateName, which may end in a dash."""
         return names.new_subdomain(name, prefix)
 
     def generate_name(self, base: str) -> str:
-        """A name from metadata.generateName, cut so that the suffix fits."""
+        """A name generated from metadata.generateName, truncated so that the suffix fits."""
         kept = base[: _LONGEST_GENERATED - _SUFFIX_LENGTH]
         return kept + "".join(secrets.choice(_SUFFIX_LETTERS) for _ in range(_SUFFIX_LENGTH))
 
@@ -197,15 +197,15 @@ class Strategy:
     graceful: ClassVar[bool] = False
 
     def kept_for(self, name: str) -> str:
-        """Why the object of this name cannot be deleted by itself; "" when it can."""
+        """Why the object of this name cannot be deleted individually; "" if it can."""
         return ""
 
     def grace_period_s(self, obj: Object, asked: int | None) -> int:
-        """Seconds a graceful deletion gives; only asked when `graceful`."""
+        """The grace period in seconds; only called if `graceful`."""
         return asked or 0
 
     def graceful_delete(self, obj: Object, options: Object, now: datetime) -> Deletion:
-        """Decides how the delete goes on; changes metadata in place when the answer is `graceful`."""
+        """Decides how the delete continues; modifies metadata in place if the result is `graceful`."""
         if not self.graceful:
             return Deletion()
         metadata = obj["metadata"]
@@ -221,7 +221,7 @@ class Strategy:
 
 
 def _shorten(metadata: Object, asked: int | None) -> Deletion:
-    """A second delete may only bring the end nearer."""
+    """A second delete can only shorten the grace period."""
     current = metadata.get("deletionGracePeriodSeconds")
     if current is None:
         return Deletion()

@@ -1,6 +1,6 @@
-"""Checks that many kinds share: numbers, ports, addresses, paths, label selectors, and semantic equality.
+"""Checks shared by many kinds: numbers, ports, addresses, paths, label selectors, and semantic equality.
 
-Each takes the list of errors and appends to it, so that a valid object costs no allocations.
+Each appends to the given list of errors, so that a valid object costs no allocations.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def names_valid(value: str, path: str, complaints: Iterable[str], errors: Errors
 
 
 def chosen(value: str | None, path: str, allowed: Sequence[str], errors: Errors) -> None:
-    """A required word out of a list."""
+    """A required value from an enumeration."""
     if not value:
         errors.append(required(path))
     elif value not in allowed:
@@ -60,7 +60,7 @@ def parse_ip(text: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
     if "%" in text:
         return None
     if text.count(".") == 3 and ":" not in text:
-        # Kubernetes reads 010.0.0.1 as 10.0.0.1, as it did before Go forbade it.
+        # Kubernetes reads 010.0.0.1 as 10.0.0.1, from before Go forbade it.
         text = ".".join(part.lstrip("0") or part[:1] for part in text.split("."))
     try:
         return ipaddress.ip_address(text)
@@ -81,7 +81,7 @@ def cidr(text: str, path: str, errors: Errors) -> None:
 
 
 def same_family_twice(addresses: Sequence[str]) -> bool:
-    """More than one address of a family: lists hold at most one each."""
+    """More than one address of a family: lists contain at most one each."""
     families = [parsed.version for text in addresses if (parsed := parse_ip(text)) is not None]
     return len(families) != len(set(families)) or len(addresses) > 2
 
@@ -99,7 +99,7 @@ def local_descending_path(text: str, path: str, errors: Errors) -> None:
 
 def local_non_reserved_path(text: str, path: str, errors: Errors) -> None:
     local_descending_path(text, path, errors)
-    # Paths that begin with ".." are how atomic updates of mounted files are staged.
+    # Paths that begin with ".." are used for atomic updates of mounted files.
     if text.startswith("..") and not text.startswith("../"):
         errors.append(invalid(path, text, "must not start with '..'"))
 
@@ -152,14 +152,14 @@ def _requirement(expression: Mapping[str, Any], path: str, errors: Errors) -> No
 
 
 def selector_usable(selector: Mapping[str, Any] | None) -> bool:
-    """Whether a selector can be compiled; none at all can: it selects nothing."""
+    """Whether a selector can be compiled; None can: it selects nothing."""
     errors: Errors = []
     label_selector(selector, "", errors)
     return not errors
 
 
 def selector_matches(selector: Mapping[str, Any] | None, values: Mapping[str, str] | None) -> bool:
-    """Whether labels satisfy a selector; no selector matches nothing, an empty one everything."""
+    """Whether labels match a selector; None matches nothing, an empty one everything."""
     if selector is None:
         return False
     found = values or {}
@@ -206,7 +206,7 @@ def same_fields(one: Object, other: Object, but: str = "") -> bool:
     """Whether two objects are equal in all fields, or in all but one."""
     for name, mine in one.items():
         theirs = other.get(name)
-        # Versions of an object share what did not change.
+        # Versions of an object share unchanged parts.
         if mine is not theirs and name != but and not equal(mine, theirs, name):
             return False
     if one.keys() == other.keys():

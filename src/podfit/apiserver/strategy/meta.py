@@ -1,4 +1,4 @@
-"""Validation of metadata, with Kubernetes' wording, and what updates may not change in it."""
+"""Validation of metadata, with Kubernetes' messages, and immutability on updates."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def validate_annotations(annotations: dict[str, str], path: str, errors: Errors)
 
 
 def _owner_references(owners: list[Object], path: str, errors: Errors) -> None:
-    """Errors do not say which of the owners they mean; neither do Kubernetes' own."""
+    """Errors do not identify the owner; neither do Kubernetes' own."""
     controller = ""
     for owner in owners:
         api_version = owner.get("apiVersion") or ""
@@ -134,7 +134,7 @@ def finalizer_names(finalizers: Iterable[str], errors: Errors) -> None:
 
 
 def finalizer_name(finalizer: str, path: str, errors: Errors) -> None:
-    """Built-in kinds only take known short names besides qualified ones."""
+    """Built-in kinds accept only known short names besides qualified ones."""
     if "/" not in finalizer and finalizer not in STANDARD_FINALIZERS:
         detail = "name is neither a standard finalizer name nor is it fully qualified"
         errors.append(invalid(path, finalizer, detail))
@@ -166,8 +166,8 @@ def validate_update(new: Object, old: Object) -> Errors:
 
 
 def untouched(new: Object, old: Object) -> bool:
-    """Whether an update changes nothing in the metadata that is checked: it was valid when it was written. Expects
-    `carry_over` to have run, as `validate_update` does."""
+    """Whether an update leaves all validated metadata unchanged: it was valid when it was written. Expects `carry_over`
+    to have run, as `validate_update` does."""
     if not new.get("resourceVersion") or (new.get("generation") or 0) < (old.get("generation") or 0):
         return False
     if new.keys() != old.keys():
@@ -177,7 +177,7 @@ def untouched(new: Object, old: Object) -> bool:
 
 
 def carry_over(new: Object, old: Object) -> None:
-    """Fills in from the stored object what an update need not repeat and cannot change. Takes whole objects."""
+    """Copies from the stored object what an update may omit and cannot change. Takes whole objects."""
     mine, stored = new.setdefault("metadata", {}), old.get("metadata") or {}
     if not mine.get("uid") and "uid" in stored:
         mine["uid"] = stored["uid"]
@@ -187,14 +187,14 @@ def carry_over(new: Object, old: Object) -> None:
 
 
 def copied(value: Any) -> Any:
-    """A copy of a JSON value that shares nothing with it."""
+    """A deep copy of a JSON value."""
     if isinstance(value, dict):
         return {key: copied(item) for key, item in value.items()}
     return [copied(item) for item in value] if isinstance(value, list) else value
 
 
 def keep(new: Object, old: Object, *fields: str) -> None:
-    """Puts stored values back, present or not. What is as it was is not written: `new` may be the stored object's."""
+    """Restores stored values, present or not. Unchanged values are not written: `new` may be the stored object's."""
     for field in fields:
         if field in old:
             if new.get(field) is not old[field]:
@@ -204,5 +204,5 @@ def keep(new: Object, old: Object, *fields: str) -> None:
 
 
 def reset_for_status(new: Object, old: Object) -> None:
-    """A strict status endpoint changes no metadata but the managed fields."""
+    """A strict status endpoint changes no metadata except managedFields."""
     keep(new.setdefault("metadata", {}), old.get("metadata") or {}, *_RESET_FOR_STATUS)

@@ -1,4 +1,4 @@
-"""Resource lists: canonical form, names and amounts that may stand in them, requests against limits."""
+"""Resource lists: canonical form, allowed names and amounts, requests against limits."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def _canonical_amount(amount: str | int | float) -> str:
 
 
 def normalise(amounts: dict[str, Any] | None) -> None:
-    """Rounds every amount up to a thousandth and writes it the canonical way, in place."""
+    """Rounds every amount up to a thousandth and rewrites it in canonical form, in place."""
     if amounts:
         for name, text in amounts.items():
             amounts[name] = _canonical_amount(text)
@@ -153,8 +153,8 @@ def requirements(
 
 
 def _ordinary(limits: Mapping[str, Any], requests: Mapping[str, Any]) -> bool:
-    """Whether there is nothing but cpu and memory, no less than none of them, and no more asked for than allowed: most
-    resources are so, and no rule has anything against them."""
+    """Whether there is nothing but cpu and memory, none negative, and no request above its limit: most resources are
+    like that, and no rule rejects them."""
     for name, text in limits.items():
         if name not in _ORDINARY or Quantity.parse(text).nanos < 0:
             return False

@@ -1,4 +1,4 @@
-"""Warnings about Services that are accepted: fields that do nothing here, or will not for long, and odd spellings."""
+"""Warnings about Services that are accepted: fields without effect or soon to be removed, and unusual notations."""
 
 from __future__ import annotations
 

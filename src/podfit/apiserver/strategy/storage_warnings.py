@@ -1,4 +1,4 @@
-"""Warnings about volumes and claims that are accepted: what is deprecated, and claims of broken bytes."""
+"""Warnings about volumes and claims that are accepted: deprecated fields, and requests for fractional bytes."""
 
 from __future__ import annotations
 

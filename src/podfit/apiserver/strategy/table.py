@@ -1,4 +1,4 @@
-"""Which strategy a kind has. Kinds without a row here get the plain one."""
+"""The strategies by kind. Kinds without a row here get the default one."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ _TABLE: dict[tuple[str, str], type[Strategy]] = {
 
 @lru_cache(maxsize=1024)
 def strategy_for(kind: Kind) -> Strategy:
-    """The strategy of a row of the table of kinds. It depends on nothing but the row.
+    """The strategy of a row of the table of kinds. It depends only on the row.
 
     Custom kinds of two servers may be equal rows with different types: their strategy gets the row without the type.
     """

@@ -1,1 +1,1 @@
-"""Subresources that are more than a view of the object: scale, binding, eviction, tokens, and what nodes answer."""
+"""Subresources that are more than a view of the object: scale, binding, eviction, tokens, and those served by nodes."""

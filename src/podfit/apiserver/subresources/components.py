@@ -1,7 +1,7 @@
-"""ComponentStatuses: never stored, made from the health of the store on each request.
+"""ComponentStatuses: never stored, generated from the health of the store on each request.
 
-Kubernetes has one for each of its parts on the machine of the API server. Parts of podfit report their health
-themselves, at /healthz and in metrics, so that only the store is listed, under the name Kubernetes gives it.
+Kubernetes has one for each control-plane component on the API server's machine. Components of podfit report their
+health themselves, at /healthz and in metrics, so only the store is listed, under Kubernetes' name for it.
 """
 
 from __future__ import annotations

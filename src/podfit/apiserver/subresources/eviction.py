@@ -1,4 +1,4 @@
-"""pods/eviction: a deletion that asks the disruption budgets first."""
+"""pods/eviction: a deletion that is subject to disruption budgets."""
 
 from __future__ import annotations
 
@@ -50,14 +50,14 @@ async def evict(call: Call) -> Response:
         deletes.check_preconditions(POD, pod, wanted)
         await _mark_disrupted(call, namespace, name)
         if wanted.get("preconditions"):
-            # The mark itself made a new revision.
+            # The condition itself made a new revision.
             wanted["preconditions"] = {key: value for key, value in wanted["preconditions"].items() if key == "uid"}
     await remove(call, POD, namespace, name, wanted)
     return call.answer_value(success(201), 201, accepted)
 
 
 async def _mark_disrupted(call: Call, namespace: str, name: str) -> None:
-    """Adds the condition that says why the pod is deleted."""
+    """Adds the condition with the reason for the deletion."""
     row = {
         "type": "DisruptionTarget",
         "status": "True",
@@ -76,7 +76,7 @@ async def _mark_disrupted(call: Call, namespace: str, name: str) -> None:
 
 
 def _in_one_version(body: bytes) -> bytes:
-    """policy/v1beta1 says the same thing in other words."""
+    """policy/v1beta1 has different fields for the same error."""
     if b"policy/v1beta1" not in body:
         return body
     try:
@@ -129,7 +129,7 @@ def _budgets_of(call: Call, pod: Object) -> list[Object]:
 
 
 def _spares(budget: Object, pod: Object) -> bool:
-    """Whether an unhealthy pod may go without being counted."""
+    """Whether an unhealthy pod may be evicted without being counted."""
     conditions = (pod.get("status") or {}).get("conditions") or []
     if any(row.get("type") == "Ready" and row.get("status") == "True" for row in conditions):
         return False
@@ -140,7 +140,7 @@ def _spares(budget: Object, pod: Object) -> bool:
 
 
 def _charge(budget: Object, pod: str, now: str) -> None:
-    """Takes one disruption off the budget, in place; raises when there is none to take."""
+    """Takes one disruption off the budget, in place; raises if none is allowed."""
     status, name = budget.setdefault("status", {}), budget["metadata"]["name"]
     if status.get("observedGeneration", 0) < budget["metadata"].get("generation", 0):
         raise _refusal(f"The disruption budget {name} is still being processed by the server.", 10)

@@ -1,7 +1,7 @@
-"""pods/migrate: the one way in which a pod that has a node gets another. See podfit.api.pods.migrations for the steps.
+"""pods/migrate: the only way to move a pod to another node. See podfit.api.pods.migrations for the steps.
 
-A user posts a Binding that names the target. The two nodes post the same Binding with the step they have taken as an
-annotation; what a node may report in which phase is decided in podfit.api.pods.migrations.
+A user posts a Binding that names the target. The two nodes post the same Binding with their step as an annotation;
+podfit.api.pods.migrations decides which node may report which step in which phase.
 """
 
 from __future__ import annotations
@@ -142,7 +142,7 @@ def _unfit(objects: Objects, pod: Object, node: Object) -> str:
 
 
 def _shortage(objects: Objects, pod: Object, status: Object, name: str) -> str:
-    """Counted as the scheduler counts: what pods of the node, and those on their way to it, hold with overhead."""
+    """Counted as by the scheduler: the resources of the node's pods, and of those being moved to it, with overhead."""
     free = {key: Quantity.parse(str(text)) for key, text in (status.get("allocatable") or {}).items()}
     others = [other for other in objects.list(POD) if _holds(other, name)]
     for other in others:

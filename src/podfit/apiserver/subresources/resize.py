@@ -1,18 +1,18 @@
-"""pods/resize: the story of a resize request, from its body to the answer.
+"""pods/resize: handles a resize request, from its body to the response.
 
-A client asks for another size of a running pod. The API server decides only whether the request is valid; whether the
-node can grant it is decided by the node's agent, which sees the stored pod through its watch. The steps are those of
-every update (`writing/attempt`), written out because this is the verb that podfit is about:
+A client requests a new size for a running pod. The API server decides only whether the request is valid; the node's
+agent, which watches the stored pod, decides whether the node can grant it. The steps are those of
+every update (`writing/attempt`), spelled out here because this is podfit's central verb:
 
 1. parse: the patch is merged into the stored pod (`api/patches`)
-2. mutating admission: webhooks and plugins may change what is asked for
-3. what may change: everything but resources and resize policies is taken back (`strategy/pod/resize`)
-4. validation: the QoS class stays, nothing is removed, the amounts are valid
-5. validating admission: limit ranges, quotas, policies and webhooks may refuse
-6. store: one durable write, which every watcher sees; without a change nothing is written
+2. mutating admission: webhooks and plugins may change the request
+3. restriction: changes of anything but resources and resize policies are reverted (`strategy/pod/resize`)
+4. validation: the QoS class is unchanged, nothing is removed, the amounts are valid
+5. validating admission: limit ranges, quotas, policies and webhooks may reject the request
+6. store: one durable write, which every watcher sees; if nothing changed, nothing is written
 
-A PUT, a server-side apply and a request in an older dialect bring a whole pod, or another form of one. They arrive by
-their verbs and meet the same rules through `PodStrategy`.
+A PUT, a server-side apply and a request in an older dialect contain a whole pod, or another form of one. They are
+handled by their verbs, with the same rules through `PodStrategy`.
 """
 
 from __future__ import annotations
@@ -75,14 +75,14 @@ class ResizeRequest:
         return await attempt.store(new)
 
     def _parse(self, stored: Object) -> tuple[Object, bool | None]:
-        """The pod that the client asks for, and whether it differs from the stored one in sizes only, if known."""
+        """The requested pod, and whether it differs from the stored one in sizes only, if known."""
         struct = type_of(POD)
         assert struct is not None
         pod = patched(self._call, stored, self._media, struct, self._options)
         return pod, fill_in(pod, stored)
 
     def _prepare(self, new: Object, stored: Object, sizes_only: bool | None) -> bool:
-        """Takes back what a resize may not change, and records who set the sizes. Returns whether only sizes differ."""
+        """Reverts what a resize may not change, and records who set the sizes. Returns whether only sizes differ."""
         resized = _STRATEGY.prepare_resize(new, stored, sizes_only)
         if self._manager is not None:
             self._manager.track(new, stored)
@@ -90,10 +90,10 @@ class ResizeRequest:
 
 
 def fill_in(pod: Object, stored: Object) -> bool | None:
-    """Fills in defaults. Returns True if the pod differs from the stored one in sizes only, None if that is not known.
+    """Sets defaults. Returns True if the pod differs from the stored one in sizes only, None if that is not known.
 
-    The merge shares with the stored pod what the patch does not name, and what is changed on the way is copied. If
-    nothing is to be filled in, as after most resizes, the spec is not copied at all.
+    The merge shares everything that the patch does not name with the stored pod, and parts to be modified are copied
+    first. If nothing has to be defaulted, as after most resizes, the spec is not copied at all.
     """
     pod["metadata"] = dict(pod["metadata"])
     spec, kept = pod.get("spec") or {}, stored["spec"]

@@ -1,4 +1,4 @@
-"""Reviews: questions about access and identity, answered and never stored."""
+"""Access reviews, answered and never stored."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The scale subresource: how many replicas, of any kind that has a number of them."""
+"""The scale subresource: the number of replicas of any kind that has one."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ SCALE = Kind("autoscaling", "v1", "Scale", "scales", True)
 
 @dataclass(frozen=True, slots=True)
 class Where:
-    """Paths of the numbers inside the object; a custom resource names its own."""
+    """Paths of the numbers inside the object; the definition of a custom resource has its own."""
 
     replicas: tuple[str, ...] = ("spec", "replicas")
     status_replicas: tuple[str, ...] = ("status", "replicas")
@@ -119,7 +119,7 @@ class ScaleHandlers:
         return Lens("scale", lambda obj: self._scale(call.kind, obj), put_back)
 
     def _tracking(self, call: Call, options: WriteOptions) -> Track:
-        """Who changes a Scale owns its replicas, and no more of the object."""
+        """A writer of a Scale owns the replicas of the object, and nothing else."""
         manager, path = managed.manager_of(call, options), self.where(call.kind).replicas
 
         def track(new: Object, old: Object | None) -> None:
@@ -139,7 +139,7 @@ class ScaleHandlers:
     def _scaled(self, call: Call, stored: Object, scale: Object) -> Object:
         replicas = (scale.get("spec") or {}).get("replicas", 0)
         if replicas < 0 and not call.kind.custom:
-            # Custom resources are refused by their own validation.
+            # Custom resources are rejected by their own validation.
             error = invalid("spec.replicas", replicas, "must be greater than or equal to 0")
             raise unprocessable("Scale", call.route.name, [error], "autoscaling")
         revision = (scale.get("metadata") or {}).get("resourceVersion")

@@ -1,4 +1,4 @@
-"""Which handler answers for a subresource or a kind that is not stored. Everything else is a plain verb."""
+"""The handlers of subresources and of kinds that are not stored. All others are plain verbs."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Handlers:
         self._subresources[group, plural, subresource] = handler
 
     def add_anywhere(self, subresource: str, handler: Handler) -> None:
-        """For a subresource that means the same for every kind: scale."""
+        """For a subresource with the same meaning for every kind: scale."""
         self._anywhere[subresource] = handler
 
     def subresource(self, kind: Kind, name: str, verb: str) -> Handler | None:

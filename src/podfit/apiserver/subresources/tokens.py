@@ -47,13 +47,13 @@ class TokenHandlers:
         return call.answer_value(review, 201)
 
     def _status(self, token: str, audiences: list[str]) -> Object:
-        """For whom a token vouches, if it is meant for one of the audiences."""
+        """The user of a token, if it is valid for one of the audiences."""
         meant = self._tokens.audiences_of(token)
         try:
             if meant is not None:
                 user = self._tokens.authenticate_for(token, audiences)
             else:
-                # Tokens of other kinds are meant for this server, whatever it is called.
+                # Tokens of other kinds are valid for this server under any audience.
                 meant = list(self._tokens.audiences)
                 user = self._authenticator.authenticate({"authorization": f"Bearer {token}"})
         except ApiError as error:

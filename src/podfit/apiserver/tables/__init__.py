@@ -1,1 +1,1 @@
-"""Objects as rows: what `kubectl get` prints. Columns and cells a kind, in Kubernetes' words."""
+"""Objects as table rows for `kubectl get`. Columns and cells per kind, as in Kubernetes."""

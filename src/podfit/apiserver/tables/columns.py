@@ -1,4 +1,4 @@
-"""What a column is, and the words columns of many kinds share."""
+"""The definition of a column, and formats shared by columns of many kinds."""
 
 from __future__ import annotations
 
@@ -54,10 +54,10 @@ AGE = Column("Age", "string", CREATED_TEXT)
 class Layout:
     columns: tuple[Column, ...]
     cells: Cells
-    """The cells of an object; those that show a time that passes are `Elapsed`."""
+    """The cells of an object; those that show an age are `Elapsed`."""
     conditions: Callable[[Object], list[Object] | None] | None = None
     decode: Callable[[bytes], Any] = msgspec.json.Decoder().decode
-    """Decodes a stored object, or as much of it as the cells are made from."""
+    """Decodes a stored object, or the part of it from which cells are made."""
     rows_when_empty: bool = True
     """Whether a table without rows has `[]` rather than null."""
 
@@ -68,8 +68,8 @@ def wide(name: str, description: str = "", type: str = "string") -> Column:
 
 @dataclass(frozen=True, slots=True)
 class Elapsed:
-    """A cell that shows the time since a moment. It is worked out when the row is sent, so that everything else of a
-    row can be encoded once for each state of its object."""
+    """A cell that shows the time since a timestamp. It is computed when the row is sent, so that the rest of a row can
+    be encoded once for each state of its object."""
 
     since_s: float
     before: str = ""

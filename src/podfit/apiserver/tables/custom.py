@@ -1,4 +1,4 @@
-"""Rows of custom resources: the columns their definition lists."""
+"""Rows of custom resources: the printer columns of their definition."""
 
 from __future__ import annotations
 

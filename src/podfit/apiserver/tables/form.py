@@ -1,4 +1,4 @@
-"""The Table representation of one request: columns once, a row an object."""
+"""The Table representation of one request: columns once, one row per object."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _Name = tuple[str, str, str]
 
 
 class Tables:
-    """Layouts by kind: those of built-in kinds, and those of custom resources as definitions come and go."""
+    """Layouts by kind: those of built-in kinds, and those of custom resources while their definitions exist."""
 
     def __init__(self) -> None:
         self._custom: dict[_Name, Layout] = {}
@@ -54,7 +54,7 @@ class TableForm:
         self._rows = tables.rows(kind)
         self._api_version = f"meta.k8s.io/{version}"
         self._partial = b'{"kind":"PartialObjectMetadata","apiVersion":%b,"metadata":' % wire.encode(self._api_version)
-        # A conversion may change what cells and metadata are made from.
+        # A conversion may change the values of cells and metadata.
         self._as_stored = include in ("", "Metadata", "None") and not conversion.needed(kind)
         self._columns_sent = False
 
@@ -112,7 +112,7 @@ class TableForm:
         return b"%b[%b]}" % (self._head(meta), row)
 
     def _head(self, meta: Object) -> bytes:
-        """Up to the value of `rows`. A watch gets its columns with the first event only."""
+        """The start up to the value of `rows`. Only the first event of a watch has columns."""
         columns = None if self._columns_sent else [column.to_json() for column in self._layout.columns]
         self._columns_sent = True
         table = {

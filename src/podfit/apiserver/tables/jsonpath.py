@@ -22,7 +22,7 @@ Step = Callable[[list[Any]], list[Any]]
 
 
 class BadPath(ValueError):
-    """Not a path we read."""
+    """An unsupported path."""
 
 
 @remembered(1024)

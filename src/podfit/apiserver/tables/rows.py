@@ -1,5 +1,6 @@
-"""Rows of a Table as bytes. What a row shows of an object in one state is encoded once; only the cells that show a
-time that passes, and the metadata (which is cut out of the stored bytes), are put in for each answer."""
+"""Rows of a Table as bytes. The row of an object in one state is encoded once; only the cells that show an age, and the
+metadata (which is cut out of the stored bytes), are filled in for each response.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +20,7 @@ class Row(NamedTuple):
     pieces: tuple[bytes | Elapsed, ...]
     """From the opening brace up to the value of `object`."""
     metadata: tuple[int, int]
-    """Where the object's metadata stands in the stored bytes, without its opening brace."""
+    """The position of the object's metadata in the stored bytes, without its opening brace."""
 
 
 def encode_cells(layout: Layout, obj: Object) -> tuple[bytes | Elapsed, ...]:
@@ -66,7 +67,7 @@ class Rows:
     def _keep(self, key: str, made: Row, known: Row | None) -> None:
         size = _size(made) - (0 if known is None else _size(known))
         if self._bytes + size > _KEPT_BYTES or (known is None and len(self._known) >= _KEPT_ROWS):
-            # Rows of objects that are gone are among those kept: they make room once enough others were passed over.
+            # Rows of deleted objects are among the cached ones: they are evicted after enough misses.
             self._passed_over += 1
             if self._passed_over < _KEPT_ROWS:
                 return

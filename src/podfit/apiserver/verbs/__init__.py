@@ -1,1 +1,1 @@
-"""A verb a file: how each request to a resource is answered. All of them are `async def verb(call) -> Response`."""
+"""One file per verb: how each request to a resource is handled. All of them are `async def verb(call) -> Response`."""

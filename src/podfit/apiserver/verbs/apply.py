@@ -1,6 +1,6 @@
-"""Server-side apply: PATCH with the fields one manager wants; it owns them from then on.
+"""Server-side apply: PATCH with the fields that one manager wants to own.
 
-An object that is not there is created, through the main endpoint only.
+A missing object is created, through the main endpoint only.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ class _Applier:
         return obj
 
     def _typed(self, made: Object, struct: Struct) -> Object:
-        """The schema takes any scalar for an amount, the type does not."""
+        """The schema accepts any scalar for an amount, the type does not."""
         try:
             return convert(made, struct, field_validation="Ignore", dialect=UNSTRUCTURED).obj
         except DecodeError as error:
@@ -113,7 +113,7 @@ class _Translating(_Applier):
 
 
 def read_configuration(call: Call, kind: Kind, options: WriteOptions) -> Object:
-    """The body; keys given twice are complained about, unknown fields are refused later, by their schema."""
+    """The body; duplicate keys are reported here, unknown fields later, by their schema."""
     try:
         value, twice = parse_yaml(call.request.body)
     except YamlError as error:

@@ -40,7 +40,7 @@ def _details(kind: Kind, obj: Object) -> Object:
 
 
 async def remove(call: Call, kind: Kind, namespace: str, name: str, options: Object) -> tuple[Object, bool]:
-    """Deletes or marks for deletion; the object as it is now and whether it is gone."""
+    """Deletes or marks for deletion; returns the object and whether it is gone."""
     objects = call.objects
     for _ in range(RETRIES):
         record = objects.required(kind, namespace, name)
@@ -73,7 +73,7 @@ async def _carry_out(
     if not verdict.remove:
         return obj, False
     change = await store.delete(record.key, expect)
-    # What was written a moment ago is shared: it stays as it is.
+    # An object just written is shared: it must not be modified.
     return {**obj, "metadata": {**obj["metadata"], "resourceVersion": str(change.revision)}}, True
 
 

@@ -1,7 +1,7 @@
 """GET of a collection: the newest state, one not older than a revision, or exactly one; whole or page by page.
 
-A page's token names the revision of the first page, so all pages show one moment. When that moment was compacted away
-the client gets 410 with a token to go on from the newest state instead.
+A page's token contains the revision of the first page, so all pages show one snapshot. If that revision was compacted,
+the client gets 410 with a token to continue from the newest state instead.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ async def _shown(call: Call, page: Page) -> Page:
 
 
 async def visible(call: Call, records: list[Record], selection: Chosen) -> list[Record]:
-    """The records as the selection can be asked about them."""
+    """The records in the form on which the selection is evaluated."""
     return [*await call.objects.shown(call.kind, records)] if selection.converted else records
 
 
@@ -75,7 +75,7 @@ def _newest(options: ListOptions) -> bool:
 
 
 async def _by_name(call: Call, selection: Chosen, options: ListOptions) -> Page:
-    """A list narrowed to one name is a lookup."""
+    """A list restricted to one name is a lookup."""
     store = call.objects.store
     await _reach(store, options.revision)
     revision = store.revision
@@ -90,7 +90,7 @@ async def _by_name(call: Call, selection: Chosen, options: ListOptions) -> Page:
 
 
 async def _reach(store: Store, revision: str) -> None:
-    """Waits until the view is as new as asked for."""
+    """Waits until the view is as new as requested."""
     if not revision:
         await store.sync()
     elif revision != "0":
@@ -147,7 +147,7 @@ async def _take(
     found: list[Record] = []
     records = await visible(call, records, selection)
     await call.parts.lane.run(call.request, selection.filter(records, found, max(limit, 0)))
-    # Kubernetes looks no further than the last one it takes: more keys mean more pages, selected or not.
+    # Kubernetes stops at the last item it takes: more keys mean more pages, selected or not.
     return found, 0 < limit <= len(found) and found[-1] is not records[-1]
 
 
@@ -160,7 +160,7 @@ def _token(revision: int, start: str) -> str:
 
 
 def read_token(token: str) -> tuple[int, str]:
-    """(revision, start). Revision -1 goes on from the newest state."""
+    """(revision, start). Revision -1 continues from the newest state."""
     text = token.replace("\r", "").replace("\n", "")
     bad = _NO_BASE64.search(text)
     if bad is not None or len(text) % 4 == 1:
@@ -171,7 +171,7 @@ def read_token(token: str) -> tuple[int, str]:
     try:
         data = parse(raw)
     except GoSyntaxError as error:
-        # Tokens are read by another parser than bodies, which shows bytes that are no ASCII as they are.
+        # Tokens are parsed by another parser than bodies, which shows non-ASCII bytes unchanged.
         why = re.sub(
             r"'\\u00(..)'|'([\x80-\xff])'", lambda found: f"'\\x{found[1] or f'{ord(found[2]):02x}'}'", str(error)
         )

@@ -81,7 +81,7 @@ def patched(call: Call, stored: Object, kind: str, struct: Struct, options: Writ
     if obj.get("kind") != call.kind.kind or obj.get("apiVersion") != call.kind.api_version:
         obj["kind"], obj["apiVersion"] = call.kind.kind, call.kind.api_version
     if obj.get("metadata") is stored["metadata"]:
-        return obj  # it goes by the name it is stored under
+        return obj  # it has the name under which it is stored
     meta = obj.setdefault("metadata", {})
     revision = meta.get("resourceVersion")
     if revision and (complaint := unsigned(revision)[1]):

@@ -1,4 +1,4 @@
-"""Writes in an older dialect: the client's change of its own form is carried over to the native object."""
+"""Writes in an older dialect: the client's change of the dialect's form is translated to the native object."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from podfit.kit.clock import rfc3339
 from podfit.store.backend import Record
 
 Edit = Callable[[Object, Struct], Object]
-"""Makes of the object that is shown, and its type, what the client wants it to be."""
+"""Creates the client's object from the object that is shown, and its type."""
 
 
 def translated(call: Call, write: Write, dialect: Dialect, edit: Edit) -> Change:
-    """The change of the native object that an edit of the shown one amounts to."""
+    """The change of the native object that corresponds to an edit of the shown one."""
     kind, clock = call.kind, call.objects.clock
     struct = dialect.struct(kind)
 
@@ -38,7 +38,7 @@ def created(call: Call, write: Write, dialect: Dialect, asked: Object) -> Object
 
 
 def native(call: Call, dialect: Dialect, made: Object) -> Object:
-    """Fills in defaults, and refuses what only the dialect can say is wrong with a template."""
+    """Sets defaults, and reports errors in a template that only the dialect can detect."""
     if call.kind.plural in policies.TEMPLATES and (errors := policies.template_errors(made, call.kind, dialect.words)):
         name = (made.get("metadata") or {}).get("name", "")
         raise unprocessable(call.kind.kind, name, errors, call.kind.group)

@@ -44,7 +44,7 @@ async def update(call: Call) -> Response:
     sent = [obj]
 
     def replace(stored: Object, record: Record) -> Object:
-        # The first try may use the decoded body itself; a retry after a lost race reads it again.
+        # The first attempt may use the decoded body itself; a retry after a conflict decodes it again.
         return sent.pop() if sent else read_object(call, call.kind, "Ignore")
 
     written = await call.parts.writer.update(write, replace, retry=not stated)

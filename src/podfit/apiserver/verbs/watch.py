@@ -1,7 +1,7 @@
-"""GET of a collection that stays open: changes from a revision on, or the present state and then changes.
+"""A GET of a collection that stays open: changes since a revision, or the present state and then changes.
 
-The stream ends at its timeout, when the client falls too far behind (410) or when the server stops. All that is missed
-between the first look and the registration with the hub is read from the store's log, in one go without awaiting.
+The stream ends at its timeout, when the client falls too far behind (410) or when the server stops. Changes between the
+first read and the registration with the hub are read from the store's log, in one go without awaiting.
 """
 
 from __future__ import annotations
@@ -45,8 +45,8 @@ async def watch(call: Call) -> Response:
 
 
 class _Stream:
-    """The pieces of a watch. The front may also pass a sink, which gets encoded events without asking for them;
-    a reader in this process passes a subscriber, which gets objects."""
+    """The chunks of a watch. The front end may also pass a sink, which gets encoded events pushed; a reader in this
+    process passes a subscriber, which gets objects."""
 
     def __init__(self, call: Call, form: Form, options: ListOptions, selection: Chosen | None) -> None:
         self._call, self._form, self._options, self._selection = call, form, options, selection
@@ -71,7 +71,7 @@ class _Stream:
         await self._pieces.aclose()
 
     def write_to(self, sink: Sink) -> None:
-        """Before the first piece is asked for. What is converted on its way out takes the long way."""
+        """Before the first chunk is requested. Events that need conversion are queued."""
         if self._held is None:
             self._sink = sink
 
@@ -110,13 +110,13 @@ class _Stream:
 
     @property
     def _initial(self) -> bool:
-        """Whether the present state comes first."""
+        """Whether the present state is sent first."""
         if self._options.send_initial is not None:
             return self._options.send_initial
         return self._options.revision in ("", "0")
 
     def _begin(self, revision: int) -> tuple[Watcher, list[Record] | None, int]:
-        """Registers with the hub and returns what is to be shown before anything it hands out, and as of when."""
+        """Registers with the hub and returns the initial events and their revision."""
         if self._initial:
             at = self._store.revision
             return self._register(at), self._store.scan(self._prefix), at
@@ -146,7 +146,7 @@ class _Stream:
         return watcher
 
     def _catch_up(self, watcher: Watcher, after: int) -> None:
-        """What the log holds already; the hub hands out only what comes later."""
+        """Changes that are already in the log; the hub delivers only later ones."""
         backlog = self._store.watch(self._prefix, after)
         try:
             while (change := backlog.next_nowait()) is not None:

@@ -1,8 +1,8 @@
-"""How objects of a custom resource get from the version they are stored in to the one a client speaks, and back.
+"""Converts objects of a custom resource from the stored version to a client's, and back.
 
-A record whose bytes already are what the client should see passes untouched; that is found out without decoding it.
-Otherwise it is decoded, filled with defaults and stripped of what its schema does not know any more (the definition
-may have changed since), converted, and shown as a record of its own, remembered until it changes.
+A record whose bytes are already right is passed through, which is detected without decoding it. Otherwise it is
+decoded, defaulted, pruned of fields that its schema no longer has (the definition may have changed since), converted,
+and shown as a record of its own, which is cached until it changes.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from podfit.store.backend import Record
 _NATIVE = (vpa_versions.V1, vpa_versions.V1ALPHA1)
 _REMEMBERED = 4096
 _LARGE = 64 * 1024
-"""Bytes of a record that is not worth keeping."""
+"""The size from which a record is not cached."""
 
 
 class Plan:
-    """What one definition says about its versions."""
+    """The versions of one definition."""
 
     def __init__(self, definition: Object, revision: int, caller: Caller) -> None:
         self.spec: Object = definition["spec"]
@@ -48,16 +48,16 @@ class Plan:
         self.converts = len(schemas) > 1 and (
             self.webhook is not None or any(schema != first for schema in schemas.values())
         )
-        """Whether an object of one version is more than its apiVersion away from another."""
+        """Whether two versions of an object differ in more than apiVersion."""
         changed = definition["metadata"].get("generation", 1) > 1
         self.since = revision if changed else 0
-        """Records before it may have been written under another schema."""
+        """Earlier records may have been written under another schema."""
 
     def fits(self, record: Record, head: bytes) -> bool:
         return record.modified > self.since and (not self.converts or record.value.startswith(head))
 
     def renewed(self, record: Record) -> Object:
-        """The object as its own version's schema has it today."""
+        """The object as defined by its own version's current schema."""
         obj = wire.object_of(record)
         schema = self.schemas.get(obj["apiVersion"])
         if schema is not None and record.modified <= self.since:
@@ -66,7 +66,7 @@ class Plan:
         return obj
 
     async def convert(self, objects: list[Object], api_version: str) -> list[Object]:
-        """Objects that are in other versions than this one."""
+        """Objects in versions other than this one."""
         if self.webhook is not None:
             objects = await self.webhook.convert(objects, api_version)
         elif self.native and all(obj["apiVersion"] in _NATIVE and api_version in _NATIVE for obj in objects):
@@ -78,7 +78,7 @@ class Plan:
 
 
 class Versions:
-    """The plans of all definitions that stand. Everything else is served as it is stored."""
+    """The plans of all existing definitions. Everything else is served in its stored form."""
 
     def __init__(self) -> None:
         self._plans: dict[tuple[str, str], Plan] = {}
@@ -99,7 +99,7 @@ class Versions:
         return plan is not None and plan.converts
 
     async def served(self, kind: Kind, records: Sequence[Record]) -> Sequence[Record]:
-        """The records as clients of `kind` see them; the very same sequence when they are that already."""
+        """The records as clients of `kind` see them; the identical sequence if nothing needs conversion."""
         plan = self._plans.get((kind.group, kind.plural))
         wanted = kind.api_version
         head = plan.heads.get(wanted, b"") if plan is not None else b""
@@ -138,14 +138,14 @@ class Versions:
         self._shown[record.key, wanted] = (record.modified, plan, record)
 
     async def convert(self, obj: Object, kind: Kind, other: Kind) -> Object:
-        """An object of one version as one of another; `obj` itself stays as it is."""
+        """Converts an object to another version; `obj` itself is not modified."""
         plan = self._plans.get((kind.group, kind.plural))
         if plan is None or not plan.converts:
             return {**obj, "apiVersion": other.api_version}
         return (await plan.convert([obj], other.api_version))[0]
 
     async def stored(self, kind: Kind, obj: Object) -> Object:
-        """An object of `kind` as it is to be stored; `obj` itself stays as it is."""
+        """An object of `kind` in its stored form; `obj` itself is not modified."""
         plan = self._plans.get((kind.group, kind.plural))
         if plan is None or plan.storage == kind.api_version:
             return obj

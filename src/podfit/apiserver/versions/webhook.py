@@ -1,7 +1,7 @@
 """A definition's conversion webhook: objects of one version in, the same objects of another version out.
 
-Names, namespaces, uids and the rest of the metadata stay what they were, whatever the hook says; only labels and
-annotations are its to change.
+Names, namespaces, uids and the rest of the metadata are preserved, whatever the hook returns; only labels and
+annotations may change.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class ConversionWebhook:
         self._caller = caller
 
     async def convert(self, objects: list[Object], api_version: str) -> list[Object]:
-        """All in one call. Raises the error the client gets."""
+        """All in one call. Raises the error for the client."""
         version = next((word for word in self._versions if word in _SPOKEN), "")
         if not version:
             raise _failure("no supported conversion review versions")
@@ -51,7 +51,7 @@ class ConversionWebhook:
 
 
 def _read(body: bytes | Object, uid: str, version: str) -> list[Any]:
-    """The converted objects; ValueError says what is wrong with the answer."""
+    """The converted objects; ValueError if the response is invalid."""
     review = parse(body) if isinstance(body, bytes) else body
     if not isinstance(review, dict):
         raise ValueError("no response provided")

@@ -1,8 +1,8 @@
-"""One attempt to change a stored object: admission, what may change, validation, store.
+"""One attempt to change a stored object: admission, restriction, validation, store.
 
-Verbs and subresources differ in how the new object comes about; from there on all of them take these steps, in the
-order of the methods here. An attempt that finds another revision in the store than it started from is dropped, and the
-writer begins the next one.
+Verbs and subresources differ in how the new object is made; from there on all of them run these steps, in the order of
+the methods here. An attempt that finds another revision in the store than it started from is discarded, and the writer
+starts a new one.
 """
 
 from __future__ import annotations
@@ -39,12 +39,12 @@ _PLACES = {
 }
 """Kinds that Kubernetes stores under another name."""
 _OWN_PLACES = ("apiextensions.k8s.io", "apiregistration.k8s.io")
-"""Groups that Kubernetes stores under their own name, as it does custom resources."""
+"""Groups that Kubernetes stores under their own name, like custom resources."""
 _FILLED = ("uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", "namespace", "name")
 
 
 class Attempt:
-    """`old` is the stored object, which is shared and must not be changed."""
+    """`old` is the stored object, which is shared and must not be modified."""
 
     __slots__ = ("_attrs", "_key", "_objects", "_writer", "old", "record", "size", "strategy", "write")
 
@@ -58,7 +58,7 @@ class Attempt:
         self._attrs: Attributes | None = None
 
     async def run(self, work: Callable[[], Result]) -> Result:
-        """Does it right here, or beside the event loop where the object is large."""
+        """Runs in place, or in a thread if the object is large."""
         return await self._writer.aside.run(self.size, work)
 
     async def changed(self, change: Change) -> Object:
@@ -70,12 +70,12 @@ class Attempt:
         new = made if isinstance(made, dict) else await made
         stored: Object = self.old["metadata"]
         if new.get("metadata") is stored:
-            # The server fills it in: what the stored object has stays as it is.
+            # Set by the server: the stored value is kept.
             new = {**new, "metadata": dict(stored)}
         return new
 
     async def admit(self, new: Object) -> Object:
-        """Mutating admission, which may answer with another object; then what a client may leave out is filled in."""
+        """Mutating admission, which may return another object; then optional fields are filled in."""
         write = self.write
         attrs = self._attrs = attributes(UPDATE, write, new, self.old)
         await self._writer.chain.admit(attrs)
@@ -88,7 +88,7 @@ class Attempt:
         return new
 
     async def prepare(self, new: Object) -> None:
-        """Takes back what this endpoint may not change, and records who set what."""
+        """Reverts what this endpoint may not change, and records the field managers."""
         await self.run(lambda: self._prepare(new))
         kind = self.write.kind
         if not self.write.subresource and (reallot := self._writer.before_update.get((kind.group, kind.plural))):
@@ -114,7 +114,7 @@ class Attempt:
         check_write(self.write, new, errors)
 
     async def approve(self, new: Object) -> None:
-        """Validating admission: 403 by the first plugin, webhook, policy or quota that objects."""
+        """Validating admission: 403 from the first plugin, webhook, policy or quota that rejects it."""
         assert self._attrs is not None
         if self.write.lens is not None:
             self._attrs.object = self.write.lens.show(new)
@@ -161,7 +161,7 @@ class Attempt:
 
 
 def attributes(operation: str, write: Write, obj: Object, old: Object | None) -> Attributes:
-    """What admission is asked about."""
+    """The attributes for admission."""
     name = write.name or (obj.get("metadata") or {}).get("name", "")
     lens, subresource = write.lens, write.subresource
     if lens is not None:
@@ -186,13 +186,13 @@ def attributes(operation: str, write: Write, obj: Object, old: Object | None) ->
 
 
 def as_stored(kind: Kind, obj: Object) -> None:
-    """What the store of Kubernetes makes of an object. Custom resources and their definitions are JSON there, too."""
+    """The result of Kubernetes' encoding of an object. Custom resources and their definitions are JSON there, too."""
     if not kind.custom and kind.group not in _OWN_PLACES and (struct := type_of(kind)) is not None:
         empty_to_null(obj, struct)
 
 
 def precondition_failed(kind: Kind, stored: Object, wanted: str, field: str = "UID", dry_run: bool = False) -> ApiError:
-    """409: the object has another uid (or resourceVersion) than the writer thinks."""
+    """409: the object has another uid (or resourceVersion) than the writer expects."""
     mine = stored["metadata"].get("uid" if field == "UID" else "resourceVersion")
     why = (
         f"StorageError: invalid object, Code: 4, Key: {_upstream_key(kind, stored, dry_run)}, ResourceVersion: 0, "
@@ -203,7 +203,7 @@ def precondition_failed(kind: Kind, stored: Object, wanted: str, field: str = "U
 
 
 def _upstream_key(kind: Kind, obj: Object, dry_run: bool) -> str:
-    """The storage key as Kubernetes prints it; a dry run never gets as far as the prefix of its store."""
+    """The storage key as Kubernetes prints it; a dry run never reaches the prefix of its store."""
     namespace = obj["metadata"].get("namespace")
     place = f"{kind.group}/{kind.plural}" if kind.custom or kind.group in _OWN_PLACES else kind.plural
     parts = ["" if dry_run else "registry", _PLACES.get(place, place), namespace]
@@ -212,7 +212,7 @@ def _upstream_key(kind: Kind, obj: Object, dry_run: bool) -> str:
 
 def check(kind: Kind, obj: Object, errors: list) -> None:  # type: ignore[type-arg]
     if errors:
-        # Events are named as core has them, whatever the group they are written in.
+        # Events are named as in core, whatever the group they are written in.
         group = "" if kind.group == "events.k8s.io" else kind.group
         raise unprocessable(kind.kind, obj["metadata"].get("name", ""), errors, group)
 
@@ -222,7 +222,7 @@ def check_write(write: Write, obj: Object, errors: list[FieldError]) -> None:
 
 
 def _fill_from(meta: Object, stored: Object) -> None:
-    """What a client may leave out of an update, because the server knows it."""
+    """Fields that a client may omit in an update, because the server knows them."""
     for name in _FILLED:
         if not meta.get(name) and name in stored:
             meta[name] = stored[name]
@@ -233,7 +233,9 @@ def _fill_from(meta: Object, stored: Object) -> None:
 
 
 def unchanged(new: Object, old: Object) -> bool:
-    """Whether an update would write what is there. A managed-fields entry that only got a new time is no change."""
+    """Whether an update would write the stored state again. A managed-fields entry with only a new time is not a
+    change.
+    """
     if new.keys() != old.keys():
         return False
     for key, value in new.items():

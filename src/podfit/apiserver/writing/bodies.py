@@ -44,12 +44,12 @@ def read_body(call: Call, kind: Kind | Struct, validation: str, struct: Struct |
 
 
 async def received(call: Call, kind: Kind | Struct, validation: str, struct: Struct | None = None) -> Object:
-    """The body, decoded beside the event loop if it is large."""
+    """Decodes the body, in a thread if it is large."""
     return await call.aside(lambda: read_body(call, kind, validation, struct))
 
 
 def json_body(call: Call) -> bytes:
-    """The body of a request that need not have one, as JSON."""
+    """An optional body, as JSON."""
     body = call.request.body
     if body and _content_type(call.request.headers.get("content-type", "")) == "application/yaml":
         try:
@@ -73,7 +73,7 @@ def _content_type(header: str) -> str:
 
 
 def check_name(obj: Object, name: str, namespace: str) -> None:
-    """The body of an update must speak of the object in the path."""
+    """The body of an update must match the object in the path."""
     meta = obj.get("metadata") or {}
     if not meta.get("name"):
         raise bad_request(f"the name of the object ({name} based on URL) was undeterminable: name must be provided")

@@ -1,4 +1,4 @@
-"""What a kind's type adds to its strategy: defaults and validation from the schema of a custom resource."""
+"""Defaults and validation from the schema of a custom resource, in addition to its kind's strategy."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ def _schema(kind: Kind) -> CustomSchema | None:
 
 
 def default(kind: Kind, obj: Object) -> None:
-    """Fills in defaults, in place."""
+    """Sets defaults, in place."""
     strategy_for(kind).default(obj)
     if kind.custom and (schema := _schema(kind)) is not None:
         schema.default(obj)
 
 
 def pruned(kind: Kind, obj: Object) -> Object:
-    """A custom resource without fields that its schema does not know."""
+    """A custom resource without fields that its schema does not define."""
     schema = _schema(kind) if kind.custom else None
     try:
         return obj if schema is None else schema.prune(obj)[0]
@@ -37,6 +37,6 @@ def pruned(kind: Kind, obj: Object) -> Object:
 def errors(
     kind: Kind, obj: Object, old: Object | None = None, subresource: str = "", pace: Pace = UNPACED
 ) -> list[FieldError]:
-    """What the schema has against a custom resource; nothing for built-in kinds."""
+    """Schema violations of a custom resource. Empty for built-in kinds."""
     schema = _schema(kind) if kind.custom else None
     return [] if schema is None else schema.validate(obj, old, subresource, pace)

@@ -1,7 +1,7 @@
-"""What a delete does to an object: grace, finalizers, propagation, preconditions. Decisions only, no store.
+"""The effect of a delete on an object: grace, finalizers, propagation, preconditions. Decisions only, no store.
 
 The order is Kubernetes': preconditions, then grace (the strategy's), then the finalizers that the propagation policy
-adds; an object with neither grace nor finalizers goes at once.
+adds; an object with neither grace nor finalizers is removed at once.
 """
 
 from __future__ import annotations
@@ -39,12 +39,14 @@ RETURNS_OBJECT = frozenset(
         ("resource.k8s.io", "resourceslices"),
     )
 )
-"""Kinds whose deletion answers with the object instead of a Status."""
+"""Kinds whose deletion returns the object instead of a Status."""
 
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """`write`: the changed object has to be stored; `remove`: it has to go, after that. Neither: under way already."""
+    """`write`: the modified object has to be stored; `remove`: it has to be removed afterwards. Neither: already in
+    progress.
+    """
 
     write: bool = False
     remove: bool = False
@@ -70,7 +72,7 @@ def _kind_conflict(kind: Kind, name: str, why: str) -> ApiError:
 
 
 def decide(kind: Kind, obj: Object, options: Object, now_s: float) -> Verdict:
-    """Changes `obj` in place where the verdict is to write it."""
+    """Modifies `obj` in place if the verdict is to write it."""
     meta = obj["metadata"]
     if (kind.group, kind.plural) == ("", "namespaces"):
         return _decide_namespace(obj, options, now_s)
@@ -116,7 +118,7 @@ def _decide_namespace(obj: Object, options: Object, now_s: float) -> Verdict:
 
 
 def _decide_definition(obj: Object, now_s: float) -> Verdict:
-    """It stays until its objects are gone, whatever the options say."""
+    """It remains until its objects are gone, whatever the options are."""
     meta, status, now = obj["metadata"], obj.setdefault("status", {}), rfc3339(now_s)
     meta["deletionTimestamp"] = now
     if CLEANUP not in (meta.get("finalizers") or ()):
@@ -153,7 +155,7 @@ def _finalizers(kind: Kind, existing: list[str], options: Object) -> list[str]:
 
 
 def orphans(kind: Kind) -> bool:
-    """Whether dependents stay behind unless a delete says otherwise."""
+    """Whether dependents are orphaned unless a delete requests otherwise."""
     return (kind.group, kind.plural) in _ORPHANING
 
 
@@ -168,7 +170,7 @@ def warnings(kind: Kind, options: Object) -> list[str]:
 
 
 def ends_with(kind: Kind, new: Object, old: Object) -> bool:
-    """Whether an update takes away the last thing that held a deleted object."""
+    """Whether an update removes the last finalizer of a deleted object."""
     stored = old["metadata"]
     if not stored.get("deletionTimestamp") or new["metadata"].get("finalizers"):
         return False

@@ -1,7 +1,7 @@
-"""Evaluating expressions that clients supply, without holding the event loop.
+"""Evaluates expressions that clients supply, without blocking the event loop.
 
-An evaluation begins on the loop, where nearly all of them end within a millisecond. One that takes longer is begun
-again beside it, and lets the loop go first. Costs bound what it may do, and a deadline bounds how long that takes.
+An evaluation starts on the loop, where nearly all of them end within a millisecond. One that takes longer is restarted
+in a thread that yields to the loop. Costs bound the evaluation, and a deadline bounds its duration.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _REST_S = 0.0001
 
 
 class _TooLong(Exception):
-    """It does not end soon enough for the loop."""
+    """It takes too long for the loop."""
 
 
 class _OnLoop(Pace):
@@ -47,7 +47,7 @@ class _OnThread(Pace):
 
 
 async def evaluated(aside: Aside, size: int, work: Callable[[Pace], Result]) -> Result:
-    """The result of `work`, which changes nothing and may be called twice; `size` as for `Aside.run`."""
+    """The result of `work`, which has no side effects and may be called twice; `size` as for `Aside.run`."""
     if size < LARGE:
         try:
             return work(_OnLoop())

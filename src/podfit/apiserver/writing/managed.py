@@ -1,4 +1,4 @@
-"""Who set which field: metadata.managedFields, kept by every write."""
+"""Field ownership: metadata.managedFields, updated by every write."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ _STATUS_KEEPS: dict[tuple[str, str], tuple[tuple[str, ...], ...]] = {
     ("apps", "deployments"): (("metadata", "labels"),),
     ("apiextensions.k8s.io", "customresourcedefinitions"): (("metadata",),),
 }
-"""What a write to the status leaves alone besides the spec."""
+"""Fields that a write to the status does not change, in addition to the spec."""
 
 
 @lru_cache(maxsize=1024)
 def reset_fields(kind: Kind, subresource: str) -> ResetFields:
-    """Fields that an endpoint does not write, so that no manager comes to own them there."""
+    """Fields that an endpoint does not write, so that no manager owns them through it."""
     if subresource == "resize":
         return ResetFields(_RESIZABLE, keep_only=True)
     if subresource == "status":
@@ -48,7 +48,7 @@ def manager_of(call: Call, options: WriteOptions) -> str:
 
 
 class FieldManager(NamedTuple):
-    """The client of an update, to whom the fields belong that it sets."""
+    """The client of an update, which owns the fields that it sets."""
 
     name: str
     struct: Struct

@@ -1,4 +1,4 @@
-"""What the query of a request asks for: list, create, update, patch and delete options, with Kubernetes' refusals."""
+"""Options in the query of a request: list, create, update, patch and delete options, with Kubernetes' errors."""
 
 from __future__ import annotations
 
@@ -191,12 +191,12 @@ _DELETE_OPTIONS = "DeleteOptions"
 
 
 def delete_options(query: Query, body: bytes) -> Object:
-    """DeleteOptions as JSON, from the body or else from the query."""
+    """DeleteOptions as JSON, from the body or otherwise from the query."""
     return checked_delete_options(_decode_delete_options(body) if body else _delete_options_from_query(query))
 
 
 def checked_delete_options(options: Object) -> Object:
-    """Refuses what does not make sense; a negative grace period means one second."""
+    """Rejects invalid options; a negative grace period means one second."""
     errors: list[FieldError] = []
     policy = options.get("propagationPolicy")
     if policy is not None and options.get("orphanDependents") is not None:

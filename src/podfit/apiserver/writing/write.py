@@ -1,4 +1,4 @@
-"""A write request as data: where it goes, who sends it, and how the new object comes about."""
+"""A write request as data: its target, its user, and how the new object is made."""
 
 from __future__ import annotations
 
@@ -19,26 +19,28 @@ from podfit.apiserver.writing.options import WriteOptions
 from podfit.store.backend import Record
 
 Change = Callable[[Object, Record], Object | Awaitable[Object]]
-"""Makes the new object from a fresh copy of the stored one, or from the stored one where the write `shares`."""
+"""Makes the new object from a new copy of the stored one, or from the stored one if the write `shares`."""
 Stages = Callable[[Object, Object, str], Object | None]
-"""From the new object, the stored one and the time: a state between the two that is to be stored first, if any."""
+"""From the new object, the stored one and the time: an intermediate state that is to be stored first, if any."""
 Worded = Callable[[Kind, list[FieldError], Object], list[FieldError]]
 Track = Callable[[Object, Object | None], None]
-"""Records in metadata.managedFields who set what, from the new object and the stored one."""
+"""Records field ownership in metadata.managedFields, from the new object and the stored one."""
 
 
 @dataclass(frozen=True, slots=True)
 class Lens:
-    """A subresource that shows an object as one of another kind (Scale). Admission sees and changes what it shows."""
+    """A subresource that shows an object as one of another kind (Scale). Admission sees and changes the shown
+    object.
+    """
 
     subresource: str
     show: Callable[[Object], Object]
     put_back: Callable[[Object, Object], Object]
-    """The object, changed to what is shown."""
+    """The object, with the changes of the shown one."""
 
 
 class Write(msgspec.Struct, eq=False):
-    """One write request: where it goes, who sends it, and what the client is warned of."""
+    """One write request: its target, its user, and the warnings for the client."""
 
     kind: Kind
     namespace: str
@@ -50,26 +52,26 @@ class Write(msgspec.Struct, eq=False):
     track: Track | None = None
     lens: Lens | None = None
     replaces: bool = False
-    """A PUT: a uid in the body is a precondition. In a patch it is a change of an immutable field."""
+    """For a PUT: a uid in the body is a precondition. In a patch it is a change of an immutable field."""
     shares: bool = False
-    """The change leaves the stored object as it is, and copies what it or the strategy changes in place."""
+    """The change does not modify the stored object, and copies what it or the strategy modifies in place."""
     size: int = 0
-    """Bytes that the client sent: a large object is made and checked beside the event loop."""
+    """Size of the client's body: a large object is built and validated in a thread."""
     dialect: Dialect | None = None
-    """The older dialect that the client speaks; None: the object comes as it is stored."""
+    """The older dialect that the client uses; None: the object is in its stored form."""
     strategy: Strategy | None = None
-    """By whose rules the object is changed, where not by those of its kind."""
+    """The strategy for the change, if not that of its kind."""
     asked: Object | None = None
     """The object as the client wrote it, in its dialect."""
     stages: Stages | None = None
-    """What watchers of the namespace are to see in between."""
+    """The intermediate state for watchers of the namespace."""
     worded: Worded | None = None
-    """Puts the reasons for a refusal into other words."""
+    """Rewords errors."""
     in_quota: InQuota | None = None
-    """A pod as quotas of the namespace count it; None: as it is stored."""
+    """A pod as counted by quotas of the namespace; None: as it is stored."""
 
 
 class Written(NamedTuple):
     obj: Object
     record: Record | None
-    """None when nothing is stored: a dry run, or an object that is gone with this write."""
+    """None if nothing is stored: a dry run, or an object that this write removes."""

@@ -1,7 +1,7 @@
-"""The way of a write: defaults, mutating admission, strategy, validation, validating admission, store.
+"""The steps of a write: defaults, mutating admission, strategy, validation, validating admission, store.
 
-Creates are made here. Updates are attempts (`attempt`), which start over when another client was faster. Nothing is
-written when nothing changed.
+Creates are implemented here. Updates are attempts (`attempt`), which are repeated after a conflict. Nothing is written
+if nothing changed.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ from podfit.kit.uids import new_uid
 from podfit.store.backend import Mismatch, Record
 
 RETRIES = 256
-"""How often a write that states no revision starts over when others were faster. Kubernetes never gives up before the
-request times out; a bound keeps a bug from spinning."""
+"""How often a write without a revision is retried after conflicts. Kubernetes never gives up before the request times
+out; a bound keeps a bug from spinning."""
 _NAME_TRIES = 8
 
 
@@ -35,11 +35,11 @@ class Writer:
         self.objects, self.chain = objects, chain
         self.aside = Aside()
         self.before_create: dict[tuple[str, str], Callable[[Object, bool], None]] = {}
-        """By (group, plural): what must be allocated before validation (cluster addresses); a dry run takes nothing."""
+        """By (group, plural): allocations before validation (cluster addresses); a dry run allocates nothing."""
         self.before_update: dict[tuple[str, str], Callable[[Object, Object, bool], None]] = {}
         """The same for an update, from the new object and the stored one."""
         self.after_write: dict[str, Callable[[Object], Awaitable[None] | None]] = {}
-        """By the prefix they are stored under: who must know of objects before the writes of them are answered."""
+        """By storage prefix: listeners that must process objects before the writes of them are answered."""
 
     # --- create ---------------------------------------------------------------------------------------------------
 
@@ -48,7 +48,7 @@ class Writer:
         meta = obj.setdefault("metadata", {})
         match_namespace(meta, write.namespace)
         if (track := write.track) is not None:
-            # Before admission: what plugins add has no manager, so that no applier removes it again.
+            # Before admission: fields added by plugins have no manager, so that no applier removes them.
             await self.aside.run(write.size, lambda: track(obj, None))
         attrs = attributes(CREATE, write, obj, None)
         await self.chain.admit(attrs)
@@ -73,7 +73,7 @@ class Writer:
             allot(obj, write.options.dry_run)
 
     async def install(self, kind: Kind, namespace: str, obj: Object) -> None:
-        """Stores an object of our own making, if it is not there: no admission, no validation."""
+        """Stores an object of our own, if it does not exist: no admission, no validation."""
         strategy = strategy_for(kind)
         custom_schema.default(kind, obj)
         self._fill_system_fields(obj["metadata"], strategy)
@@ -88,7 +88,7 @@ class Writer:
             pass
 
     async def _insert(self, write: Write, strategy: Strategy, obj: Object, tries: int) -> Written:
-        """More than one try is for names that were generated: another one is generated for each."""
+        """Several attempts are for generated names: each attempt generates another one."""
         kind, meta = write.kind, obj["metadata"]
         if not write.options.dry_run and _states_a_revision(meta):
             raise ApiError(500, "", "resourceVersion should not be set on objects to be created")
@@ -135,7 +135,7 @@ class Writer:
     async def attempts(
         self, write: Write, once: Callable[[Attempt], Awaitable[Written]], retry: bool = True
     ) -> Written:
-        """Calls `once` again when another client wrote meanwhile; without `retry` that is a conflict at once."""
+        """Calls `once` again after a conflict; without `retry`, the conflict is returned at once."""
         kind = write.kind
         key = kind.key(write.namespace, write.name)
         for number in range(RETRIES):
@@ -172,8 +172,8 @@ async def _updated(attempt: Attempt, change: Change) -> Written:
 async def rewrite(
     objects: Objects, kind: Kind, namespace: str, name: str, change: Callable[[Object], None], dry_run: bool
 ) -> None:
-    """Applies a change of the server's own to a stored object, without admission. Starts over on the newest state when
-    another write came in between."""
+    """Applies a change of the server's own to a stored object, without admission. Starts over with the newest state
+    after a conflict."""
     for _ in range(RETRIES):
         record = objects.required(kind, namespace, name)
         obj = objects.served(kind, record)

@@ -1,12 +1,12 @@
-"""The typed decoder: a type becomes one closure over a table of its fields.
+"""The typed decoder: a type is compiled to one closure over a table of its fields.
 
-A reader keeps no paths and words no errors unless it is given `Notes`. Nearly all objects have nothing that needs
-words: they are read once, without. Whatever is not plain (an unknown field, a wrong type, a bad quantity) then raises
-`Odd`, and the caller has the same reader read the object again, with notes.
+A reader tracks no paths and composes no errors unless it is given `Notes`. Almost all objects have no errors: they are
+decoded once, without notes. If anything is not plain (an unknown field, a wrong type, an invalid quantity), `Odd` is
+raised, and the caller decodes the object again with the same reader, with notes.
 
-The input is never changed, and shared with the output only below free-form values and where it is part of a `base`:
-an object that was read before. What a patch left alone need not be read again. Of an input that belongs to another part
-(the base is `OTHERS`) nothing is shared.
+The input is never modified, and shared with the output only below free-form values and where it is part of a `base`, an
+object that was decoded before: parts that a patch did not change need not be decoded again. Nothing is shared of an
+input that belongs to another component (the base is `OTHERS`).
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ from podfit.api.schema.types import Field, ListOf, MapOf, Scalar, Struct, Type
 from podfit.api.schema.zeros import UNIONS, dropped_when_empty, printed_when_unset, unset, zero_of
 
 Reader = Callable[[Any, Any, Notes | None], Any]
-"""(value, base, notes) → the value as typed. Parts of the value that are the very parts of the base are taken as they
-are. With notes, nothing is taken and nothing raises `Odd`."""
+"""(value, base, notes) → the typed value. Parts of the value that are identical to parts of the base are reused. With
+notes, nothing is reused and nothing raises `Odd`."""
 OTHERS: Any = object()
-"""In place of a base: the value belongs to a caller that may change it."""
+"""In place of a base: the value belongs to a caller that may modify it."""
 _NEVER: Any = object()
 _PLAIN = (str, int, float, bool)
 
 
 class Odd(Exception):
-    """There is something to say about the value: it has to be read with notes."""
+    """The value has errors or warnings: it has to be decoded with notes."""
 
 
 def reader(struct: Struct) -> Reader:
@@ -54,8 +54,8 @@ def reader_of(kind: Type) -> Reader:
 
 
 class _Rows:
-    """The fields of a struct by name: how each is read, whether it is a string, and whether an empty value, or null,
-    vanishes. And what is printed even when unset."""
+    """The fields of a struct by name: the reader of each, whether it is a string, and whether an empty value, or null,
+    is dropped. And the fields that are printed even if unset."""
 
     __slots__ = ("always", "fields")
 
@@ -76,7 +76,8 @@ def _struct_reader(struct: Struct) -> Reader:
     def read(value: Any, base: Any, notes: Notes | None) -> Any:
         nonlocal rows
         if rows is None:
-            # Only now: types refer to themselves (JSONSchemaProps), so compiling them at once would not end.
+            # Compiled lazily: types refer to themselves (JSONSchemaProps), so compiling them eagerly would not
+            # terminate.
             rows = _Rows(struct)
         if value.__class__ is not dict and not isinstance(value, dict):
             return _wrong(value, struct, "struct", notes)
@@ -109,7 +110,7 @@ def _struct_reader(struct: Struct) -> Reader:
                 out[key] = item
         for name, row, zero in rows.always:
             if name not in out:
-                # Structs are changed later on: each object gets one of its own.
+                # Structs are modified later: each object gets one of its own.
                 out[name] = unset(row) if zero.__class__ is dict else zero
         return out
 
@@ -130,7 +131,7 @@ def _scalar_reader(kind: Scalar) -> Reader:
         if notes is not None:
             return notes.scalar(value, kind, full)
         if exact and value.__class__ is float:
-            raise Odd  # how the fraction was written matters, and only reading with notes parses for that
+            raise Odd  # the notation of the fraction matters, and only decoding with notes preserves it
         try:
             return full(value)
         except (Unreadable, WrongType):
@@ -140,7 +141,7 @@ def _scalar_reader(kind: Scalar) -> Reader:
 
 
 def _schema(value: Any) -> Any:
-    """A schema inside a definition. Unknown fields are dropped silently; the path of errors begins here."""
+    """A schema inside a definition. Unknown fields are dropped silently; the path of errors starts here."""
     notes = Notes()
     schema = reader(type_named("JSONSchemaProps", "apiextensions.k8s.io"))(value, None, notes)
     if notes.wrong is not None:
@@ -185,7 +186,7 @@ def _list_reader(kind: ListOf) -> Reader:
 
 
 def _inside(notes: Notes, place: str | int, item: Any, kind: Type, read_item: Reader) -> Any:
-    """An element of a list, or a value of a map; a null is the zero value."""
+    """An element of a list, or a value of a map; null is the zero value."""
     notes.enter(place)
     read = zero_of(kind) if item is None else read_item(item, None, notes)
     notes.leave()
@@ -201,7 +202,7 @@ def _map_reader(kind: MapOf) -> Reader:
             return _wrong(value, kind, "map", notes)
         if notes is not None:
             notes.duplicates(value)
-            # What is stored knows empty bytes in a map, but none that are nothing.
+            # The stored form distinguishes no bytes from empty bytes, except in a map.
             return {
                 key: "" if item is None and of_bytes else _inside(notes, key, item, kind.value, read_item)
                 for key, item in value.items()

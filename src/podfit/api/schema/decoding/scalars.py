@@ -1,7 +1,7 @@
-"""Scalars: from JSON to the form the API server answers with, or Go's words for what is wrong.
+"""Scalars: from JSON to the form in which the API server returns them, or Go's error.
 
-Every reader takes a parsed JSON value that is not null and returns the re-encoded one, or raises `Unreadable`
-(the value's own parser refused: Go stops at once) or `WrongType` (Go notes it and reads on).
+Every reader takes a parsed JSON value that is not null and returns the re-encoded one, or raises `Unreadable` (the
+value's own parser failed: Go stops at once) or `WrongType` (Go records it and continues).
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from podfit.api.text.times import BadTime, micro_time_text, time_text
 
 
 class Unreadable(ValueError):
-    """A value that parses itself (quantity, time, …) refused; the message is final."""
+    """The parser of a value (quantity, time, …) failed; the message is final."""
 
 
 class WrongType(ValueError):
-    """JSON of the wrong type; `word` is how Go names what it saw, `go` what it wanted where that is not the type
+    """JSON of the wrong type; `word` is Go's name for what it found, `go` for what it expected, if that is not the type
     itself."""
 
     def __init__(self, word: str, go: str = "") -> None:

@@ -1,7 +1,7 @@
-"""Fields of a CustomResourceDefinition's schema that hold a schema or something else, read as Go reads them.
+"""Fields of a CustomResourceDefinition's schema that contain a schema or something else, decoded as in Go.
 
-What is neither is refused only where Go refuses it: `items: "string"` is read as null. The schemas inside are read by
-the reader that calls these.
+A value that is neither is rejected only where Go rejects it: `items: "string"` is read as null. The schemas inside are
+decoded by the reader that calls these.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any
 from podfit.api.schema.decoding.scalars import Unreadable, json_word
 
 Read = Callable[[Any], Any]
-"""Reads a schema."""
+"""Decodes a schema."""
 
 
 def schema_or_array(read_schema: Read, value: Any) -> Any:

@@ -1,7 +1,7 @@
-"""From YAML events to JSON values without recursion in C: libyaml's own composer overflows the stack on deep input.
+"""Converts YAML events to JSON values without recursion in C: libyaml's own composer overflows the stack on deep input.
 
-`compose` reads one document into a tree of nodes, `Builder` makes values of it. Depth, and what aliases expand to, are
-bounded as in Go's YAML decoder; what is over a bound raises `YamlError`. Called by `yamls` only.
+`compose` reads one document into a tree of nodes, `Builder` makes values from it. Depth and the expansion of aliases
+are bounded as in Go's YAML decoder; input beyond a bound raises `YamlError`. Used by `yamls` only.
 """
 
 from __future__ import annotations
@@ -15,17 +15,17 @@ from podfit.api.text.depth import MAX_DEPTH
 TOO_DEEP = "exceeded max depth of 10000"
 TAG = "tag:yaml.org,2002:"
 MOST_EXPANDED = 3 << 20
-"""Bytes of text that aliases may repeat: as much as a request body may hold."""
+"""Bytes of text that aliases may repeat: as many as a request body may have."""
 _FEW, _MANY = 400_000, 4_000_000
 _MERGE = TAG + "merge"
 
 
 class YamlError(ValueError):
-    """The text is no YAML; the message is Go's as far as known."""
+    """The text is not valid YAML; the message is Go's as far as known."""
 
 
 class AliasNode(yaml.nodes.Node):
-    """A place where an anchored node is repeated; expanded later, for a node may contain an alias of itself."""
+    """A reference to an anchored node; expanded later, because a node may contain an alias of itself."""
 
     def __init__(self, name: str, target: Any, mark: Any) -> None:
         super().__init__("", target, mark, mark)
@@ -33,11 +33,11 @@ class AliasNode(yaml.nodes.Node):
 
 
 def compose(loader: Any) -> Any:
-    """The root node of the first document; None where there is none."""
-    loader.get_event()  # the beginning of the stream
+    """The root node of the first document; None if there is none."""
+    loader.get_event()  # the start of the stream
     if loader.check_event(yaml.StreamEndEvent):
         return None
-    loader.get_event()  # the beginning of the document
+    loader.get_event()  # the start of the document
     anchors: dict[str, Any] = {}
     open_nodes: list[Any] = []
     root: Any = None
@@ -91,12 +91,14 @@ def _line(node: Any) -> str:
 
 
 class Builder:
-    """Makes values of nodes. Each alias becomes a copy of its own, so that no two places of a value are one object."""
+    """Makes values from nodes. Each alias becomes a copy of its own, so that no two positions of a value share an
+    object.
+    """
 
     def __init__(self, loader: Any) -> None:
         self._loader = loader
         self.twice: list[tuple[int, str]] = []
-        """Keys given twice, with the line of the second value."""
+        """Duplicate keys, with the line of the second value."""
         self._open: set[int] = set()
         """Aliases being expanded, by identity."""
         self._decoded = self._aliased = self._expanded = 0
@@ -116,7 +118,7 @@ class Builder:
         return out
 
     def _count(self, node: Any) -> None:
-        """Go's own measure: a document may consist of copies to 99 %, and a large one to 10 % only."""
+        """Go's own limit: up to 99 % of a document may be copies, and only 10 % of a large one."""
         self._decoded += 1
         if not self._open:
             return
@@ -142,7 +144,7 @@ class Builder:
 
     def _scalar(self, node: Any) -> Any:
         construct = self._loader.yaml_constructors.get(node.tag)
-        # Of a tag that is unknown, or is one of containers, the text remains.
+        # If the tag is unknown, or is that of a container, the value remains a string.
         return node.value if construct is None or node.tag in _CONTAINERS else construct(self._loader, node)
 
     def _fill(self, out: dict[str, Any], node: Any, depth: int) -> None:
@@ -157,7 +159,7 @@ class Builder:
             out[key] = value
 
     def _merge(self, out: dict[str, Any], node: Any, depth: int) -> None:
-        """`<<`: the keys of another map, or of several, of which the first counts most."""
+        """`<<`: merges the keys of another map, or of several, of which the first takes precedence."""
         if isinstance(node, AliasNode) and isinstance(node.value, yaml.MappingNode):
             self._count(node)
             self._within(node, lambda: self._merge(out, node.value, depth))

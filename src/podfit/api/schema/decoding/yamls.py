@@ -1,6 +1,6 @@
-"""YAML bodies, read the way Kubernetes does: YAML 1.1 scalars become JSON values, anchors work, tags do not.
+"""YAML bodies, decoded as in Kubernetes: YAML 1.1 scalars become JSON values, anchors work, tags do not.
 
-Errors are worded like Go's YAML parser as far as libyaml's shared ancestry allows.
+Errors are worded like those of Go's YAML parser as far as libyaml's shared ancestry allows.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _Loader.add_constructor("tag:yaml.org,2002:timestamp", lambda loader, node: load
 
 
 def _number(loader: Any, node: Any) -> int | float | str:
-    """Numbers as Go reads them: 64 bits or a float, never base 60, and a text when it is too large even for that."""
+    """Numbers as in Go: 64 bits or a float, never base 60, and a string if it is too large even for that."""
     written = loader.construct_scalar(node)
     text = written.replace("_", "")
     if _NOT_FINITE.fullmatch(text):
@@ -46,7 +46,7 @@ def _number(loader: Any, node: Any) -> int | float | str:
     number = float(text)
     if math.isinf(number):
         return str(written)
-    # On its way through JSON a whole float loses its point.
+    # On its way through JSON, an integral float loses its decimal point.
     return int(number) if number.is_integer() and abs(number) < 1e21 else number
 
 
@@ -81,7 +81,7 @@ _Loader.add_constructor(TAG + "binary", _binary)
 
 
 def parse_yaml(raw: bytes) -> tuple[Any, list[str]]:
-    """The first document as JSON, and complaints about keys given twice. JSON, being YAML, is read the quick way."""
+    """The first document as JSON, and warnings about duplicate keys. JSON, being YAML, is parsed by the fast parser."""
     if raw[:1] == b"{":
         try:
             value = msgspec.json.decode(raw)
@@ -110,7 +110,7 @@ _PLAIN_WORDS = (
     (re.compile(r"expected <block end>, but found .*"), "did not find expected key"),
     (re.compile(r"found character .* that cannot start any token"), "found character that cannot start any token"),
 )
-"""Where Python's own parser words it differently from libyaml, whose words Go's parser shares."""
+"""Errors that Python's own parser words differently from libyaml, whose wording Go's parser shares."""
 
 
 def _worded(error: yaml.YAMLError) -> str:

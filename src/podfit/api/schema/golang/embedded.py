@@ -1,4 +1,4 @@
-"""Structs that Go embeds in others. JSON does not show them, Go's words about a field of theirs do."""
+"""Structs that Go embeds in others. JSON does not show them, but Go's messages about their fields do."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ _BY_REST: dict[str, tuple[str, frozenset[str]]] = {
 
 
 def spelled(struct: str, key: str) -> str:
-    """A field as Go's decoder names it: behind the names of the embedded structs it belongs to."""
+    """A field as named by Go's decoder: prefixed by the names of the embedded structs that contain it."""
     inside = _BY_FIELD.get(struct, {}).get(key, "")
     if not inside and struct in _BY_REST:
         name, own = _BY_REST[struct]

@@ -30,9 +30,9 @@ _EMBEDDED_BUT = {
     "Volume": ("VolumeSource", "name"),
     "EphemeralContainer": ("EphemeralContainerCommon", "targetContainerName"),
 }
-"""Likewise, where all fields but one are the embedded struct's."""
+"""Structs in which all fields but one belong to the embedded struct."""
 _ADDED = {"PodSpec": frozenset(("virtualMachine",))}
-"""Fields that Kubernetes does not have: printed only where they are set, so that all other names stay the same."""
+"""Fields that Kubernetes does not have: printed only if they are set, so that all other names stay the same."""
 _BINARY_DIGITS, _DECIMAL_DIGITS = 14, 18
 _SUFFIXES = {"n": -9, "u": -6, "m": -3, "": 0, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18}
 _POWERS = {"Ki": 10, "Mi": 20, "Gi": 30, "Ti": 40, "Pi": 50, "Ei": 60}
@@ -41,7 +41,7 @@ _NIL = "<nil>"
 
 
 def go_dump(value: Object, struct: Struct) -> str:
-    """The whole text, the outermost type's name in front."""
+    """The whole text, starting with the name of the outermost type."""
     return f"({struct.go}){_struct(value, struct)}"
 
 
@@ -84,7 +84,7 @@ def _value(value: Any, kind: Type) -> str:
     if isinstance(kind, Struct):
         return _struct(value or {}, kind)
     if isinstance(kind, ListOf):
-        # The wire format of Go components knows no empty list: it arrives as none.
+        # The wire format of Go components has no empty lists: they arrive as nil.
         return f"[{' '.join(_value(item, kind.item) for item in value)}]" if value else _NIL
     if isinstance(kind, MapOf):
         if not value:
@@ -121,8 +121,8 @@ def _time(value: str | None) -> str:
 
 
 def _quantity(text: str) -> str:
-    """A quantity in canonical form as Go keeps it: a scaled 64 bit number if it fits well, else a big one; and the text
-    itself where reading it proves it canonical at no cost."""
+    """A quantity in canonical form as Go stores it: a scaled 64-bit number if it fits well, otherwise a big one; and
+    its text if parsing yields the canonical form at no cost."""
     digits = text.lstrip("-").rstrip("eEinumkKMGTP") if "e" not in text else text.lstrip("-").partition("e")[0]
     suffix = text.lstrip("-")[len(digits) :]
     number = -int(digits) if text.startswith("-") else int(digits)

@@ -1,7 +1,7 @@
-"""Names of fields in Go, and values under these names.
+"""Go's names of fields, and values under these names.
 
-Kubernetes keeps objects in structs without JSON tags of their own. Errors that show such a struct therefore print every
-field of it, set or not, under its Go name: `{"Attacher":"a.io","Source":{…},"NodeName":"m"}`.
+Kubernetes' internal types are structs without JSON tags. Errors that print such a struct therefore show every field of
+it, set or not, under its Go name: `{"Attacher":"a.io","Source":{…},"NodeName":"m"}`.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ _NAMES = {
     "tcpSocket": "TCPSocket",
     "wwids": "WWIDs",
 }
-"""Fields whose Go name is not their JSON name with a capital."""
+"""Fields whose Go name is not their JSON name with an initial capital."""
 _NAMES_OF = {
     "GlusterfsVolumeSource": {"endpoints": "EndpointsName"},
     "DeviceAttribute": {
@@ -59,7 +59,7 @@ _NAMES_OF = {
     "RBDVolumeSource": {"monitors": "CephMonitors", "image": "RBDImage", "pool": "RBDPool", "user": "RadosUser"},
 }
 _TAGGED = frozenset(("meta",))
-"""Tables whose Go structs have JSON tags everywhere: they print as JSON objects always do."""
+"""Tables whose Go structs have JSON tags everywhere: they print as ordinary JSON."""
 
 
 def go_name(struct: Struct, field: str) -> str:
@@ -68,7 +68,7 @@ def go_name(struct: Struct, field: str) -> str:
 
 
 def as_go(value: Any, kind: Type) -> Any:
-    """A JSON value as Go shows it in errors; for `invalid` and its like, which print it."""
+    """A JSON value as Go prints it in errors; for `invalid` and similar ones."""
     if isinstance(kind, Struct):
         return _struct(value or {}, kind)
     if isinstance(kind, ListOf):
@@ -85,7 +85,7 @@ def _struct(value: dict[str, Any], struct: Struct) -> dict[str, Any]:
     for row in struct:
         given = value.get(row.name)
         if row.name == "metadata":
-            # Embedded in Go, so that its fields stand beside the others.
+            # Embedded in Go, so its fields are at the same level as the others.
             shown |= given or {}
         else:
             shown[go_name(struct, row.name)] = None if row.pointer and given is None else as_go(given, row.type)

@@ -53,7 +53,7 @@ _OLD_SHAPES: dict[str, Object] = {
 
 
 def package_of(table: str) -> str:
-    """The package a table's types are published under."""
+    """The package under which a table's types are published."""
     if table in _PACKAGES:
         return _PACKAGES[table]
     group, _, version = table.partition("_")
@@ -170,7 +170,7 @@ def custom_definition(struct: Struct, kind: Kind, made: Definitions) -> Object:
     """A custom resource's own schema, with the parts every object has."""
     schema: Object = _described(struct.cache["custom"].schema, kind.kind)
     if not made.v3 and schema.get("x-kubernetes-preserve-unknown-fields"):
-        # With properties of some, kubectl would refuse all others.
+        # If only some properties were listed, kubectl would reject all others.
         return {"type": "object", "x-kubernetes-group-version-kind": [_gvk(kind, kind.kind)]}
     properties = dict(schema.get("properties") or {})
     for name in ("apiVersion", "kind"):
@@ -184,7 +184,7 @@ def custom_definition(struct: Struct, kind: Kind, made: Definitions) -> Object:
 
 
 def _described(schema: Any, path: str, silent: bool = False) -> Any:
-    """The schema with descriptions where it has none and there is something to say."""
+    """The schema with descriptions added where it has none and one is known."""
     if not isinstance(schema, dict):
         return schema
     out = dict(schema)

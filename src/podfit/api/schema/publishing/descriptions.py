@@ -17,7 +17,7 @@ def _words() -> dict[str, str]:
 
 
 def describe(type_name: str, field: str = "") -> str:
-    """What there is to say, or nothing."""
+    """The description, if there is one."""
     words = _words()
     if not field:
         return words.get(type_name, "")

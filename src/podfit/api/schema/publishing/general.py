@@ -1,4 +1,4 @@
-"""What OpenAPI documents hold besides kinds: discovery, the version, tokens' keys, and the older paths of watches."""
+"""Parts of OpenAPI documents other than kinds: discovery, the version, the token keys, and the older watch paths."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def watch_definitions(v3: bool) -> Object:
 
 
 def _of_table(name: str, v3: bool) -> Object:
-    """From the fields that protobuf has."""
+    """Derived from the fields that protobuf has."""
     fields = sorted(message_types()[f"meta.{name}"].values())
     return {"type": "object", "properties": {field: _field(kind, v3) for field, kind in fields}}
 
@@ -53,7 +53,7 @@ def _field(kind: str, v3: bool) -> Object:
 
 
 def discovery_paths(kinds: Iterable[Kind]) -> Object:
-    """Those of the one document that has everything (version 2)."""
+    """Those of the single document that contains everything (version 2)."""
     rows = tuple(kinds)
     found = {
         "/api/": _reading("APIVersions"),
@@ -79,7 +79,7 @@ def _get(schema: Object) -> Object:
 
 
 def watch_paths(kind: Kind, v3: bool) -> Object:
-    """The paths that watches had before `?watch=true`: still served, and still listed."""
+    """The watch paths from before `?watch=true`: still served, and still listed."""
     if "watch" not in kind.verbs:
         return {}
     base = f"{kind.base_path}/watch"

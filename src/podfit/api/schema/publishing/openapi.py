@@ -1,7 +1,7 @@
-"""OpenAPI documents: what `kubectl explain`, `apply` and `--validate` read to learn the kinds a server has.
+"""OpenAPI documents: `kubectl explain`, `apply` and `--validate` read them to learn the kinds of a server.
 
-`index`, `at` and `swagger` build them from the same tables the server decodes with, and from the schemas of
-custom resources. Operations are described as far as clients look: kinds, media types and query parameters.
+`index`, `at` and `swagger` build them from the tables that the server decodes with, and from the schemas of custom
+resources. Operations are described as far as clients use it: kinds, media types and query parameters.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ _BOOLEANS = ("allowWatchBookmarks", "watch", "force", "sendInitialEvents", "orph
 
 
 def index(kinds: Iterable[Kind]) -> Object:
-    """`/openapi/v3`: where each document is; the hash changes with its content."""
+    """`/openapi/v3`: the URL of each document; the hash changes with its content."""
     rows = list(kinds)
     paths = {}
     for where in _places(rows):
@@ -67,7 +67,7 @@ def _places(rows: list[Kind]) -> list[str]:
 
 
 def at(kinds: Iterable[Kind], where: str) -> Object | None:
-    """The document at `/openapi/v3/<where>`; None when there is none."""
+    """The document at `/openapi/v3/<where>`; None if there is none."""
     rows = list(kinds)
     if where not in _places(rows):
         return None
@@ -132,7 +132,7 @@ def _schemas(rows: tuple[Kind, ...], made: Definitions) -> Object:
 
 
 def _spoken(kind: Kind, sub: Subresource) -> tuple[str, str, str]:
-    """Group, version and kind of what a subresource reads and writes."""
+    """Group, version and kind of the body of a subresource."""
     return sub.group if sub.group is not None else kind.group, sub.version or kind.version, sub.kind
 
 

@@ -1,7 +1,7 @@
-"""The version 2 document in protocol buffers, the only form kubectl before 1.29 reads it in.
+"""The version 2 document in protocol buffers, the only format that kubectl before 1.29 can read.
 
-The messages are those of the openapi_v2 package; a row below is a JSON key, its field number and how to write it.
-Keys without a row (what version 2 cannot say) are left out. Built from `openapi.swagger`.
+The messages are those of the openapi_v2 package; each row below has a JSON key, its field number and its encoder. Keys
+without a row (which version 2 cannot express) are omitted. Built from `openapi.swagger`.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ def _named(number: int, writer: Writer) -> Writer:
 
 
 def _any(value: Any) -> bytes:
-    """Free-form values travel as YAML; JSON is some."""
+    """Free-form values are sent as YAML, and JSON is YAML."""
     return _bytes(2, json.dumps(value).encode())
 
 

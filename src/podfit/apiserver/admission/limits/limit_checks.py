@@ -1,4 +1,4 @@
-"""What a LimitRange forbids: pure checks of a pod or a claim against its items, in Kubernetes' words."""
+"""Pure checks of a pod or a claim against the items of a LimitRange, with Kubernetes' messages."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""ResourceQuota: charges what a write adds to the quotas of its namespace, and refuses what does not fit.
+"""ResourceQuota: charges a write's additional usage to the quotas of its namespace, and rejects it if it exceeds them.
 
-Last in the chain, because what is charged should be stored. Writes of one namespace are charged in batches: all that
-wait are checked against the same copy of the quotas and charged with one update of each, so a burst of creations costs
-one write of the quota and not one each. A quota that changed meanwhile is read and checked again.
+Last in the chain, because a charged write should be stored. Writes of one namespace are charged in batches: all waiting
+ones are checked against the same copy of the quotas and charged with one update of each, so a burst of creations costs
+one write of the quota and not one each. If a quota changed meanwhile, it is read and checked again.
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ class ResourceQuota(Plugin):
 
 
 def _may_matter(attrs: Attributes) -> bool:
-    """Of what may change on a pod's main endpoint only a deadline counts, which moves the pod to other scopes, and a
+    """Of the mutable fields of a pod's main endpoint only a deadline counts, which moves the pod to other scopes, and a
     resize in a dialect that changes resources there."""
     return (
         bool(attrs.subresource)
@@ -105,7 +105,7 @@ def _may_matter(attrs: Attributes) -> bool:
 
 
 def _check_all(ledger: Ledger, batch: list[_Waiter]) -> list[_Waiter]:
-    """Charges what fits to the ledger, rejects the others at once, and returns those that fit."""
+    """Charges what fits to the ledger, rejects the others immediately, and returns those that fit."""
     fitting = []
     for waiter in batch:
         try:
@@ -113,7 +113,7 @@ def _check_all(ledger: Ledger, batch: list[_Waiter]) -> list[_Waiter]:
         except ApiError as error:
             _settle([waiter], error)
         except Exception as error:
-            # One object that cannot be counted must not stop the others of its namespace.
+            # One object whose usage cannot be computed must not block the others of its namespace.
             _settle([waiter], internal_error(str(error)))
         else:
             fitting.append(waiter)
@@ -131,7 +131,7 @@ def _settle(waiters: list[_Waiter], error: ApiError | None) -> None:
 
 
 class Ledger:
-    """The quotas of a namespace while a batch is charged: what is used by now, and what was added."""
+    """The quotas of a namespace while a batch is charged: current usage, and additions."""
 
     def __init__(self, quotas: Sequence[Object]) -> None:
         self._quotas = sorted(quotas, key=lambda quota: str(meta_of(quota).get("name")))
@@ -139,7 +139,7 @@ class Ledger:
         self._touched: set[int] = set()
 
     def charge(self, attrs: Attributes) -> None:
-        """Adds the write to every quota that looks at it, or raises and adds it to none."""
+        """Adds the write to every quota that applies to it, or raises and adds it to none."""
         assert attrs.object is not None
         group, plural = attrs.resource
         concerned = [index for index, quota in enumerate(self._quotas) if matches(quota, group, plural, attrs.object)]

@@ -1,1 +1,1 @@
-"""Admission plugins for nodes and for what nodes write."""
+"""Admission plugins for nodes and for writes by nodes."""

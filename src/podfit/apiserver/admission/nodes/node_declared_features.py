@@ -1,4 +1,4 @@
-"""NodeDeclaredFeatureValidator: a pod on a node may only be changed in ways the node says it can follow."""
+"""NodeDeclaredFeatureValidator: a pod on a node may only be changed in ways that the node declares to support."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class NodeDeclaredFeatureValidator(Plugin):
 
 
 def features_needed(old: dict[str, Any], new: dict[str, Any]) -> list[str]:
-    """What a node must support to follow the change from one spec to the other, sorted."""
+    """The features that a node needs for the change from one spec to the other, sorted."""
     needed = []
     if (old.get("resources") or {}) != (new.get("resources") or {}):
         needed.append(POD_LEVEL)

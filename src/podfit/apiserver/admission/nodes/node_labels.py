@@ -1,4 +1,4 @@
-"""Which labels of its own Node a node may change: those that describe it, not those that steer pods to it."""
+"""The labels of its own Node that a node may change: those that describe it, not those that steer pods to it."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _OWN_LABEL_DOMAINS = ("kubelet.kubernetes.io", "node.kubernetes.io")
 
 
 def forbidden_labels(new: dict[str, str], old: dict[str, str]) -> list[str]:
-    """Labels that changed and that a node may not change: they steer which pods come to it."""
+    """Changed labels that a node may not change: they influence which pods are scheduled to it."""
     changed = {key for key in new.keys() | old.keys() if new.get(key) != old.get(key)}
     return sorted(key for key in changed if not _may_label(key))
 

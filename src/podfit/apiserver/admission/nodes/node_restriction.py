@@ -1,6 +1,6 @@
-"""NodeRestriction: a node changes its own Node, Lease and pods, and nothing of other nodes.
+"""NodeRestriction: a node may change its own Node, Lease and pods, and nothing of other nodes.
 
-The Node authorizer decides on names and verbs alone; what needs the objects themselves is decided here.
+The Node authorizer decides by names and verbs alone; decisions that need the objects themselves are made here.
 """
 
 from __future__ import annotations
@@ -94,7 +94,7 @@ class NodeRestriction(Plugin):
                 if self._node_of(attrs) != node:
                     raise attrs.forbid(f"node {node} can only evict pods with spec.nodeName set to itself")
             case "migrate", "CREATE":
-                # Which of the two nodes may report what is decided with the pod at hand.
+                # Which of the two nodes may report this step is decided with the pod at hand.
                 return
             case (("status" | "eviction"), _):
                 raise attrs.forbid(f'unexpected operation "{attrs.operation}"')
@@ -165,7 +165,9 @@ class NodeRestriction(Plugin):
 
 
 def _check_audience(attrs: Attributes, pod_spec: dict[str, Any]) -> None:
-    """A node gets tokens for whom the pod's volumes name, so that it cannot pass for the pod elsewhere."""
+    """A node can get tokens only for audiences that the pod's volumes name, so that it cannot impersonate the pod
+    elsewhere.
+    """
     asked = spec_of(attrs.object).get("audiences") or [""]
     if len(asked) > 1:
         raise attrs.forbid("node may only request 0 or 1 audiences")
@@ -183,7 +185,7 @@ def _check_audience(attrs: Attributes, pod_spec: dict[str, Any]) -> None:
 
 
 def _allocation(node: str, attrs: Attributes) -> None:
-    """In the design of 2020 a node updates a pod for one thing: the cpu and memory that it has allocated."""
+    """In the design of 2020 a node updates a pod only to write the cpu and memory that it has allocated."""
     assert attrs.object is not None and attrs.old is not None
     if spec_of(attrs.old).get("nodeName") != node:
         raise attrs.forbid(f'node "{node}" can only update pods with spec.nodeName set to itself')
@@ -219,7 +221,7 @@ def _extended_claim(pod: Object | None) -> Any:
 
 
 def _certificate_request(node: str, attrs: Attributes) -> None:
-    """A certificate in a node's name is for that node alone. All else about a request is its signer's business."""
+    """A certificate in a node's name is for that node alone. Everything else about a request is left to its signer."""
     spec = spec_of(attrs.object)
     if attrs.operation != CREATE or spec.get("signerName") not in _NODE_SIGNERS:
         return
@@ -250,7 +252,7 @@ def _node(node: str, attrs: Attributes) -> None:
         if (new.get("taints") or []) != (old.get("taints") or []):
             raise attrs.forbid(f'node "{node}" is not allowed to modify taints')
         if (meta_of(attrs.object).get("ownerReferences") or []) != (meta_of(attrs.old).get("ownerReferences") or []):
-            # An owner that does not exist would have the Node, and with it its pods, garbage-collected.
+            # An owner that does not exist would get the Node, and with it its pods, garbage-collected.
             raise attrs.forbid(f'node "{node}" is not allowed to modify ownerReferences')
         if labels:
             raise attrs.forbid(f"is not allowed to modify labels: {', '.join(labels)}")

@@ -1,4 +1,4 @@
-"""TaintNodesByCondition: a new Node is not ready until the node lifecycle controller has seen that it is."""
+"""TaintNodesByCondition: a new Node is tainted as not ready until the node lifecycle controller removes the taint."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""DefaultTolerationSeconds: pods stay five minutes on a node that is not ready or cannot be reached."""
+"""DefaultTolerationSeconds: pods stay five minutes on a node that is not ready or unreachable."""
 
 from __future__ import annotations
 

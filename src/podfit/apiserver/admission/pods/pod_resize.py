@@ -1,6 +1,6 @@
-"""PodResizeValidator: refuses a resize that the pod's node can never hold. Off unless asked for.
+"""PodResizeValidator: rejects a resize that can never fit on the pod's node. Disabled by default.
 
-Without it the node's agent reports such a resize as infeasible; with it the client learns at once.
+Without it the node's agent reports such a resize as infeasible; with it the client gets an error immediately.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class PodResizeValidator(Plugin):
         if not attrs.subresource and not attrs.resizes:
             return
         node_name = spec_of(attrs.object).get("nodeName")
-        # An unchanged generation means nothing was resized.
+        # With an unchanged generation, nothing was resized.
         if not node_name or meta_of(attrs.object).get("generation") == meta_of(attrs.old).get("generation"):
             return
         node = self._cluster.get(NODE, "", node_name)

@@ -1,7 +1,7 @@
-"""PodResourceAllocation: only the node of a pod changes what is allocated to it.
+"""PodResourceAllocation: only a pod's node may change its allocation.
 
-The designs of 2020 and 2021 show the allocation as `resourcesAllocated`, in the spec or in the status of containers.
-A client that leaves the field out, or sends null, keeps what is there: that is decided where its form is read.
+The designs of 2020 and 2021 show the allocation as `resourcesAllocated`, in the spec or in the status of containers. A
+client that omits the field, or sends null, leaves it unchanged: that is decided where its form is decoded.
 """
 
 from __future__ import annotations
@@ -45,8 +45,8 @@ def _as_requested(attrs: Attributes) -> bool:
 
 
 def changed(attrs: Attributes) -> dict[str, tuple[Object, Object]]:
-    """By container: what was allocated and what is to be, natively, where they differ. A container that no node has
-    reported on is shown with what it requests: that is what it has until then."""
+    """By container: the old and the new allocation, natively, where they differ. A container that no node has reported
+    on is shown with its requests: that is its allocation until then."""
     before, after = _allocated(attrs.old), _allocated(attrs.object)
     requested = allocations_of(attrs.old) if attrs.old is not None else {}
     had = {name: before.get(name) or (requested.get(name, {}) if amounts else {}) for name, amounts in after.items()}
@@ -54,7 +54,7 @@ def changed(attrs: Attributes) -> dict[str, tuple[Object, Object]]:
 
 
 def only_resizable(attrs: Attributes) -> bool:
-    """Whether nothing but cpu and memory is allocated otherwise than before."""
+    """Whether the allocations differ in nothing but cpu and memory."""
     return all(_others(after) == _others(before) for before, after in changed(attrs).values())
 
 

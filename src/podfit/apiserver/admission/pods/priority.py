@@ -30,7 +30,7 @@ class Priority(Plugin):
         if attrs.operation == CREATE:
             self._resolve(attrs, spec)
             return
-        # Clients that know nothing of these fields must be able to update pods.
+        # Clients that do not know these fields must be able to update pods.
         assert attrs.object is not None
         old = spec_of(attrs.old)
         for field in ("priority", "preemptionPolicy"):

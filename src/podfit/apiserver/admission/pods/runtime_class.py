@@ -1,4 +1,4 @@
-"""RuntimeClass: what a pod's runtime costs (overhead) and where it can run, copied into the pod at creation."""
+"""RuntimeClass: the overhead of a pod's runtime and where it can run, copied into the pod at creation."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from podfit.apiserver.admission.base import CREATE, Attributes, Cluster, Plugin,
 
 RUNTIME_CLASS = kind_named("RuntimeClass")
 MACHINES = "vm"
-"""The class of pods with a virtual machine that name no other."""
+"""The class of pods with a virtual machine that do not name one."""
 _MISMATCH = "pod rejected: Pod's Overhead doesn't match RuntimeClass's defined Overhead"
 
 

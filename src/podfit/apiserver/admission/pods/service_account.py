@@ -1,6 +1,6 @@
-"""ServiceAccount: gives every new pod an account that exists, its pull secrets and a mounted token.
+"""ServiceAccount: gives every new pod an existing account, its pull secrets and a mounted token.
 
-Mirror pods are left alone: their spec belongs to the node that shows them.
+Mirror pods are not changed: their spec belongs to the node that creates them.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ class ServiceAccount(Plugin):
             _Allowance(attrs, account).check(spec)
 
     async def _account(self, attrs: Attributes, name: str) -> Object:
-        # A new namespace gets its `default` account from a controller; its first pods wait a second for it.
+        # A controller creates the `default` account of a new namespace; its first pods wait a second for it.
         for attempt in range(_ATTEMPTS if name == "default" else 1):
             if attempt:
                 await self._clock.sleep(_PAUSE_S)
@@ -139,7 +139,7 @@ def _check_mirror(attrs: Attributes, spec: dict[str, Any]) -> None:
 
 
 class _Allowance:
-    """Accounts may ask that their pods use no secrets but those the account lists."""
+    """Accounts may restrict their pods to the secrets that the account lists."""
 
     def __init__(self, attrs: Attributes, account: Object) -> None:
         self._attrs = attrs
@@ -154,7 +154,7 @@ class _Allowance:
         for volume in spec.get("volumes") or ():
             self._mount((volume.get("secret") or {}).get("secretName"), "volume with secret.secretName=")
             for source in (volume.get("projected") or {}).get("sources") or ():
-                # Kubernetes lets these pass.
+                # Kubernetes allows these.
                 self._mount((source.get("secret") or {}).get("name"), "volume with projected secret.name=")
         self._check_containers(spec, "init container", "initContainers")
         self._check_containers(spec, "container", "containers")

@@ -1,1 +1,1 @@
-"""Validating admission policies: rules in CEL, bound to resources, that the API server evaluates itself."""
+"""Admission policies: rules in CEL, bound to resources, that the API server evaluates itself."""

@@ -1,4 +1,4 @@
-"""Which policies a write concerns: those that are bound, by the rules of policy and binding."""
+"""Finds the policies that apply to a write: those that are bound, by the rules of policy and binding."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Bindings:
         self._bound: list[tuple[Object, list[Object]]] = []
 
     def concerning(self, attrs: Attributes) -> Iterator[tuple[Object, Object, Kind]]:
-        """Policy, binding, and the kind that the policy knows the object as."""
+        """Policy, binding, and the kind by which the policy matched the object."""
         policies = self._cluster.list(self._policy)
         if not policies:
             return
@@ -47,7 +47,7 @@ class Bindings:
         return self._bound
 
     def _kind(self, resources: Object | None, attrs: Attributes) -> Kind | None:
-        """The kind that the rules know the object as; None where they do not match."""
+        """The kind by which the rules match the object; None if they do not match."""
         if resources is None:
             return attrs.kind
         alike = self.equivalents.alike if self.equivalents is not None else lambda kind: ()
@@ -56,12 +56,12 @@ class Bindings:
         if excluded and rules_match({**policy, "rules": excluded}, attrs, alike) is not None:
             return None
         rules = resources.get("resourceRules")
-        # A binding without rules takes everything that its policy does.
+        # A binding without rules matches everything that its policy matches.
         found = rules_match({**policy, "rules": _named(rules, attrs)}, attrs, alike) if rules else attrs.kind
         return found if found is not None and selectors_match(resources, attrs, self._cluster) else None
 
     async def converted(self, obj: Object | None, attrs: Attributes, kind: Kind) -> Object | None:
-        """An object of the write as the policy knows it."""
+        """An object of the write, converted to the kind of the policy."""
         if obj is None or kind is attrs.kind or self.equivalents is None or obj.get("kind") != attrs.kind.kind:
             return obj
         return await self.equivalents.convert(obj, attrs.kind, kind)
@@ -78,7 +78,7 @@ class Bindings:
 
 
 def is_exempt(attrs: Attributes, group: str) -> bool:
-    """Policies may not stand in the way of repairing policies."""
+    """Policies must not be able to block the repair of policies."""
     return attrs.kind.group == group and not attrs.kind.plural.endswith("webhookconfigurations")
 
 

@@ -1,4 +1,4 @@
-"""What a policy says about one request and one set of parameters. No store, no clock."""
+"""Evaluates a policy for one request and one set of parameters. No store, no clock."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _OUT_OF_BUDGET = "validation failed due to running out of cost budget, no furthe
 class Denied:
     message: str
     reason: str = ""
-    """As the validation states it; "" where it states none, and for errors."""
+    """As given by the validation; "" if it gives none, and for errors."""
 
 
 @dataclass(slots=True)
@@ -31,7 +31,7 @@ class Outcome:
 
 
 class Compiled:
-    """The programs of a policy. Raises BadExpression for what was stored under other rules."""
+    """The programs of a policy. Raises BadExpression for expressions stored under other rules."""
 
     def __init__(self, spec: Object) -> None:
         compiler = Compiler(spec)
@@ -56,12 +56,12 @@ def _optional(compiler: Compiler, text: str | None) -> Program | None:
 
 @lru_cache(maxsize=256)
 def compiled(uid: str, generation: int, policy: Held) -> Compiled:
-    """A pure memo: a uid is never given twice, and a generation names one spec of it."""
+    """A pure cache: a uid is never reused, and a generation identifies one spec of it."""
     return Compiled(policy.spec)
 
 
 class Held:
-    """A policy's spec as a key that is always equal: uid and generation say which one it is."""
+    """A policy's spec with an identity: uid and generation make it a cache key."""
 
     def __init__(self, spec: Object) -> None:
         self.spec = spec
@@ -100,7 +100,7 @@ class HasConditions(Protocol):
 
 
 class Bound:
-    """The values of one evaluation, variables included."""
+    """The values of one evaluation, including variables."""
 
     def __init__(self, programs: HasConditions, values: dict[str, Any], budget: Budget) -> None:
         self.values = {**values}
@@ -123,7 +123,7 @@ def _failed(outcome: Outcome, message: str, fails: bool) -> Outcome:
 
 
 def matches(programs: HasConditions, values: Bound, budget: Budget) -> bool | str:
-    """Whether all conditions hold, or why that is not known. A false one decides whatever the others say."""
+    """Whether all conditions hold, or why that is unknown. A false one decides regardless of the others."""
     problems: list[str] = []
     for _, program in programs.conditions:
         result = values.run(program, budget)

@@ -1,4 +1,4 @@
-"""The expressions of one policy, compiled: its variables in order, and what may speak of them."""
+"""The compiled expressions of one policy: its variables in order, and the scope of each expression."""
 
 from __future__ import annotations
 
@@ -36,12 +36,12 @@ class Compiler:
     def __init__(self, spec: Object) -> None:
         self._fields: dict[str, Type] = {}
         self.composed = False
-        """Whether the word `variables` is known: in a policy that has some, and always where patches are made."""
+        """Whether `variables` is defined: in a policy that has some, and always where patches are made."""
         self.variables: dict[str, Program] = {}
         self._base: dict[str, Type] = {**VARIABLES, **({"params": DYN} if spec.get("paramKind") is not None else {})}
 
     def variable(self, name: str, text: str) -> None:
-        """Raises BadExpression; the variable exists all the same, so that what uses it is not wrong as well."""
+        """Raises BadExpression; the variable is declared nevertheless, so that its users do not fail as well."""
         self.composed = True
         try:
             program = self._environment().compile(text)
@@ -55,7 +55,7 @@ class Compiler:
         return self._environment().compile(text)
 
     def problem(self, text: str, allowed: tuple[Type, ...]) -> str:
-        """What is wrong with an expression; "" when nothing is."""
+        """Why an expression is invalid; "" if it is valid."""
         try:
             program = self.compile(text)
         except BadExpression as error:
@@ -67,7 +67,7 @@ class Compiler:
         return f"must evaluate to one of [string null_type] but got {program.type}"
 
     def mutation(self, text: str) -> Program:
-        """An expression that makes a patch."""
+        """An expression that creates a patch."""
         self.composed = True
         return self._environment(patch_messages).compile(text)
 
@@ -88,9 +88,9 @@ class Compiler:
 
 
 class Variables:
-    """The variables of a policy during one request. Each is evaluated before the first expression that names it.
+    """The variables of a policy during one request. Each is evaluated before the first expression that refers to it.
 
-    One that fails is left out: only an expression that gets as far as using it fails, too, and `failure` says why.
+    One that fails is omitted: an expression fails only when it actually uses it, and `failure` has the reason.
     """
 
     def __init__(self, programs: Mapping[str, Program], values: dict[str, Any], budget: Budget) -> None:
@@ -111,7 +111,7 @@ class Variables:
                 self._failed[name] = self.failure(str(error))
 
     def failure(self, message: str) -> str:
-        """What an expression's failure comes from."""
+        """The cause of an expression's failure."""
         name = message.removeprefix("no such key: ")
         if name != message and name in self._failed:
             return f'composited variable "{name}" fails to evaluate: {self._failed[name]}'

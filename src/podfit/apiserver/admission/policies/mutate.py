@@ -1,4 +1,4 @@
-"""What a mutating policy makes of one object, with one set of parameters. No store, no clock."""
+"""Applies a mutating policy to one object, with one set of parameters. No store, no clock."""
 
 from __future__ import annotations
 
@@ -21,23 +21,23 @@ from podfit.apiserver.admission.policies.expressions import Compiler
 from podfit.apiserver.admission.policies.patching import BadPatch, merged, patched, typed
 
 Defaulted = Callable[[Object], Object]
-"""Fills in the defaults of an object that is not shared."""
+"""Sets the defaults of an object that is not shared."""
 
 
 @dataclass(slots=True)
 class Mutated:
     object: Object
-    """As the mutations left it."""
+    """The object after the mutations."""
     matched: bool = True
     patched: bool = False
-    """Whether a mutation was made, even one that changed nothing."""
+    """Whether a mutation was applied, even one that changed nothing."""
     problems: list[str] = field(default_factory=list)
     error: ApiError | None = None
-    """What no failure policy can overlook."""
+    """An error that no failure policy can ignore."""
 
 
 class CompiledMutations:
-    """The programs of a policy. Raises BadExpression for what was stored under other rules."""
+    """The programs of a policy. Raises BadExpression for expressions stored under other rules."""
 
     def __init__(self, spec: Object) -> None:
         compiler = Compiler(spec)
@@ -60,7 +60,7 @@ def expression_of(row: Object) -> str:
 
 @lru_cache(maxsize=256)
 def compiled(uid: str, generation: int, policy: Held) -> CompiledMutations:
-    """A pure memo: a uid is never given twice, and a generation names one spec of it."""
+    """A pure cache: a uid is never reused, and a generation identifies one spec of it."""
     return CompiledMutations(policy.spec)
 
 

@@ -1,7 +1,7 @@
-"""The admission plugin MutatingAdmissionPolicy: changes writes as the policies say whose bindings match them.
+"""The admission plugin MutatingAdmissionPolicy: applies the policies whose bindings match a write.
 
-Policies take their turns by name, their bindings too, each seeing what those before it made of the object. One with
-reinvocationPolicy IfNeeded has another turn when the object changed after its own.
+Policies are applied in order of their names, and so are their bindings; each sees the result of the previous ones. One
+with reinvocationPolicy IfNeeded is applied again if the object changed afterwards.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ if TYPE_CHECKING:
 
 POLICY, BINDING = kind_named("MutatingAdmissionPolicy"), kind_named("MutatingAdmissionPolicyBinding")
 Invocation = tuple[Object, Object, Kind, Object | None]
-"""Policy, binding, the kind that the policy knows the object as, and the parameters."""
+"""Policy, binding, the kind by which the policy matched the object, and the parameters."""
 _Refusal = tuple[Object, Object, str, str]
-"""Policy, binding, why, and the reason for the client."""
+"""Policy, binding, the error, and the reason for the client."""
 
 
 class MutatingAdmissionPolicies(Plugin):
@@ -93,7 +93,7 @@ class MutatingAdmissionPolicies(Plugin):
         return refusals
 
     async def _mutate(self, attrs: Attributes, invocation: Invocation) -> Mutated:
-        # Few servers have policies, and few need all it takes to evaluate them.
+        # Few servers have policies, so the evaluator is imported on first use.
         from podfit.apiserver.admission.policies.mutate import mutate
         from podfit.apiserver.admission.webhooks.conditions import values_of
         from podfit.apiserver.writing.evaluation import evaluated
@@ -118,12 +118,12 @@ class MutatingAdmissionPolicies(Plugin):
         return made
 
     def _defaulted(self, attrs: Attributes, kind: Kind, obj: Object) -> Object:
-        # What is known as another kind gets its defaults when it is converted back.
+        # An object converted to another kind gets its defaults when it is converted back.
         return self._defaulter(attrs, obj) if kind is attrs.kind else obj
 
 
 def _in_place(obj: Object, attrs: Attributes) -> Object:
-    """A patch may have removed the namespace, which the request still names."""
+    """A patch may have removed the namespace, which the request still has."""
     if attrs.kind.namespaced and not meta_of(obj).get("namespace"):
         return {**obj, "metadata": {**meta_of(obj), "namespace": attrs.namespace}}
     return obj

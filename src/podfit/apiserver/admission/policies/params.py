@@ -1,4 +1,4 @@
-"""The objects that parametrise a policy for one binding and one request."""
+"""The parameter objects of a policy for one binding and one request."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ _NONE_FOUND = "no params found for policy binding with `Deny` parameterNotFoundA
 
 
 class BadBinding(Exception):
-    """The parameters cannot be found; the policy's failure policy decides what that means."""
+    """The parameters cannot be found; the policy's failure policy applies."""
 
 
 def params_of(
     policy: Object, binding: Object, attrs: Attributes, cluster: Cluster, find: FindKind
 ) -> list[Object | None]:
-    """One evaluation for each. Without parameters there is one evaluation with none."""
+    """One evaluation per parameter object, or one without any."""
     wanted, reference = policy["spec"].get("paramKind"), binding["spec"].get("paramRef")
     if wanted is None or reference is None:
         return [None]

@@ -1,4 +1,4 @@
-"""The two kinds of patches that mutating policies make: a configuration that is merged, and a JSON patch."""
+"""The two kinds of patches that mutating policies create: an apply configuration, and a JSON patch."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from podfit.api.status import ApiError, internal_error
 
 
 class BadPatch(Exception):
-    """A patch does not apply; the policy's failure policy decides what that means."""
+    """A patch does not apply; the policy's failure policy decides."""
 
 
 def merged(obj: Object, applied: Object, struct: Struct) -> Object:
@@ -31,7 +31,7 @@ def merged(obj: Object, applied: Object, struct: Struct) -> Object:
 
 
 def _atomics(value: Any, kind: Type, path: str) -> list[str]:
-    """Where a configuration has arrays, maps or structs that would be replaced as a whole."""
+    """The paths of arrays, maps or structs in a configuration that would be replaced as a whole."""
     found: list[str] = []
     if isinstance(value, dict) and isinstance(kind, Struct | MapOf):
         if kind.atomic if isinstance(kind, Struct) else kind.relation == ATOMIC:
@@ -49,7 +49,7 @@ def _atomics(value: Any, kind: Type, path: str) -> list[str]:
 
 
 def patched(obj: Object, operations: list[Object]) -> Object:
-    """The object as it was where a test fails."""
+    """The unpatched object if a test operation fails."""
     result: Any = obj
     for operation in operations:
         try:
@@ -91,7 +91,7 @@ def _parts(path: str) -> list[str]:
 
 
 def _holder(path: str, document: Any) -> Any:
-    """What holds the place that a path names; None where there is nothing to hold it."""
+    """The container of the value at a path; None if it does not exist."""
     holder = document
     for part in _parts(path)[:-1]:
         holder = _below(holder, part)
@@ -107,7 +107,7 @@ def _below(holder: Any, part: str) -> Any:
 
 
 def typed(obj: Object, struct: Struct, before: Object, is_patch: bool) -> Object:
-    """What a mutation made, read as its kind."""
+    """The result of a mutation, decoded as its kind."""
     try:
         if is_patch:
             return convert(obj, struct, field_validation="Strict", base=before).obj

@@ -1,1 +1,1 @@
-"""Admission webhooks: which hooks a write concerns (match), what is asked (review), how (call), and when (plugins)."""
+"""Admission webhooks: matching (match), requests and responses (review), HTTPS calls (call), and order (plugins)."""

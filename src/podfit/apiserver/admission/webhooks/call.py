@@ -1,7 +1,6 @@
-"""The HTTPS call to a hook. A hook is at a URL, or behind a Service that the server finds an address for.
+"""The HTTPS call to a hook, which has a URL, or a Service whose address the server resolves.
 
-A hook that runs in this very process is called without HTTPS: a TLS connection to oneself would cost each new pod a
-thousandth of a second.
+A hook in this process is called without HTTPS: a TLS connection would cost a millisecond per new pod.
 """
 
 from __future__ import annotations
@@ -25,52 +24,52 @@ MAX_ANSWER = 3 << 20
 DEFAULT_TIMEOUT_S = 10
 
 ResolveService = Callable[[str, str, int], tuple[str, int] | None]
-"""(namespace, name, port) of a Service to the host and port to connect to; None when it has no address."""
+"""(namespace, name, port) of a Service to the host and port to connect to; None if it has no address."""
 
 
 class Hook(Protocol):
-    """A hook that is a part of this process."""
+    """A hook in this process."""
 
     def lets_pass(self, resource: tuple[str, str], namespace: str, obj: Object | None) -> bool:
-        """Whether it would let an object of a resource (group, plural) through as it is. Quick to say."""
+        """Whether it would admit an object of a resource (group, plural) unchanged. Fast."""
 
     async def answer_here(self, review: Object) -> Object:
-        """An AdmissionReview in, which it leaves as it is, its answer out."""
+        """Takes an AdmissionReview, which it does not modify, and returns the response."""
 
 
 class CallFailed(Exception):
-    """The webhook could not be called; the text is the reason clients get."""
+    """The webhook could not be called; the text is the reason shown to clients."""
 
 
 @dataclass(frozen=True, slots=True)
 class Target:
     url: str
     server_name: str | None
-    """The name the certificate must carry, where it is not the host of the URL."""
+    """The name that the certificate must have, if it is not the host of the URL."""
     ca: bytes
     shown: str
-    """The URL as errors show it."""
+    """The URL as shown in errors."""
 
 
 class Caller:
-    """Keeps connections to hooks open between calls. Close it at the end."""
+    """Keeps connections to hooks open between calls. Must be closed."""
 
     def __init__(self, resolve_service: ResolveService) -> None:
         self._resolve = resolve_service
         self.hook_here: Callable[[str], Hook | None] = lambda url: None
-        """The hook of this process that is served at a URL: it is asked without a socket."""
+        """The hook of this process that serves a URL: it is called without a socket."""
         self._session: aiohttp.ClientSession | None = None
 
     def lets_pass(
         self, config: Object, timeout_s: int, resource: tuple[str, str], namespace: str, obj: Object | None
     ) -> bool:
-        """Whether a hook of this process need not be asked."""
+        """Whether a hook of this process need not be called."""
         url = config.get("url")
         here = self.hook_here(_at_url(url, str(config.get("caBundle") or ""), timeout_s).url) if url else None
         return here is not None and here.lets_pass(resource, namespace, obj)
 
     async def post(self, config: Object, review: Object, timeout_s: int) -> bytes | Object:
-        """The answer: the bytes that came, or what a hook of this process said."""
+        """The response: the received bytes, or the object from a hook in this process."""
         target = self._target(config, timeout_s)
         here = self.hook_here(target.url)
         if here is not None:
@@ -162,7 +161,7 @@ def _tls(ca: bytes) -> ssl.SSLContext:
     except (ssl.SSLError, ValueError):
         raise CallFailed("unable to load root certificates: unable to parse bytes as PEM block") from None
     context.minimum_version = ssl.TLSVersion.TLSv1_2
-    # Python's stricter default rejects CAs without key identifiers, which tools that make hook certificates leave out.
+    # Python's stricter default rejects CAs without key identifiers, which tools for hook certificates often omit.
     context.verify_flags &= ~getattr(ssl, "VERIFY_X509_STRICT", 0)
     return context
 

@@ -1,4 +1,4 @@
-"""A hook's match conditions: CEL over the request, and what the asking user may do."""
+"""A hook's match conditions: CEL over the request and the permissions of its user."""
 
 from __future__ import annotations
 
@@ -34,10 +34,10 @@ _ACCOUNT = "system:serviceaccount"
 
 
 class ConditionFailed(Exception):
-    """A match condition could not be evaluated; the hook's failure policy decides what that means."""
+    """A match condition could not be evaluated; the hook's failure policy decides."""
 
 
-# --- what a condition may speak of ------------------------------------------------------------------------------------
+# --- variables of a condition -----------------------------------------------------------------------------------------
 
 
 def _object(type_name: str, /, **fields: Type) -> Type:
@@ -105,7 +105,7 @@ def _program(text: str) -> Program:
 
 
 def condition_problem(text: str) -> str:
-    """What is wrong with a condition before it is ever evaluated; empty when nothing is."""
+    """Why a condition does not compile; empty if it does."""
     try:
         program = _program(text)
     except BadExpression as error:
@@ -119,7 +119,7 @@ def condition_problem(text: str) -> str:
 async def conditions_match(
     hook: Object, request: Object, attrs: Attributes, authorization: Authorization | None, aside: Aside
 ) -> bool:
-    """All conditions are true. A false one decides even when another cannot be evaluated."""
+    """Whether all conditions are true. A false one decides even if another cannot be evaluated."""
     conditions = hook.get("matchConditions")
     if not conditions:
         return True
@@ -128,7 +128,7 @@ async def conditions_match(
 
 
 def values_of(request: Object, attrs: Attributes, authorization: Authorization | None) -> dict[str, Any]:
-    """What expressions about a request speak of."""
+    """The variables of expressions about a request."""
     authorizer = Authorizer(_checker(attrs.user, authorization))
     return {
         "object": request.get("object"),

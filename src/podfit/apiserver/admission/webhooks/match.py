@@ -1,7 +1,7 @@
-"""Whether a hook wants to hear of a write: its rules and selectors.
+"""Whether a hook applies to a write: its rules and selectors.
 
-Rules compare what the path names. With `matchPolicy: Equivalent` a hook whose rules name the same resource by another
-group or version is asked, too, and gets to see the object in the version it knows.
+Rules are compared with the path. With `matchPolicy: Equivalent`, a hook whose rules name the same resource in another
+group or version is called, too, with the object converted to that version.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from podfit.apiserver.auth.selectors import selects
 
 
 def rules_match(hook: Object, attrs: Attributes, alike: Callable[[Kind], Sequence[Kind]]) -> Kind | None:
-    """The kind the hook is to be asked as; None when it does not want to be asked."""
+    """The kind in which the hook gets the object; None if the hook does not match."""
     rules = hook.get("rules") or ()
     if any(_rule_matches(rule, attrs, attrs.kind) for rule in rules):
         return attrs.kind
@@ -62,7 +62,7 @@ def _namespace_matches(selector: Object | None, attrs: Attributes, cluster: Clus
     if not selector:
         return True
     if attrs.resource == ("", "namespaces"):
-        # A namespace is judged by its own labels: the new ones when there are any.
+        # A namespace is matched by its own labels: the new ones if there are any.
         subject = attrs.object if attrs.object is not None and not attrs.subresource else attrs.old
         return selects(selector, meta_of(subject).get("labels") or {})
     if not attrs.namespace:
@@ -77,7 +77,8 @@ def _object_matches(selector: Object | None, attrs: Attributes) -> bool:
     if not selector:
         return True
     return any(
-        # What has no metadata (the options of a CONNECT) has no labels to be selected by, not even by their absence.
+        # An object without metadata (the options of a CONNECT) has no labels, and no selector matches it, not even by
+        # absence.
         obj is not None and "metadata" in obj and selects(selector, meta_of(obj).get("labels") or {})
         for obj in (attrs.object, attrs.old)
     )

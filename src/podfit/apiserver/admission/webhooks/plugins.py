@@ -1,8 +1,7 @@
-"""MutatingAdmissionWebhook and ValidatingAdmissionWebhook: ask the hooks a write concerns.
+"""MutatingAdmissionWebhook and ValidatingAdmissionWebhook: call the hooks that match a write.
 
-Mutating hooks are asked one after the other, each seeing what those before it made of the object; a hook with
-reinvocationPolicy IfNeeded is asked a second time when the object changed after its turn. Validating hooks are asked
-at the same time.
+Mutating hooks are called in sequence, each with the result of the previous ones; a hook with reinvocationPolicy
+IfNeeded is called again if the object changed after its call. Validating hooks are called concurrently.
 """
 
 from __future__ import annotations
@@ -40,13 +39,13 @@ VALIDATING = kind_named("ValidatingWebhookConfiguration")
 _EXEMPT = "admissionregistration.k8s.io"
 
 Defaulter = Callable[[Attributes, Object], Object]
-"""Fills in the defaults of an object a hook has changed."""
+"""Sets the defaults of an object that a hook has changed."""
 Concerned = tuple[str, Object, Kind]
-"""A hook's identity, the hook, and the kind it knows."""
+"""A hook's identity, the hook, and the kind by which it matched."""
 
 
 class Equivalents(Protocol):
-    """Kinds that are one resource by several names."""
+    """Kinds that are the same resource under several names."""
 
     def alike(self, kind: Kind) -> Sequence[Kind]:
         """The other names of a kind."""
@@ -55,7 +54,7 @@ class Equivalents(Protocol):
 
 
 class Webhooks:
-    """Both plugins around one set of connections. `close` when the server stops."""
+    """Both plugins with shared connections. `close` when the server stops."""
 
     def __init__(
         self,
@@ -71,7 +70,7 @@ class Webhooks:
         self.validating = ValidatingAdmissionWebhook(*shared)
 
     def serve_here(self, find: Callable[[str], Hook | None]) -> None:
-        """`find` names the hook of this process that is served at a URL, if one is."""
+        """`find` returns the hook of this process that serves a URL, if there is one."""
         self._caller.hook_here = find
 
     async def close(self) -> None:
@@ -91,7 +90,7 @@ class _WebhookPlugin(Plugin):
         self._aside = Aside()
         self._stored: Sequence[Object] = ()
         self._usable: Sequence[Object] = ()
-        """What is stored, and those of it that can be used."""
+        """The stored configurations, and the usable ones among them."""
         self._known: Sequence[Object] = ()
         self._matched: dict[tuple[str, Kind, str], list[Concerned]] = {}
         """By operation, kind and subresource: the hooks of the configurations `_known` whose rules match."""
@@ -100,11 +99,11 @@ class _WebhookPlugin(Plugin):
         self._aside.close()
 
     def handles(self, attrs: Attributes) -> bool:
-        # Hooks may not stand in the way of repairing hooks.
+        # Hooks must not be able to block the repair of hooks.
         return attrs.kind.group != _EXEMPT
 
     def _concerned(self, attrs: Attributes) -> list[Concerned]:
-        """Those whose rules and selectors match, by name of their configuration."""
+        """The hooks whose rules and selectors match, by name of their configuration."""
         stored = self._cluster.list(self.configurations)
         if not stored:
             return []
@@ -116,7 +115,7 @@ class _WebhookPlugin(Plugin):
 
     def _by_rules(self, attrs: Attributes, configurations: Sequence[Object]) -> list[Concerned]:
         if attrs.kind.custom:
-            # By which other names it goes may change with its definition.
+            # The other names of a custom kind may change with its definition.
             return list(self._matching(attrs, configurations))
         if configurations is not self._known:
             self._known, self._matched = configurations, {}
@@ -142,13 +141,13 @@ class _WebhookPlugin(Plugin):
         )
 
     async def _converted(self, obj: Object | None, kind: Kind, other: Kind) -> Object | None:
-        # What a subresource speaks instead (Scale, Eviction) is the same for all versions.
+        # The body kind of a subresource (Scale, Eviction) is the same for all versions.
         if obj is None or kind is other or self._equivalents is None or obj.get("kind") != kind.kind:
             return obj
         return await self._equivalents.convert(obj, kind, other)
 
     async def _ask(self, hook: Object, attrs: Attributes, shown: Shown, *, may_patch: bool) -> Answer | None:
-        """The hook's answer; None when it is not to be asked, or failed and its policy is to go on."""
+        """The hook's response; None if it need not be called, or failed and its failure policy is Ignore."""
         name = str(hook.get("name"))
         client, timeout_s = hook.get("clientConfig") or {}, int(hook.get("timeoutSeconds") or DEFAULT_TIMEOUT_S)
         if not hook.get("matchConditions") and not attrs.dry_run and self._lets_pass(client, timeout_s, attrs):
@@ -173,7 +172,7 @@ class _WebhookPlugin(Plugin):
         return answer
 
     async def _conditions_hold(self, hook: Object, request: Object, attrs: Attributes) -> bool:
-        # Few hooks have conditions, and few servers need all it takes to evaluate them.
+        # Few hooks have conditions, so the evaluator is imported on first use.
         from podfit.apiserver.admission.webhooks.conditions import ConditionFailed, conditions_match
 
         try:
@@ -187,7 +186,7 @@ class _WebhookPlugin(Plugin):
         try:
             return self._caller.lets_pass(client, timeout_s, attrs.resource, attrs.namespace, attrs.object)
         except CallFailed:
-            return False  # asking it will tell what is wrong
+            return False  # calling it will report the error
 
 
 def _failed(name: str, error: Exception) -> ApiError:
@@ -216,7 +215,7 @@ class MutatingAdmissionWebhook(_WebhookPlugin):
             return
         memory: dict[str, Any] = attrs.state.setdefault(self.name, {"asked": set(), "again": set(), "left": None})
         if attrs.reinvocation and attrs.object != memory["left"]:
-            # Built-in plugins changed the object since: every hook that asked for it gets another look.
+            # Built-in plugins changed the object since: every hook with IfNeeded is called again.
             memory["again"], memory["asked"] = memory["again"] | memory["asked"], set()
         for identity, hook, kind in hooks:
             if attrs.reinvocation and identity not in memory["again"]:
@@ -246,7 +245,7 @@ class MutatingAdmissionWebhook(_WebhookPlugin):
             raise internal_error("patched object is not an object")
         patched = _as_typed(patched, shown)
         patched = await self._converted(patched, shown.kind, attrs.kind) or patched
-        # Defaults are filled in in place, and what the hook left alone may be the stored object's.
+        # Defaults are set in place, and parts that the hook did not change may be shared with the stored object.
         patched = self._defaulter(attrs, patched if attrs.old is None else deepcopy(patched))
         changed: bool = patched != attrs.object
         attrs.object = patched
@@ -254,7 +253,9 @@ class MutatingAdmissionWebhook(_WebhookPlugin):
 
 
 def _as_typed(patched: Object, shown: Shown) -> Object:
-    """What a hook made of an object, read as its kind: unknown fields and empty values go, as in a request."""
+    """The object returned by a hook, decoded as its kind: unknown fields and empty values are dropped, as in a
+    request.
+    """
     struct = None if shown.kind.custom or patched.get("kind") != shown.kind.kind else type_of(shown.kind)
     if struct is None:
         return patched

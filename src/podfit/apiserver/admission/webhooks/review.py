@@ -1,4 +1,4 @@
-"""AdmissionReview v1: the question put to a hook, and what its answer means."""
+"""AdmissionReview v1: the request to a hook, and the interpretation of its response."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _OPTIONS = {CREATE: "CreateOptions", UPDATE: "UpdateOptions", DELETE: "DeleteOpt
 
 
 class BadAnswer(Exception):
-    """The hook answered something that is no AdmissionReview."""
+    """The response of a hook is not an AdmissionReview."""
 
 
 @dataclass(slots=True)
@@ -36,7 +36,7 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """The objects of a write as a hook knows them: in the group and version its rules name."""
+    """The objects of a write in the group and version that the hook's rules name."""
 
     kind: Kind
     object: Object | None
@@ -44,7 +44,7 @@ class Shown:
 
 
 def request_of(attrs: Attributes, shown: Shown) -> Object:
-    """The `request` of a review; the same for all hooks that know the object as the same kind, but for its uid."""
+    """The `request` of a review; the same for all hooks that get the object as the same kind, except for its uid."""
     kind, resource = _kind_of(attrs, shown.kind), _resource_of(shown.kind)
     request: Object = {
         "uid": str(uuid.uuid4()),
@@ -88,7 +88,7 @@ def _resource_of(kind: Kind) -> Object:
 
 
 def spoken_by(hook: Object) -> str:
-    """The version of reviews to use: the first the hook names that is known here."""
+    """The version of reviews to use: the first of the hook's versions that is supported here."""
     return next((word for word in hook.get("admissionReviewVersions") or () if word in _SPOKEN), "v1")
 
 
@@ -108,7 +108,7 @@ def read_answer(body: bytes | Object, uid: str, *, may_patch: bool, version: str
     if not isinstance(response, dict):
         raise BadAnswer("webhook response was absent")
     if version == "v1beta1":
-        # The older version never asked for its uid back, and knew one type of patch.
+        # The older version does not require its uid in the response, and has one type of patch.
         response = {**response, "patchType": "JSONPatch" if response.get("patch") else None}
     elif response.get("uid") != uid:
         raise BadAnswer(f'expected response.uid="{uid}", got "{response.get("uid", "")}"')
@@ -147,7 +147,7 @@ def _patch_of(response: Object, may_patch: bool) -> bytes:
 
 
 def denial(hook_name: str, status: Object | None) -> ApiError:
-    """The refusal a hook asked for, in its words."""
+    """The rejection by a hook, with its message."""
     status = status or {}
     denied = f'admission webhook "{hook_name}" denied the request'
     code = int(status.get("code") or 0)

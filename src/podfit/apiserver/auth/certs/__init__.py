@@ -1,1 +1,1 @@
-"""Certificates: authorities, serving and client certificates, kubeconfigs."""
+"""Certificates: CAs, serving and client certificates, kubeconfigs."""

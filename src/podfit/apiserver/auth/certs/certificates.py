@@ -1,7 +1,7 @@
-"""Making X.509 certificates: authorities, serving and client certificates, and answers to signing requests.
+"""Creates X.509 certificates: CAs, serving and client certificates, and signed requests.
 
-ECDSA P-256 throughout: keys are made in a fraction of a millisecond, so a first start costs nothing. Nothing here
-touches files; `pki` keeps them.
+ECDSA P-256 throughout: keys are generated in a fraction of a millisecond, so a first start costs nothing. Nothing here
+accesses files; `pki` stores them.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ USAGES: dict[str, str] = {
     "encipher only": "encipher_only",
     "decipher only": "decipher_only",
 }
-"""Usages of a request that become bits of the certificate's key usage."""
+"""Requested usages that become bits of the certificate's key usage."""
 EXTENDED_USAGES = {
     "any": "2.5.29.37.0",
     "server auth": "1.3.6.1.5.5.7.3.1",
@@ -61,12 +61,12 @@ _SUBJECT = (
     NameOID.STREET_ADDRESS,
     NameOID.POSTAL_CODE,
 )
-"""What a subject may consist of, beside its serial number and common name; all else is left out."""
+"""The allowed attributes of a subject in addition to serial number and common name; all others are dropped."""
 _NAMES = (x509.DNSName, x509.IPAddress, x509.RFC822Name, x509.UniformResourceIdentifier)
 
 
 class BadRequestPem(ValueError):
-    """A signing request that cannot be answered; the message says why."""
+    """A signing request that cannot be signed; the message says why."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +91,7 @@ class Authority:
 
     @property
     def matches(self) -> bool:
-        """Whether the key is that of the certificate."""
+        """Whether the key belongs to the certificate."""
         return bool(self.cert.public_key() == self.key.public_key())
 
     @property
@@ -104,14 +104,13 @@ class Authority:
         return Pair(_pem(cert), key_pem(key))
 
     def server(self, name: str, names: Sequence[str], ttl: timedelta, organizations: Sequence[str] = ()) -> Pair:
-        """For serving; it works as a client as well, which agents that call each other need."""
+        """For serving; also valid for clients, which agents that call each other need."""
         key = new_key()
         cert = self._sign(subject(name, organizations), key.public_key(), ttl, [SERVER, CLIENT], names)
         return Pair(_pem(cert), key_pem(key))
 
     def answer(self, request_pem: bytes, ttl: timedelta, *, usages: Sequence[str] = ("client auth",)) -> bytes:
-        """Signs a request: its subject, its alternative names, and nothing else of it. Callers have checked that all
-        of these are fine."""
+        """Signs a request: its subject, its alternative names, and nothing else of it. Callers have validated these."""
         request = load_request(request_pem)
         if unknown := [usage for usage in usages if usage not in USAGES and usage not in EXTENDED_USAGES]:
             raise BadRequestPem(f"unrecognized usage values: [{' '.join(map(go_quote, unknown))}]")
@@ -176,7 +175,7 @@ def load_request(pem: bytes) -> x509.CertificateSigningRequest:
 
 
 def subject_of_request(pem: bytes) -> tuple[str, tuple[str, ...]]:
-    """Common name and organisations a request asks for."""
+    """The requested common name and organisations."""
     name = load_request(pem).subject
     common = [str(part.value) for part in name.get_attributes_for_oid(NameOID.COMMON_NAME)]
     return (common[-1] if common else ""), tuple(
@@ -200,7 +199,7 @@ def key_pem(key: ec.EllipticCurvePrivateKey) -> bytes:
 
 
 def names_of(cert_pem: bytes) -> set[str]:
-    """The names and addresses a certificate is good for."""
+    """The names and addresses that a certificate is valid for."""
     cert = x509.load_pem_x509_certificate(cert_pem)
     try:
         found = cert.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
@@ -233,15 +232,15 @@ def _usage(*, certificates: bool) -> x509.KeyUsage:
 def _usages(usages: Sequence[str]) -> tuple[x509.KeyUsage, list[x509.ObjectIdentifier]]:
     bits = {USAGES[usage] for usage in usages if usage in USAGES}
     if "key_agreement" not in bits:
-        # They say how a key agrees, and nothing without that.
+        # They qualify key agreement and are meaningless without it.
         bits -= {"encipher_only", "decipher_only"}
     extended = dict.fromkeys(EXTENDED_USAGES[usage] for usage in EXTENDED_USAGES if usage in usages)
     return x509.KeyUsage(**{bit: bit in bits for bit in USAGES.values()}), list(map(x509.ObjectIdentifier, extended))
 
 
 def _plain_subject(name: x509.Name) -> x509.Name:
-    """Only what a subject usually has. Of several common names the last one counts, and is the only one there is: who
-    reads the certificate must not find another than who checked the request."""
+    """Only the usual attributes of a subject. Of several common names only the last is kept: readers of the certificate
+    must not see a different one than the check of the request."""
     parts = [part for oid in _SUBJECT for part in name.get_attributes_for_oid(oid)]
     for oid in (NameOID.COMMON_NAME, NameOID.SERIAL_NUMBER):
         parts += name.get_attributes_for_oid(oid)[-1:]

@@ -1,7 +1,8 @@
-"""The server's own certificates, in one folder, made at first start and kept: two authorities, the serving
-certificate, the administrator's, the components' and the key that signs service-account tokens.
+"""The server's own certificates, in one folder, created at first start: two CAs, the serving certificate, those of the
+administrator and the components, and the key that signs service-account tokens.
 
-Files are readable by their owner only. What is there is used; what is missing, about to expire or lacks a name is made.
+Files are readable by their owner only. Existing ones are used; those that are missing, about to expire or lack a name
+are created.
 """
 
 from __future__ import annotations
@@ -38,7 +39,9 @@ SERVICE_NAMES = (
 
 
 class DamagedKeys(Exception):
-    """An authority or the signing key cannot be read. It is never replaced: every certificate and token rests on it."""
+    """A CA or the signing key cannot be read. It is never replaced, because every certificate and token depends on
+    it.
+    """
 
     def __init__(self, path: Path, why: str) -> None:
         super().__init__(
@@ -49,7 +52,7 @@ class DamagedKeys(Exception):
 
 class Pki:
     def __init__(self, folder: Path, names: Sequence[str] = ()) -> None:
-        """Opens the folder, making what is missing. `names`: further host names and addresses to serve under."""
+        """Opens the folder and creates what is missing. `names`: additional host names and addresses of the server."""
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         os.chmod(folder, 0o700)
         self.folder = folder
@@ -74,15 +77,15 @@ class Pki:
 
     @property
     def front_proxy_client(self) -> Pair:
-        """What the server shows when it passes a request on to an aggregated one."""
+        """The client certificate for requests proxied to an aggregated server."""
         return self._read("front-proxy-client")
 
     def component(self, name: str) -> Pair:
-        """The certificate of a part of the control plane, e.g. `system:kube-scheduler`; kept."""
+        """The certificate of a control-plane component, e.g. `system:kube-scheduler`; stored."""
         return self._client(self.authority, name.replace(":", "-"), name, ())
 
     def issue_client_cert(self, name: str, organizations: Sequence[str] = (), ttl: timedelta = CERT_TTL) -> Pair:
-        """A new client certificate; not kept."""
+        """A new client certificate; not stored."""
         return self.authority.client(name, organizations, ttl)
 
     @property
@@ -94,14 +97,14 @@ class Pki:
         return self.issue_client_cert(f"system:node:{name}", ("system:nodes",), ttl)
 
     def node_serving(self, name: str, names: Sequence[str], ttl: timedelta = CERT_TTL) -> Pair:
-        """What a node's agent serves with."""
+        """The serving certificate of a node's agent."""
         return self.authority.server(f"system:node:{name}", (name, *names), ttl, ("system:nodes",))
 
     def server_tls(self) -> ssl.SSLContext:
-        """For the API server's socket: clients may show a certificate of either authority.
+        """For the API server's socket: clients may present a certificate of either CA.
 
-        Expired client certificates get through to the authenticator, which answers 401 as Kubernetes does; the
-        handshake would just break off.
+        Expired client certificates reach the authenticator, which responds with 401 as in Kubernetes; otherwise the
+        handshake would fail.
         """
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.minimum_version = ssl.TLSVersion.TLSv1_2
@@ -146,7 +149,7 @@ class Pki:
             key = serialization.load_pem_private_key((self.folder / f"{file}.key").read_bytes(), None)
             cert.verify_directly_issued_by(authority.cert)
         except (ValueError, TypeError, InvalidSignature):
-            # Damaged, or of another authority: this one can be issued again.
+            # Damaged, or of another CA: this one can be reissued.
             return False
         if key.public_key() != cert.public_key():
             return False
@@ -168,7 +171,7 @@ class Pki:
         return Pair((self.folder / f"{file}.crt").read_bytes(), (self.folder / f"{file}.key").read_bytes())
 
     def _write(self, file: str, pair: Pair) -> None:
-        # The key first: a certificate without its key would be taken for a complete pair.
+        # The key first: a certificate without its key would look like a complete pair.
         write_atomic(self.folder / f"{file}.key", pair.key)
         write_atomic(self.folder / f"{file}.crt", pair.cert)
 
@@ -182,5 +185,5 @@ def _is_certificate(data: bytes) -> bool:
 
 
 def _reason(error: ValueError) -> str:
-    """The first sentence of what the library has to say."""
+    """The first sentence of the library's message."""
     return str(error).partition(". ")[0].partition("\n")[0] or "it cannot be read"

@@ -1,6 +1,7 @@
-"""A serving certificate of its own making, made by a process of its own.
+"""A self-signed serving certificate, created by a separate process.
 
-Who only serves with a certificate need not carry, for ever, the library that made it: it is an eighth of an agent.
+A process that only serves with a certificate need not keep the library that created it in memory: it is an eighth of an
+agent.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Signs approved certificate signing requests with a cluster's authority, as the controllers ask for it.
+"""Signs approved certificate signing requests with a cluster's CA, for the controllers.
 
-What a request may ask for is checked before, by signer. Here are the limits that hold for all of them: nobody becomes
-an administrator by a signed request, and no certificate lives longer than the signer allows.
+The content of a request is checked before, per signer. This module enforces the limits common to all of them: a signed
+request never makes an administrator, and no certificate lives longer than the signer allows.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ _MASTERS = "system:masters"
 _LEAST = timedelta(minutes=10)
 _BACKDATED = timedelta(minutes=5)
 _SHORT = timedelta(hours=8)
-"""Below this, backdating the end would cost a noticeable part of the lifetime."""
+"""Below this, backdating the start would cost a noticeable part of the lifetime."""
 
 
 class SubjectRefused(BadRequestPem):
-    """A signing request asks for an identity that it may not have."""
+    """A signing request for an identity that is not allowed."""
 
 
 class Signer:

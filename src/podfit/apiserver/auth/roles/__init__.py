@@ -1,1 +1,1 @@
-"""RBAC: the rules, how they are evaluated, and the roles that every cluster has."""
+"""RBAC: the rules, their evaluation, and the default roles."""

@@ -1,7 +1,7 @@
-"""The roles and bindings every cluster starts with. The server creates those that are missing at each start.
+"""The roles and bindings that every cluster starts with. The server creates missing ones at each start.
 
-Those of Kubernetes are in `default_roles`; what is here is added to them. `admin` and `edit` may resize pods (they may
-change the pod's controller anyway). What Kubernetes has no part for is in `part_roles`.
+Those of Kubernetes are in `default_roles`; the ones here are added to them. `admin` and `edit` may resize pods (they
+may change the pod's controller anyway). Permissions of components that Kubernetes does not have are in `part_roles`.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from podfit.apiserver.auth.roles.rules import Rule, rule
 
 API_VERSION = "rbac.authorization.k8s.io/v1"
 KUBELET_CLIENT = "kube-apiserver-kubelet-client"
-"""As whom the API server asks nodes."""
+"""The user as which the API server calls nodes."""
 READ = ("get", "list", "watch")
 WRITE = ("create", "delete", "deletecollection", "patch", "update")
 READ_WRITE = (*READ, *WRITE)
@@ -133,7 +133,7 @@ _NODE = (
     *_ASK,
 )
 _ALLOCATE = rule(["patch", "update"], [""], ["pods"])
-"""The NodeRestriction admission plugin limits it to what is allocated to the node's own pods."""
+"""The NodeRestriction admission plugin limits it to the allocations of the node's own pods."""
 _SIGNERS = (
     ("legacy-unknown-approver", "kubernetes.io/legacy-unknown"),
     ("kubelet-serving-approver", "kubernetes.io/kubelet-serving"),
@@ -143,7 +143,7 @@ _SIGNERS = (
 
 
 def cluster_roles(nodes_allocate: bool = False) -> list[Object]:
-    """`nodes_allocate`: nodes write what they have allocated to the specs of pods, as in the design of 2020."""
+    """`nodes_allocate`: nodes write allocations to the specs of pods, as in the design of 2020."""
     csr = "system:certificates.k8s.io:"
     requests = f"{csr}certificatesigningrequests:"
     own = [
@@ -293,7 +293,7 @@ def _role(name: str, rules: Sequence[Rule], to: Sequence[str] = ()) -> Object:
 
 
 def _aggregated(name: str, label: str, to: Sequence[str] = ()) -> Object:
-    """`admin` holds what `edit` holds, and `edit` what `view` holds; rules are what that comes to."""
+    """`admin` contains `edit`, and `edit` contains `view`; rules are the resulting unions."""
     order = {"view": (_VIEW,), "edit": (_VIEW, _EDIT), "admin": (_VIEW, _EDIT, _ADMIN)}
     held = [each.to_json() for rules in order[label] for each in rules]
     selector = {"clusterRoleSelectors": [{"matchLabels": {_AGGREGATE + label: "true"}}]}

@@ -1,6 +1,6 @@
-"""The roles and bindings that Kubernetes 1.36 creates at its first start, as data, and podfit's own merged into them.
+"""The roles and bindings that Kubernetes 1.36 creates at its first start, as data, merged with podfit's own.
 
-A role of both holds the rights of both; so does a binding with its subjects.
+A role defined by both has the permissions of both; so does a binding with its subjects.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ def merged(kind: str, own: list[Object]) -> list[Object]:
     for obj in _kubernetes(kind):
         wanted = mine.pop(_name(obj), None)
         if wanted is not None and "aggregationRule" in obj:
-            # The server collects its rules; until then it holds what podfit's own would.
+            # The server aggregates its rules; until then it has those of podfit's own.
             obj["rules"] = wanted["rules"]
         elif wanted is not None:
             obj = completed(obj, wanted) or obj

@@ -1,6 +1,7 @@
-"""What podfit's own parts may do, beyond what Kubernetes gives to its scheduler and controllers. Data only.
+"""Permissions of podfit's components beyond those of Kubernetes' scheduler and controllers. Data only.
 
-The autoscaler's accounts and rights are those of `deploy/vpa`, so that it runs the same within `podfit up` and apart.
+The autoscaler's accounts and permissions are those of `deploy/vpa`, so that it runs the same inside and outside `podfit
+up`.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ def _lease(verb: str, *names: str) -> Rule:
 _AUTOSCALERS = "verticalpodautoscalers.autoscaling.k8s.io"
 
 CLUSTER_ROLES: dict[str, tuple[Rule, ...]] = {
-    # A deferred resize may preempt, with budgets respected.
+    # A deferred resize may preempt, within disruption budgets.
     f"{_PREFIX}scheduler": (rule(["create"], [""], ["pods/eviction"]),),
     # Workloads whose pods are resized in place instead of recreated.
     f"{_PREFIX}inplace-resize-controller": (rule(["patch"], [""], ["pods", "pods/resize"]),),
@@ -30,7 +31,7 @@ CLUSTER_ROLES: dict[str, tuple[Rule, ...]] = {
         rule(["get"], [""], ["nodes/metrics", "nodes/proxy", "nodes/stats"]),
         rule(["create"], ["authentication.k8s.io"], ["tokenreviews"]),
         rule(["create"], ["authorization.k8s.io"], ["subjectaccessreviews"]),
-        # In a process of its own it registers itself.
+        # As a separate process it registers itself.
         rule(["create"], ["apiregistration.k8s.io"], ["apiservices"]),
         rule(["get", "patch"], ["apiregistration.k8s.io"], ["apiservices"], ["v1beta1.metrics.k8s.io"]),
         rule(["get"], ["rbac.authorization.k8s.io"], ["clusterroles"], ["system:aggregated-metrics-reader"]),
@@ -59,13 +60,13 @@ CLUSTER_ROLES: dict[str, tuple[Rule, ...]] = {
         rule(_READ, ["policy"], ["poddisruptionbudgets"]),
         # The condition that a target exceeds every node.
         rule(["get", "patch"], ["autoscaling.k8s.io"], ["verticalpodautoscalers/status"]),
-        # To see whether the registered webhook answers.
+        # To check that the registered webhook responds.
         rule(["get"], ["admissionregistration.k8s.io"], _WEBHOOKS[:1], ["vpa-webhook-config"]),
-        # To see whether a resize was too small.
+        # To detect that a resize was too small.
         rule(["get", "list"], ["metrics.k8s.io"], ["pods"]),
     ),
     f"{_PREFIX}{_ADMISSION}": (
-        # Freezes of a namespace, and the room that nodes and quotas have.
+        # Freezes of a namespace, and free resources of nodes and quotas.
         rule(_READ, [""], ["namespaces", "nodes", "resourcequotas"]),
         rule(["create"], ["admissionregistration.k8s.io"], _WEBHOOKS),
         rule(["get", "update"], ["admissionregistration.k8s.io"], _WEBHOOKS, ["vpa-webhook-config"]),
@@ -104,4 +105,4 @@ SUBJECTS: dict[str, tuple[tuple[str, str], ...]] = {
     f"{_PREFIX}vpa-reader": tuple(("ServiceAccount", name) for name in (_RECOMMENDER, _UPDATER, _ADMISSION)),
     **{f"{_PREFIX}{name}": (("ServiceAccount", name),) for name in (_RECOMMENDER, _UPDATER, _ADMISSION)},
 }
-"""Who has which of the roles; service accounts are of kube-system."""
+"""The bindings of the roles; service accounts are in kube-system."""

@@ -1,7 +1,7 @@
-"""RBAC: roles and bindings, indexed by subject, so that a decision looks at the user's own bindings only.
+"""RBAC: roles and bindings, indexed by subject, so that a decision reads only the user's own bindings.
 
 The server calls `changed` for every change of a Role, ClusterRole, RoleBinding or ClusterRoleBinding (and once for each
-at start). ClusterRoles with an aggregation rule hold the rules of the roles it selects, whatever is stored in them.
+at start). ClusterRoles with an aggregation rule contain the rules of the selected roles, whatever is stored in them.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ class Grant:
     role: tuple[str, str]
     """(namespace, name) of the role; namespace "" for cluster roles."""
     described: str
-    """`RoleBinding "b/ns" of Role "r" to User "u"`, as reasons show it."""
+    """`RoleBinding "b/ns" of Role "r" to User "u"`, as shown in reasons."""
 
 
 class Rbac:
     def __init__(self, forget: Callable[[], None] = lambda: None) -> None:
-        """`forget` is called after every change; hand in `Authorization.forget`."""
+        """`forget` is called after every change; pass `Authorization.forget`."""
         self._forget = forget
         self._roles: dict[tuple[str, str], tuple[Rule, ...]] = {}
         self._cluster_roles: dict[str, Object] = {}
@@ -44,7 +44,9 @@ class Rbac:
         self._aggregates: dict[str, tuple[Rule, ...]] | None = None
 
     def changed(self, kind: str, old: Object | None, new: Object | None) -> None:
-        """`kind` is Role, ClusterRole, RoleBinding or ClusterRoleBinding; None stands for "was not" or "is gone"."""
+        """`kind` is Role, ClusterRole, RoleBinding or ClusterRoleBinding; None means that it did not exist or was
+        deleted.
+        """
         if kind in ("Role", "ClusterRole"):
             self._role_changed(kind, old, new)
         else:
@@ -77,7 +79,7 @@ class Rbac:
         return Decision(False, f"RBAC: {text}")
 
     def rules_for(self, user: User, namespace: str) -> tuple[list[Rule], list[str]]:
-        """Everything the user may do there, and what could not be resolved."""
+        """All permissions of the user there, and errors of resolution."""
         rules: list[Rule] = []
         errors: list[str] = []
         for grant in self._grants_of(user, namespace):
@@ -96,7 +98,9 @@ class Rbac:
         return self._roles.get(role)
 
     def stale_aggregates(self) -> list[tuple[str, list[Object]]]:
-        """ClusterRoles whose stored rules differ from what their aggregation rule selects: (name, rules to store)."""
+        """ClusterRoles whose stored rules differ from those that their aggregation rule selects: (name, rules to
+        store).
+        """
         stale = []
         for name, rules in self._aggregated().items():
             if set(rules) != set(self._roles[("", name)]):
@@ -144,7 +148,9 @@ class Rbac:
         return sorted(name for name in labels if any(selects(selector, labels[name]) for selector in selectors))
 
     def _collect(self, name: str, selected: dict[str, list[str]]) -> Iterator[Rule]:
-        """Rules of all roles the aggregation rule selects. Those may aggregate others in turn; each counts once."""
+        """Rules of all roles that the aggregation rule selects. Those may aggregate others in turn; each counts
+        once.
+        """
         seen, waiting = {name}, [name]
         while waiting:
             for other in selected[waiting.pop()]:

@@ -1,4 +1,4 @@
-"""Roles and bindings that an older version left behind, brought up to date: what they lack is added, nothing is taken.
+"""Updates roles and bindings of an older version: missing permissions are added, none are removed.
 
 A role with `rbac.authorization.kubernetes.io/autoupdate: "false"` is not changed. Pure.
 """
@@ -13,7 +13,7 @@ _AUTO = "rbac.authorization.kubernetes.io/autoupdate"
 
 
 def completed(stored: Object, wanted: Object) -> Object | None:
-    """`stored` with the rules or subjects of `wanted` it lacks; None when it lacks none, or is not to be touched."""
+    """`stored` with the missing rules or subjects of `wanted`; None if none are missing, or it must not be changed."""
     if (stored["metadata"].get("annotations") or {}).get(_AUTO) != "true" or stored.get("aggregationRule"):
         return None
     if "roleRef" in wanted:

@@ -31,7 +31,7 @@ class Rule:
         return any(_resource_covers(pattern, resource) for pattern in self.resources)
 
     def covers(self, other: Rule) -> bool:
-        """Whether this rule covers the other one. The other is a single right: see `rights`."""
+        """Whether this rule covers the other one, which is a single permission: see `rights`."""
         if not _all_in(other.verbs, self.verbs):
             return False
         if other.urls:
@@ -43,7 +43,7 @@ class Rule:
         return all(any(_resource_covers(mine, wanted) for mine in self.resources) for wanted in other.resources)
 
     def rights(self) -> Iterator[Rule]:
-        """The rule taken apart: one verb on one resource, name or URL each."""
+        """Splits the rule into single permissions: one verb on one resource, name or URL each."""
         for verb in self.verbs:
             for group in self.groups:
                 for resource in self.resources:
@@ -63,7 +63,7 @@ class Rule:
         return {key: list(value) for key, value in fields.items() if value}
 
     def __str__(self) -> str:
-        """As Kubernetes prints rules in refusals."""
+        """As Kubernetes prints rules in errors."""
         fields = (
             ("APIGroups", self.groups),
             ("Resources", self.resources),
@@ -103,7 +103,7 @@ def parse_rules(rows: Iterable[Mapping[str, Any]] | None) -> tuple[Rule, ...]:
 
 
 def uncovered(held: Sequence[Rule], wanted: Iterable[Rule]) -> list[Rule]:
-    """The rights in `wanted` that `held` does not give, verbs of the same resource joined."""
+    """The permissions in `wanted` that `held` lacks, with verbs of the same resource joined."""
     lacking = [right for each in wanted for right in each.rights() if not any(mine.covers(right) for mine in held)]
     joined: dict[tuple[Any, ...], list[str]] = {}
     for right in lacking:

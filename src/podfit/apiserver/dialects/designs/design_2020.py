@@ -1,6 +1,6 @@
 """The design of 2020: the spec of a container has `resourcesAllocated`, which only the node of the pod may change.
 
-There is no word for how a resize stands. Until the node accepts it, `resourcesAllocated` differs from the requests;
+There is no field for the state of a resize. Until the node accepts it, `resourcesAllocated` differs from the requests;
 it is complete when the resources in the status are those of the spec.
 """
 
@@ -67,7 +67,7 @@ class Design2020(Dialect):
 
 
 def allocation(container: Object, pod: Object) -> Object:
-    """What a native pod's container has: as its node reported, else what it requests."""
+    """The allocation of a native pod's container: as reported by its node, otherwise its requests."""
     status = by_name((pod.get("status") or {}).get("containerStatuses")).get(container.get("name", "")) or {}
     return status.get(_NATIVE) or (container.get("resources") or {}).get("requests") or {}
 
@@ -77,7 +77,7 @@ def allocations_of(pod: Object) -> dict[str, Object]:
 
 
 def allocations(asked: Object) -> dict[str, Object]:
-    """What a client wrote to `resourcesAllocated`, by container; those that it left out or set to null are missing."""
+    """The client's `resourcesAllocated`, by container; those that it omitted or set to null are missing."""
     listed = (asked.get("spec") or {}).get("containers") or ()
     return {one.get("name", ""): one[FIELD] for one in listed if one.get(FIELD)}
 
@@ -87,7 +87,7 @@ def same_amounts(one: Object, other: Object | None) -> bool:
 
 
 def _allocated(status: Object, changed: dict[str, Object], old: Object, now: str) -> Object:
-    """The status with what the node has allocated; where that is all that is requested, the resize is in progress."""
+    """The status with the node's allocation; if that equals the requests, the resize is in progress."""
     listed = [
         {**one, _NATIVE: changed[one["name"]]} if one.get("name") in changed else one
         for one in status.get("containerStatuses") or ()
@@ -103,7 +103,7 @@ def _allocated(status: Object, changed: dict[str, Object], old: Object, now: str
 
 
 def _reports(new: Object, old: Object) -> bool:
-    """Whether a node reported something else about containers than before."""
+    """Whether a node changed its report about containers."""
     after, before = new.get("status") or {}, old.get("status") or {}
     return bool(after.get("containerStatuses")) and after["containerStatuses"] != before.get("containerStatuses")
 
@@ -114,7 +114,7 @@ def _unapplied(pod: Object) -> bool:
 
 
 def _kept(status: Object, stored: Object | None, allocated: Object | None) -> Object:
-    """A container that a node reports on for the first time has what was shown as allocated then."""
+    """A container on which a node reports for the first time gets the allocation that was shown until then."""
     if stored is not None and (_NATIVE in stored or status == _hidden(stored)):
         return {**status, _NATIVE: stored[_NATIVE]} if _NATIVE in stored else status
     return {**status, _NATIVE: allocated} if allocated else status

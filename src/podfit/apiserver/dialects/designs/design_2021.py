@@ -1,8 +1,8 @@
 """The design of 2021: `status.resize` is a map by resource, and the status of a container has `resourcesAllocated`.
 
 The API server sets `resourcesAllocated` from the requests of a new pod, and every resource whose resize the node has
-not decided on is Proposed. A value that nobody knows means Deferred: it is kept as the reason of PodResizePending,
-which is pending for everybody who does not know it.
+not decided on is Proposed. An unknown value means Deferred: it is stored as the reason of PodResizePending, which means
+pending to all readers that do not know it.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Design2021(Dialect):
     binds_nodes = True
 
     def show_newer(self, kind: Kind, obj: Object) -> Object:
-        """Later types have one word for `status.resize`: they cannot decode a pod with a map there."""
+        """Newer types have one word for `status.resize`: they cannot decode a pod with a map there."""
         shown = self.show(kind, obj)
         if kind != POD or "resize" not in (shown.get("status") or {}):
             return shown
@@ -94,7 +94,7 @@ def _requests(container: Object) -> Object:
 
 
 def _fresh(container: Object) -> Object:
-    """What the API server says about a container that no node has reported on."""
+    """The API server's own values for a container that no node has reported on."""
     made = {"name": container["name"], "state": {}, "lastState": {}, "ready": False, "restartCount": 0}
     made |= {"image": container.get("image") or "", "imageID": ""}
     requests = _requests(container)
@@ -111,7 +111,7 @@ def _read(status: Object, stored: Object | None, shown: Object | None) -> Object
     made = {key: value for key, value in status.items() if key != _SHOWN}
     given = status.get(_SHOWN)
     if not given:
-        # Left out by a client that does not know the field.
+        # Omitted by a client that does not know the field.
         given = (shown or {}).get(_SHOWN)
     if given and (stored is None or stored.get(_NATIVE) or status != shown):
         made[_NATIVE] = given

@@ -1,4 +1,4 @@
-"""What Kubernetes 1.31 and 1.32 have in common: `status.resize` is one word, and how they word refusals."""
+"""The common part of Kubernetes 1.31 and 1.32: `status.resize` is one word, and the wording of errors."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Kubernetes 1.27 to 1.31 with the gate InPlacePodVerticalScaling: resources are changed on the pod itself.
 
-`status.resize` is one word. It is Proposed where requests differ from what is allocated; a change of limits alone, or
-back to what is allocated, leaves the word as it is. What a terminated container had is not shown.
+`status.resize` is one word. It is Proposed if requests differ from the allocation; a change of limits alone, or back to
+the allocation, leaves the word unchanged. The resources of a terminated container are not shown.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Kubernetes 1.32 with the gate InPlacePodVerticalScaling: resources are changed through `/resize` alone.
+"""Kubernetes 1.32 with the gate InPlacePodVerticalScaling: resources are changed through `/resize` only.
 
-Every resize is Proposed until the node has decided on it, also one back to what is allocated, or of a pod that has no
-node yet. `allocatedResources` is not shown: it took a further gate.
+Every resize is Proposed until the node has decided on it, including one back to the allocation, or of a pod that has no
+node yet. `allocatedResources` is not shown: it required another gate.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class V132(Released):
         self, status: Object, conditions: list[Object], written: object, asked: Object, old: Object, now: str
     ) -> list[Object]:
         if not written or written == IN_PROGRESS_WORD:
-            # The node cannot write what it has allocated; that it accepts a resize says it.
+            # The node cannot write its allocation; accepting a resize implies it.
             requests = {
                 one["name"]: (one.get("resources") or {}).get("requests") for one in old["spec"].get("containers") or ()
             }
@@ -58,7 +58,7 @@ class V132(Released):
 
 
 def _waits_for_a_node(pod: Object) -> bool:
-    """Whether a pod was resized that no node has reported on."""
+    """Whether a pod without a node was resized."""
     if (pod.get("status") or {}).get("containerStatuses"):
         return False
     return any(one.get("subresource") == "resize" for one in pod["metadata"].get("managedFields") or ())

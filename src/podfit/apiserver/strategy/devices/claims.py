@@ -1,4 +1,4 @@
-"""Strategies of ResourceClaims and ResourceClaimTemplates. Their specs never change."""
+"""Strategies of ResourceClaims and ResourceClaimTemplates. Their specs are immutable."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ class ResourceClaimTemplateStrategy(UncountedStrategy):
         return [invalid("spec", as_go(new.get("spec"), type_named("ResourceClaimTemplateSpec", GROUP)), IMMUTABLE)]
 
 
-# --- what is asked for ------------------------------------------------------------------------------------------------
+# --- requests ---------------------------------------------------------------------------------------------------------
 
 
 def claim(spec: Object, path: str, errors: Errors) -> None:
@@ -203,7 +203,7 @@ def _constraint(row: Object, path: str, errors: Errors) -> None:
     errors.append(required(path, detail))
 
 
-# --- what was allocated -----------------------------------------------------------------------------------------------
+# --- allocation -------------------------------------------------------------------------------------------------------
 
 
 def _user(row: Object, path: str, errors: Errors) -> None:

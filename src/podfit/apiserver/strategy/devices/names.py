@@ -1,4 +1,4 @@
-"""Names, selectors and configurations that claims, classes and slices share."""
+"""Names, selectors and configurations shared by claims, classes and slices."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _ENVIRONMENT = Environment({"device": DYN})
 
 
 def each(rows: list[Any] | None, most: int, check: Check, path: str, errors: Errors) -> bool:
-    """Checks the items of a list that is not too long; says whether it is not."""
+    """Checks the items of a list unless it is too long; returns whether it is not."""
     if len(rows or ()) > most >= 0:
         errors.append(too_many(path, len(rows or ()), most))
         return False
@@ -50,7 +50,7 @@ def each(rows: list[Any] | None, most: int, check: Check, path: str, errors: Err
 def unique(
     rows: list[Any] | None, most: int, check: Check, key: Callable[[Any], Any], path: str, errors: Errors
 ) -> None:
-    """`each`, and no key twice."""
+    """`each`, and no duplicate keys."""
     if not each(rows, most, check, path, errors):
         return
     seen: list[Any] = []

@@ -1,4 +1,6 @@
-"""Strategies of DeviceClasses and ResourceSlices: which devices there are, and what kinds of them can be claimed."""
+"""Strategies of DeviceClasses and ResourceSlices: the available devices, and the classes in which they can be
+claimed.
+"""
 
 from __future__ import annotations
 
@@ -132,7 +134,7 @@ def _contents(spec: Object) -> Errors:
 
 
 def _places(row: Object, path: str, fields: tuple[str, ...], errors: Errors) -> list[str]:
-    """Which of the fields that say where devices are is set."""
+    """Which of the fields for the location of devices is set."""
     given = []
     for field in fields:
         value = row.get(field)

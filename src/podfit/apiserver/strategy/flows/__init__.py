@@ -1,1 +1,1 @@
-"""Strategies of flowcontrol.apiserver.k8s.io: which requests share a priority level, and what a level may use."""
+"""Strategies of flowcontrol.apiserver.k8s.io: the assignment of requests to priority levels, and the levels' limits."""

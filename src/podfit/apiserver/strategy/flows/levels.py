@@ -56,7 +56,7 @@ def _fixed(spec: Object, name: str, errors: Errors) -> None:
         return
     but, mine = "", spec
     if name == "exempt":
-        # Administrators may say what the exempt level lends; nothing else about it changes.
+        # Administrators may set what the exempt level lends; its other fields are immutable.
         but, mine = " except the 'spec.exempt' field", {**spec, "exempt": fixed["exempt"]}
     if not equal(mine, fixed):
         shown = as_go(spec, type_named("PriorityLevelConfigurationSpec", GROUP))
@@ -148,5 +148,5 @@ def _queuing(queuing: Object, path: str, errors: Errors) -> None:
 
 
 def entropy_bits(queues: int, hand: int) -> int:
-    """Bits of a hash that choosing a hand of queues uses up."""
+    """Bits of a hash used up by choosing a hand of queues."""
     return math.ceil(math.log2(queues) * hand)

@@ -1,4 +1,4 @@
-"""Flow schemas and priority levels that every cluster has, and those among them whose spec is fixed."""
+"""Flow schemas and priority levels that every cluster has, and those among them whose spec is immutable."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import msgspec
 from podfit.api.objects import Object
 
 MANDATORY = ("exempt", "catch-all")
-"""Names of the schemas and levels without which requests could be left without a level."""
+"""Names of the schemas and levels that ensure that every request has a level."""
 
 
 @cache

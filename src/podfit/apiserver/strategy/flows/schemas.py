@@ -23,7 +23,7 @@ _KEPT = ("name", "namespace", "uid", "labels", "annotations", "finalizers", "own
 
 
 class FlowStrategy(Strategy):
-    """What schemas and levels have in common: conditions, and a status endpoint that changes nothing else."""
+    """Common to schemas and levels: conditions, and a status endpoint that changes nothing else."""
 
     update_checks = "w"
     status_checks = ""

@@ -1,4 +1,4 @@
-"""Strategies of RBAC objects: roles and bindings. Their names may be anything that fits in a path."""
+"""Strategies of RBAC objects: roles and bindings. Their names may be anything that is valid in a path."""
 
 from __future__ import annotations
 

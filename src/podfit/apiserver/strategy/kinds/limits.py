@@ -29,7 +29,7 @@ _SCOPES = (
 )
 _CONFLICTS = ({"BestEffort", "NotBestEffort"}, {"Terminating", "NotTerminating"})
 _LIMITED = {"cpu": "cpu", "memory": "memory", "ephemeral-storage": ""}
-"""What quotas limit, and by which short name they bound its requests, too."""
+"""Resources that quotas limit, and the short name by which they limit its requests, too."""
 _POD_COMPUTE = frozenset(
     ("pods", *(kind + name for kind in ("", "requests.", "limits.") for name in ("cpu", "memory")))
 )
@@ -44,7 +44,7 @@ class LimitRangeStrategy(Strategy):
     def default(self, obj: Object) -> None:
         spec = obj.setdefault("spec", {})
         if not spec.get("limits"):
-            # The list is always shown, and stored lists that are empty come back as null.
+            # The list is always shown, and stored empty lists come back as null.
             spec["limits"] = None
         for item in spec["limits"] or ():
             for kind in _LISTS:
@@ -59,7 +59,7 @@ class LimitRangeStrategy(Strategy):
             meta["name"] = new_uid()
 
     def _container(self, item: Object) -> None:
-        """Defaults follow from max, requests from defaults and, where there are none, from min."""
+        """Defaults are derived from max, and requests from defaults or, if there are none, from min."""
         limits, requests = item.get("default") or {}, item.get("defaultRequest") or {}
         for name, amount in (item.get("max") or {}).items():
             limits.setdefault(name, amount)
@@ -107,7 +107,7 @@ class LimitRangeStrategy(Strategy):
 
 
 def _consistent(name: str, values: list[Quantity | None], path: str, errors: Errors) -> None:
-    """Min, max, defaults and ratio of one resource against each other; `values` in the order of `_LISTS`."""
+    """Checks min, max, defaults and ratio of one resource against each other; `values` in the order of `_LISTS`."""
     most, least, default, request, ratio = values
 
     def wrong(field: str, value: Quantity, detail: str) -> None:
@@ -146,7 +146,7 @@ def _consistent(name: str, values: list[Quantity | None], path: str, errors: Err
 
 
 def _ratio(ratio: Quantity, least: Quantity, most: Quantity) -> tuple[float, float]:
-    """The largest ratio that min and max allow, and the one asked for."""
+    """The largest ratio that min and max allow, and the requested one."""
     small = max(ratio.value, least.value, most.value) < _BIG
     low, high = (least.milli, most.milli) if small else (least.value, most.value)
     asked = ratio.milli / 1000 if small else float(ratio.value)
@@ -178,7 +178,7 @@ class ResourceQuotaStrategy(Strategy):
         return errors
 
     def warnings_create(self, obj: Object) -> list[str]:
-        """Requests above what limits may sum up to can never be used: each pod's limits are at least its requests."""
+        """Requests above the sum allowed for limits can never be used: each pod's limits are at least its requests."""
         hard = (obj.get("spec") or {}).get("hard") or {}
         found = []
         for name, short in _LIMITED.items():
@@ -246,7 +246,7 @@ class ResourceQuotaStrategy(Strategy):
 
 
 def _as_go(requirements: Sequence[Object]) -> Object:
-    """A scope selector with the names of the Go structs, which is how messages show it."""
+    """A scope selector with the names of the Go structs, as shown in messages."""
     fields = ("scopeName", "operator")
     rows = [
         {**{field[0].upper() + field[1:]: row.get(field, "") for field in fields}, "Values": row.get("values")}
@@ -263,7 +263,7 @@ def _hard(listed: Object | None, path: str, errors: Errors) -> None:
 
 
 def _covers(scope: str, name: str) -> bool:
-    """Whether a scope says anything about a resource."""
+    """Whether a scope applies to a resource."""
     if scope == "BestEffort":
         return name == "pods"
     if scope == "VolumeAttributesClass":

@@ -1,4 +1,4 @@
-"""The strategy of Events, in their two API groups, which share their storage and not all of their rules."""
+"""The strategy of Events in their two API groups, which share their storage but not all of their rules."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _FIXED = {
     "reportingController": "reportingController",
     "reportingInstance": "reportingInstance",
 }
-"""What the newer group does not change, and its name in complaints."""
+"""The fields that the newer group makes immutable, and their names in errors."""
 _REFERENCE = ("kind", "namespace", "name", "uid", "apiVersion", "resourceVersion", "fieldPath")
 _SOURCE = ("component", "host")
 _GO_FIELDS = {"regarding": _REFERENCE, "related": _REFERENCE, "deprecatedSource": _SOURCE}
@@ -58,7 +58,7 @@ class EventStrategy(Strategy):
         about = (obj.get("regarding" if self.kind.group else "involvedObject") or {}).get("namespace", "")
         namespace = (obj.get("metadata") or {}).get("namespace", "")
         if not obj.get("eventTime"):
-            # Events about objects without a namespace live in the default one.
+            # Events about objects without a namespace belong to the default one.
             if namespace != (about or "default"):
                 errors.append(invalid("involvedObject.namespace", about, _MISMATCH))
         else:
@@ -75,7 +75,7 @@ class EventStrategy(Strategy):
         return errors
 
     def _timed(self, obj: Object, errors: Errors) -> None:
-        """An event with a time of its own says who reports it and what was done."""
+        """An event with a time of its own has a reporter and an action."""
         field = "reportingController" if self.kind.group else "reportingComponent"
         controller = obj.get(field, "")
         if not controller:
@@ -109,14 +109,14 @@ class EventStrategy(Strategy):
         changed = {field for field in _FIXED if not equal(new.get(field), old.get(field))}
         for field, shown in _FIXED.items():
             if field == "type" and "reason" in changed:
-                errors.append(invalid("reason", new.get("reason", ""), IMMUTABLE))  # Kubernetes looks at it twice.
+                errors.append(invalid("reason", new.get("reason", ""), IMMUTABLE))  # Kubernetes checks it twice.
             if field in changed:
                 errors.append(invalid(shown, _shown(new, field), IMMUTABLE))
         return errors
 
 
 class CoreEventStrategy(EventStrategy):
-    """Events of the core group: their metadata is checked as that of all kinds is, and any name will do."""
+    """Events of the core group: their metadata is checked as for all kinds, and any name is valid."""
 
     update_checks = ""
 
@@ -132,7 +132,7 @@ def _series(obj: Object, errors: Errors) -> None:
 
 
 def _shown(obj: Object, field: str) -> Any:
-    """A value as complaints show it: structs with the names of their fields in Go."""
+    """A value as shown in errors: structs with their field names in Go."""
     value = obj.get(field)
     names_of = _GO_FIELDS.get(field)
     if names_of is None:

@@ -1,4 +1,4 @@
-"""Strategies of kinds with little to say: configuration, accounts, leases, classes, and custom resources."""
+"""Strategies of kinds with few rules: configuration, accounts, leases, classes, and custom resources."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _PREEMPTION = ("PreemptLowerPriority", "Never")
 
 
 class DataStrategy(Strategy):
-    """ConfigMap and Secret: keys with contents, and a flag that freezes them."""
+    """ConfigMap and Secret: keys with contents, and a flag that makes them immutable."""
 
     has_generation = False
     has_status = False
@@ -173,7 +173,7 @@ class LeaseStrategy(UncountedStrategy):
 
 
 def _drop_election(lease: Object) -> None:
-    """Coordinated leader election is off by default in Kubernetes, and what only it uses is dropped."""
+    """Coordinated leader election is disabled by default in Kubernetes, and its fields are dropped."""
     spec = lease.get("spec") or {}
     if "strategy" in spec or "preferredHolder" in spec:
         lease["spec"] = {field: value for field, value in spec.items() if field not in ("strategy", "preferredHolder")}

@@ -92,7 +92,7 @@ class ServiceStrategy(Strategy):
         return self._validate(obj)
 
     def _validate(self, obj: Object, known: tuple[str, ...] = ()) -> Errors:
-        """`known`: addresses and ranges that are stored already. They stay valid, however they are written."""
+        """`known`: addresses and ranges that are already stored. They remain valid in any notation."""
         errors: Errors = []
         spec = obj.get("spec") or {}
         kind, headless, ports = spec.get("type", ""), spec.get("clusterIP") == "None", spec.get("ports") or []
@@ -171,7 +171,7 @@ def _balanced(obj: Object) -> list[Object]:
 
 
 def sync_addresses(spec: Object) -> None:
-    """clusterIP is the first of clusterIPs; whichever is set fills the other."""
+    """clusterIP is the first of clusterIPs; if one is set, it fills the other."""
     one, several = spec.get("clusterIP"), spec.get("clusterIPs")
     if one and not several:
         spec["clusterIPs"] = [one]
@@ -180,7 +180,7 @@ def sync_addresses(spec: Object) -> None:
 
 
 def _keep_addresses(spec: Object, stored: Object) -> None:
-    """An update that does not mention the addresses keeps them."""
+    """An update that omits the addresses keeps them."""
     if not spec.get("clusterIP") and not spec.get("clusterIPs") and stored.get("clusterIP"):
         spec["clusterIP"] = stored["clusterIP"]
     if not spec.get("clusterIPs") and stored.get("clusterIPs") and spec.get("clusterIP") == stored.get("clusterIP"):
@@ -191,7 +191,7 @@ def _keep_addresses(spec: Object, stored: Object) -> None:
 
 
 def _drop_unused(spec: Object, stored: Object) -> None:
-    """What only the former type of the service used goes with it, unless the update sets it again."""
+    """Fields used only by the service's former type are dropped, unless the update sets them again."""
     kind, before = spec.get("type"), stored.get("type")
     unused: list[str] = []
     if kind == "ExternalName" != before:

@@ -25,14 +25,14 @@ from podfit.apiserver.strategy.storage_warnings import (
 )
 
 _SOURCES = (("", "PersistentVolumeClaim"), ("snapshot.storage.k8s.io", "VolumeSnapshot"))
-"""What `dataSource` may name; everything else is for `dataSourceRef`."""
+"""Kinds allowed in `dataSource`; all others need `dataSourceRef`."""
 _SINCE = "lastPhaseTransitionTime"
 _RECLAIM = ("Delete", "Recycle", "Retain")
 _MOUNTED = (
     *("gcePersistentDisk", "awsElasticBlockStore", "glusterfs", "nfs", "rbd", "quobyte", "iscsi", "cinder", "cephfs"),
     *("azureFile", "vsphereVolume", "azureDisk", "photonPersistentDisk"),
 )
-"""Volumes that take mount options in an annotation."""
+"""Volumes that accept mount options in an annotation."""
 
 
 class PersistentVolumeClaimStrategy(Strategy):
@@ -108,7 +108,7 @@ _OWN_FIELDS = (
     "nodeAffinity",
     "volumeAttributesClassName",
 )
-"""What a volume has beside its source."""
+"""The fields of a volume other than its source."""
 _LABELS_NOW = {
     "beta.kubernetes.io/arch": "kubernetes.io/arch",
     "beta.kubernetes.io/os": "kubernetes.io/os",
@@ -145,7 +145,7 @@ class PersistentVolumeStrategy(Strategy):
         if same and not status.get(_SINCE):
             keep(status, before, _SINCE)
         elif not same and status.get(_SINCE) in (None, before.get(_SINCE)):
-            # Whoever changes the phase may say when; most do not.
+            # A client that changes the phase may set the time; most do not.
             status[_SINCE] = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
         new["status"] = status
 
@@ -186,7 +186,7 @@ class PersistentVolumeStrategy(Strategy):
         return errors
 
     def validate_change(self, new: Object, old: Object) -> Errors:
-        errors = self._volume(new)  # Kubernetes checks volumes twice, and complains twice.
+        errors = self._volume(new)  # Kubernetes checks volumes twice, and reports errors twice.
         spec, stored = new.get("spec") or {}, old.get("spec") or {}
         mine, before = (
             {key: value for key, value in each.items() if key not in _OWN_FIELDS} for each in (spec, stored)
@@ -243,7 +243,7 @@ def _affinity_as_go(affinity: Object | None) -> Object | None:
 
 
 def _mount_options(volume: Object) -> Errors:
-    """The annotation that came before the field is for volumes that are mounted with options."""
+    """The annotation that preceded the field applies to volumes that are mounted with options."""
     annotations = (volume.get("metadata") or {}).get("annotations") or {}
     if MOUNT_OPTIONS not in annotations or any((volume.get("spec") or {}).get(kind) is not None for kind in _MOUNTED):
         return []

@@ -1,4 +1,4 @@
-"""Strategies of IPAddresses and ServiceCIDRs: which address belongs to whom, and which ones there are for Services."""
+"""Strategies of IPAddresses and ServiceCIDRs: the owner of each address, and the ranges for Services."""
 
 from __future__ import annotations
 

@@ -60,7 +60,7 @@ class EndpointSliceStrategy(Strategy):
     def validate_update(self, new: Object, old: Object, subresource: str = "") -> Errors:
         errors = super().validate_update(new, old, subresource)
         if errors and equal(new.get("endpoints"), old.get("endpoints")):
-            # What an older version took stays valid until it is changed.
+            # Values accepted by an older version remain valid until they are changed.
             return [error for error in errors if not error.path.startswith("endpoints")]
         return errors
 

@@ -9,9 +9,9 @@ _FOLLOWS = "ContainersReady"
 
 
 def show_machine(new: Object, old: Object) -> None:
-    """Fills in `status.virtualMachineStatus`, condition VirtualMachineReady, and what the node has allocated.
+    """Sets `status.virtualMachineStatus`, condition VirtualMachineReady, and the node's allocation.
 
-    A node that knows of paused and suspended machines writes `state` and `powerState` itself: they stay until the
+    A node that supports paused and suspended machines writes `state` and `powerState` itself: they are kept until the
     container's own state changes.
     """
     machine, status = new["spec"]["virtualMachine"], new["status"]
@@ -56,7 +56,7 @@ def _shown(observed: Object) -> Object:
 
 
 def _states(state: Object) -> tuple[str, str]:
-    """The state, and the power state, in the words of the status."""
+    """The state, and the power state, as values of the status."""
     if "running" in state:
         return "active", "running"
     ended = state.get("terminated")

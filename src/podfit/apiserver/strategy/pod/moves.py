@@ -1,4 +1,4 @@
-"""What a pod says of its migration is written through pods/migrate alone: everybody else's writes leave it as it is."""
+"""The migration state of a pod is written through pods/migrate only: other writes leave it unchanged."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from podfit.api.pods.migrations import ANNOTATION, moving
 
 
 def drop_migration(new: Object) -> None:
-    """A copy of a pod has not been moved."""
+    """A copy of a pod has not been migrated."""
     annotations = new["metadata"].get("annotations")
     if annotations and ANNOTATION in annotations:
         new["metadata"]["annotations"] = {key: value for key, value in annotations.items() if key != ANNOTATION}

@@ -40,7 +40,7 @@ class PodStrategy(Strategy):
             new["status"] = dict(status)
         if new.get("spec") is old.get("spec"):
             return False
-        # Defaults reach into it.
+        # Defaults are set inside it.
         new["spec"] = copied(new.get("spec") or {})
         return True
 
@@ -101,8 +101,8 @@ class PodStrategy(Strategy):
         carry_over(new, old)
 
     def prepare_resize(self, new: Object, old: Object, sizes_only: bool | None = None) -> bool:
-        """Takes back what a resize may not change. `sizes_only`: whether the specs differ in nothing else, if that is
-        known already. Returns whether they differ in nothing else now."""
+        """Reverts what a resize may not change. `sizes_only`: whether the specs differ in nothing else, if that is
+        already known. Returns whether they differ in nothing else now."""
         spec, stored = new.get("spec") or {}, old["spec"]
         if spec.get(virtual_machines.FIELD) is not None and spec is not stored:
             virtual_machines.reconcile(spec, stored)
@@ -135,7 +135,7 @@ class PodStrategy(Strategy):
     def grace_period_s(self, obj: Object, asked: int | None) -> int:
         spec, status = obj.get("spec"), obj.get("status")
         if not isinstance(spec, dict) or not spec.get("nodeName"):
-            # Nobody runs it: there is nothing to wait for. Without a spec that can be read it is no pod for any node.
+            # No node runs it: there is nothing to wait for. Without a valid spec it is not a pod for any node.
             return 0
         if isinstance(status, dict) and status.get("phase") in ("Failed", "Succeeded"):
             return 0

@@ -1,4 +1,4 @@
-"""The resize endpoint of pods: what it lets through, and which resizes are refused before anyone looks at a node."""
+"""The resize endpoint of pods: the changes it accepts, and the resizes that are rejected before any node sees them."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ _WHOLE = "[]"
 
 
 def is_resize(new: Object, old: Object) -> bool:
-    """Whether two specs, of pods or of containers, differ in resources and resize policies at most. What they share
-    need not be compared."""
+    """Whether two specs, of pods or of containers, differ in resources and resize policies at most. Shared parts are
+    not compared."""
     if new.keys() != old.keys() and not new.keys() ^ old.keys() <= _CHANGEABLE:
         return False
     for key, mine in new.items():
@@ -46,8 +46,8 @@ def _is_resized(new: Object, old: Object) -> bool:
 
 
 def is_complete(new: Object, old: Object) -> bool:
-    """Whether there is nothing to fill in where a spec `is_resize` of a stored one: it was read as typed, so that
-    amounts are in their canonical form, and each limit comes with a request."""
+    """Whether a spec that `is_resize` of a stored one needs no defaults: it was decoded as typed, so amounts are in
+    their canonical form, and each limit has a request."""
     if new.get("resources") or new.get("virtualMachine") is not old.get("virtualMachine"):
         return False
     return all(mine is kept or _has_requests(mine) for key in _LISTS for mine, kept in _pairs(new, old, key))
@@ -66,9 +66,9 @@ def _has_requests(container: Object) -> bool:
 
 
 def prepare(new: Object, old: Object, sizes_only: bool) -> bool:
-    """Resets everything but resources and resize policies. Where containers are added or removed nothing is touched,
-    and a list with other names in it stays as it is: validation says so. `sizes_only`: `is_resize` of the two specs.
-    Returns what it is now."""
+    """Resets everything except resources and resize policies. If containers are added or removed, nothing is reset, and
+    a list with other names in it is kept: validation reports it. `sizes_only`: `is_resize` of the two specs. Returns
+    the same for the result."""
     asked, stored = new.get("spec") or {}, old["spec"]
     if not sizes_only:
         if any(len(asked.get(key) or ()) != len(stored.get(key) or ()) for key in _LISTS):
@@ -108,7 +108,7 @@ def _resized(asked: Object, stored: Object) -> Object:
 
 
 def validate(new: Object, old: Object, errors: Errors, sizes_only: bool) -> None:
-    """Appends to the errors about metadata; a pod that can never be resized gets that one answer only."""
+    """Appends to the errors about metadata; a pod that can never be resized gets that one error only."""
     stored = old["spec"]
     if MIRROR in (old["metadata"].get("annotations") or {}):
         errors[:] = [forbidden(_WHOLE, "static pods cannot be resized")]
@@ -140,7 +140,7 @@ def validate(new: Object, old: Object, errors: Errors, sizes_only: bool) -> None
 
 
 def _node_supports_resize(status: Object) -> bool:
-    """An agent that knows of resizing reports resources for whatever runs."""
+    """An agent that supports resizing reports resources for every running container."""
     for container in status.get("containerStatuses") or ():
         if (container.get("state") or {}).get("running") is not None:
             return container.get("resources") is not None
@@ -167,7 +167,7 @@ def _names_any(resources: Object | None) -> bool:
 
 
 def _fixed(resources: Object) -> Object:
-    """What a resize may not change of pod-level resources."""
+    """The pod-level changes that a resize may not make."""
     rest: Object = {"claims": resources.get("claims") or []}
     for kind in ("requests", "limits"):
         amounts = resources.get(kind) or {}
@@ -180,8 +180,8 @@ def _removed(new: Object | None, old: Object | None) -> bool:
 
 
 def masked_resources(new: Object, old: Object) -> Object:
-    """The new resources with cpu and memory as they were: what is left differs only if something else changed.
-    Claims are not carried along, so a container that has any never compares equal."""
+    """The new resources with cpu and memory as they were: a remaining difference means that something else changed.
+    Claims are dropped, so a container that has any never compares equal."""
     masked: Object = {}
     for kind in ("requests", "limits"):
         before = old.get(kind) or {}
@@ -209,8 +209,8 @@ def _same_containers(new: Object, old: Object, errors: Errors) -> bool:
 
 
 def _only_amounts(new: Object, old: Object) -> bool:
-    """Whether containers that `is_resize` finds alike differ in amounts of cpu and memory only, which a regular
-    container's may always do."""
+    """Whether containers for which `is_resize` is true differ in amounts of cpu and memory only, which a regular
+    container may always change."""
     if new is old:
         return not (old.get("resources") or {}).get("claims")
     mine, stored = new.get("resources") or {}, old.get("resources") or {}

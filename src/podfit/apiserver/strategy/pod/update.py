@@ -1,4 +1,4 @@
-"""Updates of a pod through its main endpoint and through ephemeralcontainers: almost everything is fixed."""
+"""Updates of a pod through its main endpoint and through ephemeralcontainers: almost everything is immutable."""
 
 from __future__ import annotations
 
@@ -57,12 +57,12 @@ def validate(new: Object, old: Object, errors: Errors, resizable: bool = False) 
 
 
 def _masked_resources(mine: Object, kept: Object) -> Object:
-    """Releases that resize by an update of the pod look at no list that was not there before."""
+    """Releases that resize by an update of the pod do not compare lists that did not exist before."""
     return masked_resources({kind: amounts for kind, amounts in mine.items() if kept.get(kind)}, kept)
 
 
 def fixed_annotations(new: Object, old: Object, errors: Errors) -> None:
-    """Some annotations say what the pod is made of; they never change."""
+    """Some annotations describe the creation of the pod; they are immutable."""
     mine = (new.get("metadata") or {}).get("annotations") or {}
     stored = (old.get("metadata") or {}).get("annotations") or {}
     if not mine and not stored:
@@ -140,7 +140,7 @@ def _only_removed(new: list[Object], old: list[Object], errors: Errors) -> None:
 
 
 def _masked(new: Object, old: Object, errors: Errors) -> Object:
-    """The new spec with all that may change put back."""
+    """The new spec with all mutable fields restored."""
     masked = dict(new)
     for key in ("containers", "initContainers"):
         if masked.get(key):
@@ -159,7 +159,7 @@ def _masked(new: Object, old: Object, errors: Errors) -> Object:
 
 
 def _mask_gated(masked: Object, old: Object, errors: Errors) -> None:
-    """A pod that waits behind a gate may still be steered towards nodes."""
+    """The scheduling constraints of a gated pod may still be tightened."""
     selector, before = masked.get("nodeSelector") or {}, old.get("nodeSelector") or {}
     if any(selector.get(key) != value for key, value in before.items()):
         detail = "only additions to spec.nodeSelector are allowed (no mutations or deletions)"
@@ -179,7 +179,7 @@ _TERMS = f"spec.affinity.nodeAffinity.{_REQUIRED_NODES}.nodeSelectorTerms"
 
 
 def _only_narrowed(new: Object | None, old: Object | None, errors: Errors) -> None:
-    """Required terms of a gated pod may get more requirements, never fewer or others."""
+    """Required terms of a gated pod may get more requirements; existing ones may not be changed or removed."""
     if equal(new, old):
         return
     terms, stored = (((each or {}).get(_REQUIRED_NODES) or {}).get("nodeSelectorTerms") or [] for each in (new, old))
@@ -216,7 +216,7 @@ def _term_as_go(term: Object) -> Object:
 
 
 def difference(old: Any, new: Any) -> str:
-    """Which parts differ, one line for each side."""
+    """The differing parts, one line per side."""
     lines: list[str] = []
     _differ("", old, new, lines)
     return "\n".join(lines) + "\n"
@@ -241,7 +241,7 @@ def _differ(path: str, old: Any, new: Any, lines: list[str]) -> None:
 
 
 def prepare_ephemeral(new: Object, old: Object) -> None:
-    """Only the list of ephemeral containers comes through."""
+    """Only the list of ephemeral containers is taken from the request."""
     spec = dict(old["spec"])
     meta.keep(spec, new.get("spec") or {}, "ephemeralContainers")
     new["spec"] = spec

@@ -1,4 +1,4 @@
-"""Warnings about volumes: storage that does nothing any more, and files of a volume that get in each other's way."""
+"""Warnings about volumes: storage types without effect, and conflicting paths in a volume."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ def _collisions(paths: Iterable[str], text: str, found: list[str]) -> None:
 
 
 def _collision(seen: list[str], path: str) -> str:
-    """One path inside another, or nearly: Kubernetes also suspects "ab" of being inside "a"."""
+    """One path inside another, or nearly: Kubernetes also treats "ab" as being inside "a"."""
     for other in seen:
         if not other or not path:
             return ""

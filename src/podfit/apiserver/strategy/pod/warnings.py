@@ -1,4 +1,4 @@
-"""Warnings about pods that are accepted and yet probably not what was meant."""
+"""Warnings about pods that are accepted but probably not intended."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _LISTS = ("initContainers", "containers", "ephemeralContainers")
 
 
 def pod_warnings(pod: Object) -> list[str]:
-    """Of a pod that is created: updates are not warned about."""
+    """For a new pod: updates get no warnings."""
     spec, metadata = pod.get("spec") or {}, pod.get("metadata") or {}
     found: list[str] = []
     complaints = names.dns_label(metadata.get("name", ""))
@@ -88,7 +88,7 @@ def _spec(spec: Object, metadata: Object, prefix: str, found: list[str]) -> None
 
 
 def deprecated_node_label(key: str) -> str:
-    """What replaces a label of nodes, or ""."""
+    """The replacement of a deprecated node label, or ""."""
     return _OLD_LABELS.get(key, "")
 
 
@@ -165,7 +165,7 @@ def _container(container: Object, path: str, found: list[str]) -> None:
     for at, variable in enumerate(variables):
         name, value = variable.get("name", ""), variable.get("value", "")
         reference = f"$({name})"
-        # A later definition that builds on the earlier one is meant.
+        # A later definition that builds on the earlier one is intended.
         builds_on = variable.get("valueFrom") is None and value != reference and reference in value
         if name in seen and not builds_on:
             text = f"hides previous definition of {go_quote(name)}, which may be dropped when using apply"

@@ -1,1 +1,1 @@
-"""The spec of a pod, in a pod or in a template: defaults and validation, a part of it a module."""
+"""The spec of a pod, in a pod or in a template: defaults and validation, one module per part."""

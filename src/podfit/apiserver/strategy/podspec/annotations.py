@@ -1,4 +1,4 @@
-"""Annotations of pods and templates that mean something to the server, and the fields that took over from them."""
+"""Annotations of pods and templates with a meaning to the server, and the fields that replaced them."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def has_valid_cost(values: dict[str, str] | None) -> bool:
 
 def _is_int32(text: str) -> bool:
     digits = text[1:] if text.startswith("-") else text
-    # Kubernetes reads neither "+1" nor "01": such values would not survive a round trip.
+    # Kubernetes accepts neither "+1" nor "01": such values would not survive a round trip.
     if not digits.isascii() or not digits.isdigit() or (digits.startswith("0") and text != "0"):
         return False
     return -(2**31) <= int(text) < 2**31
@@ -91,7 +91,7 @@ def _containers(spec: Object, path: str) -> Iterator[tuple[str, Object]]:
 
 
 def profiles_agree(metadata: Object, spec: Object, path: str, errors: Errors) -> None:
-    """Where a profile is given both ways, both have to say the same."""
+    """If a profile is given both ways, both must agree."""
     values = metadata.get("annotations") or {}
     if not values:
         return

@@ -37,7 +37,7 @@ _NO_SIDECAR = "may not be set for init containers without restartPolicy=Always"
 
 @dataclass(frozen=True)
 class PodContext:
-    """What a container's validity depends on in its pod."""
+    """The properties of its pod on which a container's validity depends."""
 
     volumes: Mapping[str, Object]
     claims: frozenset[str]
@@ -154,7 +154,7 @@ def _common(container: Object, context: PodContext, path: str, errors: Errors) -
 
 
 def resizable(container: Object, claims: frozenset[str], restart_policy: str, path: str, errors: Errors) -> None:
-    """What a resize may change of any container."""
+    """The changes that a resize may not make to any container."""
     if container.get("resources"):
         resourcelists.requirements(container["resources"], f"{path}.resources", claims, errors)
     if container.get("resizePolicy"):

@@ -1,4 +1,4 @@
-"""Defaults of pods and of pod templates, as the scheme fills them in after decoding.
+"""Defaults of pods and of pod templates, as set by the scheme after decoding.
 
 A template gets fewer than a pod: requests from limits, service links and pod-level requests are set on pods only.
 """
@@ -20,7 +20,7 @@ _LISTS = ("initContainers", "containers", "ephemeralContainers")
 
 @remembered(4096)
 def pull_policy(image: str) -> str:
-    """Always for what may change under its name: the tag latest, given or implied."""
+    """Always for tags that may move: latest, given or implied."""
     try:
         return "Always" if parse(image).tag == "latest" else "IfNotPresent"
     except InvalidReference:
@@ -176,7 +176,7 @@ def _requests_from_limits(resources: Object) -> None:
 
 
 def _pod_level(pod: Object, resources: Object) -> None:
-    """Pod-level requests that are not set where there are limits: what the containers ask for, else the limit."""
+    """Missing pod-level requests where there are limits: the containers' requests, otherwise the limit."""
     limits = resources.get("limits") or {}
     requests = resources.get("requests") or {}
     if not limits and not requests:

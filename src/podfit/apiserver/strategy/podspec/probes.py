@@ -90,7 +90,7 @@ def _http(action: Object, path: str, errors: Errors) -> None:
 
 
 def stop_signal(hooks: Object, os_name: str, path: str, errors: Errors) -> None:
-    """lifecycle.stopSignal needs to know the operating system; Windows knows two signals."""
+    """lifecycle.stopSignal requires the operating system; Windows has two signals."""
     signal = hooks.get("stopSignal")
     if signal is None:
         return

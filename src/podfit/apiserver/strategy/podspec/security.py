@@ -100,7 +100,7 @@ def _no_escalation(context: Object, path: str, errors: Errors) -> None:
 
 
 def _as_go(context: Object) -> Object:
-    """The server's own type has no JSON names: errors show its fields in Go's spelling, all of them."""
+    """The server's own type has no JSON names: errors show all its fields under Go's names."""
     capabilities = context.get("capabilities")
     if capabilities is not None:
         capabilities = {"Add": capabilities.get("add"), "Drop": capabilities.get("drop")}
@@ -209,7 +209,7 @@ def _windows_user(text: str) -> list[str]:
     return found
 
 
-# --- what an operating system forbids -----------------------------------------------------------------------------
+# --- fields forbidden by the operating system -------------------------------------------------------------------------
 
 _NOT_ON_WINDOWS_POD = (
     "appArmorProfile",
@@ -281,7 +281,7 @@ def _on_windows(spec: Object, path: str, errors: Errors) -> None:
 
 
 def host_process(spec: Object, path: str, errors: Errors) -> None:
-    """Windows containers on the host: all of a pod or none, and only with the host's network."""
+    """Windows host-process containers: all of a pod or none, and only with the host's network."""
     whole = ((spec.get("securityContext") or {}).get("windowsOptions") or {}).get("hostProcess")
     _, *containers = _contexts(spec, path)
     flagged = 0

@@ -1,8 +1,9 @@
 """Pods that run a virtual machine: `spec.virtualMachine`, and the one container that mirrors it.
 
-Every component that reads pods reads containers: schedulers, quotas, autoscalers, nodes. So a pod with a virtual
-machine has one container of the same name, image and resources. Whichever of the two a client changes, the other one
-follows. Templates have no mirror: the pod made from one gets it."""
+All components that read pods read containers: schedulers, quotas, autoscalers, nodes. Therefore a pod with a virtual
+machine has one container with the same name, image and resources. If a client changes either of the two, the other one
+is updated. Templates have no mirror: the pod created from one gets it.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +36,7 @@ def default_machine(machine: Object, pull_policy: str) -> None:
 
 
 def add_mirror(spec: Object) -> None:
-    """Gives a pod that names a virtual machine alone the container that mirrors it."""
+    """Adds the mirror container to a pod that has only a virtual machine."""
     if not spec.get("containers"):
         machine = spec[FIELD]
         container = {key: machine[key] for key in ("volumeMounts", "volumeDevices") if machine.get(key)}
@@ -44,7 +45,7 @@ def add_mirror(spec: Object) -> None:
 
 
 def follow_container(spec: Object) -> None:
-    """The virtual machine shows what defaulting and admission made of its container."""
+    """Copies the results of defaulting and admission from the container to the virtual machine."""
     container = _mirror(spec)
     if container is not None:
         machine = spec[FIELD] = dict(spec[FIELD])
@@ -52,7 +53,7 @@ def follow_container(spec: Object) -> None:
 
 
 def allocate_requests(spec: Object) -> None:
-    """A new virtual machine has been promised nothing but what it asks for."""
+    """The allocation of a new virtual machine is its request."""
     machine = spec[FIELD]
     if "resourcesAllocated" not in machine:
         requests = (machine.get("resources") or {}).get("requests")
@@ -61,8 +62,8 @@ def allocate_requests(spec: Object) -> None:
 
 
 def reconcile(spec: Object, stored: Object) -> None:
-    """What a client changed of the machine is changed of its container, and the other way round. Where it changed
-    both, they stay as they are, and validation compares them."""
+    """A client's change of the machine is applied to its container, and vice versa. If it changed both, they stay as
+    they are, and validation compares them."""
     container, before = _mirror(spec), _mirror(stored)
     if container is None or before is None:
         return
@@ -91,7 +92,7 @@ def _agree(machine: Object, container: Object) -> bool:
 
 
 def _mirror(spec: Object) -> Object | None:
-    """The container that stands for the virtual machine; None where containers are something else."""
+    """The container that stands for the virtual machine; None if there are other containers."""
     machine, containers = spec.get(FIELD), spec.get("containers") or []
     if machine is None or len(containers) != 1 or containers[0].get("name") != machine.get("name"):
         return None
@@ -178,7 +179,7 @@ def _resize_policies(policies: Any, restart_policy: str, path: str, errors: Erro
 
 
 def validate_new(spec: Object, errors: Errors) -> None:
-    """Only a node says what it has allocated."""
+    """Only a node may write its allocation."""
     machine = spec.get(FIELD) or {}
     requests = (machine.get("resources") or {}).get("requests") or {}
     if not equal(machine.get("resourcesAllocated") or {}, requests, "requests"):
@@ -186,7 +187,7 @@ def validate_new(spec: Object, errors: Errors) -> None:
 
 
 def validate_change(spec: Object, stored: Object, errors: Errors) -> None:
-    """A pod stays a virtual machine's, with its name and its volumes."""
+    """A pod remains a virtual machine, with its name and its volumes."""
     machine, kept = spec.get(FIELD), stored.get(FIELD)
     if machine is None or kept is None:
         if machine is not kept:

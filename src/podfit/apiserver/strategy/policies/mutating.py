@@ -38,7 +38,7 @@ class MutatingAdmissionPolicyStrategy(Strategy):
 
     def validate_update(self, new: Object, old: Object, subresource: str = "") -> Errors:
         if equal(new.get("spec"), old.get("spec")):
-            # What an older version took stays valid until it is changed.
+            # Values accepted by an older version remain valid until they are changed.
             return self.validate_update_meta(new, old, subresource)
         return super().validate_update(new, old, subresource)
 
@@ -65,7 +65,7 @@ class MutatingAdmissionPolicyStrategy(Strategy):
 
 
 def _operations(resources: Object, path: str, errors: Errors) -> None:
-    """Only what is created or updated can be changed on its way."""
+    """Only create and update can be mutated."""
     for rule in resources.get("resourceRules") or ():
         for operation in rule.get("operations") or ():
             if operation not in _OPERATIONS:

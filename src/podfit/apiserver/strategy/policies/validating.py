@@ -51,7 +51,7 @@ class ValidatingAdmissionPolicyStrategy(Strategy):
 
     def validate_update(self, new: Object, old: Object, subresource: str = "") -> Errors:
         if subresource != "status" and equal(new.get("spec"), old.get("spec")):
-            # What an older version took stays valid until it is changed.
+            # Values accepted by an older version remain valid until they are changed.
             return self.validate_update_meta(new, old, subresource)
         return super().validate_update(new, old, subresource)
 
@@ -115,8 +115,8 @@ def match_resources(resources: Object, path: str, errors: Errors) -> None:
 
 
 def compiler_of(spec: Object, errors: Errors) -> Any:
-    """A compiler that knows the variables of a policy. Conditions and variables are checked on the way."""
-    # Few servers have policies, and few need all it takes to compile them.
+    """A compiler with the variables of a policy. Compiles conditions and variables as well."""
+    # Few servers have policies, so the compiler is imported on first use.
     from podfit.apiserver.admission.policies.expressions import TRUTH, Compiler, is_identifier
 
     compiler = Compiler(spec)

@@ -1,1 +1,1 @@
-"""Strategies of storage.k8s.io: classes, CSI drivers and what they report, attachments."""
+"""Strategies of storage.k8s.io: classes, CSI drivers and their reports, attachments."""

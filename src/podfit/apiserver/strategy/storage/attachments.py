@@ -1,4 +1,4 @@
-"""The strategy of VolumeAttachments: a volume that a driver attaches to a node. Its spec never changes."""
+"""The strategy of VolumeAttachments: a volume that a driver attaches to a node. Its spec is immutable."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ class VolumeAttachmentStrategy(Strategy):
 
 
 def _inline(volume: Object, path: str, errors: Errors) -> None:
-    """A volume that no PersistentVolume stands for: only what attaching it needs may be said."""
+    """A volume without a PersistentVolume: only the fields needed to attach it are allowed."""
     not_here = "may not be specified in the context of inline volumes"
     errors += [forbidden(f"{path}.{field}", not_here) for field in ("claimRef", "capacity") if volume.get(field)]
     if volume.get("csi") is None:

@@ -1,4 +1,4 @@
-"""Strategies of StorageClasses and VolumeAttributesClasses: who provisions volumes, and with which parameters."""
+"""Strategies of StorageClasses and VolumeAttributesClasses: the provisioner of volumes, and its parameters."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ def _parameters(parameters: dict[str, str], errors: Errors) -> None:
 
 
 def _topologies(terms: list[Object], errors: Errors) -> None:
-    # Kubernetes compares each term with as many empty ones as there are terms, too: an empty term repeats them all.
+    # Kubernetes compares each term with as many empty ones as there are terms, too: an empty term duplicates them all.
     seen: list[dict[str, frozenset[str]]] = [{} for _ in terms]
     for at, term in enumerate(terms):
         path = f"allowedTopologies[{at}].matchLabelExpressions"

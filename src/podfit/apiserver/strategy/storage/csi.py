@@ -1,4 +1,4 @@
-"""Strategies of CSIDrivers, CSINodes and CSIStorageCapacities: what volume drivers say about themselves."""
+"""Strategies of CSIDrivers, CSINodes and CSIStorageCapacities: what volume drivers report about themselves."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _TOKENS_UNPROTECTED = (
 
 
 def driver_name(name: str, path: str, errors: Errors) -> None:
-    """How volumes, nodes and attachments name a driver."""
+    """The name of a driver in volumes, nodes and attachments."""
     if not name:
         errors.append(required(path))
         return
@@ -132,7 +132,8 @@ class CSINodeStrategy(UncountedStrategy):
             for driver in drivers:
                 if driver.get("name") != before.get("name"):
                     continue
-                # How many volumes fit may change at any time; everything else is fixed when a driver registers.
+                # The number of volumes may change at any time; everything else is immutable once a driver is
+                # registered.
                 mine, stored = ({**one, "allocatable": None} for one in (driver, before))
                 if not equal(mine, stored):
                     errors.append(invalid("spec.drivers", as_go(mine, struct), IMMUTABLE))

@@ -1,4 +1,4 @@
-"""The layouts of built-in kinds by (group, plural). Kinds that are not here get name and creation time."""
+"""The layouts of built-in kinds by (group, plural). Other kinds get name and creation time."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rows of kinds that run the cluster: leases, classes, bindings, webhooks, certificates, API services."""
+"""Rows of cluster-level kinds: leases, classes, bindings, webhooks, certificates, API services."""
 
 from __future__ import annotations
 

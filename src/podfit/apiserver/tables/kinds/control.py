@@ -1,4 +1,4 @@
-"""Rows of kinds that steer: flow control, autoscalers, admission policies, claims of devices, component statuses."""
+"""Rows of control kinds: flow control, autoscalers, admission policies, claims of devices, component statuses."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def _targets(metrics: list[Object], current: list[Object]) -> str:
 
 
 def _target(metric: Object, measured: Object) -> str:
-    """`measured/wanted` of one metric; the measurement counts only where it is of the same type."""
+    """`measured/target` of one metric; the measurement is used only if it is of the same type."""
     kind = metric.get("type", "")
     field = kind[:1].lower() + kind[1:]
     source, now = metric.get(field), (measured.get(field) or {}).get("current") or {}

@@ -1,4 +1,4 @@
-"""Rows of pods: how ready, in what state, how often restarted."""
+"""Rows of pods: readiness, state, restarts."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ class _Status(TypedDict, total=False):
 
 
 class _Shown(TypedDict, total=False):
-    """The part of a pod that a row is made from; decoding no more than this takes a third of the time."""
+    """The part of a pod that a row needs; decoding only this takes a third of the time."""
 
     metadata: _Metadata
     spec: _Spec | None
@@ -100,7 +100,7 @@ class _Shown(TypedDict, total=False):
 
 
 class Tally:
-    """What the statuses of a pod's containers add up to."""
+    """A summary of the statuses of a pod's containers."""
 
     def __init__(self, pod: Object) -> None:
         self.pod, self.status = pod, status(pod)

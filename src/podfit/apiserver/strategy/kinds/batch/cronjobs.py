@@ -1,4 +1,4 @@
-"""The strategy of CronJobs: Jobs made by the clock."""
+"""The strategy of CronJobs: Jobs created by schedule."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from podfit.apiserver.strategy.pod.warnings import template_warnings
 from podfit.apiserver.strategy.podspec.defaults import default_template
 
 _LONGEST_NAME = 52
-"""Eleven characters less than a Job's: the time it was due is appended."""
+"""Eleven characters less than a Job's: the scheduled time is appended."""
 
 
 class CronJobStrategy(Strategy):

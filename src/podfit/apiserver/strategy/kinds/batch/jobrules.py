@@ -1,5 +1,6 @@
-"""Validation of what a Job's spec says, in a Job or in the template of a CronJob: counts, indexes, and the policies
-that decide when it has failed or succeeded."""
+"""Validation of a Job's spec, in a Job or in the template of a CronJob: counts, indexes, and the policies that decide
+when it has failed or succeeded.
+"""
 
 from __future__ import annotations
 
@@ -42,7 +43,7 @@ _managed_by = re.compile(r"[A-Za-z0-9/\-._~%!$&'()*+,;=:]+")
 
 
 def job_spec(spec: Object, path: str, errors: Errors) -> None:
-    """Everything but the selector, which a CronJob's template has none of."""
+    """Everything except the selector, which a CronJob's template does not have."""
     for field in _COUNTS:
         non_negative(spec, field, path, errors)
     if spec.get("maxFailedIndexes") is not None:
@@ -76,7 +77,7 @@ def _template(spec: Object, path: str, errors: Errors) -> None:
 
 
 def _manager(name: str, path: str, errors: Errors) -> None:
-    """`domain/path`, as field managers and other controllers are named."""
+    """`domain/path`, the format of names of field managers and other controllers."""
     domain, slash, rest = name.partition("/")
     if not name:
         errors.append(required(path))
@@ -219,7 +220,7 @@ def _success_policy(spec: Object, path: str, errors: Errors) -> None:
 
 
 def success_as_go(policy: Object | None) -> Object | None:
-    """A success policy with the names of the Go structs, which is how messages show it."""
+    """A success policy with the names of the Go structs, as shown in messages."""
     if policy is None:
         return None
     rules = policy.get("rules")
@@ -231,7 +232,7 @@ def success_as_go(policy: Object | None) -> Object | None:
 
 
 def failure_as_go(policy: Object | None) -> Object | None:
-    """Likewise a pod failure policy."""
+    """A pod failure policy with the names of the Go structs."""
     if policy is None:
         return None
     rules = []
@@ -280,7 +281,7 @@ def _success_rule(rule: Object, completions: int, path: str, errors: Errors) -> 
 
 
 def count_indexes(text: str, completions: int) -> tuple[int, str]:
-    """How many indexes a list like "0,2-4" names, or what is wrong with it."""
+    """The number of indexes in a list like "0,2-4", or the error in it."""
     total, last = 0, -1
     for interval in text.split(",") if text else ():
         ends = interval.split("-")

@@ -1,4 +1,4 @@
-"""The strategy of Jobs: pods that run to an end."""
+"""The strategy of Jobs: pods that run to completion."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class JobStrategy(Strategy):
         set_default(spec, "podReplacementPolicy", "Failed" if spec.get("podFailurePolicy") else "TerminatingOrFailed")
         for rule in (spec.get("podFailurePolicy") or {}).get("rules") or ():
             for pattern in rule.get("onPodConditions") or ():
-                # The field is always there, empty where it was not given.
+                # The field is always present, empty if it was not given.
                 pattern["status"] = pattern.get("status") or "True"
         _copy_labels(obj)
 
@@ -63,7 +63,7 @@ class JobStrategy(Strategy):
         metadata = obj["metadata"]
         labels = spec.setdefault("template", {}).setdefault("metadata", {}).setdefault("labels", {})
         for key, value in ((_UID, metadata.get("uid", "")), (_NAME, metadata.get("name", ""))):
-            # The short names are what older clients look for.
+            # Older clients look for the short names.
             for name in (key, key.partition("/")[2]):
                 labels.setdefault(name, value)
         selector = spec.setdefault("selector", {}).setdefault("matchLabels", {})
@@ -85,7 +85,7 @@ class JobStrategy(Strategy):
         return errors
 
     def _generated(self, spec: Object, metadata: Object, errors: Errors) -> None:
-        """Labels and selector must be those that the server makes up; the user may have set others."""
+        """Labels and selector must be the generated ones; the user may have set others."""
         labels = ((spec.get("template") or {}).get("metadata") or {}).get("labels") or {}
         uid, name = metadata.get("uid", ""), metadata.get("name", "")
         expected = {_UID.partition("/")[2]: uid, _NAME.partition("/")[2]: name, _UID: uid, _NAME: name}
@@ -141,7 +141,7 @@ class JobStrategy(Strategy):
         if not _may_steer(job):
             errors.append(invalid("spec.template", new, IMMUTABLE))
             return
-        # Sizes that may change are looked at once more, so that a bad one is reported twice.
+        # Mutable sizes are validated twice, so that an error is reported twice.
         for key in ("initContainers", "containers"):
             for at, container in enumerate((new.get("spec") or {}).get(key) or ()):
                 path = f"spec.template.spec.{key}[{at}].resources"
@@ -163,8 +163,8 @@ class JobStrategy(Strategy):
 
 
 def _copy_labels(obj: Object) -> None:
-    """A job without labels of its own takes those of its pods, and shares them until `_part_labels`: so it also gets
-    the ones that are generated for the pods."""
+    """A job without labels gets those of its pods, and shares them until `_part_labels`: so it also gets the ones that
+    are generated for the pods."""
     labels = ((obj["spec"].get("template") or {}).get("metadata") or {}).get("labels")
     metadata = obj.setdefault("metadata", {})
     if labels and not metadata.get("labels"):
@@ -183,13 +183,13 @@ def _shown(selector: Object | None) -> Object | None:
 
 
 def _may_steer(job: Object) -> bool:
-    """While a job is suspended and nothing of it runs, its pods may still be made to fit: place and size."""
+    """While a job is suspended and has no running pods, its pods may still be adapted: placement and size."""
     status = job.get("status") or {}
     return bool((job.get("spec") or {}).get("suspend")) and not status.get("startTime") and not status.get("active")
 
 
 def _steered(template: Object) -> Object:
-    """The template without what a suspended job may change."""
+    """The template without the fields that a suspended job may change."""
     spec = {key: value for key, value in (template.get("spec") or {}).items() if key not in _STEERING}
     affinity = {key: value for key, value in (spec.pop("affinity", None) or {}).items() if key != "nodeAffinity"}
     if affinity:

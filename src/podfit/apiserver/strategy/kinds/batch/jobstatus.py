@@ -1,6 +1,7 @@
-"""What the status of a Job may say, and how it may go on: the Job controller writes it, and a Job ends only once.
+"""Validation of the status of a Job and of its transitions: the Job controller writes it, and a Job ends only once.
 
-Rules about fields that an update leaves alone are not asked again, so that odd statuses of the past can be amended.
+Rules about fields that an update does not change are not checked again, so that invalid statuses of the past can be
+amended.
 """
 
 from __future__ import annotations
@@ -138,7 +139,7 @@ def _indexes(move: _Move, errors: Errors) -> None:
 
 
 def _members(text: str) -> Indexes:
-    """The indexes of a list; fragments that are none are reported elsewhere."""
+    """The indexes of a list; invalid fragments are reported elsewhere."""
     found = [interval.split("-") for interval in text.split(",")]
     return Indexes((int(ends[0]), int(ends[-1])) for ends in found if len(ends) <= 2 and all(map(_is_index, ends)))
 

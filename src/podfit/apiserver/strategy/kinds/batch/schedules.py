@@ -1,4 +1,4 @@
-"""What is wrong with the schedule and the time zone of a CronJob. Pure."""
+"""Validates the schedule and the time zone of a CronJob. Pure."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _zone_part = re.compile(r"[A-Za-z.\-_0-9+]{1,14}")
 
 
 def schedule_errors(schedule: str, zone: str | None, before: str | None, path: str, errors: Errors) -> None:
-    """`before` is the schedule an update replaces: one that named a zone in its text may go on doing so."""
+    """`before` is the schedule that an update replaces: one that named a zone in its text may continue to do so."""
     try:
         Schedule.parse(schedule)
     except BadSchedule as error:

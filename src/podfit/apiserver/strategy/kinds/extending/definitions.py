@@ -1,4 +1,4 @@
-"""The strategy of CustomResourceDefinitions: names, versions and how they are stored, converted and shown."""
+"""The strategy of CustomResourceDefinitions: names, versions, storage, conversion and display."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from podfit.apiserver.strategy.kinds.replicas.workloads import set_default
 
 _MOST_SELECTABLE = 8
 _MUCH_TEXT = 1000
-"""Characters of rules that take more than a few milliseconds to check."""
+"""The total length of rules above which checking takes more than a few milliseconds."""
 _SCOPES = ("Cluster", "Namespaced")
 _COLUMN_TYPES = ("boolean", "date", "integer", "number", "string")
 _COLUMN_FORMATS = ("byte", "date", "date-time", "double", "float", "int32", "int64", "password")
@@ -160,7 +160,7 @@ class CustomResourceDefinitionStrategy(Strategy):
         if _approval_state(new) != _approval_state(old):
             errors += _approval(new)
         if not _schemas(old, old):
-            # One that was let in without is not stuck for it.
+            # A version that was accepted without a schema remains valid.
             errors += _schemas(new, old)
         return errors if stored.get("preserveUnknownFields") else errors + _keeps_all(new)
 
@@ -169,7 +169,7 @@ _SHARED = ("schema", "subresources", "additionalPrinterColumns", "selectableFiel
 
 
 def _shared(versions: list[Object]) -> frozenset[str]:
-    """What all versions have alike. Kubernetes speaks of it as the definition's own."""
+    """The part common to all versions. Kubernetes treats it as the definition's own."""
     alike = (field for field in _SHARED if all(equal(row.get(field), versions[0].get(field)) for row in versions))
     return frozenset(alike)
 
@@ -200,7 +200,7 @@ def _keeps_all(definition: Object) -> Errors:
 
 
 def _version(version: Object, shared: frozenset[str]) -> Object:
-    """A version with the names of the Go struct, without its schema: how messages show it."""
+    """A version with the names of the Go struct, without its schema: as shown in messages."""
     shown = {field: version.get(field) for field in _SHARED if field not in shared}
     return {
         "Name": version.get("name"),
@@ -334,7 +334,7 @@ def _stored_versions(obj: Object, errors: Errors) -> None:
         name = row.get("name")
         if row.get("storage") and name not in missing:
             errors.append(invalid(path, stored, f"must have the storage version {name}"))
-        missing.pop(name, None)  # Where a name is there twice, the second one is not stored.
+        missing.pop(name, None)  # Of a duplicated name, the second one is not stored.
     for name, at in missing.items():
         detail = (
             f"missing from spec.versions; {name} was previously a storage version, and must remain in "

@@ -15,7 +15,7 @@ from podfit.apiserver.strategy.kinds.replicas.workloads import set_default
 
 _LEGACY = "kubernetes.io/legacy-unknown"
 _TRUE_ONLY = ("Approved", "Denied", "Failed")
-"""Conditions that are there or not, and stay."""
+"""Conditions that are present or not, and are never removed."""
 
 
 class APIServiceStrategy(Strategy):
@@ -110,7 +110,7 @@ class CertificateSigningRequestStrategy(Strategy):
         return errors
 
     def validate_change(self, new: Object, old: Object) -> Errors:
-        # The approval is written at an endpoint of its own.
+        # The approval is written through an endpoint of its own.
         return self.validate_status(new, old)
 
     def validate_status(self, new: Object, old: Object) -> Errors:

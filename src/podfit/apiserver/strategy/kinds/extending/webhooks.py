@@ -1,4 +1,4 @@
-"""The strategy of webhook configurations, and what is wrong with the address of any hook."""
+"""The strategy of webhook configurations, and validation of any hook's address."""
 
 from __future__ import annotations
 
@@ -177,7 +177,7 @@ def _resources(resources: list[str], path: str, errors: Errors) -> None:
 
 
 def review_versions(versions: list[str], path: str, errors: Errors, missing: str = "") -> None:
-    """The versions of reviews a hook reads; `missing` is said where it names none."""
+    """The versions of reviews that a hook accepts; `missing` is the error if it names none."""
     if not versions:
         errors.append(required(path, missing))
         return
@@ -194,7 +194,7 @@ def review_versions(versions: list[str], path: str, errors: Errors, missing: str
 
 
 def hook_address(config: Object, path: str, errors: Errors) -> None:
-    """A hook is at a URL or behind a service."""
+    """A hook has a URL or a service."""
     if (config.get("url") is None) == (config.get("service") is None):
         errors.append(required(path, "exactly one of url or service is required"))
     elif config.get("url") is not None:

@@ -1,1 +1,1 @@
-"""The strategies of workloads that keep replicas, of their autoscalers and budgets."""
+"""The strategies of workloads with replicas, and of their autoscalers and budgets."""

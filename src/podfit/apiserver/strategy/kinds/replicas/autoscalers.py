@@ -42,7 +42,7 @@ class AutoscalerStrategy(Strategy):
             target = {"type": "Utilization", "averageUtilization": 80}
             spec["metrics"] = [{"type": "Resource", "resource": {"name": "cpu", "target": target}}]
         if spec.get("behavior") is not None:
-            # Who says anything of it gets all of it said.
+            # If any of it is set, all of it is defaulted.
             for word, rules in _RULES.items():
                 given = spec["behavior"].get(word) or {}
                 spec["behavior"][word] = {**deepcopy(rules), **{key: v for key, v in given.items() if v is not None}}
@@ -99,7 +99,7 @@ def _reference(target: Object, path: str, errors: Errors) -> None:
 
 
 def _version(target: Object, path: str, errors: Errors) -> None:
-    """Everything that can be scaled is in a group, except ReplicationControllers."""
+    """Everything scalable has a group, except ReplicationControllers."""
     version = target.get("apiVersion") or ""
     if version.count("/") > 1:
         detail = f"unexpected GroupVersion string: {version}"
@@ -143,7 +143,7 @@ def _metrics(spec: Object, errors: Errors) -> None:
         _metric(metric, f"spec.metrics[{at}]", errors)
     percent = spec.get("targetCPUUtilizationPercentage")
     if percent is not None and percent < 1:
-        # What autoscaling/v1 says in one number is a metric, and refused as one.
+        # The single number of autoscaling/v1 is a metric, and validated as one.
         errors.append(invalid("spec.metrics[0].resource.target.averageUtilization", percent, "must be greater than 0"))
     if spec.get("minReplicas") == 0 and not any(metric.get("type") in ("Object", "External") for metric in metrics):
         detail = "must specify at least one Object or External metric to support scaling to zero replicas"
@@ -151,7 +151,7 @@ def _metrics(spec: Object, errors: Errors) -> None:
 
 
 def _metric(metric: Object, path: str, errors: Errors) -> None:
-    """Only the first of several sources is looked at; the others are one too many."""
+    """Only the first of several sources is validated; the others are reported as too many."""
     kind = metric.get("type", "")
     if not kind:
         errors.append(required(f"{path}.type", "must specify a metric source type"))
@@ -222,7 +222,7 @@ _FIELDS = {
     "resource": "Resource",
     "containerResource": "ContainerResource",
 }
-"""Sources in the order in which they are looked at."""
+"""Sources in the order in which they are checked."""
 _SOURCES = ("ContainerResource", "External", "Object", "Pods", "Resource")
 _WANTED = {
     "Resource": ("averageUtilization", "averageValue"),

@@ -1,4 +1,4 @@
-"""Strategies of workloads whose pods have a place: StatefulSet and DaemonSet."""
+"""Strategies of workloads whose pods have an identity or a node: StatefulSet and DaemonSet."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ class DaemonSetStrategy(WorkloadStrategy):
         return errors
 
     def _selector(self, spec: Object, errors: Errors) -> None:
-        """Like the others, except that a missing selector is only noticed by what it does not select."""
+        """Like the others, except that a missing selector is only noticed because it matches nothing."""
         selector = spec.get("selector")
         label_selector(selector, "spec.selector", errors)
         if selector_usable(selector):
@@ -96,7 +96,7 @@ class DaemonSetStrategy(WorkloadStrategy):
 
 
 def _templates(obj: Object) -> int:
-    """Which template this is, counted from one: an old field that lives on as an annotation."""
+    """The number of the template, starting at one: an old field that lives on as an annotation."""
     text = ((obj.get("metadata") or {}).get("annotations") or {}).get(_TEMPLATE_GENERATION, "")
     return int(text) if text.isdecimal() else 0
 
@@ -107,7 +107,7 @@ def _count_templates(obj: Object, number: int) -> None:
 
 
 def _surge_or_not(rolling: Object, path: str, errors: Errors) -> None:
-    """Daemons either give way first or come first: exactly one of the two counts."""
+    """Exactly one of maxUnavailable and maxSurge must be set."""
     unavailable, surge = rolling.get("maxUnavailable", 0), rolling.get("maxSurge", 0)
     for check in (int_or_percent, at_most_all):
         check(unavailable, f"{path}.maxUnavailable", errors)
@@ -130,7 +130,7 @@ _STATEFUL_CHANGEABLE = (
 
 
 def with_claims(template: Object, claims: list[Object]) -> Object:
-    """The template as its pods will be: with a volume for each claim, which wins over one of its name."""
+    """The template as its pods will be: with a volume for each claim, which replaces one of its name."""
     if not claims:
         return template
     names = {(claim.get("metadata") or {}).get("name", "") for claim in claims}
@@ -258,7 +258,7 @@ class StatefulSetStrategy(WorkloadStrategy):
 
 
 def _own_warnings(obj: Object, below: str) -> list[str]:
-    """`below`: what Kubernetes puts behind a claim's place when it warns of an update."""
+    """`below`: the suffix of a claim's path in Kubernetes' warnings about an update."""
     spec = obj.get("spec") or {}
     found: list[str] = []
     for at, claim in enumerate(spec.get("volumeClaimTemplates") or ()):

@@ -1,4 +1,6 @@
-"""Strategies of what keeps pods running: Deployment, ReplicaSet, ReplicationController, and their templates."""
+"""Strategies of workloads that keep pods running: Deployment, ReplicaSet, ReplicationController, and their
+templates.
+"""
 
 from __future__ import annotations
 
@@ -36,7 +38,7 @@ def set_default(holder: Object, field: str, value: Any) -> None:
 
 
 def int_or_percent(value: int | str, path: str, errors: Errors) -> None:
-    """A count or a share, not negative."""
+    """A count or a percentage, not negative."""
     if isinstance(value, str):
         if not _percent.fullmatch(value):
             errors.append(invalid(path, value, _PERCENT_TEXT))
@@ -50,7 +52,7 @@ def at_most_all(value: int | str, path: str, errors: Errors) -> None:
 
 
 def is_nothing(value: int | str | None) -> bool:
-    """Whether a count or a share comes to zero; what is neither counts as zero, as it does for Kubernetes."""
+    """Whether a count or a percentage is zero; an invalid value counts as zero, as in Kubernetes."""
     if isinstance(value, str):
         digits = value.removesuffix("%")
         return not re.fullmatch("[+-]?[0-9]+", digits) or int(digits) == 0
@@ -58,14 +60,14 @@ def is_nothing(value: int | str | None) -> bool:
 
 
 def selected_template(spec: Object, owner: str, noun: str, errors: Errors) -> None:
-    """The selector, and a template that it selects and that runs for ever."""
+    """The selector, and a template that it matches and that always restarts."""
     if selector_checked(spec.get("selector"), noun, "invalid label selector", errors):
         template_selected(spec.get("selector"), spec.get("template") or {}, errors)
         running_template(spec.get("template") or {}, owner, errors)
 
 
 def selector_checked(selector: Object | None, noun: str, complaint: str, errors: Errors) -> bool:
-    """Whether the selector can be used at all: what it should select is only looked at then."""
+    """Whether the selector is valid at all: the template is only compared with a valid one."""
     if selector is None:
         errors.append(required("spec.selector"))
     else:
@@ -102,7 +104,7 @@ def runs_for_ever(template: Object, owner: str, errors: Errors) -> None:
 
 
 def name_warnings(obj: Object) -> list[str]:
-    """Names of pods are made of the workload's: one that is no label makes odd host names."""
+    """Names of pods are derived from the workload's: one that is not a DNS label makes invalid host names."""
     complaints = dns_label((obj.get("metadata") or {}).get("name", ""))
     if not complaints:
         return []
@@ -116,11 +118,11 @@ def name_warnings(obj: Object) -> list[str]:
 class WorkloadStrategy(Strategy):
     update_checks = "c"
     names_hosts: ClassVar[bool] = True
-    """Whether a name that is no DNS label gets a warning."""
+    """Whether a name that is not a DNS label gets a warning."""
     status_counts: ClassVar[tuple[str, ...]] = ()
-    """Numbers in the status that may not be negative, in the order in which they are looked at."""
+    """Numbers in the status that must not be negative, in the order in which they are checked."""
     status_parts: ClassVar[tuple[str, ...]] = ()
-    """Those that count some of the replicas."""
+    """Those that count a subset of the replicas."""
     ready_name: ClassVar[str] = "readyReplicas"
 
     def default(self, obj: Object) -> None:
@@ -237,7 +239,7 @@ class DeploymentStrategy(WorkloadStrategy):
 
 
 def strategy_as_go(strategy: Object) -> Object:
-    """The server's own types have no JSON names: errors show their fields in Go's spelling, all of them."""
+    """The server's own types have no JSON names: errors show all their fields under Go's names."""
     rolling = strategy.get("rollingUpdate")
     if rolling is not None:
         rolling = {"MaxUnavailable": rolling.get("maxUnavailable", 0), "MaxSurge": rolling.get("maxSurge", 0)}

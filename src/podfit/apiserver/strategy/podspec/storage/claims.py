@@ -1,4 +1,4 @@
-"""Validation of what a PersistentVolumeClaim asks for, as an object of its own or inside a pod."""
+"""Validation of the spec of a PersistentVolumeClaim, as an object of its own or inside a pod."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Validation of volumes made of files: secrets, config maps, the downward API, and projections of several of them."""
+"""Validation of volumes with files from objects: secrets, config maps, the downward API, and projections of several of
+them.
+"""
 
 from __future__ import annotations
 
@@ -47,7 +49,7 @@ def _key_to_path(item: Object, path: str, errors: Errors) -> None:
 def downward(source: Object, path: str, errors: Errors) -> None:
     file_mode(source, "defaultMode", path, errors)
     for item in source.get("items") or ():
-        # Errors name the volume, not the item: Kubernetes passes no index on.
+        # Errors name the volume, not the item: Kubernetes does not pass an index.
         _downward_file(item, path, errors)
 
 

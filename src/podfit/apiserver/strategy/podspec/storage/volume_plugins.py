@@ -1,5 +1,6 @@
-"""Validation of volumes that a storage system of its own backs. Most of them do nothing any more; pods may still name
-them, and mistakes in them still get Kubernetes' answers."""
+"""Validation of volumes of specific storage systems. Most of them have no effect any more; pods may still use them, and
+errors in them still get Kubernetes' messages.
+"""
 
 from __future__ import annotations
 
@@ -172,7 +173,7 @@ def _csi(source: Object, path: str, errors: Errors) -> None:
 
 
 def portal_fits(volume: Object, path: str, errors: Errors) -> None:
-    """A name for the session is made of the volume's and the portal's; it has to fit."""
+    """A name for the session is composed of the volume's and the portal's; its length is limited."""
     source, name = volume["iscsi"], volume.get("name", "")
     if source.get("initiatorName") is not None and len(f"{name}:{source.get('targetPortal', '')}") > 64:
         detail = (
