@@ -1,4 +1,4 @@
-"""One component of the autoscaler alone, against any API server: `podfit vpa recommender|updater|admission`."""
+"""One component of the autoscaler by itself, against any API server: `podfit vpa recommender|updater|admission`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What each flag of the autoscaler's components does, for `--help` and the pages of the commands."""
+"""Descriptions of the flags of the autoscaler's components, for `--help` and the command pages."""
 
 from __future__ import annotations
 

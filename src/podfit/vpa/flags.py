@@ -1,7 +1,7 @@
-"""Command lines of the autoscaler's components: upstream's flag names and spellings, read into configuration values.
+"""Parses command lines of the autoscaler's components: upstream's flag names and spellings, into configuration values.
 
-A configuration is a dataclass whose fields are named as flags are (underscores for dashes). Fields of a nested
-configuration are flags of the same command. Durations are written as in Go (`1m30s`, also `8d`) and kept in seconds.
+A configuration is a dataclass whose fields are named as the flags (underscores for dashes). Fields of a nested
+configuration are flags of the same command. Durations are written as in Go (`1m30s`, also `8d`) and stored in seconds.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ IGNORED = (
     *("add-dir-header", "alsologtostderr", "log-backtrace-at", "log-dir", "log-file", "log-file-max-size"),
     *("logtostderr", "min-checkpoints", "one-output", "skip-headers", "skip-log-headers", "stderrthreshold", "vmodule"),
 )
-"""Flags that are accepted, because manifests carry them, and change nothing: logs go to standard error, as one line."""
+"""Flags that are accepted, because manifests set them, and have no effect: logs go to standard error, one line each."""
 GATES = ("CPUStartupBoost", "InPlace", "PerVPAConfig")
 _GROUPS, _GONE = {"AllAlpha": GATES, "AllBeta": ()}, ("InPlaceOrRecreate",)
-"""Gates that stand for several, and those of older releases whose feature is always on."""
+"""Gates that stand for several others, and gates of older releases whose feature is always on."""
 
 
 NUMBERS = frozenset(
@@ -61,15 +61,15 @@ NUMBERS = frozenset(
         "prometheus-queries-per-second",
     )
 )
-"""Flags that are plain numbers; other fractions are durations."""
+"""Flags that are plain numbers; other fractional values are durations."""
 
 
 class BadFlag(ValueError):
-    """A flag that cannot be used; the message says which and why."""
+    """An invalid flag; the message says which and why."""
 
 
 class WrongLine(BadFlag):
-    """The command line itself cannot be read."""
+    """The command line itself cannot be parsed."""
 
     exit_code = 2
 
@@ -95,7 +95,7 @@ def go_duration(seconds: float) -> str:
 
 
 def parse(default: T, arguments: Sequence[str]) -> T:
-    """The configuration with what a command line changes. Raises BadFlag."""
+    """Applies a command line to the configuration. Raises BadFlag."""
     changes: dict[str, dict[str, Any]] = {}
     known = _known(default)
     for name, text in _pairs(arguments, known):
@@ -108,7 +108,7 @@ def parse(default: T, arguments: Sequence[str]) -> T:
 
 
 def described(default: Any) -> Iterator[tuple[str, str, str]]:
-    """Every flag with its default and its meaning, for help texts."""
+    """All flags with their defaults and meanings, for help texts."""
     for name, (holder, field, kind) in sorted(_known(default).items()):
         value = getattr(getattr(default, holder) if holder else default, field.name)
         shown = go_duration(value) if kind is float and name not in NUMBERS else _shown(value)
@@ -199,7 +199,7 @@ def _bool(text: str) -> bool:
 
 
 def gates(text: str) -> dict[str, bool]:
-    """`A=true,B=false`. What a group of gates sets, a gate's own entry overrides."""
+    """`A=true,B=false`. A gate's own entry overrides that of a group of gates."""
     found: dict[str, bool] = {}
     groups: dict[str, bool] = {}
     for part in filter(None, (part.strip() for part in text.split(","))):
@@ -235,5 +235,5 @@ def namespaces_apart(selected: str, ignored: Iterable[str]) -> None:
 
 
 def own_namespace() -> str:
-    """Where the component itself runs, as its manifest states it."""
+    """The namespace of the component itself, as set in its manifest."""
     return os.environ.get("NAMESPACE") or "kube-system"

@@ -1,6 +1,6 @@
-"""Runs a component of the autoscaler only while it leads, by upstream's `--leader-elect-*` flags.
+"""Runs a component of the autoscaler only while it is the leader, by upstream's `--leader-elect-*` flags.
 
-Who waits for the lease serves its health all the same: a replica that stands by is alive, and must not be restarted.
+Standby replicas serve their health endpoint, too: they are alive, and must not be restarted.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from podfit.vpa.flags import BadFlag
 from podfit.vpa.serve.http import Health, HttpServer
 
 JITTER = 1.2
-"""Attempts may come this much later than asked for; a deadline must leave room for one."""
+"""Attempts may be this much later than scheduled; a deadline must leave room for one."""
 
 
 class Election(Protocol):
@@ -44,7 +44,7 @@ class Election(Protocol):
 
 
 def check_election(config: Election) -> None:
-    """Raises BadFlag for settings with which two could lead at once."""
+    """Raises BadFlag for settings that would allow two leaders at once."""
     if not config.leader_elect:
         return
     if config.leader_elect_resource_lock != "leases":
@@ -61,7 +61,7 @@ def check_election(config: Election) -> None:
 
 
 async def run_elected(client: Client, config: Election, work: Callable[[], Awaitable[None]], clock: Clock) -> None:
-    """Runs `work` until cancelled: at once, or whenever this process holds the lease."""
+    """Runs `work` until cancelled: immediately, or whenever this process holds the lease."""
     if not config.leader_elect:
         await work()
         return

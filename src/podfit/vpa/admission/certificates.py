@@ -1,7 +1,7 @@
-"""The webhook's certificates: given as files, or its own, which it renews in time and shares through a Secret.
+"""The webhook's certificates: from files, or self-issued, renewed in time and shared through a Secret.
 
-All replicas serve under one authority, so the first one makes it and the others read it. When the authority is
-renewed, the old one stays in the bundle until its last certificate has expired.
+All replicas serve under one authority: the first one creates it and the others read it. When the authority is renewed,
+the old one stays in the bundle until its last certificate has expired.
 """
 
 from __future__ import annotations
@@ -37,7 +37,8 @@ Key = ec.EllipticCurvePrivateKey
 
 @dataclass(frozen=True, slots=True)
 class Certificates:
-    """PEM texts. `ca` may hold several authorities; without `ca_key` they came as files and cannot be renewed here."""
+    """PEM texts. `ca` may contain several authorities; without `ca_key` they came from files and cannot be renewed
+    here."""
 
     ca: bytes
     cert: bytes
@@ -45,7 +46,7 @@ class Certificates:
     ca_key: bytes = b""
 
     def renewal_due(self, now: float, names: Sequence[str]) -> bool:
-        """In the last third of its life, or without one of its names."""
+        """In the last third of its lifetime, or if one of its names is missing."""
         found = x509.load_pem_x509_certificate(self.cert)
         begin, end = found.not_valid_before_utc, found.not_valid_after_utc
         late = datetime.fromtimestamp(now, UTC) >= begin + (end - begin) * 2 / 3
@@ -57,14 +58,14 @@ class Certificates:
 
 
 def from_files(ca: str, cert: str, key: str) -> Certificates | None:
-    """None when they are not there."""
+    """None if the files do not exist."""
     if not all(Path(file).is_file() for file in (ca, cert, key)):
         return None
     return Certificates(Path(ca).read_bytes(), Path(cert).read_bytes(), Path(key).read_bytes())
 
 
 def made(names: Sequence[str], now: float, lifetime_s: float, before: Certificates | None = None) -> Certificates:
-    """New certificates; under the same authority while that lasts."""
+    """New certificates; under the same authority while it is valid."""
     bundle, ca_key = (before.ca, before.ca_key) if before is not None else (b"", b"")
     if before is None or not ca_key or before.authority_due(now):
         fresh, ca_key = _authority(now)
@@ -140,14 +141,14 @@ def _names_of(certificate: x509.Certificate) -> list[str]:
 
 
 class SharedCertificates:
-    """Kept in a Secret, so that all replicas serve under the same authority."""
+    """Stored in a Secret, so that all replicas serve under the same authority."""
 
     def __init__(self, client: Client, namespace: str, name: str, names: Sequence[str], lifetime_s: float) -> None:
         self._client, self._namespace, self._name = client, namespace, name
         self._names, self._lifetime_s = tuple(names), lifetime_s
 
     async def current(self, now: float) -> Certificates:
-        """Those in the Secret, renewed if that is due. Two replicas that do it at once end with the same ones."""
+        """The certificates in the Secret, renewed if due. Two replicas that renew at once end with the same ones."""
         for _ in range(5):
             secret = await self._client.find(SECRET, self._namespace, self._name)
             kept = _read(secret)
@@ -187,7 +188,7 @@ def _read(secret: Object | None) -> Certificates | None:
 
 
 def load_chain(context: ssl.SSLContext, certificates: Certificates) -> None:
-    """From memory to a context there is only the way through a file; it is gone again at once."""
+    """A context only loads files: the certificate is written to one, which is deleted at once."""
     with tempfile.TemporaryDirectory() as folder:
         cert, key = Path(folder) / "cert.pem", Path(folder) / "key.pem"
         cert.write_bytes(certificates.cert)

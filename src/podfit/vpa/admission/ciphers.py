@@ -1,4 +1,4 @@
-"""The ciphers that `--tls-ciphers` names as Go does, in OpenSSL's names. They count for TLS 1.2 only."""
+"""Translates Go's cipher names in `--tls-ciphers` to OpenSSL's. They apply to TLS 1.2 only."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _OPENSSL = {
 
 
 def openssl_list(text: str) -> str:
-    """From a list with commas or colons, the ciphers that exist; empty when none does: then the usual ones stay."""
+    """Of a list with commas or colons, the ciphers that exist; empty if none does: then the defaults stay."""
     named = (part.strip() for part in text.replace(",", ":").split(":"))
     known = (_OPENSSL.get(name, name) for name in named)
     return ":".join(name for name in known if name in _OPENSSL.values())

@@ -1,4 +1,4 @@
-"""The admission webhook's settings: upstream's flags with upstream's defaults, and a few of our own."""
+"""The admission webhook's settings: upstream's flags with upstream's defaults, and a few additional ones."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class AdmissionConfig:
     client_ca_file: str = "/etc/tls-certs/caCert.pem"
     tls_cert_file: str = "/etc/tls-certs/serverCert.pem"
     tls_private_key: str = "/etc/tls-certs/serverKey.pem"
-    """Without these files the webhook makes its own certificates and keeps them in a Secret."""
+    """Without these files the webhook issues its own certificates and stores them in a Secret."""
     reload_cert: bool = False
     tls_ciphers: str = ""
     min_tls_version: str = "tls1_2"
@@ -29,7 +29,7 @@ class AdmissionConfig:
     webhook_failure_policy_fail: bool = False
     register_webhook: bool = True
     validate_vpa_objects: bool = True
-    """Whether the webhook is asked about autoscaler objects too; without, only their schema is checked."""
+    """Whether the webhook also validates autoscaler objects; otherwise only their schema does."""
     webhook_labels: str = ""
     max_allowed_cpu_boost: Quantity | None = None
     vpa_object_namespace: str = ""
@@ -41,24 +41,24 @@ class AdmissionConfig:
     kube_api_burst: float = 100.0
     feature_gates: dict[str, bool] = field(default_factory=dict)
     host: str = ""
-    """Where to listen; empty is everywhere."""
+    """The listen address; empty: all."""
     namespace: str = field(default_factory=own_namespace)
     recommender_url: str = ""
-    """Asked for every new pod, if set; otherwise the recommendation in the autoscaler's status is used. `aggregated`
-    asks through the API server, with this component's credentials."""
+    """If set, queried for every new pod; otherwise the recommendation in the autoscaler's status is used. `aggregated`
+    queries through the API server, with this component's credentials."""
     recommender_timeout: float = 0.5
     certificate_secret: str = "vpa-tls-certs"
     certificate_lifetime: float = 30 * 86400.0
     change_without_recommendation: bool = False
-    """Annotate pods, and scale containers to a LimitRange, where nothing is recommended, as upstream does."""
+    """Annotate pods, and scale containers to a LimitRange, without a recommendation, as upstream does."""
     fit_to_room: bool = True
-    """Give new pods no more than the nodes and quotas have room for. Without, they get their target and may have to
+    """Give new pods no more than fits on the nodes and into the quotas. Otherwise they get their target and may have to
     wait for a node, which a cluster autoscaler may add."""
     panic_namespace: str = "kube-system"
     panic_name: str = "podfit-panic"
     """The ConfigMap that stops all changes while it exists."""
     register_delay: float = 0.0
-    """Upstream waits 10 s before it registers, to be serving by then; here it serves first."""
+    """Upstream waits 10 s before it registers, to be serving by then; podfit serves first."""
 
     @property
     def labels(self) -> dict[str, str]:
@@ -72,7 +72,7 @@ class AdmissionConfig:
 
 
 def admission_config(arguments: list[str], default: AdmissionConfig | None = None) -> AdmissionConfig:
-    """Reads a command line. Raises BadFlag."""
+    """Parses a command line. Raises BadFlag."""
     config = parse(default or AdmissionConfig(), arguments)
     namespaces_apart(config.vpa_object_namespace, config.ignored_vpa_object_namespaces)
     if config.min_tls_version not in TLS_VERSIONS:

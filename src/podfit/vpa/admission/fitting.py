@@ -1,4 +1,5 @@
-"""Sizes new pods so that they find a place: no more than nodes and quotas have, no less than the lower bound."""
+"""Sizes new pods so that they can be scheduled: at most the free capacity of nodes and quotas, at least the lower
+bound."""
 
 from __future__ import annotations
 
@@ -27,25 +28,25 @@ from podfit.vpa.observe.sight import Sight
 
 _REMEMBER = 4096
 UNSEEN_S = 5.0
-"""So long a pod that was admitted may take to come by the watch; one that was refused after all never comes."""
+"""How long an admitted pod may take to appear in the watch; one that was rejected later never appears."""
 
 
 class Size(NamedTuple):
     vpa: Mapping[str, Any] | None
-    """The autoscaler with the targets that the pod gets; None when the pod keeps what it asks for."""
+    """The autoscaler with the targets for the pod; None if the pod keeps its own requests."""
     notes: tuple[str, ...] = ()
-    """What it gets less, and why."""
+    """The reductions, and their reasons."""
     boosts: Mapping[str, Quantity] = NO_BOOSTS
-    """By container: the CPU to start with, where there is no room for all of its startup boost."""
+    """By container: the CPU to start with, if its full startup boost does not fit."""
     wanted: Wanted | None = None
-    """What is recommended for its containers, where that was worked out. Not to be changed."""
+    """The recommendation for its containers, if it was computed. Must not be modified."""
 
 
 class Boosting(NamedTuple):
-    """Startup boosts are enabled, and the autoscaler has one."""
+    """Whether startup boosts are enabled, and the autoscaler has one."""
 
     most: Quantity | None
-    """No boost goes beyond this."""
+    """The maximum of a boost."""
 
 
 class Fitting:
@@ -55,12 +56,12 @@ class Fitting:
         nodes, quotas = sight.follow(NODE, indexes={}), sight.follow(kind_named("ResourceQuota"))
         self.headroom = Headroom(nodes, sight.follow_pods(SCHEDULED), quotas)
         self._admitted: deque[tuple[float, tuple[str, str, str], object]] = deque()
-        """When, for which controller, and the key of the claim: pods that the watch has not brought yet."""
+        """Time, controller and claim key of pods that have not appeared in the watch yet."""
         self._targets: dict[tuple[int, int, bytes], tuple[Any, Any, Mapping[str, int], Wanted]] = {}
-        """With the objects of the autoscaler that the numbers stand for."""
+        """With the autoscaler's objects that the numbers are based on."""
 
     def start(self) -> None:
-        """Call when the caches have their first picture."""
+        """Call once the caches are synced."""
         self.headroom.start()
         self._waiting.subscribe(self._on_waiting)
 
@@ -88,7 +89,7 @@ class Fitting:
     def size(
         self, vpa: Mapping[str, Any], pod: Object, bounds: NamespaceBounds, boosting: Boosting | None = None
     ) -> Size:
-        """What the pod gets. A startup boost gets what room there is beside the recommended size."""
+        """The size of the pod. A startup boost uses the room left beyond the recommended size."""
         spec = pod.get("spec") or {}
         acts = update_mode(vpa) != "Off" and recommends_for(vpa, pod)
         if spec.get("nodeName") or spec.get("schedulingGates") or not (acts or boosting):
@@ -98,7 +99,7 @@ class Fitting:
         if boosting is None and bounds is NO_BOUNDS and not self.headroom.quotas.left(pod["metadata"]["namespace"]):
             needed, wanted = self._at_target(vpa, pod)
             target = Claim(spec, needed)
-            # By far the most pods have room: for them nothing else need be worked out.
+            # Almost all pods fit: for them nothing else need be computed.
             if self.headroom.ledger.has_place(target):
                 self._expect(pod, target)
                 return Size(vpa, wanted=wanted)
@@ -112,21 +113,20 @@ class Fitting:
     def _recommended(
         self, vpa: Mapping[str, Any], pod: Object, bounds: NamespaceBounds
     ) -> tuple[Size, Mapping[str, Any]]:
-        """With the pod at that size."""
+        """The pod at the recommended size."""
         found = self.headroom.size_new(vpa, pod, bounds)
         if not found.fits:
             namespace, quotas = pod["metadata"].get("namespace", ""), self.headroom.quotas
             over = quotas.missing(namespace, counted_by_quota(found.pod))
             if over and not quotas.missing(namespace, counted_by_quota(pod)):
-                # At the recommended size it would be refused; its controller would stay a pod short.
+                # At the recommended size it would be rejected, and its controller would lack a pod.
                 return Size(None, (f"the pod keeps its own requests: {over} for what is recommended",)), pod
         return Size(found.vpa, found.notes), found.pod
 
     def _boosted(
         self, vpa: Mapping[str, Any], pod: Object, bounds: NamespaceBounds, boosting: Boosting
     ) -> tuple[Mapping[str, Quantity], tuple[str, ...], Mapping[str, Any]]:
-        """The CPU that boosted containers may start with, where all of it is too much; notes, and the pod of that
-        size."""
+        """The CPU for boosted containers if the full boost does not fit; notes, and the pod of that size."""
         whole, asked = boosted(vpa, pod, bounds, boosting.most)
         if self.headroom.has_room(pod, whole):
             return {}, (), whole
@@ -152,8 +152,8 @@ class Fitting:
         self._admitted.append((self._clock.monotonic(), controller_key(pod), key))
 
     def _at_target(self, vpa: Mapping[str, Any], pod: Object) -> tuple[Mapping[str, int], Wanted]:
-        """What the pod takes at its target, and its containers': the same for the pods of one template while the
-        recommendation stands."""
+        """The requests of the pod, and of its containers, at the target: equal for the pods of one template while the
+        recommendation does not change."""
         policy, recommended = vpa.get("spec"), recommendation(vpa)
         shape = id(policy), id(recommended), _shape(pod)
         known = self._targets.get(shape)
@@ -166,7 +166,7 @@ class Fitting:
 
 
 def _shape(pod: Object) -> bytes:
-    """All that a pod's own size depends on."""
+    """The key of everything that a pod's own size depends on."""
     spec = pod.get("spec") or {}
     parts = [[one.get("name"), one.get("resources"), one.get("restartPolicy")] for one in spec.get("containers") or ()]
     first = [[one.get("resources"), one.get("restartPolicy")] for one in spec.get("initContainers") or ()]

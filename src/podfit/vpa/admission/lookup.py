@@ -1,4 +1,4 @@
-"""What an answer to the API server rests on: the autoscalers by target, kept ready, and the owners of new pods."""
+"""Lookups for responses to the API server: autoscalers by target, indexed, and owners of new pods."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _OWNERS = 3
 
 
 class Index:
-    """Autoscalers by target, built again only after one of them changed."""
+    """Autoscalers by target, reindexed only after one of them changed."""
 
     def __init__(self, sight: Sight, hpas: Cache, labels_of: LabelsOf) -> None:
         self._sight, self._hpas, self._labels_of = sight, hpas, labels_of
@@ -50,17 +50,18 @@ class Index:
         return self._built
 
     def vertical(self, vpa: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Without what is recommended for resources that a horizontal autoscaler scales by."""
+        """Without recommendations for resources that a horizontal autoscaler scales by."""
         return without(vpa, horizontal_resources(vpa, self._scaled, self._labels_of))
 
     @property
     def namespaces(self) -> frozenset[str]:
-        """Where there are any: pods elsewhere need not be looked at."""
+        """The namespaces with autoscalers: pods elsewhere are skipped."""
         return self._namespaces if self.vpas else frozenset()
 
 
 class Owners:
-    """Fetches owners of a new pod that the caches do not have yet: a ReplicaSet is seconds old when its pods come."""
+    """Fetches owners of a new pod that are not in the caches yet: a ReplicaSet is seconds old when its pods are
+    created."""
 
     def __init__(self, client: Client, sight: Sight, targets: Targets) -> None:
         self._client, self._sight, self._targets = client, sight, targets

@@ -1,6 +1,6 @@
-"""The admission webhook: gives new pods their resources and checks autoscaler objects, over HTTPS.
+"""The admission webhook: sets the resources of new pods and validates autoscaler objects, over HTTPS.
 
-It serves first and registers itself then. Whatever goes wrong, a pod is let through.
+It serves first and then registers itself. On any error a pod is admitted.
 """
 
 from __future__ import annotations
@@ -63,17 +63,17 @@ _Form = TypeVar("_Form")
 LEASE_NAME, LEASE_EVERY_S = "vpa-admission-controller", 10.0
 UPKEEP_S = 60.0
 STAND_BY_S, SILENT_TIMES = 2.0, 2
-"""How often the webhook that is registered instead of this one is asked, and how often it may be silent."""
+"""How often the webhook registered in its place is checked, and how many failures it may have."""
 MAX_BODY = 8 << 20
 LEARNING_S = 1.0
-"""How long a pod may be held up to find out who owns it."""
+"""How long a pod may be delayed to find its owner."""
 
 
 class Found(NamedTuple):
     vpa: Mapping[str, Any] | None
     """The autoscaler that controls a pod."""
     size: Size
-    """What the pod gets."""
+    """The pod's new size."""
 
 
 NOBODY = Found(None, Size(None))
@@ -88,12 +88,12 @@ class AdmissionWebhook:
         registry: CollectorRegistry | None = None,
         ask: Ask | None = None,
     ) -> None:
-        """`ask` reaches a recommender in this process; otherwise the configured URL is asked, if there is one."""
+        """`ask` queries a recommender in this process; otherwise the configured URL is queried, if there is one."""
         self.registry = registry or CollectorRegistry()
         self.config = config or AdmissionConfig()
         client = self.client = measured(client, self.registry, self.config)
         self.clock: Clock = clock or RealClock()
-        # New pods are admitted in all namespaces: an ignored one has no autoscalers that count.
+        # Pods of all namespaces are admitted: autoscalers of an ignored namespace do not count.
         self.sight = Sight(
             client, self.clock, self.config.vpa_object_namespace, self.config.ignored_vpa_object_namespaces
         )
@@ -156,7 +156,7 @@ class AdmissionWebhook:
         self.port = self._door.port
 
     async def _maintain(self) -> None:
-        """Registration and certificates, once a minute: the one may have been deleted, the other expires."""
+        """Registration and certificates, once a minute: the former may have been deleted, the latter expire."""
         backoff = Backoff(0.5, 30.0)
         await self.clock.sleep(self.config.register_delay)
         while True:
@@ -178,8 +178,8 @@ class AdmissionWebhook:
         await self.scales.refresh()
 
     async def _stand_by(self) -> None:
-        """Returns when it is time for upkeep: after a minute, or when the webhook registered in place of this one has
-        gone silent."""
+        """Returns when maintenance is due: after a minute, or when the webhook registered in place of this one does not
+        answer."""
         until = self.clock.monotonic() + UPKEEP_S
         silent = 0
         while self.clock.monotonic() < until and silent < SILENT_TIMES:
@@ -188,18 +188,18 @@ class AdmissionWebhook:
 
     @property
     def _by_url(self) -> bool:
-        """Only one of several webhooks can be registered then; behind a Service all are."""
+        """Only one of several webhooks can be registered by URL; behind a Service all are."""
         return self.config.register_webhook and self.config.register_by_url
 
     async def _another_answers(self) -> bool:
-        """Whether another webhook is registered and works: the last one to start is, and the others stand by."""
+        """Whether another webhook is registered and works: the last one to start is, and the others are standbys."""
         if not self._by_url or not self.registered.is_set():
             return False
         url, authority = await registered(self.client)
         return url not in ("", self._own_url) and not await silence(url, authority)
 
     async def _others_silence(self) -> str:
-        """Why another webhook, which is registered, does not answer; empty when it does, or when this one is."""
+        """Why another webhook, which is registered, does not answer; empty if it does, or if this one is registered."""
         url, authority = await registered(self.client)
         return await silence(url, authority) if url not in ("", self._own_url) else ""
 
@@ -228,7 +228,7 @@ class AdmissionWebhook:
                 await self.clock.sleep(backoff.next())
 
     async def _load_certificates(self) -> None:
-        """New handshakes use what is loaded here; connections that stand are not touched."""
+        """New handshakes use the loaded certificate; existing connections are not affected."""
         config = self.config
         found = from_files(config.client_ca_file, config.tls_cert_file, config.tls_private_key)
         if found is None:
@@ -241,7 +241,7 @@ class AdmissionWebhook:
             self._certificates = found
 
     async def _renew_lease(self) -> None:
-        """Tells the updater that pods it evicts would be sized when they come back."""
+        """Signals the updater that evicted pods would be sized when they are recreated."""
         while True:
             try:
                 await self._renew_once()
@@ -262,13 +262,13 @@ class AdmissionWebhook:
             body = {"apiVersion": LEASE.api_version, "kind": "Lease", "metadata": {"name": LEASE_NAME}, "spec": spec}
             await self.client.create(LEASE, body, self.config.namespace)
 
-    # --- answering
+    # --- requests
 
     async def _handle(self, request: web.BaseRequest) -> web.Response:
         if request.method == "POST" and request.path == CONVERT_PATH:
             return await self._convert(request)
         if request.method == "GET":
-            # Updaters and webhooks that stand by ask whether this one answers.
+            # Updaters and standby webhooks check whether this one answers.
             return web.Response(text="ok")
         if request.headers.get("Content-Type", "").partition(";")[0] != "application/json":
             self.measures.answered("error", "unknown", 0.0)
@@ -288,19 +288,19 @@ class AdmissionWebhook:
         return web.Response(body=msgspec.json.encode(review), content_type="application/json")
 
     async def review(self, body: bytes) -> bytes:
-        """An AdmissionReview in, its answer out."""
+        """The response to an AdmissionReview."""
         return await self._answer(body, lambda verdict: msgspec.json.encode(response_of(verdict)))
 
     def lets_pass(self, resource: tuple[str, str], namespace: str, obj: Object | None) -> bool:
-        """Whether an API server of this process need not ask about a pod: nothing autoscales in its namespace, and it
-        does not wait for that."""
+        """Whether an API server of this process may skip the review of a pod: its namespace has no autoscaler, and it
+        does not require one."""
         if resource != ("", "pods") or namespace in self.index.namespaces or obj is None or must_wait(obj, None):
             return False
         self.measures.answered("skipped", "Pod", 0.0)
         return True
 
     async def answer_here(self, review: Object) -> Object:
-        """The same for an API server of this process, which need not write what would be read next."""
+        """The same for an API server of this process, without encoding and decoding."""
         return await self._answer(review, response_of)
 
     async def _answer(self, body: bytes | Object, form: Callable[[Verdict], _Form]) -> _Form:
@@ -334,7 +334,7 @@ class AdmissionWebhook:
         else:
             verdict = answer_to(review, world, Chosen(found.size.vpa, found.size.boosts, found.size.wanted))
         if kind == "VPA" and not _has_spec(request):
-            # A default cannot be put into a spec that is not there; the server's own check says that it is missing.
+            # A missing spec cannot be defaulted; the server's own validation reports it.
             verdict = replace(verdict, patch=None)
         if kind == "VPA" and verdict.allowed and _has_spec(request):
             verdict = replace(verdict, warnings=(*verdict.warnings, *await self._unowned(request)))
@@ -361,7 +361,7 @@ class AdmissionWebhook:
         return (warning(names),) if names else ()
 
     def _world(self) -> World:
-        """What answers depend on; the same until the autoscalers are indexed again."""
+        """The input of responses; cached until the autoscalers are indexed again."""
         vpas = self.index.vpas
         if self._known is None or self._known.vpas is not vpas:
             self._known = World(
@@ -377,14 +377,14 @@ class AdmissionWebhook:
         return self._known
 
     async def _for_pod(self, pod: Object, namespace: str, world: World) -> Found:
-        """The pod's autoscaler, with the freshest recommendation that there is room for."""
+        """The pod's autoscaler, with the latest recommendation that fits."""
         await self.owners.learn(pod, namespace)
         placed = {**pod, "metadata": {**(pod.get("metadata") or {}), "namespace": namespace}}
         vpa = controlling_vpa(placed, world.vpas, world.selector_of, world.topmost_of)
         if vpa is None and await self._learned_scales(namespace):
             vpa = controlling_vpa(placed, world.vpas, world.selector_of, world.topmost_of)
         if vpa is None or self.brakes.frozen(vpa) is not None:
-            # While changes are frozen a pod starts as its template has it; one that requires an autoscaler waits.
+            # While changes are frozen a pod keeps its template's size; one that requires an autoscaler waits.
             return NOBODY
         fresh = await self.freshest.improve(placed, vpa)
         fresh = vpa if fresh is vpa else self.index.vertical(fresh)
@@ -403,11 +403,11 @@ class AdmissionWebhook:
         try:
             return self.fitting.size(vpa, pod, bounds, Boosting(world.max_boost) if boosting else None)
         except BoostError:
-            # The answer to the API server names it.
+            # The response to the API server names it.
             return Size(vpa)
 
     async def _learned_scales(self, namespace: str) -> bool:
-        """Looks up owners of kinds that are not known beforehand, where an autoscaler may be meant for one of them."""
+        """Looks up owners of unknown kinds, if an autoscaler may target one of them."""
         foreign = any(one.namespace == namespace and one.kind and one.kind not in WELL_KNOWN for one in self.index.vpas)
         if not foreign or not self.scales.wanted.is_set():
             return False

@@ -14,7 +14,7 @@ _LATENCIES = (
     *(0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 30.0, 60.0),
     *(120.0, 300.0),
 )
-"""Upstream's, and three below: here most answers take less than its first."""
+"""Upstream's buckets, and three below: here most responses take less than its first."""
 
 
 class Measures:
@@ -32,7 +32,7 @@ class Measures:
         ).with_values(status=("applied", "skipped", "error"), resource=("Pod", "VPA", "unknown"))
 
     def answered(self, outcome: str, resource: str, seconds: float) -> None:
-        """One request of a kind of object, and what became of it."""
+        """Counts one request for a kind of object, and its result."""
         self.latency.labels(outcome, resource).observe(seconds)
         if resource == "Pod" and outcome != "error":
             self.pods.labels("true" if outcome == "applied" else "false").inc()

@@ -1,6 +1,7 @@
-"""The webhook's entries with the API server: one that changes pods and autoscalers, one that checks autoscalers.
+"""The webhook's configuration on the API server: one webhook that changes pods and autoscalers, one that validates
+autoscalers.
 
-An entry that stands as it should is left alone; another is replaced, never deleted first, so that no pod slips through.
+A correct configuration is left alone; another is replaced, never deleted first, so that no pod is missed.
 """
 
 from __future__ import annotations
@@ -87,7 +88,7 @@ def _namespaces(config: AdmissionConfig) -> Object:
 
 
 async def register(client: Client, config: AdmissionConfig, ca: bytes, port: int) -> int:
-    """Brings both entries to what they should be; answers how many were written. Raises ApiError, Unreachable."""
+    """Creates or updates both configurations; returns how many were written. Raises ApiError, Unreachable."""
     written = 0
     for kind, wanted in registrations(config, ca, port):
         found = await client.find(kind, "", NAME)
@@ -106,9 +107,10 @@ async def register(client: Client, config: AdmissionConfig, ca: bytes, port: int
 
 
 async def register_conversion(client: Client, config: AdmissionConfig, ca: bytes, port: int) -> bool:
-    """Makes the definition of autoscalers ask this webhook, if it converts by webhook at all; whether that was written.
+    """Registers this webhook for the conversion of autoscalers, if the definition uses a webhook; returns whether that
+    was written.
 
-    Without the permission the definition stays as its manifest has it: only clients of v1alpha1 need the conversion.
+    Without the permission the definition stays as in its manifest: only clients of v1alpha1 need the conversion.
     """
     try:
         found = await client.find(DEFINITION, "", DEFINITION_NAME)
@@ -128,7 +130,7 @@ async def register_conversion(client: Client, config: AdmissionConfig, ca: bytes
 
 
 def _stands(found: Object, wanted: Object) -> bool:
-    """Whether everything wanted is there; what the server added by default does not matter."""
+    """Whether all wanted fields are set; fields that the server defaulted do not matter."""
     hooks = found.get("webhooks") or []
     same = len(hooks) == len(wanted["webhooks"]) and all(map(_covers, hooks, wanted["webhooks"]))
     return same and (found["metadata"].get("labels") or {}) == (wanted["metadata"].get("labels") or {})

@@ -1,1 +1,1 @@
-"""Where the past comes from: usage and out-of-memory events of the last days."""
+"""Sources of history: usage and out-of-memory events of the last days."""

@@ -1,8 +1,8 @@
-"""What a store of the past promises, so that the recommender can start from it. Usage and out-of-memory events alike.
+"""The interface of a history store, from which the recommender starts: usage and out-of-memory events.
 
-To plug in another store, write a class with the methods of `History` and hand it to the recommender; nothing else knows
-which one it is. A store that only reads (a monitoring system) leaves `record` empty. `load` streams: it hands over
-batches in order of time and must not hold more than one of them, so that memory stays bounded whatever the past holds.
+To plug in another store, write a class with the methods of `History` and pass it to the recommender; nothing else
+depends on the implementation. A read-only store (a monitoring system) leaves `record` empty. `load` streams: it
+delivers batches in order of time and must not hold more than one of them, so that memory stays bounded.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ from podfit.vpa.model.times import Seconds
 from podfit.vpa.recommender.decide.evidence.oom import Oom
 
 NONE = -1
-"""In a batch: no value of this resource. (Negative use does not exist; the model refuses it anyway.)"""
+"""In a batch: no value of this resource. (Negative usage does not exist; the model rejects it anyway.)"""
 
 
 class HistoryAway(Exception):
-    """The past cannot be read now. Calling `load` again goes on where it stopped."""
+    """The history cannot be read now. Calling `load` again resumes where it stopped."""
 
 
 class Series(NamedTuple):
-    """One container of one pod, with the labels its pod had in canonical text (`a=1,b=2`)."""
+    """One container of one pod, with the labels of its pod as canonical text (`a=1,b=2`)."""
 
     namespace: str
     pod: str
@@ -36,7 +36,7 @@ class Series(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """Samples in order of time: `series[index[i]]` used so much at `times[i]`."""
+    """Samples in order of time: `series[index[i]]` had this usage at `times[i]`."""
 
     series: Sequence[Series]
     index: NDArray[np.int64]
@@ -55,15 +55,15 @@ class Sink(Protocol):
 
 class History(Protocol):
     writes_checkpoints: bool
-    """Whether checkpoint objects are kept besides."""
+    """Whether checkpoint objects are written as well."""
     keeps_samples: bool
-    """Whether `record` does anything; a store that only reads says no."""
+    """Whether `record` does anything; False for a read-only store."""
 
     async def load(self, sink: Sink, until: Seconds) -> None:
-        """Hands over everything before `until`, oldest first. Raises HistoryAway."""
+        """Delivers everything before `until`, oldest first. Raises HistoryAway."""
 
     def record(self, batch: Batch) -> None:
-        """New samples and events, to be kept. Must not block."""
+        """Stores new samples and events. Must not block."""
 
     async def flush(self) -> None:
         """Writes what was recorded."""
@@ -72,7 +72,7 @@ class History(Protocol):
 
 
 class NoHistory:
-    """The past stands in checkpoint objects only, as is upstream's default."""
+    """The history is in checkpoint objects only, as is upstream's default."""
 
     writes_checkpoints = True
     keeps_samples = False

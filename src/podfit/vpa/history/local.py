@@ -1,7 +1,7 @@
-"""The past in one SQLite file: a row for every few minutes, holding the columns of all samples of that time.
+"""The history in one SQLite file: a row for every few minutes, with the columns of all samples of that time.
 
-A row is written and read whole, so both go at the speed of a copy, and loading streams the rows in order of time. At
-most one sample a minute and container is kept: the mean of its CPU use, the highest of its memory.
+A row is written and read whole, so both are as fast as a copy, and loading streams the rows in order of time. At most
+one sample per minute and container is stored: the mean of its CPU usage, the maximum of its memory.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ CREATE INDEX IF NOT EXISTS ooms_by_time ON ooms (at);
 _COLUMNS = np.dtype([("id", "<u4"), ("at", "<f4"), ("cpu", "<i8"), ("memory", "<i8")])
 _CLEAN_EVERY_S = 3600.0
 _Waiting = tuple[NDArray[np.int64], Batch]
-"""A batch without its series, and their numbers."""
+"""A batch with series numbers instead of series."""
 
 
 class LocalHistory:
@@ -56,15 +56,15 @@ class LocalHistory:
         self._new: dict[int, Series] = {}
         self._next_id = 1
         self._last: dict[int, Seconds] = {}
-        """By number: when a series was last heard of. Those of pods long gone are dropped."""
+        """By number: when a series last had a sample. Series of deleted pods are dropped after a while."""
         self._whole = False
-        """Whether all of the file was read, so that what was not heard of is not in it."""
+        """Whether the whole file was read, so that series without samples are not in it."""
         self._waiting: list[_Waiting] = []
         self._cleaned = float("-inf")
         self._loaded_until: Seconds = float("-inf")
         self._ooms_until: Seconds = float("-inf")
         self._newest: Seconds = float("-inf")
-        """When the newest sample was taken: age counts from there, so that nothing is lost while no samples arrive."""
+        """The time of the newest sample: age counts from there, so that nothing is lost while no samples arrive."""
 
     # --- History
 
@@ -82,14 +82,14 @@ class LocalHistory:
 
     def record(self, batch: Batch) -> None:
         ids = np.fromiter((self._id(one) for one in batch.series), np.int64, len(batch.series))
-        # The numbers stand for the series: those of a minute would be a hundred thousand objects.
+        # Numbers stand for series: series objects of a minute would be a hundred thousand.
         self._waiting.append((ids, replace(batch, series=())))
         if len(batch.times):
             self._newest = max(self._newest, min(float(batch.times.max()), self._clock.now()))
         self._last.update(dict.fromkeys(ids.tolist(), self._clock.now()))
 
     async def flush(self) -> None:
-        """Writes the minutes that are over; what belongs to the current one waits for its end."""
+        """Writes completed minutes; samples of the current one wait for its end."""
         await self._write(self._clock.now() // self._resolution_s * self._resolution_s)
 
     async def close(self) -> None:
@@ -117,7 +117,7 @@ class LocalHistory:
         if not self._waiting and self._database is None:
             return
         if self._database is None:
-            # Numbers given before the file was read may be taken in it.
+            # Numbers assigned before the file was read may be taken in it.
             await self._work(self._read_series)
         rows, ooms = await self._ripe(before)
         new, self._new = self._new, {}
@@ -126,7 +126,7 @@ class LocalHistory:
         await self._work(lambda db: self._insert(db, rows, ooms, new, oldest, gone))
 
     def _clean_before(self) -> Seconds | None:
-        """Once an hour: what is older may go."""
+        """Deletes old rows, once an hour."""
         now = self._clock.monotonic()
         if now - self._cleaned < _CLEAN_EVERY_S:
             return None
@@ -134,15 +134,15 @@ class LocalHistory:
         return min(self._clock.now(), self._newest) - (self._days + 1) * DAY
 
     def _unheard(self, oldest: Seconds) -> list[int]:
-        """Forgets series that have no samples left, and answers their numbers."""
+        """Drops series without samples, and returns their numbers."""
         gone = {id for id in self._ids.values() if self._last.get(id, float("-inf")) < oldest}
         self._ids = {one: id for one, id in self._ids.items() if id not in gone}
         self._last = {id: at for id, at in self._last.items() if id not in gone}
         return sorted(gone)
 
     async def _ripe(self, before: Seconds) -> tuple[NDArray[Any], list[Oom]]:
-        """The samples before an instant as one table, and the events; what is left goes on waiting. In a thread: a
-        minute of a large fleet takes some tenths of a second."""
+        """The samples before an instant as one table, and the events; the rest keeps waiting. In a thread: a minute of
+        a large fleet takes some tenths of a second."""
         waiting, self._waiting = self._waiting, []
         rest = waiting
         try:
@@ -170,7 +170,7 @@ class LocalHistory:
         return self._thinned(table), ooms, rest
 
     def _thinned(self, table: NDArray[Any]) -> NDArray[Any]:
-        """One sample a series and minute."""
+        """One sample per series and minute."""
         if not len(table):
             return table
         minute = np.floor(table["at"] / self._resolution_s)
@@ -206,7 +206,7 @@ class LocalHistory:
                 packed = np.zeros(len(table), _COLUMNS)
                 packed["id"], packed["at"] = table["id"], table["at"] - base
                 packed["cpu"], packed["memory"] = table["cpu"], table["memory"]
-                # Column after column compresses much better than sample after sample.
+                # Storing column after column compresses much better than sample after sample.
                 columns = b"".join(packed[name].tobytes() for name in ("id", "at", "cpu", "memory"))
                 row = (base, float(table["at"][-1]), len(table), zlib.compress(columns, 1))
                 db.execute("INSERT INTO rows VALUES (?, ?, ?, ?)", row)
@@ -229,7 +229,7 @@ class LocalHistory:
             except sqlite3.OperationalError:
                 raise
             except sqlite3.DatabaseError as error:
-                # What cannot be read will not become readable: it makes room, and can still be looked at.
+                # A damaged file is renamed: a new one takes its place, and the old one can still be examined.
                 aside = self._file.with_name(f"{self._file.name}.damaged")
                 log.error("history file %s: %s; it is renamed to %s, starting a new one", self._file, error, aside)
                 self._file.replace(aside)
@@ -268,7 +268,7 @@ class LocalHistory:
         fresh = dict(self._new)
         shift = max(found, default=0)
         if fresh and shift >= min(fresh):
-            # Series met before the file was read move behind those in it.
+            # Series seen before the file was read get numbers after those in it.
             self._new = {id + shift: one for id, one in fresh.items()}
             self._ids = {key: id + shift for key, id in self._ids.items()}
             self._last = {id + shift: at for id, at in self._last.items()}
@@ -293,14 +293,14 @@ class LocalHistory:
         known = np.array([int(id) in series for id in distinct], np.bool_)
         who = [series.get(int(id)) or Series("", "", "", "") for id in distinct]
         good = known[index]
-        # Events since the row before: some fall between two rows.
+        # Events since the previous row: some fall between two rows.
         found = db.execute("SELECT * FROM ooms WHERE at > ? AND at <= ? ORDER BY at", (self._ooms_until, last))
         ooms = [Oom(namespace, pod, container, at, memory) for at, namespace, pod, container, memory in found]
         self._ooms_until = last
         return base, Batch(who, index[good], base + at[good].astype(np.float64), cpu[good], memory[good], ooms)
 
     def _unpacked(self, blob: bytes, samples: int, row: int) -> bytes:
-        """Nothing for a row that is damaged: the others are as good as ever."""
+        """None for a damaged row: the others are not affected."""
         try:
             columns = zlib.decompress(blob)
         except (zlib.error, TypeError) as error:

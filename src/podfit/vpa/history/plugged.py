@@ -1,7 +1,7 @@
-"""Histories of one's own: packages name them in the entry point group `podfit.history`, `--storage=NAME` chooses one.
+"""Custom history backends: packages name them in the entry point group `podfit.history`, `--storage=NAME` selects one.
 
-An entry point is a function `(RecommenderConfig, Clock) -> History`. `tests/contract/test_history.py` is the suite that
-every history passes.
+An entry point is a function `(RecommenderConfig, Clock) -> History`. `tests/contract/test_history.py` is the contract
+suite of every history.
 """
 
 from __future__ import annotations
@@ -31,7 +31,8 @@ def check(storage: str) -> None:
 
 
 def plugged(name: str) -> Maker:
-    """What makes the history that a package brings under this name. Raises BadFlag when it cannot be loaded."""
+    """The constructor of the history that a package registers under this name. Raises BadFlag if it cannot be
+    loaded."""
     point = next(point for point in entry_points(group=GROUP) if point.name == name)
     try:
         made: Maker = point.load()

@@ -1,6 +1,7 @@
-"""Prometheus' HTTP API as far as the history needs it: instant and range queries, paced, read as answers come.
+"""Prometheus' HTTP API as far as the history needs it: instant and range queries, rate-limited, parsed as responses
+arrive.
 
-A range answer is cut into its series while it arrives, so that only one series is decoded at a time.
+A range response is split into its series while it arrives, so that only one series is decoded at a time.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from podfit.vpa.model.times import Seconds
 
 _HEAD = b'"result":['
 _BETWEEN = b']]},{"metric":'
-"""Between two series. Quotes inside label values are escaped, so a value cannot look like this."""
+"""The separator of two series. Quotes inside label values are escaped, so a value cannot look like this."""
 _BUSY = (408, 425, 429, 500, 502, 503, 504)
 
 Measured = Callable[[str, str, float], None]
@@ -32,11 +33,11 @@ Floats = NDArray[np.float64]
 
 
 class Refused(Exception):
-    """Prometheus says that the question is wrong; asking again will not help."""
+    """Prometheus rejected the query; a retry will not help."""
 
 
 class TooMuch(Exception):
-    """The answer would be too large; ask for less."""
+    """The response would be too large; query less."""
 
 
 class _Series(msgspec.Struct):
@@ -80,7 +81,7 @@ class PrometheusApi:
         self._free_at = 0.0
         self.asked = 0
         self.warnings: dict[str, None] = {}
-        """What Prometheus added to its answers, such as that a part of the data could not be read; in order."""
+        """Warnings in Prometheus' responses, for example that a part of the data could not be read; in order."""
 
     async def close(self) -> None:
         if self._session is not None:
@@ -119,7 +120,7 @@ class PrometheusApi:
                 yield _columns(one)
             return
         end = rest.rfind(b"]]}")
-        # The list of series has to be closed, too: an answer may be cut between two of them.
+        # The list of series has to be closed, too: a response may be cut off between two of them.
         if end < 0 or not rest[end + 3 :].lstrip().startswith(b"]"):
             raise HistoryAway("the response of Prometheus was cut off")
         self.warnings.update(dict.fromkeys(_warnings(rest[end + 3 :])))
@@ -138,7 +139,7 @@ class PrometheusApi:
                 async for chunk in answer.content.iter_chunked(1 << 18):
                     yield chunk
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
-            # A timeout has no words of its own.
+            # A timeout has no message of its own.
             words = str(error) or f"no answer within {self._config.prometheus_query_timeout:g} s"
             raise HistoryAway(f"Prometheus {self._config.prometheus_address}: {words}") from error
         finally:
@@ -146,7 +147,7 @@ class PrometheusApi:
                 self.measured(code, "post", self._clock.monotonic() - started)
 
     async def _pace(self) -> None:
-        """The query budget: at most so many a second, however many parts there are."""
+        """The query budget: limits the queries per second, however many parts there are."""
         self.asked += 1
         if self._config.prometheus_queries_per_second <= 0:
             return
@@ -202,7 +203,7 @@ def _raise(status: int, body: bytes) -> None:
 
 
 def _warnings(tail: bytes) -> list[str]:
-    """Of what follows the series: `]},"warnings":[…]}`."""
+    """Warnings in the text after the series: `]},"warnings":[…]}`."""
     found = tail.find(b'"warnings":')
     if found < 0:
         return []

@@ -1,7 +1,7 @@
-"""The past from Prometheus: read once at start, in parts, oldest first, each part at once turned into histograms.
+"""The history from Prometheus: read once at start, in parts, oldest first, each part turned into histograms at once.
 
-Parts are small enough to hold (a number of samples, not of series, is the bound); a part that fails is asked for again
-later, after a pause that grows, in halves if it was too much. What was loaded is never asked for again.
+The number of samples bounds the size of a part; a part that fails is retried after a growing delay, in halves if it was
+too large. What was loaded is not queried again.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _DAY, _HOUR = 86400.0, 3600.0
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What would be asked."""
+    """The queries that would be sent."""
 
     config: PrometheusConfig
     label_query: str
@@ -41,7 +41,7 @@ class Plan:
     oom_query: str
     parts: tuple[Part, ...]
     scraped_every: Seconds = 0
-    """How far apart samples are in Prometheus; 0 where there are none."""
+    """The interval between samples in Prometheus; 0 if there are none."""
 
     @property
     def expected(self) -> int:
@@ -65,13 +65,13 @@ class PrometheusHistory:
         self._clock = clock or RealClock()
         self.api = PrometheusApi(config, self._clock, measured)
         self.known_labels: set[str] = set(known_labels)
-        """Label names in use; the recommender adds those of pods and selectors it sees."""
+        """Label names in use; the recommender adds those of the pods and selectors it sees."""
         self._backoff = Backoff(0.5, 30.0, jitter=0.2)
         self._plan: Plan | None = None
         self._labels: dict[tuple[str, str], str] = {}
         self._waiting: list[Part] = []
         self._ooms: dict[tuple[tuple[str, str], ...], float] = {}
-        """Out-of-memory counters as last read, by the labels of their series."""
+        """The last values of the out-of-memory counters, by the labels of their series."""
         self._last_time: Seconds | None = None
         self.gaps: list[tuple[Seconds, Seconds]] = []
 
@@ -99,7 +99,7 @@ class PrometheusHistory:
             del self._waiting[0]
 
     def _look_for_gaps(self, batch: Batch) -> None:
-        """Remembers the times of which Prometheus has nothing about any container."""
+        """Records times for which Prometheus has no data of any container."""
         assert self._plan is not None
         times = np.unique(batch.times)
         if not len(times):
@@ -112,11 +112,11 @@ class PrometheusHistory:
 
     @property
     def step(self) -> Seconds:
-        """How far apart the samples are that `load` hands over."""
+        """The interval between the samples that `load` delivers."""
         return self._plan.config.history_resolution if self._plan is not None else self.config.history_resolution
 
     def record(self, batch: Batch) -> None:
-        """Prometheus scrapes for itself."""
+        """Prometheus scrapes by itself."""
 
     async def flush(self) -> None:
         return
@@ -127,7 +127,7 @@ class PrometheusHistory:
     # --- planning
 
     async def plan(self, until: Seconds) -> Plan:
-        """Finds out how things are called here, and how much there is."""
+        """Determines the label names of this Prometheus, and the amount of data."""
         config, counts = await self._spelling(until)
         labels = await self._label_spelling(config, until)
         config = replace(config, **{name: getattr(labels, name) for name in queries.STATE_METRICS})
@@ -181,7 +181,7 @@ class PrometheusHistory:
         return config
 
     async def _pod_labels(self, plan: Plan, until: Seconds) -> dict[tuple[str, str], str]:
-        """The newest labels of every pod there was."""
+        """The latest labels of every pod that existed."""
         config, known = plan.config, queries.spelled(self.known_labels)
         found: dict[tuple[str, str], tuple[float, str]] = {}
         for sample in await self.api.instant(plan.label_query, until):
@@ -195,7 +195,7 @@ class PrometheusHistory:
     # --- loading
 
     async def _retried(self, part: Part) -> Batch:
-        """The part's samples. Raises HistoryAway when it failed several times, TooMuch when it must be split."""
+        """The part's samples. Raises HistoryAway if it failed several times, TooMuch if it must be split."""
         while True:
             try:
                 batch = await self._fetch(part)
@@ -238,20 +238,20 @@ class PrometheusHistory:
         counters: dict[tuple[tuple[str, str], ...], float],
         begins: bool,
     ) -> Iterator[Oom]:
-        """One for each step of a counter. What it says when the history begins is older than the history."""
+        """One kill for each step of a counter. Its value at the beginning of the history is older than the history."""
         for at, value in zip(times.tolist(), values.tolist(), strict=True):
             before = counters.get(series)
             counters[series] = value
             if before is None:
                 before = value if begins and at <= self._waiting[0].start else 0.0
-            # How much memory it had then is not known here: the peak seen until then counts.
+            # The container's memory at that time is not known here: the peak until then counts.
             kill = Oom(who.namespace, who.pod, who.container, float(at), 0)
             for _ in range(int(value - before if value >= before else value)):
                 yield kill
 
 
 class Columns:
-    """Gathers the series of one part; several series of one container (after a restart) become one."""
+    """Collects the series of one part; several series of one container (after a restart) become one."""
 
     def __init__(self, config: PrometheusConfig, labels: Mapping[tuple[str, str], str]) -> None:
         self._config, self._labels = config, labels

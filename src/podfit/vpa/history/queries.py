@@ -1,7 +1,7 @@
-"""The questions put to Prometheus, as text, and how many samples each is expected to bring. Pure.
+"""The text of the queries to Prometheus, and the number of samples expected from each. Pure.
 
-Label names differ between set-ups. The flags say which to use; what they leave at upstream's defaults is tried first as
-given, then as today's cAdvisor and kube-state-metrics name things.
+Label names differ between set-ups. The flags set them; those left at upstream's defaults are tried first unchanged,
+then as in today's cAdvisor and kube-state-metrics.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _UNSAFE = re.compile(r"[^a-zA-Z0-9_]")
 
 @dataclass(frozen=True, slots=True)
 class PrometheusConfig:
-    """Named as upstream's flags; below the blank line what only exists here."""
+    """Named as upstream's flags; fields below the blank line are podfit's own."""
 
     prometheus_address: str = "http://prometheus.monitoring.svc"
     prometheus_insecure: bool = False
@@ -43,14 +43,14 @@ class PrometheusConfig:
     prometheus_cluster_label: str = ""
     """`name=value`: only series with this label, for a Prometheus that serves several clusters."""
     prometheus_max_samples: int = 500_000
-    """The most samples one query may bring; longer times are asked for in parts."""
+    """The maximum number of samples per query; longer periods are queried in parts."""
     prometheus_queries_per_second: float = 20.0
     history_oom_metric: str = "container_oom_events_total"
 
 
 STEPS = (300.0, 600.0, 900.0, 1800.0)
 MOST_SAMPLES = 1_000_000
-"""So many samples the whole history should not exceed, if a coarser resolution is to be had."""
+"""The number of samples that the whole history should not exceed, if a coarser resolution is possible."""
 OWN_OOM_METRIC = "podfit_container_oom_kills_total"
 MODERN = {
     "container_pod_name_label": "pod",
@@ -66,7 +66,7 @@ STATE_METRICS = {
 
 
 def spellings(config: PrometheusConfig) -> Iterator[PrometheusConfig]:
-    """The set-up as given, then variants of what was left at its default."""
+    """The set-up as given, then variants of the names left at their defaults."""
     default = PrometheusConfig()
     yield config
     free = {name: value for name, value in MODERN.items() if getattr(config, name) == getattr(default, name)}
@@ -105,31 +105,32 @@ def selector(config: PrometheusConfig, namespace: str = "") -> str:
 
 
 def cpu_query(config: PrometheusConfig, namespace: str = "", scraped_every: Seconds = 0) -> str:
-    """A rate needs two scrapes in its window; a little more, because they do not come on the second."""
+    """A rate needs two scrapes in its window; the window is a little longer, because scrapes are not exactly on
+    time."""
     window = prometheus_duration(max(config.history_resolution, math.ceil(2.5 * scraped_every)))
     return f"rate({config.history_cpu_metric}{{{selector(config, namespace)}}}[{window}])"
 
 
 def memory_query(config: PrometheusConfig, namespace: str = "", scraped_every: Seconds = 0) -> str:
-    """The peak of each step: what lies between two of them is not lost."""
+    """The peak of each step, so that no peak between two samples is lost."""
     window = prometheus_duration(max(config.history_resolution, math.ceil(1.5 * scraped_every)))
     return f"max_over_time({config.history_memory_metric}{{{selector(config, namespace)}}}[{window}])"
 
 
 def oom_query(config: PrometheusConfig, namespace: str = "", scraped_every: Seconds = 0) -> str:
-    """The counters themselves: an increase over windows misses what happens between the windows."""
+    """The counters themselves: an increase over windows misses events between the windows."""
     window = prometheus_duration(max(config.history_resolution, math.ceil(1.5 * scraped_every)))
     return f"last_over_time({config.history_oom_metric}{{{selector(config, namespace)}}}[{window}]) > 0"
 
 
 def scrapes_query(config: PrometheusConfig, namespace: str = "", window: Seconds = 3600.0) -> str:
-    """How often a container was scraped within the window, at most."""
+    """The maximum number of scrapes of a container within the window."""
     within = prometheus_duration(window)
     return f"max(count_over_time({config.history_memory_metric}{{{selector(config, namespace)}}}[{within}]))"
 
 
 def interval_of(scrapes: float, window: Seconds) -> Seconds:
-    """How far apart scrapes are of which so many lie within a window: the roundest number that fits.
+    """The scrape interval for a number of scrapes in a window: the roundest number that fits.
 
     Between the first and the last of n scrapes lie n - 1 intervals, and the window may begin and end between scrapes.
     """
@@ -147,7 +148,7 @@ def own_oom_query(config: PrometheusConfig, namespace: str = "") -> str:
 
 
 def resolution(config: PrometheusConfig, scraped_every: Seconds, series: int) -> Seconds:
-    """How far apart samples are asked for: as fine as the data is, and as their number allows.
+    """The resolution to query: as fine as the data and the number of samples allow.
 
     A resolution that was given is used, unless scrapes are further apart. Otherwise it is at most half an hour, so that
     a peak of an hour is read in full whenever it begins.
@@ -162,7 +163,8 @@ def resolution(config: PrometheusConfig, scraped_every: Seconds, series: int) ->
 
 
 def labels_query(config: PrometheusConfig, length: Seconds) -> str:
-    """One sample of every set of labels a pod had, as an instant vector; upstream's text needs a range it lacks."""
+    """One sample of every set of labels that a pod had, as an instant vector; upstream's query lacks the range it
+    needs."""
     asked = re.sub(r"\[[^\]]*\]\s*$", "", config.metric_for_pod_labels.strip())
     matcher = cluster_matcher(config)
     if matcher:
@@ -171,13 +173,13 @@ def labels_query(config: PrometheusConfig, length: Seconds) -> str:
 
 
 def count_query(config: PrometheusConfig, namespace: str = "") -> str:
-    """How many containers there were in an hour."""
+    """The number of containers in an hour."""
     return f"count(last_over_time({config.history_memory_metric}{{{selector(config, namespace)}}}[1h]))"
 
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """A range of time to ask for at once."""
+    """A range of time for one query."""
 
     start: Seconds
     end: Seconds
@@ -191,7 +193,7 @@ class Part:
 
 
 def parts(config: PrometheusConfig, until: Seconds, counts: Mapping[Seconds, int]) -> list[Part]:
-    """The whole time, oldest first, each part small enough. `counts`: how many series there were at which instant."""
+    """The whole period, oldest first, each part small enough. `counts`: the number of series at several instants."""
     step = config.history_resolution
     start = until - config.history_length
     found = []
@@ -216,12 +218,12 @@ def prometheus_duration(seconds: Seconds) -> str:
 
 
 def sanitized(label: str) -> str:
-    """A label's name as kube-state-metrics writes it."""
+    """The label's name as written by kube-state-metrics."""
     return _UNSAFE.sub("_", label)
 
 
 def original_labels(found: Mapping[str, str], prefix: str, known: Mapping[str, str]) -> dict[str, str]:
-    """Pod labels from a series' labels; `known` maps written names back to real ones where these are known."""
+    """Pod labels from a series' labels; `known` maps written names back to the original ones if known."""
     cut = len(prefix)
     return {
         known.get(name[cut:], name[cut:]): value for name, value in found.items() if name.startswith(prefix) and value
@@ -229,7 +231,7 @@ def original_labels(found: Mapping[str, str], prefix: str, known: Mapping[str, s
 
 
 def spelled(names: Iterable[str]) -> dict[str, str]:
-    """Written name to real name, for label names that are in use."""
+    """Written name to original name, for label names in use."""
     return {sanitized(name): name for name in names}
 
 

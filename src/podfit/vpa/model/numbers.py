@@ -6,7 +6,7 @@ from decimal import Decimal
 
 
 def go_float(number: float) -> str:
-    """The fewest digits that tell it from every other; with an exponent from a million on, and below 0.0001."""
+    """The fewest digits that identify it; with an exponent from a million on, and below 0.0001."""
     sign, digits, exponent = Decimal(repr(number)).normalize().as_tuple()
     if not isinstance(exponent, int):
         return repr(number)

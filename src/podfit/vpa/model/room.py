@@ -1,9 +1,9 @@
-"""One ledger of room for all autoscalers: what nodes have left, and who will need a place on one of them.
+"""One account of free capacity for all autoscalers: what nodes have left, and which pods need a place on one of them.
 
-A claim is a pod without a node: one that waits for the scheduler, or the successor of a pod that was just evicted.
-Which node a claim gets is the scheduler's choice, so a place counts only if no choice for the other claims takes it
-away. A successor is promised its place: later evictions and resizes in place must leave it one. Pure; the updater asks
-before it evicts or resizes, admission before it sizes a new pod.
+A claim is a pod without a node: one that waits for the scheduler, or the successor of a pod that was just evicted. The
+scheduler chooses the node of a claim, so a place counts only if no placement of the other claims takes it. A
+successor's place is guaranteed: later evictions and resizes in place must leave it one. Pure; the updater checks before
+it evicts or resizes, admission before it sizes a new pod.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from podfit.api.pods.resources import pod_requests
 from podfit.api.quantity import Quantity
 
 Amounts = Mapping[str, int]
-"""cpu in millicores, memory in bytes, pods by number."""
+"""cpu in millicores, memory in bytes, number of pods."""
 DIMENSIONS = ("cpu", "memory", "pods")
 _KEEP_OUT = ("NoSchedule", "NoExecute")
 
@@ -32,7 +32,7 @@ def as_quantity(resource: str, number: int) -> Quantity:
 
 
 def shown(resource: str, number: int) -> str:
-    """With its unit, for people: 775m, 1.2Gi."""
+    """With its unit, for messages: 775m, 1.2Gi."""
     if resource == "cpu":
         return f"{number}m"
     for unit, size in (("Gi", 1 << 30), ("Mi", 1 << 20), ("Ki", 1 << 10)):
@@ -46,7 +46,7 @@ def shown_all(amounts: Amounts) -> str:
 
 
 def amounts_of(pod: ObjectView, use_status: bool = False) -> dict[str, int]:
-    """What the pod takes from a node."""
+    """The resources that the pod takes from a node."""
     asked = pod_requests(pod, use_status=use_status)
     taken = {name: amount(name, asked[name]) if name in asked else 0 for name in ("cpu", "memory")}
     return {**taken, "pods": 1}
@@ -54,24 +54,24 @@ def amounts_of(pod: ObjectView, use_status: bool = False) -> dict[str, int]:
 
 @dataclass(slots=True)
 class NodeRoom:
-    """A node's books. A resource that `allocatable` does not name is without limit."""
+    """The account of a node. A resource that `allocatable` does not name is unlimited."""
 
     node: ObjectView
     allocatable: Amounts
     used: dict[str, int] = field(default_factory=lambda: dict.fromkeys(DIMENSIONS, 0))
     leaving: dict[str, int] = field(default_factory=lambda: dict.fromkeys(DIMENSIONS, 0))
-    """What of `used` belongs to pods that are being deleted."""
+    """The part of `used` that belongs to terminating pods."""
     fixed: dict[str, int] = field(default_factory=lambda: dict.fromkeys(DIMENSIONS, 0))
-    """What of `used` belongs to pods that every such node has: those of DaemonSets and static ones."""
+    """The part of `used` that belongs to pods on every such node: those of DaemonSets and static ones."""
     reserved: dict[str, int] = field(default_factory=lambda: dict.fromkeys(DIMENSIONS, 0))
-    """What claims are likely to take: resizes in place leave it alone."""
+    """What claims are likely to use: resizes in place leave it alone."""
 
     @property
     def name(self) -> str:
         return str(self.node["metadata"]["name"])
 
     def takes(self, spec: ObjectView) -> bool:
-        """Whether taints, selectors and affinity let such a pod onto the node."""
+        """Whether taints, selectors and affinity allow such a pod on the node."""
         own = self.node.get("spec") or {}
         if own.get("unschedulable") or not node_matches(spec, self.node):  # type: ignore[arg-type]
             return False
@@ -79,12 +79,12 @@ class NodeRoom:
         return not taints or untolerated(taints, spec.get("tolerations") or [], _KEEP_OUT) is None
 
     def left(self, resource: str) -> int | None:
-        """For a resize now."""
+        """The free capacity for a resize now."""
         most = self.allocatable.get(resource)
         return None if most is None else most - self.used[resource] - self.reserved[resource]
 
     def holds(self, needed: Amounts, more: Amounts | None = None, reserving: bool = False) -> bool:
-        """Whether a pod of that size fits once deleted pods are gone; `more` is room that it would find besides."""
+        """Whether a pod of that size fits once terminating pods are gone; `more` is additional capacity."""
         for resource, most in self.allocatable.items():
             room = most - self.used[resource] + self.leaving[resource] + (more or {}).get(resource, 0)
             if needed.get(resource, 0) > room - (self.reserved[resource] if reserving else 0):
@@ -92,7 +92,7 @@ class NodeRoom:
         return True
 
     def reserve(self, claim: Claim) -> bool:
-        """False without room, and for a pod that waits for something else than this room."""
+        """False if it does not fit, and for a pod that waits for something other than this capacity."""
         if not self.holds(claim.needed, reserving=True):
             return False
         if claim.refused and self._has_now(claim.needed):
@@ -104,7 +104,7 @@ class NodeRoom:
         return all(needed.get(name, 0) <= most - self.used[name] for name, most in self.allocatable.items())
 
     def slack(self, resource: str, needed: Amounts, more: Amounts | None = None) -> int | None:
-        """What would be left beside such a pod; None is without limit."""
+        """What would be left beside such a pod; None is unlimited."""
         most = self.allocatable.get(resource)
         if most is None:
             return None
@@ -112,37 +112,37 @@ class NodeRoom:
         return room - needed.get(resource, 0)
 
     def largest(self) -> dict[str, int]:
-        """What a pod could have here if only the pods that every node has were there too."""
+        """The largest pod that fits here beside only the pods that every node has."""
         return {resource: most - self.fixed[resource] for resource, most in self.allocatable.items()}
 
 
 class Claim(NamedTuple):
     spec: ObjectView
-    """Of the pod: where it may run."""
+    """Constraints of the pod: where it may run."""
     needed: Amounts
     home: str = ""
-    """The node of the pod that it comes after."""
+    """The node of its predecessor."""
     refused: bool = False
-    """The scheduler found no node. Where there is room for it nonetheless, it waits for something else."""
+    """The scheduler found no node. If it fits one nonetheless, it waits for something else."""
 
 
 class Ledger:
     def __init__(self, nodes: Mapping[str, NodeRoom]) -> None:
-        """`nodes` may change under the ledger, as pods come and go; without any, there is room for everything."""
+        """`nodes` may change under the account, as pods come and go; without any, everything fits."""
         self.nodes = nodes
         self.claimed: dict[str, int] = dict.fromkeys(DIMENSIONS, 0)
-        """The sum of what claims may take, wherever the scheduler puts them."""
+        """The sum of what claims may use, wherever the scheduler puts them."""
         self.stuck: dict[Hashable, Claim] = {}
-        """Pods that wait although no node has room: they take what becomes free."""
+        """Pending pods that fit no node: they take capacity that becomes free."""
         self._claims: dict[Hashable, tuple[Claim, NodeRoom | None]] = {}
-        """With the node on which room is reserved for them."""
+        """With the node on which capacity is reserved for them."""
         self._promised: dict[Hashable, tuple[Any, ...]] = {}
-        """The shapes of claims that must keep a place."""
+        """The shapes of claims whose place is guaranteed."""
         self._order: list[NodeRoom] = []
         self._turn = 0
 
     def begin(self, claims: Mapping[Hashable, Claim], promised: Iterable[Hashable] = ()) -> None:
-        """Starts a pass: these need places, and of them `promised` must keep theirs."""
+        """Starts a pass: these need nodes, and the places of `promised` are guaranteed."""
         self.claimed = dict.fromkeys(DIMENSIONS, 0)
         self.stuck, self._claims, self._promised = {}, {}, {}
         self._order, self._turn = list(self.nodes.values()), 0
@@ -160,7 +160,7 @@ class Ledger:
                 self._promised[key] = _shape(claims[key])
 
     def add(self, key: Hashable, claim: Claim) -> bool:
-        """Counts a claim. False when no node has room for it, even if the others had no claims."""
+        """Counts a claim. False if it fits no node, even without the other claims."""
         self.remove(key)
         reserved: NodeRoom | None = None
         fits = False
@@ -178,7 +178,7 @@ class Ledger:
         return True
 
     def _candidates(self, home: str) -> Iterator[NodeRoom]:
-        """The home node first, then the others, beginning where the last claim found room."""
+        """The home node first, then the others, starting with the one that the last claim fitted."""
         if home in self.nodes:
             yield self.nodes[home]
         if len(self._order) != len(self.nodes):
@@ -188,7 +188,7 @@ class Ledger:
             self._turn = (self._turn + 1) % len(self._order)
 
     def remove(self, key: Hashable) -> None:
-        """The pod has its node, or will not come."""
+        """The pod is scheduled, or will not appear."""
         self.stuck.pop(key, None)
         self._promised.pop(key, None)
         claim, node = self._claims.pop(key, (None, None))
@@ -198,7 +198,7 @@ class Ledger:
             _increase(node.reserved, claim.needed, -1)
 
     def promise(self, key: Hashable, claim: Claim) -> None:
-        """Counts a successor. Its predecessor is among the leaving by now, so pods that were stuck may fit there."""
+        """Counts a successor. Its predecessor counts as leaving by now, so unschedulable pods may fit there."""
         home = self.nodes.get(claim.home)
         for other, one in list(self.stuck.items()):
             if home is not None and home.holds(one.needed) and home.takes(one.spec):
@@ -208,10 +208,10 @@ class Ledger:
             self._promised[key] = _shape(claim)
 
     def has_place(self, claim: Claim, gives_back: Amounts | None = None) -> bool:
-        """Whether the pod finds a node whatever the scheduler does with the other claims, and so do, beside it, those
-        that were promised a place.
+        """Whether the pod fits a node whatever the scheduler does with the other claims, and so do the claims with a
+        guaranteed place.
 
-        `gives_back` is what its predecessor leaves on the home node.
+        `gives_back` is what its predecessor frees on the home node.
         """
         if not self.nodes:
             return True
@@ -225,7 +225,7 @@ class Ledger:
         return self._promises_kept(rivals, claim.home, gives_back, claim)
 
     def growth_left(self, name: str, wanted: Amounts) -> dict[str, int]:
-        """How much of what a pod on this node wants to grow by, of CPU and memory, leaves every promised place."""
+        """How much of the CPU and memory that a pod on this node requests more keeps every guaranteed place."""
         allowed = {resource: max(0, wanted.get(resource, 0)) for resource in DIMENSIONS[:2]}
         node = self.nodes.get(name)
         if node is None or self._kept_beside(node, allowed):
@@ -248,8 +248,8 @@ class Ledger:
         )
 
     def _promises_kept(self, total: Amounts, home: str, more: Amounts | None, new: Claim | None = None) -> bool:
-        """Whether those that were promised a place still have one, when claims come to `total` and a node has more or
-        less room. A promise that something else broke already counts for nothing."""
+        """Whether guaranteed places remain if claims add up to `total` and a node has more or less capacity. A
+        guarantee that something else broke already does not count."""
         distinct = {shape: self._claims[key][0] for key, shape in self._promised.items()}
         return all(
             self._secure(claim, _less(total, claim.needed), home, more)
@@ -259,14 +259,14 @@ class Ledger:
         )
 
     def _meet(self, one: Claim, other: Claim) -> bool:
-        """Whether there is a node that both may go to."""
+        """Whether both can run on a common node."""
         return any(node.takes(one.spec) and node.takes(other.spec) for node in self.nodes.values())
 
     def _secure(self, claim: Claim, rivals: Amounts, home: str = "", gives_back: Amounts | None = None) -> bool:
-        """Whether rivals cannot keep a pod away from every node.
+        """Whether other claims cannot keep a pod off every node.
 
-        To keep it away from a node, they have to use up what the node has besides, of one resource at least. All nodes
-        are out of reach for them when their claims of no resource suffice for that.
+        To keep it off a node, they have to use up the node's remaining capacity, of one resource at least. They cannot
+        do so for all nodes if their claims of no resource suffice.
         """
         counted = [resource for resource in DIMENSIONS if rivals[resource] > 0]
         reach = 0.0
@@ -283,7 +283,7 @@ class Ledger:
         return False
 
     def _rivals(self, home: str, gives_back: Amounts | None) -> dict[str, int]:
-        """The other claims, and pods that would take the room given back although they do not fit anywhere yet."""
+        """The other claims, and unschedulable pods that would use the freed capacity."""
         node = self.nodes.get(home)
         if node is None or not self.stuck:
             return self.claimed
@@ -294,7 +294,7 @@ class Ledger:
         return total
 
     def largest_for(self, spec: ObjectView, needed: Amounts, fixed: bool = False) -> tuple[str, dict[str, int]] | None:
-        """The node that could hold most of such a pod if it were empty, and how much; None when one could hold all.
+        """The node that could hold most of such a pod if it were empty, and how much; None if one could hold all of it.
 
         A pod that every node has (`fixed`) need not leave room for pods of its kind.
         """
@@ -318,12 +318,12 @@ _ANYWHERE: ObjectView = {}
 
 
 def constraints(spec: ObjectView) -> ObjectView:
-    """What of a pod's spec decides where it may run, to be kept for longer than the pod."""
+    """The scheduling constraints of a pod's spec, stored longer than the pod."""
     return {name: spec[name] for name in _CONSTRAINTS if spec.get(name)} or _ANYWHERE
 
 
 def _shape(claim: Claim) -> tuple[Any, ...]:
-    """All that decides where there is room for a claim."""
+    """The key of everything that decides where a claim fits."""
     return (tuple(claim.needed.items()), *(str(claim.spec.get(name)) for name in _CONSTRAINTS))
 
 

@@ -1,4 +1,4 @@
-"""A ConversionReview, answered: autoscaler objects between v1 and v1alpha1, for API servers that ask a webhook."""
+"""Answers a ConversionReview: converts autoscaler objects between v1 and v1alpha1."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ API_VERSION, KIND = "apiextensions.k8s.io/v1", "ConversionReview"
 
 
 def converted(review: Any) -> dict[str, Any]:
-    """The answer to a review; one that cannot be read, or converted, is answered with a failure."""
+    """The response to a review; one that cannot be decoded or converted gets a failure."""
     request = review.get("request") if isinstance(review, dict) else None
     asked: dict[str, Any] = request if isinstance(request, dict) else {}
     response: dict[str, Any] = {"uid": asked.get("uid") or ""}

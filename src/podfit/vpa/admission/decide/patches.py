@@ -1,4 +1,4 @@
-"""The JSON patch that gives a new pod its resources, and the annotations that say who did it."""
+"""The JSON patch that sets a new pod's resources, and the annotations that describe it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ UPDATES = "vpaUpdates"
 OBSERVED = "vpaObservedContainers"
 NO_BOOSTS: Mapping[str, Quantity] = {}
 Wanted = tuple[list[ContainerResources], dict[str, list[str]]]
-"""What is recommended for each container of a pod, in order, and notes by container."""
+"""The recommendation for each container of a pod, in order, and notes by container."""
 
 
 def pod_patch(
@@ -31,11 +31,11 @@ def pod_patch(
     boosts: Mapping[str, Quantity] = NO_BOOSTS,
     known: Wanted | None = None,
 ) -> Patch:
-    """Everything the autoscaler changes on a new pod. Raises BoostError when a boost makes no sense.
+    """All changes of the autoscaler to a new pod. Raises BoostError for an invalid boost.
 
-    `limited` are the resources that the pod's namespace insists on limits of, `boosts` the CPU that containers may
-    start with where there is no room for all of their boost. `known` is what is recommended, where that was worked out
-    before; it is not changed.
+    `limited` are the resources for which the pod's namespace requires limits, `boosts` the CPU that containers may
+    start with if their full boost does not fit. `known` is the recommendation, if it was computed before; it is not
+    modified.
     """
     patch: Patch = []
     if (pod.get("metadata") or {}).get("annotations") is None:
@@ -64,7 +64,7 @@ def pod_patch(
 def _unlimited(
     container: ObjectView, vpa: ObjectView, wanted: ContainerResources, limited: Collection[str]
 ) -> list[str]:
-    """The limits that go, where the policy has the autoscaler set none; `wanted` is left without them."""
+    """The limits to remove, if the policy says that new pods have none; they are dropped from `wanted`."""
     if not removes_limits(container_policy(vpa, container.get("name") or "")):
         return []
     standing = (container.get("resources") or {}).get("limits") or {}
@@ -85,7 +85,7 @@ def wanted_for(pod: ObjectView, vpa: ObjectView, bounds: NamespaceBounds) -> Wan
 
 
 def _boost(pod: ObjectView, vpa: ObjectView, name: str, wanted: ContainerResources, most: Quantity | None) -> Patch:
-    """Raises what the container is to get, and keeps what it had in an annotation."""
+    """Raises the container's CPU, and stores its original resources in an annotation."""
     if boost_container(pod, vpa, name, wanted, most) is None:
         return []
     return [annotate(annotation_key(name), annotation_value(requests_of(pod, name), limits_of(pod, name)))]

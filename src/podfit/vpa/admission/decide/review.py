@@ -1,6 +1,6 @@
-"""A whole admission request, answered: pods are patched, autoscaler objects defaulted and validated.
+"""Answers a whole admission request: pods are patched, autoscaler objects defaulted and validated.
 
-Whatever goes wrong with a pod, it is let through unchanged: the autoscaler never keeps a pod from starting.
+On any error a pod is admitted unchanged: the autoscaler never keeps a pod from starting.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ AUTO_WARNING = (
 
 @dataclass(frozen=True, slots=True)
 class World:
-    """What the answer depends on besides the request."""
+    """The input of the response besides the request."""
 
     vpas: Mapping[Target, list[ObjectView]]
     selector_of: SelectorOf
@@ -51,24 +51,24 @@ class World:
     gates: Mapping[str, bool] = field(default_factory=dict)
     max_boost: Quantity | None = None
     change_without_recommendation: bool = False
-    """Annotate pods, and scale containers to a LimitRange, where nothing is recommended, as upstream does."""
+    """Annotate pods, and scale containers to a LimitRange, without a recommendation, as upstream does."""
     quotas: Iterable[ObjectView] = ()
 
 
 class Chosen(NamedTuple):
-    """What a pod's autoscaler gives it, where that was looked up before."""
+    """A pod's autoscaler and its recommendation, if they were looked up before."""
 
     vpa: ObjectView | None
-    """None when the pod stays as it is."""
+    """None if the pod stays unchanged."""
     boosts: Mapping[str, Quantity] = NO_BOOSTS
-    """By container: the CPU to start with, where there is no room for all of its boost."""
+    """By container: the CPU to start with, if its full boost does not fit."""
     wanted: Wanted | None = None
-    """What is recommended for its containers, where that was worked out before."""
+    """The recommendation for its containers, if it was computed before."""
 
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """The answer to a request; `patch` is None when nothing changes."""
+    """The response to a request; `patch` is None if nothing changes."""
 
     uid: str
     allowed: bool = True
@@ -80,7 +80,7 @@ class Verdict:
     why: str = ""
 
     def to_response(self) -> dict[str, Any]:
-        """The AdmissionReview without the patch, which travels in base64."""
+        """The AdmissionReview without the patch, which is base64-encoded."""
         response: dict[str, Any] = {"uid": self.uid, "allowed": self.allowed}
         if self.status is not None:
             response["status"] = self.status
@@ -92,12 +92,12 @@ class Verdict:
 
 
 def index_vpas(vpas: Iterable[ObjectView]) -> dict[Target, list[ObjectView]]:
-    """The autoscalers that act on new pods, ready to be found."""
+    """An index of the autoscalers that act on new pods."""
     return by_target(vpa for vpa in vpas if acts_on_creation(vpa))
 
 
 def answer(body: bytes | str, world: World) -> Verdict:
-    """Reads a request body. What cannot be read is let through."""
+    """Decodes a request body. One that cannot be decoded is admitted."""
     try:
         review = msgspec.json.decode(body)
     except msgspec.DecodeError as error:
@@ -106,7 +106,7 @@ def answer(body: bytes | str, world: World) -> Verdict:
 
 
 def answer_to(review: Any, world: World, chosen: Chosen | None = None) -> Verdict:
-    """The same for a body that was read already, and a pod whose autoscaler may be known."""
+    """The same for a body that was decoded before, and a pod whose autoscaler may be known."""
     try:
         check_shape(review, REVIEW, "AdmissionReview")
         request = review["request"]
@@ -158,7 +158,7 @@ def admit_vpa(request: ObjectView, uid: str, world: World) -> Verdict:
     given = request.get("object") or {}
     alpha = given.get("apiVersion") == V1ALPHA1
     vpa = as_v1(given)
-    # v1alpha1 has no other word for it.
+    # v1alpha1 has no other name for it.
     warnings = (AUTO_WARNING,) if _deprecated(vpa) and not alpha else ()
     errors = _errors_of(vpa, as_v1(request.get("oldObject")), world)
     if errors:
@@ -173,7 +173,7 @@ def admit_vpa(request: ObjectView, uid: str, world: World) -> Verdict:
 
 
 def as_v1(vpa: Any) -> Any:
-    """An object of v1alpha1 as v1; one that cannot be read stays as it is, and is refused by its shape."""
+    """An object of v1alpha1 as v1; one that cannot be converted stays unchanged, and is refused by its shape."""
     try:
         return to_v1(vpa) if vpa and vpa.get("apiVersion") == V1ALPHA1 else vpa
     except (AttributeError, TypeError):

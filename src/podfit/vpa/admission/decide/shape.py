@@ -1,6 +1,6 @@
-"""Whether an object's JSON has the types its API gives it, with the error a Go decoder reports.
+"""Checks the JSON types of an object's fields, with the error of a Go decoder.
 
-Only what a VerticalPodAutoscaler (and the review around it) declares is looked at; unknown fields pass.
+Only the declared fields of a VerticalPodAutoscaler (and of the review around it) are checked; unknown fields pass.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ REVIEW: Shape = {
 
 
 class ShapeError(ValueError):
-    """The first value of a wrong type; the message is the decoder's."""
+    """The first value of a wrong type; the message is the Go decoder's."""
 
 
 def check_shape(value: Any, shape: Shape, root: str, path: str = "") -> None:
@@ -97,7 +97,7 @@ def check_shape(value: Any, shape: Shape, root: str, path: str = "") -> None:
         _require(value, dict, root, path, "object")
         for field, inner in shape.items():
             given = value.get(field)
-            # Most fields are absent or text, and need no call and no path.
+            # Most fields are absent or strings, and need no call and no path.
             if given is not None and not (inner == "string" and type(given) is str):
                 check_shape(given, inner, root, f"{path}.{field}")
     elif isinstance(shape, list):

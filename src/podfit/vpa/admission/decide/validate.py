@@ -39,7 +39,7 @@ _NO_TARGET = "If you're using v1beta1 version of the API, please migrate to v1"
 
 @dataclass(frozen=True, slots=True)
 class Allowed:
-    """What gates (or the object's own past) permit."""
+    """What the feature gates (or the previous version of the object) allow."""
 
     create: bool = False
     boost: bool = False
@@ -48,7 +48,7 @@ class Allowed:
 
 
 def allowed_for(gates: Mapping[str, bool], old: ObjectView | None) -> Allowed:
-    """A field whose gate was closed meanwhile may stay in an object that used it already."""
+    """A field whose gate was disabled may stay in an object that already used it."""
     old = old or {}
     policy = (old.get("spec") or {}).get("updatePolicy") or {}
     return Allowed(

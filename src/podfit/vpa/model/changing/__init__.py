@@ -1,1 +1,1 @@
-"""What decides whether and how a pod may be changed."""
+"""Decides whether and how a pod may be changed."""

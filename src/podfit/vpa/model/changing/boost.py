@@ -1,7 +1,7 @@
-"""CPU startup boost: who gets one, how large, and what the pod's annotation remembers.
+"""CPU startup boost: which containers get one, its size, and the pod's annotation for it.
 
-A boosted container starts with more CPU than recommended; its original resources are kept in an annotation until the
-updater takes the boost back.
+A boosted container starts with more CPU than recommended; its original resources are stored in an annotation until the
+updater reverts the boost.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ PREFIX = "vpaCpuStartupBoost"
 
 
 class BoostError(ValueError):
-    """The boost cannot be computed from what the object says."""
+    """The boost cannot be computed from the object."""
 
 
 def boost_of(vpa: ObjectView, container: str) -> ObjectView | None:
@@ -57,7 +57,7 @@ def boosted_cpu(boost: ObjectView, base: Quantity, most: Quantity | None) -> Qua
 def boost_container(
     pod: ObjectView, vpa: ObjectView, name: str, wanted: ContainerResources, most: Quantity | None
 ) -> tuple[Quantity, Quantity] | None:
-    """Raises what a container is to get. Answers with its CPU without and with the boost; None without a boost."""
+    """Raises the container's CPU. Returns its CPU without and with the boost; None without a boost."""
     policy, boost = container_policy(vpa, name), boost_of(vpa, name)
     if boost is None or scaling_off(policy):
         return None
@@ -89,7 +89,7 @@ def boosted_containers(pod: ObjectView) -> list[str]:
 
 
 def below_limit(cpu: Quantity, limit: Quantity | None) -> Quantity:
-    """A boost that may not touch the limit stays a thousandth below it, if there is room."""
+    """A boost that must not change the limit stays one thousandth below it, if possible."""
     if not limit or cpu <= limit:
         return cpu
     return Quantity.of_milli(limit.milli - 1, limit.format) if limit.milli > 1 else limit

@@ -1,8 +1,8 @@
-"""Pods that must not start before an autoscaler controls them: the annotation that asks for it, and the gate."""
+"""Pods that must not start before an autoscaler controls them: the annotation that requires it, and the gate."""
 
 from __future__ import annotations
 
 REQUIRES = "podfit.dev/requires-vpa"
 """Annotation on a pod: "true" holds it back until an autoscaler controls it."""
 GATE = "podfit.dev/requires-vpa"
-"""The scheduling gate that holds it."""
+"""The scheduling gate for this."""

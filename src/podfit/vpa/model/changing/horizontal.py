@@ -1,7 +1,7 @@
-"""Horizontal autoscalers on the same target: the resource they scale by is theirs, the vertical one leaves it alone.
+"""Horizontal autoscalers on the same target: the vertical autoscaler ignores the resources they scale by.
 
-Two loops on one signal chase each other: more replicas lower the use of each, less use lowers the request, a lower
-request raises the utilisation that asks for more replicas.
+Two loops on one signal interfere: more replicas lower the usage of each, less usage lowers the request, a lower request
+raises the utilisation that calls for more replicas.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from podfit.vpa.model.objects.policy import RESOURCES
 
 CONDITION = "ResourceScaledHorizontally"
 LabelsOf = Callable[[Target], Mapping[str, str] | None]
-"""The labels that a controller gives its pods, or None when they cannot be read."""
+"""The labels that a controller gives its pods, or None if they cannot be read."""
 _SIZES = ("target", "lowerBound", "upperBound")
 
 
 def scaled_horizontally(hpas: Iterable[ObjectView]) -> dict[Target, dict[str, str]]:
-    """For every target, the resources a horizontal autoscaler uses, with that autoscaler's name."""
+    """For every target, the resources that a horizontal autoscaler uses, with that autoscaler's name."""
     found: dict[Target, dict[str, str]] = {}
     for hpa in hpas:
         reference = (hpa.get("spec") or {}).get("scaleTargetRef") or {}
@@ -68,7 +68,7 @@ def _selects(selector: ObjectView | None, labels: Mapping[str, str]) -> bool:
 
 
 def without(vpa: ObjectView, resources: Iterable[str]) -> ObjectView:
-    """The autoscaler as if it recommended nothing for these resources."""
+    """The autoscaler without its recommendation for these resources."""
     taken = frozenset(resources)
     recommendation = (vpa.get("status") or {}).get("recommendation")
     if not taken or not recommendation:

@@ -1,6 +1,6 @@
-"""Policies that reach a workload pod by pod: what autoscaler and pods say about it. Reading only.
+"""Policies rolled out pod by pod: reads the annotations of autoscaler and pods.
 
-The autoscaler's annotation says how many pods at a time get a changed policy. Each pod that was sized since then has
+The autoscaler's annotation gives the number of pods that get a changed policy at a time. Each pod sized since then has
 the digest of the policy that it was sized under, so that the progress of a rollout need not be stored.
 """
 
@@ -19,11 +19,11 @@ from podfit.vpa.model.times import NEVER, Seconds, from_rfc3339, to_rfc3339
 ROLLING = "podfit.dev/rolling"
 """On an autoscaler: how many of its pods at a time get a changed policy or mode, as `1` or `25%`."""
 SIZED_UNDER = "podfit.dev/vpa-policy"
-"""On a pod: the digest of the policy that it was sized under, and since when if that was in place."""
+"""On a pod: the digest of the policy that it was sized under, and since when if it was resized in place."""
 
 
 def at_once(vpa: ObjectView, pods: int) -> int:
-    """How many pods may be changed at a time; 0 without the annotation. What cannot be read counts as one."""
+    """How many pods may be changed at a time; 0 without the annotation. An invalid value counts as one."""
     text = annotations_of(vpa).get(ROLLING)
     if text is None:
         return 0
@@ -34,13 +34,13 @@ def at_once(vpa: ObjectView, pods: int) -> int:
 
 
 def policy_digest(vpa: ObjectView) -> str:
-    """Another one whenever the policy of the containers or the mode is another."""
+    """Changes whenever the containers' policy or the mode changes."""
     said = [(vpa.get("spec") or {}).get("resourcePolicy") or {}, update_mode(vpa)]
     return blake2b(json.dumps(said, sort_keys=True).encode(), digest_size=8).hexdigest()
 
 
 def sized_under(pod: ObjectView) -> tuple[str, Seconds]:
-    """The digest of the policy that a pod was sized under, and since when; empty and NEVER where that was not noted."""
+    """The digest of the policy that a pod was sized under, and since when; empty and NEVER if not recorded."""
     digest, _, since = annotations_of(pod).get(SIZED_UNDER, "").partition(" ")
     try:
         return digest, from_rfc3339(since) if since else NEVER
@@ -49,7 +49,7 @@ def sized_under(pod: ObjectView) -> tuple[str, Seconds]:
 
 
 def note_policy(vpa: ObjectView, now: Seconds | None = None) -> Patch:
-    """Notes on a pod what it is sized under, if anybody rolls; `now` for a pod that runs already."""
+    """Records on a pod the policy it is sized under, if the autoscaler rolls out changes; `now` for a running pod."""
     if ROLLING not in annotations_of(vpa):
         return []
     since = f" {to_rfc3339(now)}" if now is not None else ""

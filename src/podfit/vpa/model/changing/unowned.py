@@ -1,5 +1,4 @@
-"""Pods that no controller would recreate after an eviction, and an autoscaler that would change them only by
-eviction."""
+"""Pods that no controller would recreate after an eviction, under an autoscaler that changes pods only by eviction."""
 
 from __future__ import annotations
 
@@ -14,13 +13,13 @@ HELP = "update mode InPlaceOrRecreate resizes them in place"
 
 
 def may_have_unowned(vpa: ObjectView) -> bool:
-    """Only a selector reaches pods without a controller, and only some modes evict."""
+    """Only a selector matches pods without a controller, and only some modes evict."""
     mode = update_mode(vpa)
     return own_selector(vpa) is not None and mode in EVICTING_MODES and mode not in IN_PLACE_MODES
 
 
 def unowned(pods: Iterable[ObjectView]) -> list[str]:
-    """The names of the live ones among an autoscaler's pods that have no controller."""
+    """The names of an autoscaler's live pods that have no controller."""
     alive = (pod for pod in pods if phase_of(pod) not in ("Succeeded", "Failed"))
     return sorted(pod["metadata"]["name"] for pod in alive if controller_of(pod) is None)
 

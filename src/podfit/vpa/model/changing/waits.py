@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Wait:
-    """Not now: which rule says so, and a message with its numbers and with what would change the verdict."""
+    """Not now: the rule that applies, and a message with its numbers and with what would change the verdict."""
 
     reason: str
     message: str

@@ -1,7 +1,7 @@
 """Maintenance windows: the times of a week at which pods may be changed. Pure.
 
 `Mon-Fri 22:00-04:00; Sun 00:00-24:00`: days (one, a list, a range, or `*`) and a time of day in UTC. A window that ends
-before it begins goes on into the next day.
+before it begins continues into the next day.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ _DAY_MINUTES = 24 * 60
 
 
 class BadWindow(ValueError):
-    """Not a window; the message says what it should look like."""
+    """Not a valid window; the message gives the format."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,1 +1,1 @@
-"""A recommendation made to fit: limits, limit ranges, policies, nodes."""
+"""Fits a recommendation to limits, limit ranges, policies and nodes."""

@@ -1,4 +1,4 @@
-"""Caps of resource lists: by policy, by limit. Every cap says its name, for the annotation on the pod."""
+"""Caps of resource lists: by policy, by limit. Every cap is described in the pod's annotation."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ Resources = Mapping[str, Quantity]
 
 
 def cap_to_policy(recommended: Resources, least: Resources, most: Resources) -> tuple[ResourceList, list[str]]:
-    """minAllowed first, then maxAllowed, which therefore wins; zero means no bound. Also says what was capped."""
+    """minAllowed first, then maxAllowed, which therefore wins; zero means no bound. Also returns the notes about
+    caps."""
     capped, notes = dict(recommended), []
     for resource in sorted(capped):
         low, high = least.get(resource), most.get(resource)

@@ -1,6 +1,6 @@
-"""A recommendation made to fit one pod: LimitRanges of pod and container, the policy, the limits in force.
+"""Fits a recommendation to one pod: LimitRanges of pod and container, the policy, the limits in force.
 
-Used by updater and admission alike, so that both would give a pod the same resources.
+Used by updater and admission alike, so that both give a pod the same resources.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _FIELDS = ("upper", "target", "lower")
 def capped_for_pod(
     vpa: ObjectView, pod: ObjectView, bounds: NamespaceBounds = NO_BOUNDS
 ) -> tuple[list[Recommended], Notes] | None:
-    """The recommendation for the pod's containers, with notes on every cap of a target; None when there is none.
+    """The recommendation for the pod's containers, with notes on every capped target; None if there is none.
 
     The policy comes after the LimitRange and overrides it.
     """
@@ -50,8 +50,8 @@ def capped_for_pod(
 
 
 def _only_given(entries: list[Recommended], given: list[Recommended]) -> list[Recommended]:
-    """Without the containers and resources that nothing was recommended for: they stay as they are."""
-    # The containers that only took part with their requests come after the others.
+    """Without containers and resources that have no recommendation: they stay unchanged."""
+    # Containers that only counted with their requests come after the others.
     pairs = zip(entries, given, strict=False)
     return [replace(entry, **{field: _known(entry, own, field) for field in _FIELDS}) for entry, own in pairs]
 
@@ -110,7 +110,7 @@ def _within_pod(entries: list[Recommended], pod: ObjectView, bounds: Bounds) -> 
     """Scales all containers alike until the pod's summed limits fit."""
     known = {entry.container for entry in entries}
     names = [container.get("name") or "" for container in containers(pod)]
-    # Containers nobody recommends anything for take part with what they request.
+    # Containers without a recommendation count with their requests.
     missing = [(name, requests_of(pod, name)) for name in names if name not in known]
     entries = entries + [Recommended(name, requests, {}, {}, {}) for name, requests in missing if requests]
     for field in _FIELDS:
@@ -126,7 +126,7 @@ def _scaled_to_pod(
     most = (bounds.max or {}).get(resource, ZERO)
     default = (bounds.default or {}).get(resource, ZERO)
     limits, total = ZERO, ZERO
-    # A recommendation for a container that the pod does not have takes no part.
+    # A recommendation for a container that is not in the pod is ignored.
     present = {container.get("name") or "" for container in containers(pod)}
     for entry in (entry for entry in entries if entry.container in present):
         amount = getattr(entry, field).get(resource, ZERO)

@@ -15,7 +15,7 @@ from podfit.vpa.model.objects.policy import CPU, container_policy, controls_limi
 
 @dataclass(slots=True)
 class ContainerResources:
-    """Empty lists: leave the container as it is."""
+    """Empty lists: leave the container unchanged."""
 
     requests: ResourceList = field(default_factory=dict)
     limits: ResourceList = field(default_factory=dict)

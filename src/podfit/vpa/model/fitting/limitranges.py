@@ -1,4 +1,4 @@
-"""The bounds a namespace's LimitRange objects put on containers and on pods, merged."""
+"""The merged bounds of a namespace's LimitRange objects for containers and for pods."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from podfit.vpa.model.objects.policy import RESOURCES
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """None means that no object says anything; an empty list that one says nothing about these resources."""
+    """None means that no object sets a bound; an empty list that one exists without these resources."""
 
     type: str
     max: ResourceList | None = None
@@ -31,7 +31,7 @@ class NamespaceBounds:
     container: Bounds | None = None
     pod: Bounds | None = None
     all_containers: bool = False
-    """Whether the bounds of a pod scale what nothing is recommended for too, as upstream does."""
+    """Whether the bounds of a pod also scale containers without a recommendation, as upstream does."""
 
 
 NO_BOUNDS = NamespaceBounds()

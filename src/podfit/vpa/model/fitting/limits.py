@@ -17,9 +17,10 @@ Resources = Mapping[str, Quantity]
 
 
 def scale(resource: str, amount: Quantity, base: Quantity, result: Quantity, up: bool = False) -> tuple[Quantity, bool]:
-    """amount · result / base, and whether it had to be cut to 64 bits. CPU counts in thousandths, memory in bytes."""
+    """amount · result / base, and whether it had to be capped to 64 bits. CPU counts in thousandths, memory in
+    bytes."""
     if resource == CPU:
-        # Thousandths of absurd amounts wrap around at 64 bits: upstream's arithmetic, which recorded limits show.
+        # Thousandths of absurd amounts wrap around at 64 bits, as in upstream's arithmetic (seen in recorded limits).
         whole, rest = _divided(_int64(amount.milli) * _int64(result.milli), _int64(base.milli) or 1)
     else:
         whole, rest = _divided(amount.value * result.value, base.value)
@@ -32,7 +33,7 @@ def scale(resource: str, amount: Quantity, base: Quantity, result: Quantity, up:
 
 
 def _divided(number: int, by: int) -> tuple[int, int]:
-    """So that the rest is never negative, whatever the signs: as Go's large numbers divide."""
+    """Euclidean division: the remainder is never negative, as for Go's big numbers."""
     whole, rest = divmod(number, abs(by))
     return (whole if by > 0 else -whole), rest
 
@@ -64,7 +65,7 @@ def proportional_limit(
 def proportional_limits(
     limits: Resources, requests: Resources, recommended: Resources, default: Resources
 ) -> tuple[ResourceList, list[str]]:
-    """For cpu and memory. Notes only accompany limits: with none computed there is nothing to say."""
+    """For cpu and memory. Notes only accompany limits: without a computed limit there are none."""
     found, notes = {}, []
     for resource in RESOURCES:
         limit, note = proportional_limit(

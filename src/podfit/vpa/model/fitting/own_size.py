@@ -1,4 +1,4 @@
-"""A pod's own requests as its recommendation, for as long as nothing is known about it. Pure."""
+"""A pod's own requests as its recommendation, until there is a real one. Pure."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from podfit.vpa.model.objects.policy import container_policy, controlled_resourc
 
 
 def at_own_size(vpa: ObjectView, pod: ObjectView) -> ObjectView:
-    """The autoscaler as if it recommended what the pod asks for: its policy then says how much of that is allowed.
+    """The autoscaler as if it recommended the pod's own requests: its policy then caps them.
 
-    A resource that a container does not ask for gets the policy's minimum, if there is one.
+    A resource without a request gets the policy's minimum, if there is one.
     """
     entries = []
     for container in containers(pod):

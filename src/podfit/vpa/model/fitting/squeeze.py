@@ -1,7 +1,7 @@
-"""The size of a new pod, made to fit: capped at what the largest node can hold, and squeezed towards the recommended
-minimum where there is less room than the target needs. Pure.
+"""Fits the size of a new pod: capped at what the largest node can hold, and reduced towards the recommended minimum if
+the target does not fit. Pure.
 
-Used for the successor of an evicted pod by the updater, and for the pod itself by admission, so that both agree.
+Used by the updater for the successor of an evicted pod, and by admission for the pod itself, so that both agree.
 """
 
 from __future__ import annotations
@@ -20,30 +20,30 @@ from podfit.vpa.model.room import Ledger, amount, amounts_of, as_quantity, shown
 Sizes = dict[tuple[str, str], int]
 """(container, resource) → what it requests."""
 Holds = Callable[[ObjectView], bool]
-"""Whether there is room for a pod, given with its new resources."""
+"""Whether there is room for a pod with its new resources."""
 STEPS = 10
 _ORDER = ((CPU,), (MEMORY,), RESOURCES)
-"""What is squeezed first: a container with little CPU is slow, one with little memory is killed."""
+"""What is reduced first: a container with little CPU is slow, one with little memory is killed."""
 
 
 @dataclass(frozen=True, slots=True)
 class Fitted:
     vpa: ObjectView
-    """The autoscaler with the targets that the pod gets."""
+    """The autoscaler with the targets for the pod."""
     pod: ObjectView
     """The pod with those resources."""
     fits: bool = True
-    """Whether there is room for it now."""
+    """Whether it fits now."""
     notes: tuple[str, ...] = ()
-    """What was cut, and why."""
+    """The reductions, and their reasons."""
     targets: Mapping[tuple[str, str], int] = field(default_factory=dict)
-    """What was recommended, by container and resource; given when something was squeezed."""
+    """The recommendation, by container and resource; set if something was reduced."""
 
 
 def fitted(vpa: ObjectView, pod: ObjectView, bounds: NamespaceBounds, ledger: Ledger, holds: Holds) -> Fitted:
-    """The largest size between the lower bound and the target for which there is room.
+    """The largest size between the lower bound and the target that fits.
 
-    When there is room for neither, the answer is the target, no larger than the largest node: it may run some day.
+    If neither fits, the result is the target, capped at the largest node: it may run some day.
     """
     wanted = sized(pod, resources_for_pod(vpa, pod, bounds)[0])
     capped = _capped(vpa, pod, bounds, wanted, ledger)
@@ -101,7 +101,7 @@ def with_targets(vpa: ObjectView, sizes: Mapping[tuple[str, str], int]) -> Objec
 
 
 def _range(vpa: ObjectView, pod: ObjectView, bounds: NamespaceBounds) -> tuple[Sizes, Sizes]:
-    """The targets, and the least that is recommended: the target itself where there is no lower bound."""
+    """The targets, and their minimum: the target itself without a lower bound."""
     targets: Sizes = {}
     least: Sizes = {}
     for entry in (capped_for_pod(vpa, pod, bounds) or ([], {}))[0]:
@@ -152,7 +152,7 @@ def _squeezed(
     resources: tuple[str, ...],
     holds: Holds,
 ) -> tuple[ObjectView, ObjectView, Sizes] | None:
-    """As much as fits of these resources, all of the others; None when even the least does not fit."""
+    """As much as fits of these resources, all of the others; None if not even the minimum fits."""
 
     def trial(part: int) -> tuple[ObjectView, ObjectView, Sizes]:
         sizes = {

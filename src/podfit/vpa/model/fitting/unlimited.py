@@ -1,7 +1,8 @@
-"""Limits that are removed, limits that cannot be, and limits that hold a request down.
+"""Limits that are removed, limits that cannot be, and limits that cap a request.
 
-The design document has the autoscaler set no limits at all: `controlledValues: RequestsWithoutLimits`. Kubernetes lets
-nobody remove a limit from a running pod, and a namespace may insist on limits; the others go when a pod is created.
+The design document says that the autoscaler sets no limits: `controlledValues: RequestsWithoutLimits`. In Kubernetes a
+limit cannot be removed from a running pod, and a namespace may require limits; other limits are removed when a pod is
+created.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ OTHER_VALUES = "with RequestsAndLimits the limit would follow, with RequestsWith
 
 
 def insisted_on(namespace: str, limit_ranges: Iterable[ObjectView], quotas: Iterable[ObjectView]) -> frozenset[str]:
-    """The resources that containers of a namespace must have limits of: a LimitRange or a ResourceQuota says so."""
+    """The resources for which a LimitRange or a ResourceQuota of the namespace requires limits."""
     found: set[str] = set()
     for one in limit_ranges:
         if (one.get("metadata") or {}).get("namespace") == namespace:
@@ -33,7 +34,7 @@ def insisted_on(namespace: str, limit_ranges: Iterable[ObjectView], quotas: Iter
 
 
 def held_down(vpa: ObjectView, pod: ObjectView) -> list[str]:
-    """What a pod's limits keep its containers from getting, where the policy leaves limits alone; a phrase for each."""
+    """Recommendations that a pod's limits prevent, if the policy does not change limits; a phrase for each."""
     targets = {entry.get("containerName"): entry for entry in container_recommendations(vpa)}
     found = []
     for name in (container.get("name") or "" for container in containers(pod)):

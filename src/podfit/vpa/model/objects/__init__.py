@@ -1,1 +1,1 @@
-"""Autoscaler objects and pods as the autoscaler reads them."""
+"""Parses autoscaler objects and pods for the autoscaler."""

@@ -1,4 +1,4 @@
-"""Whether minAllowed and maxAllowed of a policy can be used: the same rules and words for webhook and readers."""
+"""Whether minAllowed and maxAllowed of a policy are valid: the same rules and messages for webhook and readers."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from podfit.vpa.model.objects.policy import CPU, MEMORY
 
 
 def wrong_amounts(path: str, policy: ObjectView) -> Iterator[FieldError]:
-    """What is wrong with the policy at this path. Raises QuantityError for what is no quantity."""
+    """The errors in the policy at this path. Raises QuantityError for an invalid quantity."""
     least, most = policy.get("minAllowed") or {}, policy.get("maxAllowed") or {}
     for resource in sorted(least):
         low = Quantity.parse(least[resource])
@@ -25,7 +25,7 @@ def wrong_amounts(path: str, policy: ObjectView) -> Iterator[FieldError]:
 
 
 def contradictions(path: str, policy: ObjectView) -> Iterator[FieldError]:
-    """Of these, what no recommendation can obey: negative amounts, and a maximum below the minimum."""
+    """Those errors that no recommendation can satisfy: negative amounts, and a maximum below the minimum."""
     for error in wrong_amounts(path, policy):
         if error.detail == _NEGATIVE or error.detail.startswith("max resource"):
             yield error

@@ -14,7 +14,7 @@ from podfit.vpa.model.objects.policy import has_boost, update_mode
 class Target(NamedTuple):
     """What an autoscaler's targetRef names. The API version is not compared.
 
-    Autoscalers with a selector of their own have no target: in an index they stand under their namespace alone.
+    Autoscalers with a selector of their own have no target: an index stores them under their namespace alone.
     """
 
     namespace: str
@@ -37,14 +37,14 @@ def target_of(vpa: ObjectView) -> Target | None:
 
 
 def own_selector(vpa: ObjectView) -> ObjectView | None:
-    """The LabelSelector that an autoscaler has in place of a target."""
+    """The LabelSelector that an autoscaler has instead of a target."""
     spec = vpa.get("spec") or {}
     found: ObjectView | None = None if spec.get("targetRef") else spec.get("selector")
     return found
 
 
 def index_key(vpa: ObjectView) -> Target | None:
-    """Under which key an autoscaler is found; None when it selects nothing."""
+    """The key of an autoscaler in the index; None if it selects nothing."""
     if own_selector(vpa) is not None:
         return _selecting((vpa.get("metadata") or {}).get("namespace") or "")
     return target_of(vpa)
@@ -55,7 +55,7 @@ def _selecting(namespace: str) -> Target:
 
 
 def by_target(vpas: Iterable[ObjectView]) -> dict[Target, list[ObjectView]]:
-    """The index that makes finding a pod's autoscaler independent of the number of targets."""
+    """An index, so that finding a pod's autoscaler does not depend on the number of targets."""
     index: dict[Target, list[ObjectView]] = {}
     for vpa in vpas:
         key = index_key(vpa)
@@ -67,7 +67,7 @@ def by_target(vpas: Iterable[ObjectView]) -> dict[Target, list[ObjectView]]:
 def controlling_vpa(
     pod: ObjectView, index: Mapping[Target, list[ObjectView]], selector_of: SelectorOf, topmost_of: TopmostOf
 ) -> ObjectView | None:
-    """Of several the oldest, then the one whose name comes first."""
+    """Of several the oldest, then the one whose name sorts first."""
     owner = controller_of(pod) if index else None
     if not index or (owner is not None and owner.get("kind") == "Node"):
         return None
@@ -83,11 +83,11 @@ def controlling_vpa(
 
 
 def acts_on_creation(vpa: ObjectView) -> bool:
-    """Mode Off leaves new pods alone, unless they are to be boosted."""
+    """Mode Off leaves new pods unchanged, unless they have a startup boost."""
     return update_mode(vpa) != "Off" or has_boost(vpa)
 
 
 def age(vpa: ObjectView) -> tuple[str, str]:
-    """Of several autoscalers for a pod the one counts for which this is least."""
+    """The sort key by age: of several autoscalers for a pod the first one wins."""
     meta = vpa.get("metadata") or {}
     return meta.get("creationTimestamp") or "", meta.get("name") or ""

@@ -1,4 +1,4 @@
-"""What the autoscaler reads from a pod: containers, their current resources, owner and conditions. Reading only."""
+"""Reads a pod for the autoscaler: containers, their current resources, owner and conditions."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ ResourceList = dict[str, Quantity]
 
 FROM_STATUS, FROM_SPEC = "Pod.Status.ContainerStatuses", "Pod.Spec.Containers"
 reads = {FROM_STATUS: 0, FROM_SPEC: 0}
-"""How often resources were found where, for a metric."""
+"""Counts by source of the resources, for a metric."""
 
 
 def resource_list(raw: Mapping[str, Any] | None) -> ResourceList:

@@ -1,4 +1,4 @@
-"""What a VerticalPodAutoscaler object says: modes, container policies, recommendation. Reading only."""
+"""Reads a VerticalPodAutoscaler object: modes, container policies, recommendation."""
 
 from __future__ import annotations
 
@@ -39,9 +39,9 @@ def scaling_off(policy: ObjectView) -> bool:
 
 
 def controls_limits(policy: ObjectView) -> bool:
-    """Whether limits follow requests; the alternative is RequestsOnly.
+    """Whether limits follow requests; otherwise controlledValues is RequestsOnly.
 
-    RequestsWithoutLimits takes limits away from new pods. A running pod cannot lose them, so there they follow too.
+    RequestsWithoutLimits removes limits from new pods. A running pod cannot lose them, so there they follow too.
     """
     return (policy.get("controlledValues") or "RequestsAndLimits") != "RequestsOnly"
 
@@ -51,15 +51,16 @@ def removes_limits(policy: ObjectView) -> bool:
 
 
 def controlled_resources(policy: ObjectView) -> tuple[str, ...]:
-    """cpu and memory, unless a list was given: then what of them it names, even if that is nothing."""
+    """cpu and memory, unless a list was given: then those of them that it names, even if there are none."""
     named = policy.get("controlledResources")
     return RESOURCES if named is None else tuple(name for name in named if name in RESOURCES)
 
 
 def recommendation(vpa: ObjectView) -> ObjectView | None:
-    """What the autoscaler recommends; None where its condition RecommendationProvided is False, whatever stands there.
+    """The autoscaler's recommendation; None if its condition RecommendationProvided is False, whatever the status
+    contains.
 
-    A recommender that sets no such condition is believed.
+    Without this condition the recommendation counts.
     """
     status = vpa.get("status") or {}
     for condition in status.get("conditions") or ():
@@ -70,25 +71,25 @@ def recommendation(vpa: ObjectView) -> ObjectView | None:
 
 
 def recommending(vpa: ObjectView, given: ObjectView) -> ObjectView:
-    """The autoscaler with this recommendation in place of its own."""
+    """The autoscaler with this recommendation instead of its own."""
     status = vpa.get("status") or {}
     others = [condition for condition in status.get("conditions") or () if condition.get("type") != PROVIDED]
     return {**vpa, "status": {**status, "conditions": others, "recommendation": given}}
 
 
 def container_recommendations(vpa: ObjectView) -> list[ObjectView]:
-    """An entry for each container that something is recommended for."""
+    """An entry for each container with a recommendation."""
     return (recommendation(vpa) or {}).get("containerRecommendations") or []
 
 
 def recommends_for(vpa: ObjectView, pod: ObjectView) -> bool:
-    """Whether anything is recommended for one of the pod's containers."""
+    """Whether any of the pod's containers has a recommendation."""
     names = {container.get("name") for container in (pod.get("spec") or {}).get("containers") or ()}
     return any(entry.get("containerName") in names and entry.get("target") for entry in container_recommendations(vpa))
 
 
 def has_boost(vpa: ObjectView) -> bool:
-    """Whether the object asks for any boost, for the pod or for one container."""
+    """Whether the object has a startup boost, for the pod or for a container."""
     if (vpa.get("spec") or {}).get("startupBoost") is not None:
         return True
     return any(policy.get("startupBoost") is not None for policy in container_policies(vpa))

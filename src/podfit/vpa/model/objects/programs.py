@@ -1,4 +1,4 @@
-"""What a container runs: its image, command and arguments. Reading only."""
+"""The program of a container: its image, command and arguments."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from sys import intern
 from typing import Any, NamedTuple
 
 RUN = "run"
-"""The field of a trimmed container that stands for its command and arguments."""
+"""The field of a trimmed container that replaces its command and arguments."""
 
 
 class Program(NamedTuple):
-    """What a container runs. `run` is a digest of command and arguments; empty: the image's own."""
+    """The program of a container. `run` is a digest of command and arguments; empty: the image's own."""
 
     name: str
     image: str
@@ -28,7 +28,7 @@ class Program(NamedTuple):
 
 
 def digest(container: Mapping[str, Any]) -> str:
-    """Stands for command and arguments; equal only where both are."""
+    """A digest of command and arguments; equal only if both are."""
     command, args = container.get("command") or [], container.get("args") or []
     if not command and not args:
         return ""
@@ -36,6 +36,6 @@ def digest(container: Mapping[str, Any]) -> str:
 
 
 def program_of(container: Mapping[str, Any]) -> Program:
-    """Of a whole container, or of one that was trimmed."""
+    """Of a whole container, or of a trimmed one."""
     run = container[RUN] if RUN in container else digest(container)
     return Program(container.get("name") or "", container.get("image") or "", run)

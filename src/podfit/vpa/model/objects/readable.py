@@ -1,7 +1,7 @@
-"""Autoscaler objects that say something nobody can read: a schema lets quantities pass that are none (`1e1.5`), and
-policies whose maximum lies below their minimum.
+"""Autoscaler objects with values that cannot be used: quantities that pass the schema and cannot be parsed (`1e1.5`),
+and policies whose maximum is below their minimum.
 
-Such an object must not stop the others. It is replaced by one that asks for no changes and says what is wrong.
+Such an object must not affect the others. It is replaced by one that requests no changes and contains the error.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from podfit.vpa.model.objects.allowed import contradictions
 from podfit.vpa.model.objects.policy import container_policies
 
 UNREADABLE = "unreadable"
-"""The field that says what is wrong."""
+"""The field with the error."""
 _LISTS = ("minAllowed", "maxAllowed")
 _AMOUNTS = ("oomBumpUpRatio", "oomMinBumpUp")
 _SIZES = ("target", "lowerBound", "upperBound", "uncappedTarget")
 
 
 def readable(vpa: Object) -> Object:
-    """The object itself where all of it can be read, as nearly always."""
+    """The object itself if all of it can be parsed, as almost always."""
     if _first_wrong(_in_status(vpa)):
         status = {name: value for name, value in vpa["status"].items() if name != "recommendation"}
         vpa = {**vpa, "status": status}

@@ -30,5 +30,5 @@ def from_object(entry: Mapping[str, Any]) -> Recommended:
 
 
 def to_object(recommended: list[Recommended]) -> dict[str, Any]:
-    """As it stands in an object's status: without containers, an empty object."""
+    """The form in an object's status: without containers, an empty object."""
     return {"containerRecommendations": [entry.to_object() for entry in recommended]} if recommended else {}
