@@ -222,7 +222,7 @@ async def test_a_renamed_container_has_no_size_and_says_so(setting: Setting) -> 
     report = await setting.report(await setting.serve(history))
     idle = of(report, "idle")
     assert not idle.recommended.requests and idle.wasted("cpu") is None
-    assert any("old, which is gone" in one and "renamed?" in one for one in idle.notes)
+    assert any("old, since deleted" in one and "renamed?" in one for one in idle.notes)
     assert ",,," in as_csv(report), "what is not known is an empty cell"
     assert as_data(report)["containers"][-1]["recommended"] is None or report.without == 1
 
@@ -283,7 +283,7 @@ async def test_an_interrupted_reading_goes_on_where_it_stopped(setting: Setting,
     with pytest.raises(Interrupted):
         await collector.report()
     again = await setting.report(url, cache=cache)
-    assert any("3 parts were read before" in one for one in again.notes)
+    assert any("3 parts were read in an earlier run" in one for one in again.notes)
     assert of(again, "web").recommended == of(whole, "web").recommended
     assert not list(cache.glob("*/*.npz")), "a complete reading leaves nothing behind"
 
