@@ -53,7 +53,7 @@ def test_the_sizes_of_now_are_those_that_all_pods_were_resized_to() -> None:
     assert one(workload(pod("1"))).now.requests == {"cpu": 1000}
     resized = one(workload(pod("2"), pod("2")))
     assert resized.now.requests == {"cpu": 2000}
-    assert resized.notes == ("pods were resized in place: the template still has other sizes",)
+    assert resized.notes == ("pods were resized in place: the template still has the old sizes",)
     mixed = one(workload(pod("1"), pod("2")))
     assert mixed.now.requests == {"cpu": 1000} and mixed.notes == ("pods differ in size: the template's is shown",)
 
@@ -65,7 +65,7 @@ def test_a_container_without_usage_gets_no_size_and_a_note() -> None:
 
 def test_a_container_that_was_renamed_is_recognised() -> None:
     found = one(workload(), {(KEY, "old"): replace(EVIDENCE, last=1_700_000_000.0)})
-    assert found.notes == ("no usage of app; old, which is gone, was measured until 2023-11-14T22:13:20Z: renamed?",)
+    assert found.notes == ("no usage of app; old, since deleted, was measured until 2023-11-14T22:13:20Z: renamed?",)
 
 
 def test_a_pod_that_ran_out_of_memory_is_a_risk() -> None:

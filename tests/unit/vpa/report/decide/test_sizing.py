@@ -38,7 +38,7 @@ def test_a_memory_limit_stays_a_tenth_above_the_highest_use() -> None:
     now = Sizes({"memory": 100 * MI}, {"memory": 101 * MI})
     found = fit(now, evidence(used={"memory": 256 * MI}))
     assert found.sizes.limits["memory"] == 282 * MI
-    assert "memory: the limit stays a tenth above the highest use seen" in found.why
+    assert "memory: the limit stays 10 % above the highest usage" in found.why
 
 
 def test_a_request_that_equals_its_limit_stays_equal() -> None:
