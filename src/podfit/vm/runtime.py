@@ -6,6 +6,7 @@ import asyncio
 import json
 import logging
 from pathlib import Path
+from typing import Any
 
 from podfit.api.pods import machines
 from podfit.cri import api_pb2 as cri
@@ -141,19 +142,19 @@ class Runtime:
         update, layout = container.update, container.layout
         asked = container.state == RUNNING and not container.leaving
         power = await self.power.actual(container) if asked else machines.RUNNING
-        about = {
+        about: dict[str, Any] = {
             "machine": {
                 "power": power,
                 "boot_memory_mib": layout.boot.memory_mib,
                 "max_memory_mib": layout.max_memory_mib,
                 "max_vcpus": layout.max_vcpus,
                 "slots": layout.slots if layout.device == DIMM else 0,
+                "offline_vcpus": container.offline_vcpus,
             },
             "domain": container.domain,
             "uuid": container.uuid,
             "cgroup": container.group,
             "layout": layout.to_json(),
-            "offlineVcpus": container.offline_vcpus,
             "update": update.to_json() if update is not None else None,
         }
         if asked and power == machines.RUNNING:

@@ -242,6 +242,8 @@ class Machine(Struct, frozen=True):
     max_vcpus: int = 0
     slots: int = 0
     """How many memory devices can be plugged; 0 if memory is not plugged as devices."""
+    offline_vcpus: int = 0
+    """vCPUs that are plugged, but that the guest does not use."""
 
 
 class ContainerState(Struct, frozen=True):

@@ -6,21 +6,25 @@ from typing import Any
 
 from podfit.agent.agent import Agent
 from podfit.agent.decide.resize.kernel import cpu_text, memory_text, milli_of_quota, milli_of_shares
+from podfit.agent.decide.resize.machines import machines_of
 from podfit.agent.pods.record import PodRecord
-from podfit.agent.runtimes.values import RUNNING, Limits, NotFound
+from podfit.agent.runtimes.values import RUNNING, Limits, NotFound, PodState
 from podfit.api.resize.states import Actual
 
 
 async def four_states(agent: Agent, record: PodRecord) -> dict[str, Any]:
     desired = record.desired
     allocated, actuated = agent.ledger.allocated(record.uid), agent.ledger.actuated(record.uid)
-    actual = await _actual(agent, record.uid)
+    state = await agent.runtime.pod(record.uid)
+    actual, machines = await _actual(agent, state), machines_of(state)
     containers = []
     for name, wanted in desired.containers.items():
         row: dict[str, Any] = {"name": name, "desired": wanted}
         row["allocated"] = allocated.containers.get(name) if allocated is not None else None
         row["actuated"] = actuated.containers.get(name)
         row["actual"] = actual.containers.get(name)
+        if name in machines:
+            row["offlineVcpus"] = machines[name].offline_vcpus
         containers.append(row)
     whole: dict[str, Any] = {
         "desired": desired.pod,
@@ -40,9 +44,8 @@ async def four_states(agent: Agent, record: PodRecord) -> dict[str, Any]:
     }
 
 
-async def _actual(agent: Agent, uid: str) -> Actual:
+async def _actual(agent: Agent, state: PodState | None) -> Actual:
     """Without containers that do not run."""
-    state = await agent.runtime.pod(uid)
     if state is None:
         return Actual()
     running = {
@@ -51,7 +54,7 @@ async def _actual(agent: Agent, uid: str) -> Actual:
         if container.state == RUNNING
     }
     known = {name: sizes for name, sizes in running.items() if sizes is not None}
-    return Actual(known, await _pod(agent, uid) if state.alive else None)
+    return Actual(known, await _pod(agent, state.config.uid) if state.alive else None)
 
 
 async def _container(agent: Agent, container_id: str) -> dict[str, Any] | None:

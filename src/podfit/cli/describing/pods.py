@@ -118,8 +118,16 @@ def _states(facts: Object) -> str:
             lines.append([row["name"] if resource == "cpu" else "", resource, *cells])
     header = ["CONTAINER", "", *(state.upper() for state in STATES)]
     shown = table([["  " + line[0], *line[1:]] for line in lines], ["  " + header[0], *header[1:]])
+    shown += "".join(
+        f"\n  {row['name']}: {_offline(row['offlineVcpus'])}" for row in facts["states"] if row.get("offlineVcpus")
+    )
     note = "" if facts["statesFrom"] == "node" or not facts["node"] else _UNKNOWN
     return f"States (request/limit):\n{shown}{note}"
+
+
+def _offline(vcpus: int) -> str:
+    more = "1 more vCPU is" if vcpus == 1 else f"{vcpus} more vCPUs are"
+    return f"{more} plugged but offline in the guest, since an emulated machine cannot unplug vCPUs"
 
 
 def _conditions(facts: Object, width: int) -> str:

@@ -19,12 +19,14 @@ from podfit.vm.machines.guest import AgentFailed, GuestAgent
 _PIECE = 48 * 1024
 _NOT_FOUND = 127
 _PAUSE_S = (0.02, 0.02, 0.05, 0.1)
-_PREPARE = 'mkdir -m 700 "$0" && : >"$0/out" && : >"$0/err" || exit 1; '
+# The pipe comes before the files, whose presence says that it is there: the agent would make a file in its place.
+_FOLDER, _FILES = 'mkdir -m 700 "$0" && ', ': >"$0/out" && : >"$0/err" || exit 1; '
+_PIPE = 'mkfifo "$0/in" && '
 _CHECK = 'command -v "$%d" >/dev/null || { : >"$0/missing"; exit 127; }; '
-_SCRIPT = _PREPARE + _CHECK % 1 + 'mkfifo "$0/in" && exec "$@" <"$0/in" >"$0/out" 2>"$0/err"'
-_NO_INPUT = _PREPARE + _CHECK % 1 + 'exec "$@" </dev/null >"$0/out" 2>"$0/err"'
+_SCRIPT = _FOLDER + _PIPE + _FILES + _CHECK % 1 + 'exec "$@" <"$0/in" >"$0/out" 2>"$0/err"'
+_NO_INPUT = _FOLDER + _FILES + _CHECK % 1 + 'exec "$@" </dev/null >"$0/out" 2>"$0/err"'
 _TERMINAL = (
-    _PREPARE + _CHECK % 2 + 'mkfifo "$0/in" && export SHELL=/bin/sh TERM="${TERM:-xterm}" && '
+    _FOLDER + _PIPE + _FILES + _CHECK % 2 + 'export SHELL=/bin/sh TERM="${TERM:-xterm}" && '
     'exec script -qefc "$1" /dev/null <"$0/in" >"$0/out" 2>&1'
 )
 # `script` turns the echo off where its own input is no terminal.

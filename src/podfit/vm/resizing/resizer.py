@@ -247,6 +247,7 @@ class Resizer:
         if vcpus != container.offline_vcpus:
             container.offline_vcpus = vcpus
             self._records.save(container)
+            self._lives.changed(container)
 
     async def _settle(self, container: Container, actual: Size) -> None:
         """The cgroup follows a guest that shrank; the domain's definition says what was set."""
