@@ -1,1 +1,1 @@
-"""What the autoscaler's three components see of a cluster: caches, owners, targets."""
+"""The autoscaler components' view of a cluster: caches, owners, targets."""

@@ -1,7 +1,7 @@
-"""Asks the recommender what it recommends now, before the recommendation in the autoscaler's status is used.
+"""Queries the recommender for its current recommendation, before the one in the autoscaler's status is used.
 
-Used for new pods by admission, and for running ones by the updater. Fallback, as the autoscaler's design has it: the
-recommender's own answer; else what stands in the autoscaler. A recommender that is slow or away never holds up a pod.
+Used for new pods by admission, and for running ones by the updater. If the recommender fails, the recommendation in the
+autoscaler's status is used. A slow or unreachable recommender never delays a pod.
 """
 
 from __future__ import annotations
@@ -21,31 +21,31 @@ from podfit.vpa.model.objects.policy import container_recommendations, recommend
 log = logging.getLogger(__name__)
 
 Ask = Callable[[Object, Mapping[str, Any]], Awaitable[Mapping[str, Any] | None]]
-"""A pod and its autoscaler in, what this autoscaler recommends out; None when there is nothing. May raise or be slow:
-it is not waited for long."""
+"""From a pod and its autoscaler to the autoscaler's recommendation; None if there is none. May raise or be slow: it has
+a short timeout."""
 PAUSE_S = 10.0
-"""How long a recommender that failed is not asked."""
+"""How long a recommender that failed is not queried."""
 AGGREGATED = "aggregated"
-"""The value of --recommender-url that asks through the API server, as recommendation.podfit.dev."""
+"""The value of --recommender-url for queries through the API server, as recommendation.podfit.dev."""
 QUERY_VERSION = "recommendation.podfit.dev/v1"
 
 
 class Freshest:
-    """Asks the recommender, within a time that no pod will notice."""
+    """Queries the recommender, within a time that does not noticeably delay a pod."""
 
     def __init__(self, ask: Ask | None, timeout_s: float, clock: Clock) -> None:
         self._ask, self._timeout_s, self._clock = ask, timeout_s, clock
         self._paused_until = float("-inf")
 
     async def improve(self, pod: Object, vpa: Mapping[str, Any]) -> Mapping[str, Any]:
-        """The autoscaler with the recommender's own answer in it; that may be that there is no recommendation."""
+        """The autoscaler with the recommender's own answer in it; the answer may be that there is no recommendation."""
         if self._ask is None or self._clock.monotonic() < self._paused_until:
             return vpa
         try:
             async with asyncio.timeout(self._timeout_s):
                 answer = await self._ask(pod, vpa)
         except Exception as error:
-            # Whatever a recommender does wrong, the pod starts with what is known otherwise.
+            # Whatever goes wrong with a recommender, the pod starts with the recommendation in the status.
             words = f"no answer within {self._timeout_s:g} s" if isinstance(error, TimeoutError) else error
             log.info("query to the recommender about a pod: %s; retrying in %g s", words, PAUSE_S)
             self._paused_until = self._clock.monotonic() + PAUSE_S
@@ -90,7 +90,8 @@ class HttpAsk:
 
 
 def keeping_others(vpa: Mapping[str, Any], fresh: Mapping[str, Any]) -> Mapping[str, Any]:
-    """A fresh answer about one pod's containers, with what the autoscaler recommends for containers of other pods."""
+    """A new recommendation for one pod's containers, merged with the autoscaler's recommendation for containers of
+    other pods."""
     answered = container_recommendations(fresh)
     names = {entry.get("containerName") for entry in answered}
     others = [entry for entry in container_recommendations(vpa) if entry.get("containerName") not in names]
@@ -98,14 +99,14 @@ def keeping_others(vpa: Mapping[str, Any], fresh: Mapping[str, Any]) -> Mapping[
 
 
 def asker(url: str, client: Client) -> ApiAsk | HttpAsk | None:
-    """Who is asked at a --recommender-url; None without one."""
+    """The recommender behind --recommender-url; None without one."""
     if not url:
         return None
     return ApiAsk(client) if url == AGGREGATED else HttpAsk(url)
 
 
 def _ours(answer: Any, vpa: Mapping[str, Any]) -> Mapping[str, Any] | None:
-    """The recommender knows autoscalers that do not act on new pods too, and might speak of another one."""
+    """The recommender also knows autoscalers that do not act on new pods, and might answer for another one."""
     status = answer.get("status") or {}
     ours = status.get("verticalPodAutoscaler") == vpa["metadata"]["name"]
     return status.get("recommendation") if ours else None

@@ -1,6 +1,6 @@
-"""What can hold back every change: the panic button, freezes and maintenance windows.
+"""Everything that can stop changes: the panic button, freezes and maintenance windows.
 
-The updater asks before it changes a running pod, admission before it sizes a new one.
+Checked by the updater before it changes a running pod, and by admission before it sizes a new one.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ WINDOW = "podfit.dev/maintenance-window"
 
 
 class Brakes:
-    """Reads caches only, so a freeze holds from the moment the watch brings it."""
+    """Reads caches only, so a freeze is effective as soon as the watch delivers it."""
 
     def __init__(self, sight: Sight, panic_namespace: str, panic_name: str, windows: str = "") -> None:
-        """`windows` are the maintenance windows of autoscalers that name none of their own."""
+        """`windows` are the default maintenance windows, for autoscalers without their own."""
         config_map, name = kind_named("ConfigMap"), f"metadata.name={panic_name}"
-        # One ConfigMap, followed by name: a watch of its own, so that it is the first to be heard.
+        # One ConfigMap, watched by name, so that it is the first to be delivered.
         panic = Cache(sight.client, config_map, panic_namespace, clock=sight.clock, page=PAGE, fieldSelector=name)
         self._panic = sight.add(panic)
         self._namespaces = sight.follow(NAMESPACE, indexes={})
@@ -33,7 +33,7 @@ class Brakes:
 
     @property
     def caches(self) -> tuple[Cache, ...]:
-        """Where freezes come from and go; those of an autoscaler stand on it."""
+        """Sources of freezes; an autoscaler's own freeze is on the autoscaler."""
         return self._panic, self._namespaces
 
     def panicking(self) -> Wait | None:
@@ -50,7 +50,7 @@ class Brakes:
         return None
 
     def frozen(self, vpa: Mapping[str, Any]) -> Wait | None:
-        """Why this autoscaler must not change any pod, a new one included."""
+        """Why this autoscaler must not change any pod, new ones included."""
         waiting = self.panicking()
         if waiting is not None:
             return waiting

@@ -1,4 +1,4 @@
-"""What nodes and quotas have left, kept current event by event: nobody sums up the cluster for one pod."""
+"""The free capacity of nodes and quotas, updated event by event: no full recount for a single pod."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from podfit.vpa.observe.quotas import Quotas, counted_by_quota, growth
 
 Amounts = Mapping[str, int]
 SUCCESSOR_S = 600.0
-"""So long a successor is expected. A controller that was scaled down makes none."""
+"""How long a successor is expected. A controller that was scaled down creates none."""
 UNSCHEDULED = "spec.nodeName=,status.phase=Pending"
 SCHEDULED = "spec.nodeName!=,status.phase!=Succeeded,status.phase!=Failed"
 
 
 ReplicasOf = Callable[[str, str, str], int | None]
-"""How many pods a controller (namespace, kind, name) is to have: none when it is gone; None when that is not known."""
+"""The desired number of pods of a controller (namespace, kind, name): 0 if it is gone; None if it is unknown."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,19 +37,19 @@ class Counted:
     leaving: bool
     fixed: bool
     pod: Object
-    """That says so."""
+    """Events of its caches."""
 
 
 @dataclass(frozen=True, slots=True)
 class Successor:
-    """A pod that its controller will make, because its predecessor was evicted."""
+    """A pod that its controller will create, because its predecessor was evicted."""
 
     claim: Claim
     controller: tuple[str, str, str]
     evicted: Object
     at: float
     known: frozenset[str]
-    """The UIDs of the pods that were there already: clocks of different machines need not agree."""
+    """The UIDs of pods that existed before: clocks of different machines may differ."""
     counted: Amounts
     """By quota names, at its new size."""
     growth: Amounts
@@ -66,20 +66,20 @@ class Headroom:
         self.quotas = Quotas(quotas)
         self._counted: dict[Key, Counted] = {}
         self._books: dict[str, NodeRoom] = {}
-        """Also of nodes that are not known yet, although pods run there."""
+        """Also for nodes that are not in the cache yet, although pods run on them."""
         self._rooms: dict[str, NodeRoom] = {}
         self.ledger = Ledger(self._rooms)
         self.successors: list[Successor] = []
         self._unplaced: frozenset[Key] = frozenset()
-        """Successors that have come, and have no node yet."""
+        """Successors that were created and have no node yet."""
         self._known: frozenset[str] | None = None
 
     def start(self) -> None:
-        """Call when the caches have their first picture."""
+        """Call once the caches are synced."""
         self._nodes.subscribe(self._on_node)
         self._pods.subscribe(self._on_pod)
 
-    # --- what is there
+    # --- current state
 
     def _on_node(self, before: Object | None, after: Object | None) -> None:
         if after is None:
@@ -108,13 +108,13 @@ class Headroom:
             self._uncount(key_of(before))
 
     def count(self, pod: Object) -> None:
-        """Also for what the API server just answered, before the watch brings it."""
+        """Also counts a response of the API server, before the watch delivers it."""
         key = key_of(pod)
         known = self._counted.get(key)
         node = (pod.get("spec") or {}).get("nodeName") or ""
         leaving = bool(pod["metadata"].get("deletionTimestamp"))
         if known is not None:
-            # An eviction that was sent is known here before the watch brings it.
+            # An eviction that was sent is known here before the watch delivers it.
             leaving |= known.leaving and pod["metadata"].get("uid") == known.pod["metadata"].get("uid")
             if known.node == node and known.leaving == leaving and same_requests(known.pod, pod):
                 self._counted[key] = Counted(node, known.asked, leaving, known.fixed, pod)
@@ -139,7 +139,7 @@ class Headroom:
             del self._counted[key]
 
     def leave(self, pod: Object, leaving: bool = True) -> None:
-        """The pod is being evicted, whatever the watch says yet; `leaving=False` when that came to nothing."""
+        """The pod is being evicted, whatever the watch shows yet; `leaving=False` if the eviction failed."""
         key = key_of(pod)
         known = self._counted.get(key)
         if known is not None and known.leaving != leaving:
@@ -151,8 +151,8 @@ class Headroom:
         return dict(counted.asked) if counted is not None else dict.fromkeys(DIMENSIONS, 0)
 
     def node_left(self, pod: Any, growth: Callable[[], Amounts]) -> tuple[str, dict[str, int]]:
-        """The pod's node, for people, and what it has left for a resize. `growth` says what that wants, by quota names:
-        where pods have no node yet, the successors of evicted ones keep the places that they were promised."""
+        """The pod's node, for messages, and its free capacity for a resize. `growth` is the requested growth, by quota
+        names: the places reserved for successors without a node stay free."""
         name = (pod.get("spec") or {}).get("nodeName") or ""
         words, room = f"node {name}", self._rooms.get(name)
         if room is None:
@@ -172,16 +172,16 @@ class Headroom:
         return words, left
 
     def reserve(self, pod: Any, growth: Amounts, times: int = 1) -> None:
-        """Keeps room for a resize that was sent and not answered yet; `times=-1` frees it again."""
+        """Reserves capacity for a resize that was sent and not answered yet; `times=-1` releases it."""
         book = self._book((pod.get("spec") or {}).get("nodeName") or "")
         for resource in RESOURCES:
             book.used[resource] += times * max(0, growth.get(f"requests.{resource}", 0))
         self.quotas.take(pod["metadata"].get("namespace", ""), growth, times)
 
-    # --- who needs a place
+    # --- pods that need a place
 
     def begin(self, now: float, replicas_of: ReplicasOf | None = None) -> list[tuple[Successor, Object]]:
-        """Starts a pass. Answers which successors have come, with their pods."""
+        """Starts a pass. Returns the successors that were created, with their pods."""
         self.quotas.begin()
         self._known = None
         come = self._arrived()
@@ -217,7 +217,7 @@ class Headroom:
         return found
 
     def _drop_unwanted(self, replicas_of: ReplicasOf) -> None:
-        """A controller that is gone, or was scaled down, makes no successor."""
+        """A controller that is gone, or was scaled down, creates no successor."""
         alive: dict[tuple[str, str, str], int] = {}
         for pod in self._all():
             counted = self._counted.get(key_of(pod))
@@ -238,17 +238,17 @@ class Headroom:
         yield from self._waiting or ()
 
     def place(self, vpa: Mapping[str, Any], pod: Any, bounds: NamespaceBounds) -> Fitted:
-        """The size that the successor of a running pod can have."""
+        """The possible size of a running pod's successor."""
         gives_back, home = self.asked_by(pod), (pod.get("spec") or {}).get("nodeName") or ""
         before = counted_by_quota(pod)
         return fitted(vpa, pod, bounds, self.ledger, self._holds(pod, home, gives_back, before))
 
     def size_new(self, vpa: Mapping[str, Any], pod: Any, bounds: NamespaceBounds) -> Fitted:
-        """The size that a new pod can have."""
+        """The possible size of a new pod."""
         return fitted(vpa, pod, bounds, self.ledger, self._holds(pod, "", None, {}))
 
     def has_room(self, pod: Any, sized: Mapping[str, Any]) -> bool:
-        """Whether a new pod of that size finds a place, and a quota that allows it."""
+        """Whether a new pod of that size fits a node and the quota."""
         return self._holds(pod, "", None, {})(sized)
 
     def _holds(
@@ -279,7 +279,7 @@ class Headroom:
         return made
 
     def withdraw(self, made: Successor) -> None:
-        """The eviction came to nothing."""
+        """The eviction failed."""
         self.successors.remove(made)
         self.quotas.take(made.controller[0], made.growth, -1)
         self.ledger.remove(made.key)
@@ -306,11 +306,11 @@ def _is_fixed(pod: Object) -> bool:
 
 
 _memo = Memo[bytes, Amounts](4096)
-"""By `requests_key`, which holds everything that the amounts depend on."""
+"""By `requests_key`, which contains everything that the amounts depend on."""
 
 
 def _asked(pod: Object) -> Amounts:
-    """What the pod reserves. Most changes of a pod, and most pods, ask for the same amounts."""
+    """The pod's reservation. Most pods, and most changes of a pod, have the same amounts."""
     reported = requests_key(pod, use_status=True)
     found = _memo.get(reported)
     return found if found is not None else _memo.keep(reported, amounts_of(pod, use_status=True))

@@ -1,4 +1,4 @@
-"""What the quotas of namespaces have left, less what was promised from it since the pass began."""
+"""The unused quota of namespaces, minus what was reserved since the pass began."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Quotas:
         self._left: dict[str, Amounts] = {}
 
     def begin(self) -> None:
-        """Starts a pass. During a pass the objects are not read again: they would count what was promised twice."""
+        """Starts a pass. During a pass the objects are not read again: reservations would be counted twice."""
         self._left = {}
 
     def left(self, namespace: str) -> Amounts:
@@ -39,13 +39,13 @@ class Quotas:
         return found
 
     def take(self, namespace: str, growth: Mapping[str, int], times: int = 1) -> None:
-        """Promises growth; `times=-1` takes a promise back."""
+        """Reserves growth; `times=-1` releases it."""
         left = self.left(namespace)
         for name in left:
             left[name] -= times * growth.get(name, 0)
 
     def missing(self, namespace: str, growth: Mapping[str, int]) -> str:
-        """What a quota has too little of, for people; empty when there is enough."""
+        """The quota that is missing, for messages; empty if there is enough."""
         for name, left in self.left(namespace).items():
             more = growth.get(name, 0)
             if more > 0 and more > left:
@@ -61,7 +61,7 @@ class Quotas:
         for quota in self._cache.by("namespace", namespace):
             spec, status = quota.get("spec") or {}, quota.get("status") or {}
             if spec.get("scopes") or spec.get("scopeSelector"):
-                # Whether a scoped quota counts this pod is the server's to say; it refuses what does not fit.
+                # The server decides whether a scoped quota counts this pod; it rejects what does not fit.
                 continue
             for name, hard in (status.get("hard") or {}).items():
                 known = _NAMES.get(name)
@@ -74,7 +74,7 @@ class Quotas:
 
 
 def counted_by_quota(pod: ObjectView) -> Amounts:
-    """What a quota counts for a pod of this size."""
+    """The amounts that a quota counts for a pod of this size."""
     asked = amounts_of(pod)
     found = {f"requests.{resource}": asked[resource] for resource in RESOURCES}
     for resource in RESOURCES:

@@ -1,6 +1,6 @@
-"""Controllers of kinds nobody knows beforehand: what their scale subresource says about the pods they select.
+"""Controllers of custom kinds: their pods' selector, from the scale subresource.
 
-Answers are kept; the synchronous reader never waits. `refresh` fetches what is missing or old, between passes.
+Results are cached; the synchronous reader never waits. `refresh` fetches what is missing or old, between passes.
 """
 
 from __future__ import annotations
@@ -47,10 +47,10 @@ class Scales:
         self._kinds: dict[tuple[str, str], Kind] = {}
         self._discovered = float("-inf")
         self.wanted = asyncio.Event()
-        """Set while somebody asked for what is not known."""
+        """Set while a requested scale is unknown."""
 
     def look(self, what: Scalable) -> Scale | None:
-        """What is known now; asking makes `refresh` fetch it."""
+        """The cached scale; a miss makes `refresh` fetch it."""
         scale = self._known.get(what)
         if scale is None:
             self._known[what] = None
@@ -60,7 +60,7 @@ class Scales:
         return scale
 
     async def refresh(self) -> None:
-        """Fetches what was asked for and is missing or old; forgets what nobody asks for any more."""
+        """Fetches requested scales that are missing or old; drops those no longer requested."""
         self.wanted.clear()
         now = self._clock.monotonic()
         due = []
@@ -85,7 +85,7 @@ class Scales:
         self._known[what] = Scale(selector, problem, now, before.used if before else now)
 
     async def _ask(self, what: Scalable) -> tuple[LabelSelector | None, str]:
-        """The selector, or why there is none, as upstream words it; neither when the server could not be asked."""
+        """The selector, or why there is none, as upstream words it; neither if the server could not be reached."""
         if what.api_version.count("/") > 1:
             return None, f"unexpected GroupVersion string: {what.api_version}"
         try:
@@ -98,7 +98,7 @@ class Scales:
             return None, f"unhandled targetRef {where}, last error {error}"
 
     async def _text(self, what: Scalable) -> str:
-        """The selector as the scale has it. Raises ApiError, Unreachable, and ValueError where there is none."""
+        """The selector as text from the scale. Raises ApiError, Unreachable, and ValueError if there is none."""
         kind = await self._kind(what)
         if kind is None:
             raise ValueError(f'no matches for kind "{what.kind}" in group "{_group(what)}"')

@@ -1,6 +1,6 @@
-"""The caches one component looks through, started together.
+"""The caches of one component, started together.
 
-Each component names what it wants to see; what it does not name costs it nothing (no memory, no permission).
+Each component lists the kinds that it needs; others cost it nothing (no memory, no permission).
 """
 
 from __future__ import annotations
@@ -34,19 +34,19 @@ WELL_KNOWN: dict[str, Kind] = {
 }
 PAGE = 500
 PATIENCE_S = 5.0
-"""So long a start may take before it is worth a word."""
+"""A start that takes longer than this is logged."""
 Trim = Callable[[Object], Object]
 
 
 class Sight:
     def __init__(self, client: Client, clock: Clock, namespace: str = "", ignored: Iterable[str] = ()) -> None:
-        """`namespace` limits autoscalers and pods to one namespace; those in `ignored` ones are not seen."""
+        """`namespace` limits autoscalers and pods to one namespace; those in `ignored` ones are skipped."""
         self.client, self.clock, self.namespace = client, clock, namespace
         self.ignored = frozenset(ignored)
         self.tasks = Tasks("vpa-caches")
         self.caches: list[Cache] = []
         self._read: dict[Key, tuple[Object, Object]] = {}
-        """Autoscalers as they are, and as they can be read."""
+        """Autoscalers as stored, and in usable form."""
         self.vpas = self.follow(VPA)
         self.workloads = {name: self.follow(kind, trim=trims.workload) for name, kind in WELL_KNOWN.items()}
 
@@ -61,7 +61,7 @@ class Sight:
         )
 
     def add(self, cache: Cache) -> Cache:
-        """Starts it with the others."""
+        """Starts this cache with the others."""
         self.caches.append(cache)
         return cache
 
@@ -69,7 +69,7 @@ class Sight:
         return self.follow(POD, trim, None if by_namespace else {}, fieldSelector=selector)
 
     def watched_vpas(self) -> list[Object]:
-        """The autoscalers of the namespaces this component is to care for, each in a form that can be read."""
+        """The autoscalers of the namespaces this component handles, each in usable form."""
         known, self._read = self._read, {}
         for vpa in self.vpas:
             if vpa["metadata"].get("namespace") not in self.ignored:
@@ -82,7 +82,7 @@ class Sight:
         return [] if namespace in self.ignored else [readable(vpa) for vpa in self.vpas.by("namespace", namespace)]
 
     async def start(self) -> None:
-        """Returns when every cache has its first picture."""
+        """Returns once every cache is synced."""
         for cache in self.caches:
             self.tasks.start(cache.run(), f"cache of {cache.kind.plural}")
         waiting = asyncio.ensure_future(self._all_ready())

@@ -1,4 +1,5 @@
-"""Who owns whom: the selector of an autoscaler's target, the topmost controller above a pod, how many replicas.
+"""Owners and targets: the selector of an autoscaler's target, the topmost controller above a pod, the number of
+replicas.
 
 Reads caches only, so that the pure decisions can call it in the middle of a pass.
 """
@@ -25,11 +26,11 @@ WITHOUT_SELECTOR = ("Job", "CronJob", "ReplicationController")
 _LEARNED = 1024
 _REMEMBER = 16384
 _DEPTH = 16
-"""Owners above owners; more than any real chain, so that a circle ends."""
+"""The maximum depth of owners; more than any real chain, so that a cycle ends."""
 
 
 class Unsupported(ValueError):
-    """Why a target cannot be used, as the ConfigUnsupported condition says it."""
+    """Why a target cannot be used, as in the ConfigUnsupported condition."""
 
 
 class Targets:
@@ -45,7 +46,7 @@ class Targets:
         return found if found is not None else self._learned.get((kind, namespace, name))
 
     def learn(self, kind: str, found: Object) -> None:
-        """A controller that the caches do not have yet."""
+        """Adds a controller that is not in the caches yet."""
         kept = trims.workload({**found, "kind": kind})
         self._learned[kind, *key_of(kept)] = kept
         if len(self._learned) > _LEARNED:
@@ -54,7 +55,7 @@ class Targets:
     # --- autoscalers
 
     def selector_of(self, vpa: Any) -> LabelSelector | None:
-        """For pods whose owner is known to be the target: by labels, or everything where owners alone decide."""
+        """For pods whose owner is known to be the target: by labels, or everything if only owners decide."""
         try:
             selector = self.resolve(vpa)
         except Unsupported:
@@ -62,7 +63,7 @@ class Targets:
         return EVERYTHING if selector is not None and _by_owner(selector) else selector
 
     def labels_of(self, pod: Object) -> Mapping[str, str]:
-        """The pod's labels, and a further one if its topmost controller has an empty selector."""
+        """The pod's labels, with an additional one if its topmost controller has an empty selector."""
         labels, owner = labels_of(pod), controller_of(pod)
         if owner is None or owner.get("kind") not in WITHOUT_SELECTOR:
             return labels
@@ -79,7 +80,7 @@ class Targets:
             return False
 
     def owner_unknown(self, pod: Object) -> bool:
-        """Whether the pod belongs to a Job that the cache does not have yet."""
+        """Whether the pod belongs to a Job that is not in the cache yet."""
         owner = controller_of(pod)
         if owner is None or owner.get("kind") != "Job":
             return False
@@ -141,14 +142,14 @@ class Targets:
     # --- pods
 
     def topmost_of(self, namespace: str, owner: Any) -> Target | None:
-        """The topmost well-known or scalable controller from an owner reference upwards."""
+        """The topmost well-known or scalable controller above an owner reference."""
         top: Target | None = None
         for _ in range(_DEPTH):
             kind, name = owner.get("kind") or "", owner.get("name") or ""
             if kind not in self._sight.workloads:
                 what = Scalable(namespace, owner.get("apiVersion") or "", kind, name)
                 scale = None if kind == "Node" else self._scales.look(what)
-                # An owner that cannot be scaled (an operator's own object) is no target: what it owns is.
+                # An owner that cannot be scaled (an operator's own object) is not a target: what it owns is.
                 return Target(namespace, kind, name) if scale is not None and scale.selector is not None else top
             found = self.workload(kind, namespace, name)
             if found is None:
@@ -168,14 +169,14 @@ class Targets:
         return (template.get("metadata") or {}).get("labels") or {} if template is not None else None
 
     def wanted_of(self, namespace: str, kind: str, name: str) -> int | None:
-        """How many pods a controller is to have: none when it is gone; None for kinds whose number is not known."""
+        """The desired number of pods of a controller: 0 if it is gone; None for kinds with an unknown number."""
         if kind not in ("ReplicationController", "ReplicaSet", "StatefulSet"):
             return None
         found = self._sight.workloads[kind].get(namespace, name)
         return 0 if found is None else int((found.get("spec") or {}).get("replicas", 1))
 
     def replicas_of(self, creator: Creator) -> int | None:
-        """As many as wanted (of a DaemonSet: are ready); None when it is unknown, 0 for kinds without a number."""
+        """The desired replicas (of a DaemonSet: the ready ones); None if unknown, 0 for kinds without a number."""
         if creator.kind not in ("ReplicationController", "ReplicaSet", "StatefulSet", "DaemonSet"):
             return 0
         found = self._sight.workloads[creator.kind].get(creator.namespace, creator.name)

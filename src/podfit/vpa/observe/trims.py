@@ -1,4 +1,4 @@
-"""What is kept of objects that clusters have by the ten thousand: the fields the autoscaler reads, nothing else."""
+"""Trims objects that clusters have by the ten thousand to the fields that the autoscaler reads."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def pod(obj: Object) -> Object:
 
 
 def pod_with_programs(obj: Object) -> Object:
-    """With what each container runs: its image, a digest of command and arguments, and the heap that they name."""
+    """With each container's program: its image, a digest of command and arguments, and the heap they configure."""
     kept = pod(obj)
     for at, container in enumerate(kept["spec"].get("containers") or ()):
         whole = obj["spec"]["containers"][at]

@@ -1,1 +1,1 @@
-"""Policies: pure functions from what was used to what should have been in force, one file each."""
+"""Policies: pure functions from past usage to sizes, one file each."""

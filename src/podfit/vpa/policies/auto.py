@@ -56,7 +56,7 @@ def memory_families(hours: Hours, base: Array, costs: Costs, kinds: Collection[b
 
 
 def largest_rise(level: Array, span: int) -> Array:
-    """The largest rise within so many hours that ten days have seen, as a logarithm."""
+    """The largest rise within this many hours in the last ten days, as a logarithm."""
     risen = recent_max(np.log(level) - np.log(shifted(level, span)), 240)
     return np.clip(risen, LEAST_RISE, MOST_RISE)
 

@@ -1,8 +1,8 @@
-"""What a policy is: a name, and a function from usage to sizes.
+"""A policy: a name, and a function from usage to sizes.
 
-The size at a sample is the one that was in force when the sample was taken: it is decided from earlier samples alone,
-so the sizes of a prefix of a series are the prefix of its sizes. A size changes at most once an hour, and at once after
-a sample that it did not hold. What containers get does not depend on which others are in the same call.
+The size at a sample is the one in force when the sample was taken: it is decided from earlier samples alone, so the
+sizes of a prefix of a series are the prefix of its sizes. A size changes at most once an hour, and at once after a
+sample above it. A container's sizes do not depend on the other containers of the same call.
 """
 
 from __future__ import annotations
@@ -19,25 +19,25 @@ RESOURCES = (CPU, MEMORY)
 GIB = float(2**30)
 HOUR, DAY = 3600.0, 86400.0
 CHUNK = 512
-"""Containers are worked on in groups of this many, so that memory stays bounded."""
+"""Containers are processed in groups of this many, so that memory stays bounded."""
 
 
 class Nonsense(ValueError):
-    """A policy returned something that is not a size; the message says what and where."""
+    """A policy returned an invalid size; the message has the details."""
 
 
 @dataclass(frozen=True, slots=True)
 class Costs:
-    """What a wrong size costs, in units of capacity that lies idle. All policies that learn minimise the sum."""
+    """The cost of a wrong size, in units of idle capacity. All learning policies minimise the sum."""
 
     oom_day: float = 430.0
-    """GiB-hours that a day with an out-of-memory kill is worth."""
+    """GiB-hours that a day with an out-of-memory kill costs."""
     short: float = 0.97
-    """Core-hours that five minutes of CPU shortage are worth."""
+    """Core-hours that five minutes of CPU shortage cost."""
     burst: float = 0.21
-    """The same for a container whose usage swings so much that a burst is over by the next sample."""
+    """The same for a container whose usage varies so much that a burst is over by the next sample."""
     drop: float = 0.15
-    """CPU: sizes sink in steps of 5 % an hour, unless they have to sink by more than this: then at once."""
+    """CPU: sizes fall in steps of 5 % an hour, unless the drop is more than this: then at once."""
     memory_drop: float = 0.35
     """Memory: the same."""
 
@@ -47,7 +47,7 @@ class Costs:
 
 @dataclass(frozen=True, slots=True)
 class Series:
-    """Usage of containers [container, sample], in cores or bytes, NaN where nothing is known."""
+    """Usage of containers [container, sample], in cores or bytes, NaN if unknown."""
 
     usage: Floats
     step_s: float
@@ -55,7 +55,7 @@ class Series:
 
     @property
     def hour(self) -> int:
-        """Samples an hour; where they are further apart than an hour, each stands for its own."""
+        """Samples per hour; if they are further apart than an hour, each stands for its own."""
         return max(1, round(HOUR / self.step_s))
 
     @property
@@ -76,7 +76,7 @@ class Policy(Protocol):
 
 
 def sizes_of(policy: Policy, series: Series, costs: Costs | None = None) -> Floats:
-    """Runs a policy group by group, and checks what it returns."""
+    """Runs a policy group by group, and checks its result."""
     costs = costs or Costs()
     out = np.full(series.usage.shape, np.nan, np.float32)
     for begin in range(0, len(out), CHUNK):

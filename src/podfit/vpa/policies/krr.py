@@ -49,7 +49,7 @@ class Krr:
 
 
 def _interpolated(rising: Floats, count: Floats, percentile: float) -> Floats:
-    """The percentile of `count` samples of which the largest are given, in rising order."""
+    """The percentile of `count` samples, given the largest ones in ascending order."""
     place = percentile * (count - 1)
     below = np.floor(place)
     from_top = np.maximum(count - 1 - below, 0).astype(int)

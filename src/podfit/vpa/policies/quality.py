@@ -1,4 +1,4 @@
-"""How good sizes were: compared with what was used, sample by sample, after two days of warming up."""
+"""The quality of sizes, compared with usage sample by sample, after two days of warm-up."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ from podfit.vpa.policies.base import CHUNK, CPU, GIB, Costs, Floats, Series
 
 WARM_DAYS = 2
 CHANGE = 0.05
-"""A change of the size counts from this part of it."""
+"""A change of the size counts from this fraction of it."""
 SUMS = ("sized", "served", "used", "samples", "short_samples", "days", "short_days", "changes", "scored")
 """The fields of `Quality` that add up."""
 
 
 @dataclass(frozen=True, slots=True)
 class Quality:
-    """Of one container, or of all together; sums, so that they can be added."""
+    """For one container, or for all together; sums, so that they can be added."""
 
     resource: str
     sized: float
-    """Size times samples: the capacity that was given."""
+    """Size times samples: the capacity provided."""
     served: float
-    """What of the usage was within the size."""
+    """The usage within the size."""
     used: float
     samples: int
     short_samples: int
@@ -33,17 +33,17 @@ class Quality:
     short_days: int
     changes: int
     scored: int
-    """Samples that had a size, of `samples`."""
+    """Samples with a size, of `samples`."""
     step_s: float
 
     @property
     def slack(self) -> float:
-        """The part of the capacity that lay idle."""
+        """The fraction of the capacity that was idle."""
         return 1 - self.served / self.sized if self.sized else float("nan")
 
     @property
     def cut(self) -> float:
-        """The part of the usage that the size did not hold: throttled, or killed for."""
+        """The fraction of the usage above the size: throttled, or killed for."""
         return 1 - self.served / self.used if self.used else float("nan")
 
     @property
@@ -60,17 +60,17 @@ class Quality:
 
     @property
     def partial(self) -> bool:
-        """Some samples were taken while no size was in force."""
+        """Some samples were taken without a size in force."""
         return self.scored < self.samples
 
     @property
     def idle_hours(self) -> float:
-        """Core-hours or GiB-hours that lay idle."""
+        """Idle core-hours or GiB-hours."""
         unit = 1.0 if self.resource == CPU else GIB
         return (self.sized - self.served) * self.step_s / 3600 / unit
 
     def cost(self, costs: Costs) -> float:
-        """Idle core-hours or GiB-hours, and what being short is worth."""
+        """Idle core-hours or GiB-hours, plus the cost of shortages."""
         if self.resource == CPU:
             return self.idle_hours + costs.short * self.short_samples * self.step_s / 300
         return self.idle_hours + costs.oom_day * self.short_days
@@ -127,7 +127,7 @@ def _of_rows(series: Series, sizes: Floats) -> list[Quality]:
 
 
 def _days(marked: NDArray[np.bool_], day: int) -> NDArray[np.int64]:
-    """Of each container, the days in which a sample is marked."""
+    """For each container, the days with a marked sample."""
     starts = np.arange(0, marked.shape[1], day)
     if not len(starts):
         return np.zeros(len(marked), np.int64)

@@ -1,7 +1,7 @@
-"""`rhythm`: what the coming hour was on earlier days, with a margin that each container learns from its own past.
+"""`rhythm`: usage in the coming hour of earlier days, with a margin that each container learns from its own past.
 
-Daily rhythm: the hours around the coming one on earlier days. Weekly rhythm: the same hours a week ago. What the last
-hour used counts in any case.
+Daily rhythm: the hours around the coming one on earlier days. Weekly rhythm: the same hours a week ago. The usage of
+the last hour always counts.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""`window`: a sliding window whose length and margin each container picks by what they would have cost it so far.
+"""`window`: a sliding window whose length and margin are chosen per container by what they would have cost so far.
 
 For CPU the window's maximum or mean counts, for memory its maximum.
 """

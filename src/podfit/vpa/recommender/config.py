@@ -1,7 +1,7 @@
-"""The recommender's settings: upstream's flags with upstream's defaults, and a few of our own.
+"""The recommender's settings: upstream's flags with upstream's defaults, and a few additional ones.
 
-Known difference: `kube-api-qps` and `kube-api-burst` pace requests only when they are not at their defaults; a server
-protects itself with priority and fairness, and pacing here makes decisions old.
+Known difference: `kube-api-qps` and `kube-api-burst` limit requests only when they differ from their defaults; a server
+protects itself with priority and fairness, and throttling here delays decisions.
 """
 
 from __future__ import annotations
@@ -49,25 +49,25 @@ class RecommenderConfig:
     leader_elect_resource_name: str = "vpa-recommender-lease"
     leader_elect_resource_namespace: str = "kube-system"
     history_file: str = "podfit-history.db"
-    """Where `--storage=local` keeps the past."""
+    """The file of `--storage=local`."""
     secure_address: str = ""
-    """HOST:PORT of the HTTPS server that answers recommendation.podfit.dev behind an API server; empty: none."""
+    """HOST:PORT of the HTTPS server for recommendation.podfit.dev behind an API server; empty: none."""
     secure_service: str = "vpa-recommender"
     """The Service through which the API server reaches it."""
     secure_url: str = ""
-    """Where podfit's API server reaches it without a Service."""
+    """The address at which podfit's API server reaches it without a Service."""
     shadow_policies: tuple[str, ...] = ()
-    """Policies that are tried on every container beside the one that sizes it."""
+    """Policies that are evaluated on every container beside the one that sizes it."""
     low_confidence_below: float = 1.0
-    """A recommendation is called LowConfidence until it rests on this many confidence intervals of samples."""
+    """A recommendation is LowConfidence until it is based on this many confidence intervals of samples."""
     plan: bool = False
-    """Print what would be asked of Prometheus, and end."""
+    """Print the queries to Prometheus, and exit."""
     model: Config = field(default_factory=_model)
     prometheus: PrometheusConfig = field(default_factory=PrometheusConfig)
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The recommenders this process is. Under its default name it brings those that come with it, too."""
+        """The names of the recommenders in this process. Under its default name it also serves the built-in ones."""
         from podfit.vpa.recommender.plugins import BUNDLED
 
         return (self.recommender_name, *BUNDLED) if self.recommender_name == "default" else (self.recommender_name,)
@@ -80,7 +80,7 @@ class RecommenderConfig:
 
 
 def recommender_config(arguments: list[str], default: RecommenderConfig | None = None) -> RecommenderConfig:
-    """Reads a command line. Raises BadFlag."""
+    """Parses a command line. Raises BadFlag."""
     from dataclasses import replace
 
     config = parse(default or RecommenderConfig(), arguments)

@@ -1,1 +1,1 @@
-"""What the learning policies share: experts, their features hour by hour, and the constants fitted to public traces."""
+"""Shared by the learning policies: experts, their features hour by hour, and the constants fitted to public traces."""

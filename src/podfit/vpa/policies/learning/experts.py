@@ -22,15 +22,15 @@ Flags = NDArray[np.bool_]
 FIVE_MINUTES = 12.0
 """Costs of an hour are counted in units of five minutes."""
 FADE, BURSTY_FADE = 0.5 ** (1 / 48), 0.5 ** (1 / 24)
-"""CPU: what an expert cost two days ago counts half; a day ago for bursty containers."""
+"""CPU: the half-life of an expert's costs is two days; one day for bursty containers."""
 CPU_PRIOR_HOURS = 12.0
 MEMORY_PRIOR_DAYS = 2.0
 NOW = 0.25
-"""Memory: how much the size of this hour weighs beside what the expert took on average."""
+"""Memory: the weight of this hour's size relative to the expert's average."""
 BLEND = 0.015
-"""Memory: experts whose cost is within about this part of an OOM-day of the best one are averaged."""
+"""Memory: experts whose cost is within about this fraction of an OOM-day of the best one are averaged."""
 CALM_BLEND, BURSTY_BLEND = 0.5, 1.2
-"""CPU: the same, in the price of so many short samples."""
+"""CPU: the same, as a number of short samples."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +42,7 @@ class Family:
     factors: tuple[float, ...]
     spread: Array | None = None
     bursty: bool | None = None
-    """Only bursty containers follow these experts (True), only calm ones (False), or both (None)."""
+    """Whether only bursty containers follow these experts (True), only calm ones (False), or both (None)."""
 
 
 def factors(first: float, last: float, step: float) -> tuple[float, ...]:
@@ -72,7 +72,7 @@ def _at(families: list[Family], hour: int, least: float) -> Sizes:
 
 
 def _open_to(families: list[Family], bursty: bool) -> NDArray[np.intp] | slice:
-    """The experts that such containers may follow; a slice where possible, which takes no copy of their numbers."""
+    """The experts that these containers may follow; a slice if possible, which avoids a copy."""
     found = np.flatnonzero(np.concatenate([[one.bursty in (None, bursty)] * len(one.factors) for one in families]))
     if not len(found) or found[-1] - found[0] + 1 == len(found):
         return slice(int(found[0]), int(found[-1]) + 1) if len(found) else slice(0)
@@ -80,7 +80,7 @@ def _open_to(families: list[Family], bursty: bool) -> NDArray[np.intp] | slice:
 
 
 def choose_cpu(hours: Hours, families: list[Family], prior: Array, bursty: Flags, costs: Costs, least: float) -> Array:
-    """[container, hour]: the size decided at the end of each hour. `bursty` says hour by hour where bursts are cheap.
+    """[container, hour]: the size decided at the end of each hour. `bursty` marks hours in which bursts are cheap.
 
     In a calm container the first short sample raises the size at once, so an hour has one at most.
     """

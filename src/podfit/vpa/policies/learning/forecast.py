@@ -12,13 +12,13 @@ from podfit.vpa.policies.learning.network import network, sums
 from podfit.vpa.policies.learning.traits import levels_of, traits_of
 
 LIMITS = (-4.0, 2.0)
-"""No forecast is further from the maximum of the last hour, as a logarithm."""
+"""No forecast is further than this from the maximum of the last hour, as a logarithm."""
 MOST_SPREAD = -0.7
 
 
 @dataclass(frozen=True, slots=True)
 class Forecast:
-    """Of the coming hour: `level`, and by which factor (as a logarithm) it is typically missed."""
+    """For the coming hour: `level`, and its typical error factor (as a logarithm)."""
 
     level: Array
     spread: Array
@@ -36,7 +36,7 @@ def read(hours: Hours, base: Array) -> list[Array]:
 
 
 def with_amounts(values: list[Array], hours: Hours, price: float) -> list[Array]:
-    """Traits plus how large the container is beside the price of being short."""
+    """Traits and the container's size relative to the price of a shortage."""
     least = FLOOR["cpu"]
     amounts = (np.maximum(instead(steady_mean(hours, span), least), least) / price for span in (24, 240))
     day, all_ = (np.log(amount) for amount in amounts)
@@ -44,6 +44,6 @@ def with_amounts(values: list[Array], hours: Hours, price: float) -> list[Array]
 
 
 def cheapest(values: list[Array], hours: Hours, base: Array, price: float) -> Array:
-    """The size that a network fitted to cost, not to usage, gives."""
+    """The size from a network fitted to cost, not to usage."""
     out = network(with_amounts(values, hours, price), constants()["cheapest"])
     return np.asarray(base * np.exp(np.clip(out, *LIMITS)))

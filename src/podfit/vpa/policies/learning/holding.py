@@ -9,14 +9,14 @@ from podfit.vpa.policies.base import Floats, Series
 from podfit.vpa.policies.learning.hours import Array
 
 STEP = 0.05
-"""Changes up to this part of the size are not worth counting."""
+"""Changes up to this fraction of the size do not count."""
 
 
 def hold(series: Series, decided: Array, at_once: NDArray[np.bool_], raised: float, drop: Array) -> Floats:
     """`decided` [container, hour] at the end of each hour is in force in the next one.
 
-    A size rises to what was decided, and sinks by at most 5 % an hour, unless it has to sink by more than `drop`.
-    Where `at_once` [container, hour] says so, a sample above the size raises it to `raised` times that sample.
+    A size rises to the decided one, and falls by at most 5 % an hour, unless the drop is more than `drop`. Where
+    `at_once` [container, hour] is set, a sample above the size raises it to `raised` times that sample.
     """
     per, (rows, samples) = series.hour, series.usage.shape
     out = np.full((rows, samples), np.nan, np.float32)

@@ -1,4 +1,4 @@
-"""Usage hour by hour: what experts look at. Every hour is finished before anything is decided from it."""
+"""Usage hour by hour, the input of the experts. Every hour is complete before anything is decided from it."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from podfit.vpa.policies.base import CPU, Series
 
 Array = NDArray[np.float64]
 FLOOR = {CPU: 0.02, "memory": 2.0**20}
-"""Less is not told apart: 20 millicores, 1 MiB."""
+"""Smaller values count as these: 20 millicores, 1 MiB."""
 RANKS = (0, 1, 3, 6)
 RANK_WEIGHTS = (1, 2, 3, 6)
-"""Of twelve samples in falling order: these are looked up, and each stands for so many."""
+"""Of twelve samples in descending order: the ranks that are read, and how many samples each stands for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +42,7 @@ class Hours:
 
 
 def hours_of(series: Series) -> Hours:
-    """Only whole hours count."""
+    """Only complete hours count."""
     per = series.hour
     whole = series.usage.shape[1] // per
     used = series.usage[:, : whole * per].astype(np.float64).reshape(len(series.usage), whole, per)
@@ -83,7 +83,7 @@ def shifted(values: Array, hours: int) -> Array:
 
 
 def filled(values: Array) -> Array:
-    """Gaps are filled with the last known value."""
+    """Fills gaps with the last known value."""
     at = np.where(np.isnan(values), 0, np.arange(values.shape[1]))
     return np.take_along_axis(values, np.maximum.accumulate(at, 1), 1)
 
@@ -104,7 +104,7 @@ def recent_max(values: Array, hours: int) -> Array:
 
 
 def recent_mean(values: Array, hours: int) -> Array:
-    """The mean of what is known of the last hours; 0 where nothing is."""
+    """The mean of the known values of the last hours; 0 if there are none."""
     return recent_means(values, hours)[0]
 
 
@@ -124,6 +124,6 @@ def _last(total: Array, hours: int) -> Array:
 
 
 def steady_mean(hours: Hours, span: int) -> Array:
-    """The mean of the last hours; throughout a gap, and until more is known, what it was before."""
+    """The mean of the last hours; during a gap, and until more is known, its previous value."""
     known = recent_max(np.where(hours.known, 1.0, 0.0), span) > 0
     return filled(np.where(known, recent_mean(hours.mean, span), np.nan))

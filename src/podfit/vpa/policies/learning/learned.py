@@ -16,7 +16,8 @@ from podfit.vpa.policies.learning.hours import FLOOR, Array, Hours, hours_of
 from podfit.vpa.policies.learning.traits import BURSTY, base_of, swing24
 
 Families = Callable[[Hours, Array, Costs, Collection[bool]], list[Family]]
-"""The last argument: whether calm (False) or bursty (True) containers are among them, so that others are left out."""
+"""The last argument: whether the containers include calm (False) or bursty (True) ones, so that other experts are
+skipped."""
 
 CPU_RAISE, MEMORY_RAISE = 1.1, 1.15
 """A sample above the size raises it at once to this multiple of the sample."""
@@ -47,7 +48,7 @@ class Learned:
         return hold(series, decided, np.ones(decided.shape, bool), MEMORY_RAISE, drop)
 
     def _cpu(self, hours: Hours, bursty: NDArray[np.bool_], costs: Costs) -> Array:
-        """Containers that were never bursty, or never calm, need not be tried with the other's experts."""
+        """Containers that were never bursty, or never calm, are not evaluated with the other's experts."""
         decided = np.full(hours.top.shape, np.nan)
         some, all_ = np.asarray(bursty.any(1)), np.asarray(bursty.all(1))
         for rows, kinds in ((~some, (False,)), (all_ & some, (True,)), (some & ~all_, (False, True))):

@@ -1,5 +1,5 @@
-"""What is known about a container at the end of an hour, as numbers without a unit: logarithms relative to its maximum
-of that hour. The regressions behind `auto` read them."""
+"""Features of a container at the end of an hour, as dimensionless numbers: logarithms relative to its maximum of that
+hour. Input of the regressions of `auto`."""
 
 from __future__ import annotations
 
@@ -26,20 +26,20 @@ LEVELS = (
     *(f"rank{rank}of{span}" for span in (6, 24, 240) for rank in (1, 2, 3)),
     *("day", "days2", "days7", "prevmean", "mean3", "mean240", "spread24", "least24", "meantop240"),
 )
-"""Further traits, which are read as they are only: where samples of the last hours and days lie, and means of the same
-hour of earlier days."""
+"""Further traits, only read with their own sign: quantiles of the last hours and days, and means of the same hour of
+earlier days."""
 BURSTY = 0.25
-"""A container whose samples differ within an hour by more than this part of their mean, over a day, is bursty."""
+"""A container whose samples differ within an hour by more than this fraction of their mean, over a day, is bursty."""
 
 
 def swing24(hours: Hours) -> Array:
-    """How much samples differ within an hour, relative to their mean, over a day; after a gap, what it was before."""
+    """The variation of samples within an hour, relative to their mean, over a day; after a gap, its previous value."""
     known = recent_max(np.where(hours.known, 1.0, 0.0), 24) > 0
     return instead(filled(np.where(known, recent_mean(hours.spread / hours.mean, 24), np.nan)), 0.0)
 
 
 def traits_of(hours: Hours, base: Array) -> list[Array]:
-    """Each trait [container, hour]; 0 where nothing is known. `base` is the maximum of the last known hour."""
+    """Each trait [container, hour]; 0 if unknown. `base` is the maximum of the last known hour."""
     level, top = np.log(base), hours.top
     found: dict[str, Array] = {}
 
@@ -65,7 +65,7 @@ def traits_of(hours: Hours, base: Array) -> list[Array]:
 
 
 def levels_of(hours: Hours, base: Array) -> list[Array]:
-    """Each trait of `LEVELS` [container, hour]; 0 where nothing is known."""
+    """Each trait of `LEVELS` [container, hour]; 0 if unknown."""
     level, mean = np.log(base), hours.mean
     ranked = [recent_means(np.where(np.isfinite(one), one, np.nan), 6, 24, 240) for one in hours.ranked[1:]]
     same = [shifted(mean, 24 * day - 1) for day in range(1, 8)]
@@ -79,7 +79,7 @@ def levels_of(hours: Hours, base: Array) -> list[Array]:
 
 
 def _rhythm(top: Array, level: Array) -> dict[str, Array]:
-    """What the coming hour was on earlier days, and how it compared with the hour before it."""
+    """Usage in the coming hour of earlier days, and how it compared with the hour before it."""
     coming = [shifted(top, 24 * day - 1) for day in range(1, 8)]
     ratios = [np.log(next_) - np.log(shifted(top, 24 * day)) for day, next_ in enumerate(coming, 1)]
     after = [shifted(top, 24 * day - 2) for day in range(1, 4)]

@@ -1,4 +1,4 @@
-"""Histograms and aggregates as checkpoint objects hold them, readable by upstream and written as upstream writes.
+"""Histograms and aggregates in checkpoint objects, compatible with upstream's.
 
 Weights are stored relative to the heaviest bucket, as whole numbers up to 10000; the total restores their scale.
 """
@@ -41,7 +41,7 @@ def save_histogram(histogram: Histogram) -> Object:
 
 
 def load_histogram(histogram: Histogram, saved: Object) -> None:
-    """Adds what was saved; a checkpoint with any wrong number is refused whole."""
+    """Adds the saved weights; a checkpoint with any invalid number is rejected completely."""
     total = saved.get("totalWeight") or 0.0
     if isinstance(total, bool) or not isinstance(total, (int, float)) or not math.isfinite(total):
         raise CheckpointError("cannot load checkpoint with a total weight that is no number")

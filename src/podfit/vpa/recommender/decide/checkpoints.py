@@ -16,13 +16,13 @@ def checkpoint_name(vpa: str, container: str) -> str:
 
 
 def checkpoints_of(cluster: ClusterState, vpa: Vpa, now: Seconds) -> list[Object]:
-    """One object a container, in order of names."""
+    """One object per container, in order of names."""
     states = sorted(cluster.for_checkpoint(vpa, now).items())
     return _objects(vpa, {container: state.save(now) for container, state in states})
 
 
 def checkpoints_of_all(cluster: ClusterState, vpas: Sequence[Vpa], now: Seconds) -> list[list[Object]]:
-    """The same for many autoscalers, many times faster where there is a fleet."""
+    """The same for many autoscalers, much faster for a fleet."""
     if cluster.fleet is None:
         return [checkpoints_of(cluster, vpa, now) for vpa in vpas]
     return [_objects(vpa, found) for vpa, found in zip(vpas, statuses_of(cluster, vpas, now), strict=True)]

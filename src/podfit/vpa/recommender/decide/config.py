@@ -1,4 +1,4 @@
-"""The recommender's numbers, named as its flags are."""
+"""The recommender's parameters, named as its flags."""
 
 from __future__ import annotations
 
@@ -49,26 +49,27 @@ class Config:
     """Count only the out-of-memory kills that the Kubernetes autoscaler counts: not those of a container that waits
     before it starts again, nor those before the first sample of a container."""
     starved_above: float = 0.95
-    """CPU use, as a part of the limit, from which a container counts as starved; 0 switches that off."""
+    """CPU usage, as a fraction of the limit, from which a container counts as starved; 0 disables this."""
     starvation_growth: float = 4.5
-    """How much more than it uses a starved container is recommended."""
+    """The factor by which the recommendation for a starved container exceeds its usage."""
     throttled_above: float = 0.25
-    """The part of the periods in which a container reaches its CPU limit, from which on it counts as starved although
-    it uses less than that limit on average; 0 switches that off."""
+    """The fraction of periods throttled from which a container counts as starved although it uses less than its limit
+    on average; 0 disables this."""
     throttled_growth: float = 1.5
-    """How much more than its request a container is recommended whose bursts are throttled."""
+    """The factor by which the recommendation for a container with throttled bursts exceeds its request."""
     heed_heaps: bool = True
-    """Never recommend less memory than the heap settings of a language runtime make it take."""
+    """Never recommend less memory than the heap settings of a language runtime require."""
     small_group_margin: float = 0.0
-    """A further margin, divided by the number of pods: the fewer there are, the more each takes when one is gone."""
+    """A further margin, divided by the number of pods: the fewer there are, the more each takes over when one is
+    gone."""
 
     start_from_similar: str = NAMESPACE
-    """Where a container with few samples of its own borrows sizes from: similar containers of its `namespace`, of the
-    whole `cluster`, or `off`: from none, as upstream has it."""
+    """Where a container with few samples of its own finds similar containers: in its `namespace`, in the whole
+    `cluster`, or `off`: nowhere, as in upstream."""
 
     @property
     def max_allowed(self) -> dict[str, Quantity]:
-        """The cluster-wide upper limits that were set."""
+        """The cluster-wide upper limits that are set."""
         limits = {
             "cpu": self.container_recommendation_max_allowed_cpu,
             "memory": self.container_recommendation_max_allowed_memory,
@@ -94,7 +95,7 @@ def from_flags(flags: dict[str, Any]) -> Config:
 
 
 def to_flags(config: Config) -> dict[str, Any]:
-    """What differs from the defaults, as `from_flags` reads it."""
+    """Settings that differ from the defaults, in the form of `from_flags`."""
     default = Config()
     found: dict[str, Any] = {}
     for one in fields(Config):

@@ -10,7 +10,7 @@ from podfit.vpa.recommender.decide.histograms.cluster import Vpa, VpaId
 
 
 class Rivals:
-    """Those autoscalers that may share pods, found once for many passes."""
+    """Autoscalers that may share pods, found once for many passes."""
 
     def __init__(self, vpas: Iterable[Vpa]) -> None:
         acting = [vpa for vpa in vpas if update_mode(vpa.object) != "Off"]
@@ -27,7 +27,7 @@ class Rivals:
         self._near = [(vpa, here[namespace]) for namespace, vpas in selecting.items() for vpa in vpas]
 
     def losers(self) -> Mapping[VpaId, str]:
-        """The autoscalers that change nothing, with the name of the one that does instead."""
+        """The autoscalers that change nothing, each with the name of the one that does."""
         won: dict[VpaId, Vpa] = {}
         for vpas in self._same:
             first = min(vpas, key=lambda vpa: age(vpa.object))

@@ -1,4 +1,4 @@
-"""Raw estimates for all autoscalers of a cluster in one go: what the recommender's loop asks of it."""
+"""Raw estimates for all autoscalers of a cluster in one call, for the recommender's loop."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from podfit.vpa.recommender.decide.histograms.estimate import Estimate, estimate
 
 
 def estimate_vpas(cluster: ClusterState, vpas: Iterable[Vpa]) -> dict[VpaId, dict[str, Estimate]]:
-    """Raw estimates by autoscaler and container; containers switched off, or without samples, are left out."""
+    """Raw estimates by autoscaler and container; containers that are switched off, or without samples, are omitted."""
     if cluster.fleet is None:
         return {vpa.id: estimate_all(cluster.for_recommendation(vpa), cluster.config) for vpa in vpas}
     members = [(vpa, _rows_by_container(vpa)) for vpa in vpas]

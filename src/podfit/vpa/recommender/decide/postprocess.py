@@ -22,7 +22,7 @@ _INTEGER_PREFIX, _INTEGER_SUFFIX = "vpa-post-processor.kubernetes.io/", "_intege
 def formatted(
     estimates: Mapping[str, Estimate], config: Config, own: Mapping[str, Estimate | None] | None = None
 ) -> list[Recommended]:
-    """In order of the containers' names. `own`: of containers with a loan, what their own samples give."""
+    """In order of the containers' names. `own`: for containers with a loan, the sizes from their own samples."""
 
     def listed(amounts: Mapping[str, int]) -> ResourceList:
         return quantities(amounts, config.humanize_memory, config.round_cpu_millicores, config.round_memory_bytes)
@@ -36,7 +36,7 @@ def formatted(
 
 
 def post_processed(vpa: ObjectView, recommended: list[Recommended], config: Config) -> list[Recommended]:
-    """Whole cores where an annotation asks for them, then the policy's and the cluster's limits (which win)."""
+    """Whole cores if an annotation requests them, then the policy's and the cluster's limits (which win)."""
     if config.cpu_integer_post_processor_enabled:
         whole = _whole_core_containers(vpa)
         recommended = [_with_whole_cores(entry) if entry.container in whole else entry for entry in recommended]
@@ -44,14 +44,14 @@ def post_processed(vpa: ObjectView, recommended: list[Recommended], config: Conf
 
 
 def published(vpa: ObjectView, config: Config, containers: Collection[str]) -> list[Recommended]:
-    """The sizes that stand in the object's status for these containers, within what its policy allows now."""
+    """The published sizes of these containers, within the current policy."""
     entries = ((vpa.get("status") or {}).get("recommendation") or {}).get("containerRecommendations") or ()
     found = [from_object(entry) for entry in entries if entry.get("containerName") in containers]
     return [_within_policy(vpa, _controlled(vpa, entry), config) for entry in found]
 
 
 def _controlled(vpa: ObjectView, entry: Recommended) -> Recommended:
-    """Without resources that the policy no longer controls, and with the target as it was before any cap."""
+    """Without resources that the policy no longer controls, and with the target before any cap."""
     controlled = controlled_resources(container_policy(vpa, entry.container))
 
     def only(resources: ResourceList) -> ResourceList:

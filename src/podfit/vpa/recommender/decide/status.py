@@ -1,4 +1,4 @@
-"""The status an autoscaler object should have: recommendation, conditions, and whether that is news."""
+"""The status of an autoscaler object: recommendation, conditions, and whether they changed."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Condition:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What one pass found for an autoscaler. `patch` is what to send to its status, or None when it stands already."""
+    """The result of one pass for an autoscaler. `patch` is the change to its status, or None if it is up to date."""
 
     estimates: dict[str, Estimate]
     status: dict[str, Any]
@@ -42,9 +42,9 @@ class Outcome:
 
 
 def recommend(cluster: ClusterState, vpa: Vpa, now: str | None, extra: Iterable[Condition] = ()) -> Outcome:
-    """One autoscaler's recommendation from everything known. `now` (RFC 3339) stamps conditions that change.
+    """One autoscaler's recommendation from its whole state. `now` (RFC 3339) stamps conditions that change.
 
-    `extra` conditions come from who knows more, such as LowConfidence or FetchingHistory.
+    `extra` conditions come from the caller, such as LowConfidence or FetchingHistory.
     """
     estimates = estimate_all(cluster.for_recommendation(vpa), cluster.config)
     return outcome(vpa, estimates, cluster.config, now, extra)
@@ -60,8 +60,8 @@ def outcome(
     kept: Collection[str] = (),
     own: Mapping[str, Estimate | None] | None = None,
 ) -> Outcome:
-    """`missing` says which samples there are none of; `kept` are containers whose published sizes stay; `own` is what
-    their own samples give containers whose sizes come from similar ones."""
+    """`missing` lists missing samples; `kept` are containers whose published sizes stay; `own` are the sizes from own
+    samples of containers whose sizes come from similar ones."""
     fresh = {name: sizes for name, sizes in estimates.items() if name not in kept}
     recommended = post_processed(vpa.object, formatted(fresh, config, own), config)
     recommended = sorted([*recommended, *published(vpa.object, config, kept)], key=lambda entry: entry.container)
@@ -77,7 +77,7 @@ def outcome(
 
 
 def reported(decided: Outcome, now: str) -> Outcome:
-    """The outcome with what a person reads first; a status that stands already is not written for its time alone."""
+    """The outcome with its most important message first; an unchanged status is not written for its time alone."""
     if decided.patch is None:
         return decided
     status = {**decided.status, "lastUpdateTime": now, "statusMessage": _in_words(decided.status)}
@@ -135,7 +135,7 @@ def _stamped(observed: Iterable[ObjectView], wanted: Iterable[Condition], now: s
 
 
 def _comparable(status: ObjectView) -> Any:
-    """Quantities by value and absent like empty, so that another spelling is no news."""
+    """Quantities by value, and absent like empty, so that another spelling is not a change."""
     recommendation = status.get("recommendation")
     entries = (recommendation or {}).get("containerRecommendations") or ()
     sizes = [

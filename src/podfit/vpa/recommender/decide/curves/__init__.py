@@ -1,1 +1,1 @@
-"""Usage over time, for policies: what each container used in every five minutes of the last days. No clock, no I/O."""
+"""Usage over time, for policies: each container's usage in five-minute steps over the last days. No clock, no I/O."""

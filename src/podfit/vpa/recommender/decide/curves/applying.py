@@ -12,9 +12,10 @@ from podfit.vpa.recommender.decide.histograms.cluster import Vpa
 from podfit.vpa.recommender.decide.histograms.estimate import Amounts, Estimate, minimums, restricted
 
 LEAST: Mapping[str, int] = {"cpu": 10, "memory": 32 << 20}
-"""10m and 32Mi, unless the flags of the smallest pod say otherwise: those are for histograms of few samples."""
+"""10m and 32Mi, unless the flags of the smallest pod are set: their defaults are meant for histograms of few
+samples."""
 NEAR = 0.05
-"""In place a pod follows its target when it is this part away from it."""
+"""In place a pod is resized when it differs from its target by this fraction."""
 
 
 def least_of(config: Config) -> Amounts:
@@ -30,14 +31,14 @@ def amount_of(resource: str, size: float) -> int:
 def given_by_policy(
     vpa: Vpa, before: Mapping[str, Estimate], given: Mapping[str, Sized], config: Config
 ) -> dict[str, Estimate]:
-    """By container: what the policy itself gives, for the resources that it has decided."""
+    """By container: the policy's own sizes, for the resources that it has decided."""
     found = dict(before)
     with_policy(vpa, found, given, config)
     return {name: restricted(found[name], one.size) for name, one in given.items() if name in found and one.size}
 
 
 def with_policy(vpa: Vpa, estimates: dict[str, Estimate], given: Mapping[str, Sized], config: Config) -> None:
-    """Puts what the policy gave into the estimates; a container or resource without it keeps what histograms say."""
+    """Replaces estimates by the policy's sizes; a container or resource without one keeps its histogram's estimates."""
     narrow = update_mode(vpa.object) in IN_PLACE_MODES
     least = least_of(config)
     for name, one in given.items():
@@ -54,7 +55,7 @@ def with_policy(vpa: Vpa, estimates: dict[str, Estimate], given: Mapping[str, Si
 
 
 def _bounded(target: Amounts, before: Estimate, sized: set[str], narrow: bool) -> Estimate:
-    """Near the target where changes are made in place; elsewhere the usual bounds, which enclose it."""
+    """Near the target if changes are made in place; otherwise the usual bounds, which enclose it."""
     lower, upper = dict(before.lower), dict(before.upper)
     for name in sized:
         if narrow:

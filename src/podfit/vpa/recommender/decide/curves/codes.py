@@ -1,7 +1,7 @@
-"""Amounts as two bytes each, on a scale of equal ratios: a container's last days fit into a few kilobytes.
+"""Amounts as two bytes each, on a logarithmic scale: a container's last days fit into a few kilobytes.
 
-Neighbouring codes are 0.05 % apart, from a thousandth of a millicore, or one byte, upwards. 0 means that nothing is
-known. The same codes go to the annotation of a checkpoint, so that sizes are the same after a restart.
+Neighbouring codes are 0.05 % apart, from a thousandth of a millicore, or one byte, upwards. 0 means unknown. The same
+codes are stored in the annotation of a checkpoint, so that sizes are the same after a restart.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _VERSION = "1"
 
 
 class BadCurve(ValueError):
-    """A text that is no saved curve."""
+    """A text that is not a saved curve."""
 
 
 _SCALE: NDArray[np.float32] = np.exp(STEP * (np.arange(MOST + 1) - 1)).astype(np.float32)
@@ -32,7 +32,7 @@ _SCALE[0] = np.nan
 
 
 def coded(amounts: Amounts, resource: str) -> Codes:
-    """Cores or bytes; NaN is 0, and what is too small or too large is the least or the most."""
+    """Cores or bytes; NaN is 0, and values out of range are clipped."""
     with np.errstate(divide="ignore", invalid="ignore"):
         steps = np.rint(np.log(np.maximum(amounts, LEAST[resource]) / LEAST[resource]) / STEP) + 1
     return np.where(np.isnan(amounts), 0, np.clip(steps, 1, MOST)).astype(np.uint16)

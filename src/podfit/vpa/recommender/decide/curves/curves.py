@@ -1,6 +1,6 @@
-"""What containers of autoscalers used, slot by slot: of all pods the one that used most, for eleven days at most.
+"""Usage of autoscalers' containers, slot by slot: from the pod with the highest usage, for eleven days at most.
 
-A slot is five minutes. Samples of one pod are put together first: the mean of its CPU, the maximum of its memory.
+A slot is five minutes. Samples of one pod are combined first: the mean of its CPU, the maximum of its memory.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ SLOT_S = 300.0
 HOUR, DAY = 12, 288
 DAYS = 10
 SLOTS = (DAYS + 1) * DAY
-"""Ten days, and the one that lasts: windows begin at whole days, so that all sizes of a day follow from one another."""
+"""Ten days, and the current one: windows begin at whole days, so that all sizes of a day follow from one another."""
 
 
 class CurveKey(NamedTuple):
@@ -45,19 +45,20 @@ class Curves:
         self.first: Ints = np.zeros(0, np.int64)
         """The slot of the first sample; beyond any slot while there is none."""
         self._latest = -1
-        """The newest slot that has a column; columns are used again after `SLOTS` slots."""
+        """The newest slot with a column; columns are reused after `SLOTS` slots."""
         self._pairs: tuple[Ints, Ints] = np.zeros(0, np.int64), np.zeros(0, np.int64)
-        """Rows of the fleet, in rising order, and the curves that they belong to."""
+        """Rows of the fleet, ascending, and the curves that they belong to."""
         self._slot: Ints = np.zeros(0, np.int64)
         self._row: Ints = np.zeros(0, np.int64)
         self._sum: Floats = np.zeros(0)
         self._count: Ints = np.zeros(0, np.int64)
         self._peak: Ints = np.zeros(0, np.int64)
 
-    # --- whose curves there are
+    # --- the set of curves
 
     def keep(self, wanted: Mapping[CurveKey, Iterable[int]]) -> None:
-        """Curves of these containers, each with the rows of the fleet that its samples go to; others are dropped."""
+        """Keeps curves of these containers, each with the rows of the fleet that its samples go to; others are
+        dropped."""
         for key in [key for key in self.numbers if key not in wanted]:
             self._free.append(self.numbers.pop(key))
         pairs = [(row, self._number(key)) for key, rows in wanted.items() for row in rows]
@@ -104,7 +105,7 @@ class Curves:
             other = (self._slot[who] < slot) | (self._row[who] != self._fleet.row[who])
             if other.any():
                 self._begin(np.unique(who[other]), slot)
-            # What is older than the slot that a container is in comes too late.
+            # Samples older than the current slot of a container are too late.
             mine = self._slot[who] == slot
             self._add(who[mine], cpu[now][mine], memory[now][mine])
 
@@ -129,7 +130,7 @@ class Curves:
         np.maximum.at(self._peak, who, memory)
 
     def settle(self, now: int) -> None:
-        """Enters what belongs to slots before `now`, whether or not later samples came."""
+        """Records slots before `now`, whether or not later samples arrived."""
         done = np.flatnonzero((self._slot < now) & ((self._count > 0) | (self._peak > 0)))
         self._enter(done)
         self._count[done], self._peak[done] = 0, 0
@@ -167,7 +168,7 @@ class Curves:
         self._latest = slot
 
     def killed(self, row: int, slot: int, memory: int) -> list[int]:
-        """An out-of-memory kill that counts as this much memory; answers the curves that it is in."""
+        """An out-of-memory kill that counts as this much memory; returns the curves that it is in."""
         rows, curves = self._pairs
         into = curves[np.searchsorted(rows, row) : np.searchsorted(rows, row, "right")]
         codes = np.full(len(into), code_of(float(memory), "memory"), np.uint16)
@@ -182,7 +183,7 @@ class Curves:
         return (first - self.phase[curves]) // DAY * DAY + self.phase[curves]
 
     def usage(self, curves: Ints, begin: int, until: int, resource: str) -> NDArray[np.float32]:
-        """Cores or bytes [curve, slot] from `begin` to before `until`; NaN where nothing is known."""
+        """Cores or bytes [curve, slot] from `begin` to before `until`; NaN if unknown."""
         self._advance(until - 1)
         columns = np.arange(begin, until)
         there = columns > self._latest - SLOTS
@@ -192,7 +193,7 @@ class Curves:
     # --- restarts
 
     def saved(self, key: CurveKey) -> str:
-        """The curve as text; empty where it has no sample."""
+        """The curve as text; empty without samples."""
         number = self.numbers.get(key)
         if number is None or self.first[number] > self._latest:
             return ""
@@ -201,7 +202,7 @@ class Curves:
         return as_text(begin, self._codes["cpu"][number, columns], self._codes["memory"][number, columns])
 
     def restore(self, key: CurveKey, text: str, now: int) -> None:
-        """What was saved, for a curve that is kept; samples from the future are left out. Raises BadCurve."""
+        """Restores a saved curve, if the container is kept; samples from the future are dropped. Raises BadCurve."""
         begin, cpu, memory = from_text(text, SLOTS)
         number = self.numbers.get(key)
         if number is None:

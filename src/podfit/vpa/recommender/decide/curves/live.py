@@ -1,7 +1,7 @@
-"""Policies at work: which containers need a fresh size, what they get, and how policies beside them would have done.
+"""Policies in operation: which containers need a new size, what they get, and how shadow policies would have done.
 
-A container is sized once an hour, each at its own time of the hour, and at once after a sample that its size did not
-hold or an out-of-memory kill. A size is always what `podfit backtest` would compute from the same usage.
+A container is sized once an hour, each at its own time of the hour, and at once after a sample above its size or an
+out-of-memory kill. A size is always the one that `podfit backtest` would compute from the same usage.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class LivePolicies:
         policies: Mapping[str, Policy] = POLICIES,
         costs: Costs | None = None,
     ) -> None:
-        """`shadows` are tried on every container, whichever policy sizes it."""
+        """`shadows` are evaluated on every container, whichever policy sizes it."""
         self.curves = Curves(fleet)
         self.shadows = tuple(shadows)
         self._policies, self._costs = policies, costs or Costs()
@@ -41,7 +41,7 @@ class LivePolicies:
         self._of: dict[VpaId, list[CurveKey]] = {}
         self._sized: dict[str, dict[int, Sized]] = {name: {} for name in policies}
         self._done: dict[int, int] = {}
-        """By curve, the slot that it was last sized for."""
+        """By curve, the slot of its last sizing."""
         self._killed: set[int] = set()
         self._texts: dict[int, tuple[int, str]] = {}
 
@@ -49,7 +49,7 @@ class LivePolicies:
         """Whether there is anything to do."""
         return bool(self._policy)
 
-    # --- who is sized
+    # --- sized containers
 
     def follow(self, chosen: Mapping[str, Iterable[Vpa]]) -> None:
         """The autoscalers by the recommender that sizes them."""
@@ -87,7 +87,7 @@ class LivePolicies:
         self._killed.update(self.curves.killed(row, slot_of(instant), memory))
 
     def refresh(self, now: Seconds) -> int:
-        """Sizes what is due; answers how many containers that were."""
+        """Sizes what is due; returns the number of containers."""
         slot = slot_of(now)
         self.curves.settle(slot)
         keys = {number: key for key, number in self.curves.numbers.items()}
@@ -107,7 +107,7 @@ class LivePolicies:
         return before is None or before > slot or (before - phase) // HOUR != (slot - phase) // HOUR
 
     def _short(self, curves: Ints, slot: int) -> set[int]:
-        """The curves whose size did not hold what was used since they were last sized."""
+        """The curves with usage above their size since their last sizing."""
         if not len(curves):
             return set()
         begin = max(slot - HOUR, min(self._done.get(int(curve), slot) for curve in curves))
@@ -120,7 +120,7 @@ class LivePolicies:
         return found
 
     def _least(self, curve: int, resource: str) -> float:
-        """The smallest size that a policy gave it."""
+        """The minimum of the sizes."""
         sizes = (found[curve].size.get(resource) for found in self._sized.values() if curve in found)
         return min((size for size in sizes if size is not None), default=float("inf"))
 
@@ -134,7 +134,7 @@ class LivePolicies:
     # --- restarts
 
     def saved(self, vpa: VpaId, container: str) -> str:
-        """What the container used, as text that changes once an hour; empty where no policy sizes it."""
+        """The container's usage, as text that changes once an hour; empty if no policy sizes it."""
         key = CurveKey(vpa, container)
         curve = self.curves.numbers.get(key)
         if curve is None or not self._policy.get(key) or curve not in self._done:
@@ -149,10 +149,10 @@ class LivePolicies:
         """Raises BadCurve."""
         self.curves.restore(CurveKey(vpa, container), text, slot_of(now))
 
-    # --- answers
+    # --- results
 
     def of(self, vpa: VpaId) -> dict[str, Sized]:
-        """By container: what the policy of the autoscaler gives it; nothing while it has not decided."""
+        """By container: the size from the autoscaler's policy; nothing while it has not decided."""
         found: dict[str, Sized] = {}
         for key in self._of.get(vpa, ()):
             one = self._sized.get(self._policy[key], {}).get(self.curves.numbers[key])
@@ -161,14 +161,14 @@ class LivePolicies:
         return found
 
     def failed(self, vpa: VpaId) -> str:
-        """Why the policy of an autoscaler gives no sizes, for the first container that it is so; empty if it does."""
+        """Why the autoscaler's policy gives no sizes, for the first affected container; empty if it does."""
         for name, one in sorted(self.of(vpa).items()):
             if one.failed:
                 return f"container {name}: {one.failed}"
         return ""
 
     def judged(self, vpa: VpaId) -> dict[str, dict[str, dict[str, Quality]]]:
-        """By container, policy and resource: how good sizes would have been."""
+        """By container, policy and resource: the quality that sizes would have had."""
         found: dict[str, dict[str, dict[str, Quality]]] = {}
         for key in self._of.get(vpa, ()):
             curve = self.curves.numbers[key]
@@ -178,7 +178,7 @@ class LivePolicies:
         return found
 
     def totals(self) -> dict[tuple[str, str], list[Quality]]:
-        """By policy and resource: the judgements of all containers."""
+        """By policy and resource: the sum over all containers."""
         found: dict[tuple[str, str], list[Quality]] = {}
         for name, each in self._sized.items():
             for one in list(each.values()):

@@ -1,7 +1,7 @@
-"""Runs a policy on curves: the size in force now, and how good its sizes would have been. What is no size is named.
+"""Runs a policy on curves: the size in force now, and the quality of its sizes. Invalid sizes are reported.
 
-A policy that fails on one container must not cost others their sizes, so a group that fails is halved until it is
-found which containers do; after `MOST_RUNS` the rest of the group counts as failed, with the same cause.
+A policy that fails on one container must not affect others, so a group that fails is halved until the failing
+containers are found; after `MOST_RUNS` the rest of the group counts as failed, with the same cause.
 """
 
 from __future__ import annotations
@@ -19,23 +19,23 @@ from podfit.vpa.recommender.decide.fleet.arena import Ints
 
 MOST_RUNS = 32
 PATIENCE = 2 * HOUR
-"""Slots after its first sample in which a container may be without a size."""
+"""Slots after its first sample in which a container may have no size."""
 ABSURD = {CPU: 1e6, "memory": 2.0**60}
 GROUP = 512
 
 
 @dataclass(frozen=True, slots=True)
 class Sized:
-    """What a policy gives one container. `size` is in cores and bytes; a resource without one is left out."""
+    """A policy's result for one container. `size` is in cores and bytes; a resource without one is omitted."""
 
     size: dict[str, float]
     quality: dict[str, Quality]
     failed: str = ""
-    """Why there is no size, or no judgement; empty when all is well."""
+    """Why there is no size, or no quality; empty if there is."""
 
 
 def sized(curves: Curves, policy: Policy, wanted: Ints, until: int, costs: Costs) -> dict[int, Sized]:
-    """By curve: the size in force in slot `until`, from all slots before it. Curves without a sample are left out."""
+    """By curve: the size in force in slot `until`, from all slots before it. Curves without a sample are omitted."""
     found: dict[int, Sized] = {}
     wanted = wanted[curves.first[wanted] < until]
     begins = curves.begins(wanted, until)

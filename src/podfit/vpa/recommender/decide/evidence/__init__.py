@@ -1,1 +1,1 @@
-"""What is known beyond samples: out-of-memory kills, starvation, similar containers."""
+"""Evidence beyond samples: out-of-memory kills, starvation, similar containers."""

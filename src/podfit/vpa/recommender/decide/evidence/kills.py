@@ -20,17 +20,17 @@ from podfit.vpa.recommender.decide.evidence.oom import Oom, killed, killed_at, r
 
 PodId = tuple[str, str]
 End = tuple[str, str]
-"""Which end of a container: the id of the instance that ended, and when."""
+"""Identifies one termination of a container: the id of the instance, and when."""
 
 
 @dataclass(slots=True)
 class Count:
-    """How many kills of a container are known from statuses, and from its node."""
+    """The number of kills of a container known from statuses, and from its node."""
 
     from_statuses: int = 0
     from_node: int = 0
     base: int | None = None
-    """What the node's counter stood at when nothing was to be counted; None until it is known."""
+    """The node's counter when nothing was to be counted; None until it is known."""
     last: int = 0
 
     @property
@@ -38,12 +38,12 @@ class Count:
         return max(self.from_statuses, self.from_node)
 
     def node_says(self, counter: int, from_zero: bool) -> int:
-        """How many kills are new. `from_zero`: all that the node has counted are to be counted."""
+        """The number of new kills. `from_zero`: all kills counted by the node are to be counted."""
         before = self.known
         if self.base is None:
             self.base = 0 if from_zero else counter - before
         elif counter < self.last:
-            # The node began to count again, or the pod was made again.
+            # The node started counting again, or the pod was recreated.
             self.base = counter - before
         self.last = counter
         self.from_node = max(self.from_node, counter - self.base)
@@ -60,11 +60,11 @@ class Kills:
         self._counted: dict[PodId, dict[str, tuple[End, ...]]] = {}
         self._counts: dict[PodId, dict[str, Count]] = {}
         self._older: set[PodId] = set()
-        """Pods of which something had ended before this process began: what nodes counted until then is not counted."""
+        """Pods with a termination before this process began: kills counted by nodes until then are ignored."""
 
     def seen(self, id: PodId, before: ObjectView | None, after: ObjectView, younger: bool = False) -> list[Oom]:
-        """The kills that this change of a pod reveals; without `before` the pod is new, and `younger` than this process
-        or not."""
+        """The kills in this change of a pod; without `before` the pod is new, and `younger` than this process or
+        not."""
         statuses = (after.get("status") or {}).get("containerStatuses") or ()
         if before is None and not younger and any(_ended(status) for status in statuses):
             self._older.add(id)
@@ -102,7 +102,7 @@ class Kills:
         if fresh:
             counted[name] = tuple(_identity(end) for end in ends)
         for end in fresh:
-            # What the container was allowed when it died stands in the older pod, unless the pod is still dead.
+            # The limit at the time of the kill is in the older pod, unless the container is still terminated.
             still_dead = end is (status.get("state") or {}).get("terminated")
             yield record(after if before is None or was is None or still_dead else before, name, end, after)
         if fresh and was is not None:
@@ -111,7 +111,7 @@ class Kills:
 
 
 def _ends(status: ObjectView) -> list[ObjectView]:
-    """What a status says about ends, the older one first."""
+    """The terminations in a status, the older one first."""
     holders = (status.get("lastState") or {}, status.get("state") or {})
     return [holder["terminated"] for holder in holders if holder.get("terminated") is not None]
 
@@ -125,7 +125,8 @@ def _restarts(status: ObjectView) -> int:
 
 
 def _ended_again(was: ObjectView, status: ObjectView) -> bool:
-    """Whether an instance ended between two looks although both name the same end: twice within one second."""
+    """Whether an instance terminated between two observations although both name the same termination: twice within one
+    second."""
     if _restarts(status) <= _restarts(was):
         return False
     states = was.get("state") or {}, status.get("state") or {}
@@ -133,13 +134,13 @@ def _ended_again(was: ObjectView, status: ObjectView) -> bool:
 
 
 def _between(was: ObjectView, status: ObjectView, fresh: int) -> int:
-    """How many kills no status names: of restarts between two looks, if all the ends that are named are kills."""
+    """The kills that no status names: restarts between two observations, if all named terminations are kills."""
     if not all(killed(end) for end in (*_ends(was), *_ends(status))):
         return 0
     return max(0, _ended(status) - _ended(was) - fresh)
 
 
 def _ended(status: ObjectView) -> int:
-    """How many instances have ended; the count of restarts grows only when the next one starts."""
+    """The number of terminated instances; the restart count grows only when the next one starts."""
     over = (status.get("state") or {}).get("running") is None and bool(_ends(status))
     return _restarts(status) + over

@@ -1,7 +1,7 @@
-"""Which containers are alike: the same program, as far as name, image, command and arguments show it.
+"""Which containers are similar: the same program, judged by name, image, command and arguments.
 
-An index from what a container runs to the aggregates of all containers that run the same, so that similar ones are
-found without looking through the cluster. No clock and no I/O.
+An index from programs to the aggregates of all containers that run them, so that similar ones are found without a scan
+of the cluster. No clock and no I/O.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ Key = tuple[str, ...]
 
 @dataclass(frozen=True, slots=True)
 class Level:
-    """One way of being alike, and how much confidence a recommendation from such containers has at most."""
+    """One degree of similarity, and the maximum confidence of a recommendation from such containers."""
 
     words: str
     trust: float
@@ -29,11 +29,12 @@ LEVELS = (
     Level("the same image (any tag), command and arguments", 0.003, lambda one: (one.repository, one.run)),
     Level("the same name and image (any tag)", 0.001, lambda one: (one.name, one.repository)),
 )
-"""From most to least alike. A confidence of 0.01 is that of a quarter of an hour of samples: the bounds are as wide."""
+"""From most to least similar. A confidence of 0.01 is that of a quarter of an hour of samples: the bounds are as
+wide."""
 
 
 class Likeness:
-    """Aggregates by what their containers run. `across`: containers of other namespaces are similar ones, too."""
+    """Aggregates by program. `across`: containers of other namespaces count, too."""
 
     def __init__(self, across: bool = False) -> None:
         self._across = across
@@ -41,7 +42,7 @@ class Likeness:
         self._alike: dict[Key, list[AggregateKey]] = {}
 
     def note(self, key: AggregateKey, program: Program) -> None:
-        """What an aggregate's containers run now; of several programs the last one counts."""
+        """Records the program of an aggregate's containers; of several programs the last one counts."""
         known = self._program.get(key)
         if known == program:
             return
@@ -55,7 +56,7 @@ class Likeness:
         return self._program.get(key)
 
     def similar(self, namespace: str, program: Program) -> Iterator[tuple[Level, Key, Sequence[AggregateKey]]]:
-        """From most to least alike, those of the same namespace first; the same aggregate may come again."""
+        """From most to least similar, those of the same namespace first; an aggregate may appear repeatedly."""
         for level in LEVELS:
             for scope in self._scopes(namespace):
                 key = _key(scope, level, program)

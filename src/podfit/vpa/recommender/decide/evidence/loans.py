@@ -1,7 +1,8 @@
-"""Sizes for containers that have few samples of their own, from what similar containers use.
+"""Sizes for containers that have few samples of their own, from the usage of similar containers.
 
-A loan is what similar containers used, with a small confidence. It ends when the container's own samples are worth as
-much. Until then its own samples decide whether a running pod is changed, and the larger of the two is recommended.
+A loan is the usage of similar containers, with a small confidence. It ends when the container's own samples carry as
+much weight. Until then its own samples decide whether a running pod is changed, and the larger of the two is
+recommended.
 """
 
 from __future__ import annotations
@@ -21,24 +22,25 @@ from podfit.vpa.recommender.decide.histograms.estimate import Estimate, confiden
 
 MOST_TRUST = max(level.trust for level in LEVELS)
 LENDS_FROM = 1.0 / 24.0
-"""The confidence that similar containers have together at least: an hour of samples, of a day's confidence interval."""
+"""The minimum total confidence of the similar containers: an hour of samples, of a day's confidence interval."""
 MOST_LENDERS = 8
 """Aggregates that one loan merges: those with the most samples."""
 _SEARCHES = 12
-"""How often similar containers are searched for, where there are none, in the time that makes one a lender."""
+"""How often similar containers are searched for again after none were found, within the time that makes a container a
+lender."""
 _UNTOLD = ("pod-template-hash", "controller-revision-hash", "pod-template-generation")
 
 
 @dataclass(frozen=True, slots=True)
 class Loan:
     state: AggregateState
-    """What the similar containers used."""
+    """The usage of the similar containers."""
     trust: float
     likeness: str
     lenders: tuple[AggregateKey, ...]
 
     def words(self, namespace: str) -> str:
-        """Where it comes from. Without numbers that change with every sample."""
+        """The source of the loan. Without numbers that change with every sample."""
         names = list(dict.fromkeys(_lender(key, namespace) for key in self.lenders))
         more = f" and {len(names) - 2} more" if len(names) > 3 else ""
         shown = names[:2] if more else names
@@ -52,7 +54,7 @@ def _lender(key: AggregateKey, namespace: str) -> str:
 
 
 def suffices(span: Span, trust: float, config: Config, now: Seconds) -> bool:
-    """Whether a container's own samples are worth as much as a loan of this confidence, or no longer new."""
+    """Whether a container's own samples carry as much weight as a loan of this confidence, or it is no longer new."""
     if not span.count:
         return False
     if now - span.first >= lasts(config):
@@ -61,7 +63,7 @@ def suffices(span: Span, trust: float, config: Config, now: Seconds) -> bool:
 
 
 def lasts(config: Config) -> Seconds:
-    """How long a loan is used before it is made again, and how long after its first own sample a container may have
+    """How long a loan is used before it is recomputed, and how long after its first own sample a container may have
     one: an hour, of a day's confidence interval."""
     return LENDS_FROM * _interval(config)
 
@@ -71,8 +73,8 @@ def _interval(config: Config) -> Seconds:
 
 
 def with_loan(own: Estimate | None, lent: Estimate) -> Estimate:
-    """The sizes while the loan lasts. With samples of its own a resource keeps its lower bound: the loan only raises
-    what the container is given when it is changed for a reason of its own."""
+    """The sizes during the loan. With samples of its own a resource keeps its lower bound: the loan only raises the
+    target used when the container is changed for another reason."""
     if own is None:
         return lent
     target, lower, upper = dict(own.target), dict(own.lower), dict(own.upper)
@@ -91,16 +93,16 @@ def raises(own: Estimate | None, lent: Estimate) -> bool:
 
 
 class Lending:
-    """Makes loans, each once for many containers and passes."""
+    """Computes loans, each once for many containers and passes."""
 
     def __init__(self, cluster: ClusterState, likeness: Likeness) -> None:
         self._cluster, self._likeness = cluster, likeness
         self._made: dict[Key, tuple[Seconds, Loan | None]] = {}
         self._found: dict[tuple[str, Program], tuple[Seconds, Loan | None]] = {}
-        """The outcome of a search by namespace and program; several of them may share what was made."""
+        """The result of a search by namespace and program; several may share a loan."""
 
     def loan(self, namespace: str, program: Program, now: Seconds) -> Loan | None:
-        """From the containers that are most alike, of those with enough samples."""
+        """From the most similar containers with enough samples."""
         found = self._found.get((namespace, program))
         if found is None or not self._fresh(*found, now):
             found = self._found[namespace, program] = (now, self._search(namespace, program, now))
@@ -149,7 +151,7 @@ class Lending:
         return merged, trust, tuple(chosen)
 
     def _states(self, key: AggregateKey) -> list[AggregateState]:
-        """What is known of an aggregate's containers: its samples, and what checkpoints of its autoscalers say."""
+        """The states of an aggregate's containers: their samples, and the checkpoints of their autoscalers."""
         found = self._cluster.aggregate(key)
         saved = [
             vpa.initial[key.container]

@@ -1,4 +1,4 @@
-"""The samples an autoscaler's containers have, and those that are missing: which, and since when. Pure."""
+"""The samples of an autoscaler's containers, and missing ones: which, and since when. Pure."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from podfit.vpa.recommender.decide.histograms.estimate import Estimate, minimums
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """When the CPU samples of a container begin and end, and how many there are."""
+    """When the CPU samples of a container begin and end, and their number."""
 
     first: Seconds = NEVER
     last: Seconds = NEVER
@@ -40,16 +40,16 @@ class Span:
 
 @dataclass(frozen=True, slots=True)
 class Missing:
-    """What running containers lack: resources without any sample, and the last sample where they stopped."""
+    """Samples missing for running containers: resources without any, and the last one where they stopped."""
 
     never: tuple[tuple[str, tuple[str, ...]], ...] = ()
     kept: frozenset[str] = frozenset()
-    """The containers whose published sizes stay."""
+    """The containers whose published recommendation is kept."""
     seen: Seconds = NEVER
     """When the first of the containers without samples was first seen."""
     stopped: tuple[tuple[str, Seconds], ...] = ()
     lent: frozenset[str] = frozenset()
-    """The containers whose sizes come from similar ones meanwhile."""
+    """The containers whose recommendation comes from similar ones meanwhile."""
 
     def never_message(self, since: str) -> str:
         return " ".join(self._never(name, lacking, since) for name, lacking in self.never)
@@ -76,7 +76,7 @@ NO_NAMES: frozenset[str] = frozenset()
 
 
 def spans_of(vpa: Vpa) -> dict[str, Span]:
-    """By container; containers switched off are left out."""
+    """By container; containers that are switched off are omitted."""
     found: dict[str, Span] = {}
     for key, state in vpa.aggregates.items():
         name, known = key.container, found.get(key.container)
@@ -102,7 +102,7 @@ def missing_samples(
     stale_before: Seconds,
     lent: Collection[str] = (),
 ) -> Missing:
-    """`sizes` are what the samples allow to recommend; samples older than `stale_before` should have been followed.
+    """`sizes` are those that the samples allow; samples older than `stale_before` should have been followed by others.
     `lent` are the containers whose sizes come from similar ones."""
     never = {name: lacking for name in spans if (lacking := _lacking(vpa, name, sizes.get(name)))}
     stopped = {name: span.last for name, span in spans.items() if NEVER < span.last < stale_before}
@@ -130,7 +130,7 @@ def _lacking(vpa: Vpa, container: str, size: Estimate | None) -> tuple[str, ...]
 def kept_containers(
     vpa: Vpa, spans: Mapping[str, Span], fresh_after: Seconds, config: Config, killed: Collection[str], fetching: bool
 ) -> frozenset[str]:
-    """The containers whose published sizes stay as they are, because nothing was learned about them yet.
+    """The containers whose published sizes are kept, because there is no new information about them yet.
 
     A recommender that starts while metrics are missing knows less than the one before it did. So sizes stay until there
     is a sample after `fresh_after`, or an out-of-memory kill (of those `killed`). All sizes stay while the history is
@@ -157,7 +157,7 @@ def _unchanged(span: Span | None, fresh_after: Seconds, killed: bool) -> bool:
 
 
 def _learned(entry: Recommended, span: Span, containers: int, config: Config) -> bool:
-    """False for sizes that may come from no samples at all: nothing is known, and they are the smallest there are."""
+    """False for sizes that may be based on no samples at all: the minimum."""
     if span.count or config.recommend_without_samples:
         return True
     least = quantities(

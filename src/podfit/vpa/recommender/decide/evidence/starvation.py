@@ -1,10 +1,9 @@
-"""Containers that use up their CPU limit: what they used is a lower bound of what they need.
+"""Containers that use up their CPU limit: their usage is a lower bound of their demand.
 
-Such a container's samples say nothing about its demand, so its recommendation grows in large steps until it no longer
-uses up its limit. From then on what it used lately counts, until the histogram, which is slow, has learned it.
-A container that reaches its limit in bursts, and uses less on average, shows its need in no sample: its recommendation
-grows in small steps until its bursts are throttled no longer, and stays there.
-No clock and no I/O: instants are those of samples.
+Such a container's samples do not show its demand, so its recommendation grows in large steps until it no longer uses up
+its limit. From then on its recent usage counts, until the histogram, which is slow, has caught up. A container that
+reaches its limit in bursts, and uses less on average, shows its demand in no sample: its recommendation grows in small
+steps until its bursts are no longer throttled, and stays there. No clock and no I/O: instants are those of samples.
 """
 
 from __future__ import annotations
@@ -22,15 +21,15 @@ from podfit.vpa.recommender.decide.histograms.cluster import AggregateKey, Vpa
 from podfit.vpa.recommender.decide.histograms.estimate import Estimate, with_margin
 
 GAP_S = 150.0
-"""A container that has not reported for so long, while others have, is no longer counted as starved."""
+"""A container that has not reported for this long, while others have, no longer counts as starved."""
 LATELY_S = 3600.0
 SUSTAINED_S = 240.0
-"""So long a container must be starved before it is worth an eviction: a pod that starts often uses up its limit."""
+"""How long a container must be starved before it is evicted: a pod that restarts often uses up its limit."""
 MOST_SAMPLES = 2048
 
 
 class Sample(NamedTuple):
-    """What one container used, in millicores, and what it was allowed: its limit, and its request (or else limit)."""
+    """One container's usage in millicores, and its limit and request (without a request, the limit)."""
 
     handle: int
     instant: Seconds
@@ -39,12 +38,12 @@ class Sample(NamedTuple):
     given: int = 0
     at_limit: bool = False
     throttled: bool = False
-    """It uses less than its limit on average, but reaches it in many periods."""
+    """Whether it uses less than its limit on average, but reaches it in many periods."""
 
 
 @dataclass(slots=True)
 class Since:
-    """A container that is starved: the amount that is too little for it, and since when."""
+    """A starved container: the amount that is insufficient, and since when."""
 
     millicores: int
     since: Seconds
@@ -57,18 +56,18 @@ class Since:
 
 @dataclass(slots=True)
 class Starved:
-    """What is known about the starved containers of one aggregate."""
+    """The state of the starved containers of one aggregate."""
 
     at_limit: dict[int, Since] = field(default_factory=dict)
     """By the container's handle: those that use up their limit."""
     throttled: dict[int, Since] = field(default_factory=dict)
     """By the container's handle: those whose bursts are throttled. The amount is the request: limits follow it."""
     lately: deque[tuple[Seconds, int]] = field(default_factory=lambda: deque(maxlen=MOST_SAMPLES))
-    """What containers used that did not use up their limit."""
+    """The usage of containers that did not use up their limit."""
     too_little: int = 0
-    """The highest request with which bursts were throttled for a while."""
+    """The highest request at which bursts were throttled for a while."""
     sufficed: int = 0
-    """The lowest request above that with which they were not; 0 while there is none."""
+    """The lowest request above that at which they were not; 0 if there is none."""
     newest: Seconds = NEVER
     last_starved: Seconds = NEVER
     used_up: bool = False
@@ -103,7 +102,7 @@ class Starved:
             self.sufficed = min(self.sufficed or sample.given, sample.given)
 
     def lower_bound(self, sustained: bool) -> int:
-        """The highest limit that is used up now, or 0. `sustained`: only by containers that do so for a while."""
+        """The highest limit that is currently used up, or 0. `sustained`: only by containers for which this lasts."""
         found = [one.millicores for one in self.at_limit.values() if one.sustained or not sustained]
         return max(found, default=0)
 
@@ -120,15 +119,15 @@ class Starved:
 
 @dataclass(frozen=True, slots=True)
 class Need:
-    """What starvation says about one container of an autoscaler, in millicores; 0 where it says nothing."""
+    """Starvation of one container of an autoscaler, in millicores; 0 if there is none."""
 
     lower_bound: int = 0
     """A limit that is used up."""
     used_lately: int = 0
     bursts: int = 0
-    """A request with which bursts are throttled."""
+    """A request at which bursts are throttled."""
     sufficed: int = 0
-    """A request with which bursts are throttled no longer."""
+    """A request at which bursts are no longer throttled."""
 
     def __or__(self, other: Need) -> Need:
         bound, lately = max(self.lower_bound, other.lower_bound), max(self.used_lately, other.used_lately)
@@ -136,14 +135,14 @@ class Need:
 
 
 class Starvation:
-    """All aggregates with containers that use up their limit, or did lately."""
+    """All aggregates with containers that use up their limit, or did recently."""
 
     def __init__(self, config: Config) -> None:
         self._config = config
         self._in: dict[str, dict[AggregateKey, Starved]] = {}
 
     def note(self, key: AggregateKey, sample: Sample) -> bool:
-        """Whether the aggregate is to be watched from now on."""
+        """Whether the aggregate has to be tracked from now on."""
         known = self._in.get(key.namespace, {}).get(key)
         if known is None:
             if not sample.at_limit and not sample.throttled:
@@ -159,13 +158,13 @@ class Starvation:
             if key in vpa.aggregates:
                 need = Need(state.lower_bound(sustained), state.used_lately(self._config.target_cpu_percentile))
                 if controls_limits(container_policy(vpa.object, key.container)):
-                    # Where limits stay as they are, a larger request does nothing for bursts.
+                    # If limits are fixed, a larger request does not help bursts.
                     need = replace(need, bursts=state.bursts(), sufficed=state.sufficed)
                 found[key.container] = found.get(key.container, Need()) | need
         return {name: need for name, need in found.items() if need != Need()}
 
     def forget(self, alive: Callable[[AggregateKey], bool]) -> None:
-        """Drops what is gone, and what was last starved so long ago that the histogram has learned it."""
+        """Drops deleted containers, and those whose last starvation is so long ago that the histogram has caught up."""
         learned = self._config.cpu_histogram_decay_half_life
         for namespace, states in list(self._in.items()):
             for key, state in list(states.items()):
@@ -184,7 +183,7 @@ class Starvation:
 
 
 def raised(size: Estimate, need: Need, config: Config) -> Estimate:
-    """An estimate that is at least what a starved container needs."""
+    """An estimate, raised to the need of a starved container."""
     if "cpu" not in size.target:
         return size
     margin = config.recommendation_margin_fraction

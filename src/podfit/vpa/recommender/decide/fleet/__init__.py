@@ -1,1 +1,2 @@
-"""All histograms of a cluster in a few numpy arrays: the model of the one-at-a-time classes, a scrape at a time."""
+"""All histograms of a cluster in a few numpy arrays: the same model as the single-sample classes, one scrape at a
+time."""

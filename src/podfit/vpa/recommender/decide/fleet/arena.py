@@ -1,7 +1,7 @@
-"""Where the weights of all histograms of one resource live: a window of neighbouring buckets each, packed.
+"""Storage for the weights of all histograms of one resource: a window of neighbouring buckets each, packed.
 
-A container's usage touches a few dozen of the 176 buckets. Windows come in a few widths; all of one width stand in
-blocks, so that a block is a matrix without copying. A histogram that outgrows its window moves to a wider one.
+A container's usage touches a few dozen of the 176 buckets. Windows have a few widths; all of one width are in blocks,
+so that a block is a matrix without copying. A histogram that outgrows its window moves to a wider one.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ T = TypeVar("T", bound=np.generic)
 BUCKETS = 176
 WIDTHS = (24, 64, BUCKETS)
 BLOCK = 2048
-"""Windows a block: enough to make one operation on a block cheap, few enough to stay in cache."""
+"""Windows per block: enough to make an operation on a block cheap, few enough to stay in cache."""
 FREE = -1
 
 
@@ -31,7 +31,7 @@ class Arena:
         self.base: Ints = np.zeros(0, np.int64)
         self.width: Ints = np.zeros(0, np.int64)
         self._blocks: list[tuple[int, int, NDArray[np.int32]]] = []
-        """Start, width, and which row owns each window."""
+        """Start, width, and the owning row of each window."""
         self._starts: Ints = np.zeros(0, np.int64)
         self._free: dict[int, list[int]] = {width: [] for width in WIDTHS}
 
@@ -112,7 +112,7 @@ class Arena:
     def _add_block(self, width: int) -> None:
         start, size = self.used, width * BLOCK
         if start + size > len(self.weights):
-            # Growth by an eighth keeps what is reserved but unused small; blocks are large enough to amortise it.
+            # Growth by an eighth limits reserved but unused memory; blocks are large enough to amortise it.
             self.weights = grown(self.weights, max(start + size, len(self.weights) + len(self.weights) // 8))
         self.used = start + size
         self._blocks.append((start, width, np.full(BLOCK, FREE, np.int32)))
@@ -133,7 +133,7 @@ def grown(array: NDArray[T], length: int) -> NDArray[T]:
 
 
 def occurrence(values: Ints) -> Ints:
-    """How many equal values stand before each."""
+    """How many equal values precede each."""
     ordered = np.argsort(values, kind="stable")
     run = values[ordered]
     repeated = run[1:] == run[:-1]

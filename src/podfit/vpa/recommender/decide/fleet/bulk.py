@@ -22,7 +22,7 @@ from podfit.vpa.recommender.decide.histograms.estimate import LOWER, UPPER, mini
 
 TARGET_LOWER_UPPER = 3
 NO_BUCKET = -1
-"""Where the percentile of an empty histogram is found."""
+"""The percentile position of an empty histogram."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +78,7 @@ def estimate_groups(fleet: Fleet, groups: Groups) -> Estimates:
 
 
 def group_percentiles(matrix: HistogramMatrix, groups: Groups, fractions: tuple[float, ...]) -> Ints:
-    """Bucket of every fraction and group; -1 for nothing known."""
+    """Bucket of every fraction and group; -1 if nothing is known."""
     found = np.empty((len(fractions), len(groups.siblings)), np.int64)
     sizes = np.diff(groups.starts)
     single = sizes == 1
@@ -94,7 +94,7 @@ def group_percentiles(matrix: HistogramMatrix, groups: Groups, fractions: tuple[
 
 
 def _amounts(matrix: HistogramMatrix, config: Config, unit: float) -> Ints:
-    """The amount (with margin) that each bucket stands for; the last entry, found by index -1, is for empty ones."""
+    """The amount (with margin) of each bucket; the last entry, found by index -1, is for empty ones."""
     ends = [amount_of(matrix.scheme.end(bucket) * unit) for bucket in range(matrix.scheme.count)]
     return np.array([with_margin(end, config.recommendation_margin_fraction) for end in ends] + [0], np.int64)
 

@@ -1,4 +1,4 @@
-"""All aggregates and containers of a cluster, and the samples of whole scrapes on their way in.
+"""All aggregates and containers of a cluster, and the ingestion of whole scrapes.
 
 Rows are aggregates, handles are containers. `ClusterState` gives them meaning; here they are numbers.
 """
@@ -19,7 +19,7 @@ from podfit.vpa.recommender.decide.histograms.aggregate import CPU_SAMPLE_WEIGHT
 
 Flags = NDArray[np.bool_]
 SLICE = 16384
-"""Samples worked on at a time, so that intermediate arrays stay in cache."""
+"""Samples processed at a time, so that intermediate arrays stay in cache."""
 NO_ROW = -1
 
 
@@ -48,9 +48,9 @@ class Fleet:
         self.request: Ints = np.zeros(0, np.int64)
         """The CPU request in force, in millicores; 0 without one."""
         self.watched: Flags = np.zeros(0, np.bool_)
-        """Rows with containers that use up their CPU limit, or did lately."""
+        """Rows with containers that use up their CPU limit, or did recently."""
         self.lost_row: Callable[[int], int] = lambda handle: NO_ROW
-        """Finds a new row for a container whose aggregate was forgotten."""
+        """Finds a new row for a container whose aggregate was dropped."""
         self._seen_row: NDArray[np.int32] = np.zeros(0, np.int32)
         self._seen_handle: NDArray[np.int32] = np.zeros(0, np.int32)
         self._free_rows: list[int] = []
@@ -123,7 +123,7 @@ class Fleet:
         self._free_handles = list(range(after - 1, before - 1, -1))
 
     def set_limit(self, handle: int, millicores: int, request: int, now: float) -> None:
-        """The CPU limit and request that are in force for a container from now on; 0 for none."""
+        """The CPU limit and request of a container in force from now on; 0 for none."""
         before, self.request[handle] = int(self.limit[handle]), request
         if before != millicores:
             self.limit[handle], self.changed[handle] = millicores, now
@@ -133,7 +133,7 @@ class Fleet:
     # --- samples --------------------------------------------------------------------------------------------------
 
     def ingest_cpu(self, handles: ArrayLike, instants: ArrayLike, millicores: ArrayLike) -> int:
-        """Answers how many samples were accepted; the others are negative, repeated or out of order."""
+        """Returns how many samples were accepted; the others are negative, repeated or out of order."""
         return self._in_slices(self._ingest_cpu, handles, instants, millicores)
 
     def ingest_memory(self, handles: ArrayLike, instants: ArrayLike, amounts: ArrayLike) -> int:
@@ -156,7 +156,7 @@ class Fleet:
         return accepted
 
     def _once_each(self, ingest: Callable[[Ints, Floats, Ints], int], who: Ints, when: Floats, amounts: Ints) -> int:
-        """A container's samples depend on each other, so those of one container go in one after the other."""
+        """A container's samples depend on each other, so those of one container are processed one after the other."""
         if self._distinct(who, self._seen_handle):
             return ingest(who, when, amounts)
         ordinal = occurrence(who)
@@ -202,7 +202,7 @@ class Fleet:
         return accepted
 
     def _change_peaks(self, who: Ints, when: Floats, amounts: Ints, ends: Floats, peaks: Ints, over: Flags) -> None:
-        """Enters the first sample of a new window, or a higher one in place of the window's peak."""
+        """Adds the first sample of a new window, or a higher one in place of the window's peak."""
         rows = self._rows(who)
         interval = self.interval[rows]
         ends = np.where(over, ends + np.floor((when - ends) / interval) * interval + interval, ends)

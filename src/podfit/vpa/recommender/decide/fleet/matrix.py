@@ -28,7 +28,7 @@ class HistogramMatrix:
         self.low: Ints = np.zeros(0, np.int64)
         self.high: Ints = np.zeros(0, np.int64)
         self.dusty = False
-        """Whether weights below epsilon may stand outside low and high, where they must not be counted."""
+        """Whether weights below epsilon may be outside low and high, where they must not count."""
 
     def resize_rows(self, rows: int) -> None:
         before = len(self.total)
@@ -54,7 +54,7 @@ class HistogramMatrix:
         arrays = (self.reference, self.total, self.low, self.high)
         return self.arena.nbytes + sum(array.nbytes for array in arrays)
 
-    # --- adding and taking away -----------------------------------------------------------------------------------
+    # --- adding and subtracting -----------------------------------------------------------------------------------
 
     def add(self, rows: Ints, buckets: Buckets, weight: float, instants: Floats, distinct: bool = False) -> None:
         """One sample each. Rows may repeat, and are then added in order; `distinct` promises that none does."""
@@ -97,7 +97,7 @@ class HistogramMatrix:
         np.maximum.at(self.high, rows[counts], buckets[counts])
 
     def set_weight(self, row: int, bucket: int, weight: float) -> None:
-        """For who works on one row; low, high and total are theirs to keep."""
+        """For callers that process one row; they have to maintain low, high and total themselves."""
         self._make_room(np.array([row]), np.array([bucket]))
         self.arena.weights[int(self.arena.offset[row]) + bucket - int(self.arena.base[row])] = weight
         self.dusty |= 0.0 < weight < self.scheme.epsilon

@@ -1,7 +1,7 @@
 """Checkpoints of many autoscalers at once, from the fleet's arrays; the objects equal those of `checkpoints_of`.
 
-As for estimates, the rows behind one container of one autoscaler form a group, which is merged into a line of a sheet;
-then the peaks of windows that still last are taken out of the lines, and each line is written down.
+As for estimates, the rows of one container of one autoscaler form a group, which is merged into a line of a sheet; then
+the peaks of open windows are subtracted from the lines, and each line is serialized.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ def _live(cluster: ClusterState, vpas: Sequence[Vpa], members: Sequence[dict[str
 
 
 def _without_open_windows(sheet: Sheet, fleet: Fleet, lines: Ints, handles: Ints, now: Seconds) -> None:
-    """Peaks of windows that still last would be counted a second time after a restart."""
+    """Peaks of open windows would be counted a second time after a restart."""
     ends = fleet.window_end[handles]
     chosen = now < ends
     lines, handles, ends = lines[chosen], handles[chosen], ends[chosen]
@@ -80,7 +80,7 @@ def _without_open_windows(sheet: Sheet, fleet: Fleet, lines: Ints, handles: Ints
 
 
 def _written(fleet: Fleet, groups: Groups, cpu: Sheet, memory: Sheet, now: Seconds) -> list[Object]:
-    """Last line first, so that they can be taken from the end."""
+    """Last line first, so that they can be popped from the end."""
     starts = groups.starts[:-1]
     first = np.minimum.reduceat(fleet.first[groups.rows], starts).tolist()
     last = np.maximum.reduceat(fleet.last[groups.rows], starts).tolist()

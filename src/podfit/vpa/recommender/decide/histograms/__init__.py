@@ -1,1 +1,1 @@
-"""The model of usage: decaying histograms, aggregates and the estimates made from them."""
+"""The model of usage: decaying histograms, aggregates and the estimates computed from them."""

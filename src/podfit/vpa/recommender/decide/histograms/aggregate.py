@@ -1,4 +1,4 @@
-"""What is known about all containers of one name and one set of pod labels."""
+"""The state of all containers with one name and one set of pod labels."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ class AggregateState:
         return now - newest >= self.memory_interval * self.memory_intervals
 
     def apply_policy(self, policy: Mapping[str, Any]) -> None:
-        """Overrides stay on the aggregate when their field goes away again, as upstream has it."""
+        """Overrides stay on the aggregate when their field is removed, as in upstream."""
         self.scaling_off = scaling_off(policy)
         self.controlled = controlled_resources(policy)
         if not self.config.per_vpa_config:
@@ -110,7 +110,7 @@ class AggregateState:
 
 
 def load_aggregate(status: Mapping[str, Any], config: Config) -> AggregateState:
-    """Raises CheckpointError for a version or content that cannot be understood."""
+    """Raises CheckpointError for an unsupported version or invalid content."""
     version = status.get("version") or ""
     if version != VERSION:
         raise CheckpointError(f"unsupported checkpoint version {version}")

@@ -12,7 +12,7 @@ _UNITS = ((1 << 40, "Ti"), (1 << 30, "Gi"), (1 << 20, "Mi"), (1 << 10, "Ki"))
 
 
 def amount_of(number: float) -> int:
-    """Truncated, and kept between 0 and the largest amount; what is no number counts as 0."""
+    """Truncated, and clipped to the range from 0 to the largest amount; NaN counts as 0."""
     if number > MAX_AMOUNT:
         return MAX_AMOUNT
     return int(number) if number > 0 else 0
@@ -31,7 +31,7 @@ def memory_quantity(amount: int) -> Quantity:
 
 
 def rounded_up(amount: int, step: int) -> int:
-    """To the next multiple; a step that makes no sense changes nothing."""
+    """To the next multiple; an invalid step changes nothing."""
     return math.ceil(amount / step) * step if step > 0 else amount
 
 

@@ -15,7 +15,7 @@ from functools import cached_property
 from podfit.vpa.recommender.decide.histograms.gomath import log, pow_
 
 EPSILON = 0.001 * 0.1
-"""Weights below this count as nothing: a thousandth of the weight of one CPU sample."""
+"""Smaller weights count as zero: a thousandth of the weight of one CPU sample."""
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,7 @@ class BucketScheme(ABC):
         """The bucket of a value; beyond the last border the last bucket, below zero the first."""
 
     def end(self, bucket: int) -> float:
-        """The largest value of a bucket; the open one answers with its beginning."""
+        """The largest value of a bucket; for the open one its beginning."""
         return self.starts[min(bucket + 1, self.count - 1)]
 
 

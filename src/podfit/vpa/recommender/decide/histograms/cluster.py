@@ -1,7 +1,8 @@
-"""The recommender's picture of the cluster: pods, their containers, aggregates and the autoscalers that use them.
+"""The recommender's model of the cluster: pods, their containers, aggregates and the autoscalers that use them.
 
-Events go in one by one (samples, out-of-memory, pods and autoscalers that come and go); per-autoscaler aggregates come
-out. Everything is indexed by namespace, so one event never walks the cluster. No clock and no I/O: instants are given.
+Input is one event at a time (samples, out-of-memory kills, pods and autoscalers added and removed); output is
+aggregates per autoscaler. Everything is indexed by namespace, so an event never scans the cluster. No clock and no I/O:
+instants are parameters.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ VpaId = tuple[str, str]
 
 
 class UnknownTarget(KeyError):
-    """The pod or container of a sample is not (or no longer) known."""
+    """The pod or container of a sample is unknown, or no longer known."""
 
 
 class AggregateKey(NamedTuple):
@@ -38,7 +39,7 @@ class AggregateKey(NamedTuple):
 class Pod:
     id: PodId
     label_text: str
-    """Labels are kept as their canonical text only: it is the aggregates' key, and a third of a dict's size."""
+    """Labels are stored only as canonical text: it is the aggregates' key, and a third of a dict's size."""
     phase: str
     containers: dict[str, ContainerState] = field(default_factory=dict)
 
@@ -49,7 +50,7 @@ class Pod:
 
 @dataclass(slots=True)
 class Vpa:
-    """An autoscaler: its object as last seen, the aggregates it uses, and what checkpoints said about the past."""
+    """An autoscaler: its latest object, the aggregates it uses, and the state from its checkpoints."""
 
     id: VpaId
     object: Mapping[str, Any]
@@ -61,12 +62,12 @@ class Vpa:
     """Why its configuration cannot be used, for the ConfigUnsupported condition."""
 
     def states(self) -> list[tuple[str, AggregateState]]:
-        """Everything known about its containers, by name; a name may occur several times."""
+        """All states of its containers, by name; a name may occur several times."""
         return [*((key.container, state) for key, state in self.aggregates.items()), *self.initial.items()]
 
 
 class ClusterState:
-    """With a fleet, all numbers live in its arrays and whole scrapes can be ingested; without, each in its object."""
+    """With a fleet, all numbers are in its arrays and whole scrapes can be ingested; without, each is in its object."""
 
     def __init__(self, config: Config, fleet: Fleet | None = None) -> None:
         self.config = config
@@ -77,11 +78,11 @@ class ClusterState:
         self.vpas: dict[VpaId, Vpa] = {}
         self._aggregates_in: dict[str, dict[AggregateKey, AggregateState]] = {}
         self._ageless: list[AggregateState] = []
-        """New ones, until somebody says what time it is."""
+        """New ones, until the first time stamp."""
         self._pods_in: dict[str, dict[PodId, Pod]] = {}
         self._vpas_in: dict[str, dict[VpaId, Vpa]] = {}
         self._vpas_by_label: dict[tuple[str, str, str], dict[VpaId, Vpa]] = {}
-        """By namespace and one label their selector asks for; the rest under no label."""
+        """By namespace and one label that their selector requires; the rest under no label."""
 
     @property
     def pods(self) -> dict[PodId, Pod]:
@@ -103,7 +104,7 @@ class ClusterState:
     # --- pods and containers --------------------------------------------------------------------------------------
 
     def add_pod(self, id: PodId, labels: Mapping[str, str], phase: str) -> None:
-        """Also for a pod that is known: new labels make its containers count towards other aggregates."""
+        """Also for a known pod: with new labels its containers count for other aggregates."""
         text = label_text(labels)
         pod = self.pod(id)
         if pod is None:
@@ -130,7 +131,7 @@ class ClusterState:
                 state.release()
 
     def add_container(self, pod_id: PodId, container: str) -> None:
-        """Raises UnknownTarget when the pod is unknown."""
+        """Raises UnknownTarget if the pod is unknown."""
         pod = self._pod(pod_id)
         if container not in pod.containers:
             aggregate = self._aggregate_of(pod, container)
@@ -142,7 +143,7 @@ class ClusterState:
             pod.containers[container] = made
 
     def add_cpu(self, pod_id: PodId, container: str, millicores: int, instant: Seconds) -> bool:
-        """False when the sample was refused (negative, repeated or out of order)."""
+        """False if the sample was rejected (negative, repeated or out of order)."""
         pod, state = self._container(pod_id, container)
         return state.add_cpu(self._target(pod, container), millicores, instant)
 
@@ -151,7 +152,7 @@ class ClusterState:
         return state.add_memory(self._target(pod, container), amount, instant)
 
     def record_oom(self, pod_id: PodId, container: str, instant: Seconds, requested: int) -> int:
-        """Answers the bytes it counts as. Raises OomRefused for an old event, UnknownTarget without the container."""
+        """Returns the bytes it counts as. Raises OomRefused for an old event, UnknownTarget without the container."""
         pod, state = self._container(pod_id, container)
         try:
             return state.record_oom(self._target(pod, container), requested, instant)
@@ -160,7 +161,7 @@ class ClusterState:
             raise OomRefused(f"error while recording OOM for {where}, Reason: {error}") from error
 
     def aggregate_of(self, pod_id: PodId, container: str) -> AggregateState | None:
-        """Where a known container's samples go."""
+        """The aggregate for a known container's samples."""
         pod = self.pod(pod_id)
         return self._target(pod, container) if pod is not None and container in pod.containers else None
 
@@ -173,7 +174,7 @@ class ClusterState:
     # --- autoscalers ----------------------------------------------------------------------------------------------
 
     def add_vpa(self, object: Mapping[str, Any], selector: LabelSelector | None, unsupported: str | None = None) -> Vpa:
-        """Also for one that is known. A changed selector starts over: what it matched before may not be its own.
+        """Also for a known one. A changed selector starts over: what it matched before may not belong to it.
 
         Without a selector (the target cannot be resolved) it matches nothing.
         """
@@ -205,7 +206,7 @@ class ClusterState:
                 _release(state)
 
     def load_checkpoint(self, checkpoint: Mapping[str, Any]) -> None:
-        """Makes a saved state part of its autoscaler's history. Raises CheckpointError, or UnknownTarget."""
+        """Adds a saved state to its autoscaler's history. Raises CheckpointError, or UnknownTarget."""
         namespace = checkpoint["metadata"].get("namespace") or ""
         spec = checkpoint.get("spec") or {}
         vpa = self.vpas.get((namespace, spec.get("vpaObjectName") or ""))
@@ -218,7 +219,7 @@ class ClusterState:
         vpa.initial[container] = state
 
     def merged(self, vpa: Vpa) -> dict[str, AggregateState]:
-        """Everything known for an autoscaler, by container name, including the past its checkpoints brought."""
+        """The whole state of an autoscaler, by container name, including its checkpoints."""
         found: dict[str, AggregateState] = {}
         for container, state in vpa.states():
             into = found.get(container)
@@ -232,7 +233,7 @@ class ClusterState:
         return {name: state for name, state in self.merged(vpa).items() if not state.scaling_off}
 
     def for_checkpoint(self, vpa: Vpa, now: Seconds) -> dict[str, AggregateState]:
-        """Merged states without the peaks of windows that still last: those would be counted twice after a restart."""
+        """Merged states without the peaks of open windows: those would be counted twice after a restart."""
         found = self.merged(vpa)
         for id in vpa.pods:
             for name, state in self._pod(id).containers.items():
@@ -241,13 +242,13 @@ class ClusterState:
         return found
 
     def stamp_created(self, created: Seconds) -> None:
-        """Gives aggregates that have no age yet the instant at which they were first seen."""
+        """Sets the creation time of aggregates that have none: the instant at which they were first seen."""
         ageless, self._ageless = self._ageless, []
         for state in ageless:
             if state.created == NEVER:
                 state.created = created
 
-    # --- forgetting -----------------------------------------------------------------------------------------------
+    # --- expiry ---------------------------------------------------------------------------------------------------
 
     def collect_garbage(self, now: Seconds, contributive: Iterable[PodId]) -> None:
         """Drops aggregates that have expired, and those without samples that no pod will ever add to."""
@@ -279,7 +280,7 @@ class ClusterState:
         return found
 
     def expire_initial(self, now: Seconds) -> None:
-        """Drops what checkpoints said when it is too old. Upstream keeps it for good."""
+        """Drops checkpointed state that is too old. Upstream keeps it forever."""
         for vpa in self.vpas.values():
             clocks = {} if self.config.expire_samples_without_metrics else self.sample_clocks(vpa, now)
             for name, state in list(vpa.initial.items()):
@@ -299,11 +300,11 @@ class ClusterState:
         return {name: min(now, last) if not running or name in running else now for name, last in newest.items()}
 
     def running_containers(self, vpa: Vpa) -> set[str]:
-        """The names of the containers in its pods that have not finished."""
+        """The names of the running containers in its pods."""
         pods = [pod for id in vpa.pods if (pod := self.pod(id)) is not None and not pod.finished]
         return {name for pod in pods for name in pod.containers}
 
-    # --- how it hangs together ------------------------------------------------------------------------------------
+    # --- relations ------------------------------------------------------------------------------------------------
 
     def _pod(self, id: PodId) -> Pod:
         pod = self.pod(id)
@@ -331,7 +332,7 @@ class ClusterState:
         return state
 
     def _target(self, pod: Pod, container: str) -> AggregateState:
-        """Where a container's samples go; if its aggregate was forgotten meanwhile, a new one."""
+        """The aggregate for a container's samples; a new one if it was dropped meanwhile."""
         states = self._aggregates_in.get(pod.id[0], {})
         known = len(states)
         state = self._aggregate_of(pod, container)
@@ -343,7 +344,7 @@ class ClusterState:
         return AggregateState(self.config) if self.fleet is None else RowAggregate(self.fleet)
 
     def _kept(self, loaded: AggregateState) -> AggregateState:
-        """A loaded state, moved to where states are kept."""
+        """A loaded state, moved to the storage in use."""
         if self.fleet is None:
             return loaded
         state = RowAggregate(self.fleet, loaded.created)
@@ -357,7 +358,7 @@ class ClusterState:
         return state
 
     def _bind(self, pod: Pod, container: str) -> int:
-        """Makes a container's samples go to the aggregate its pod's labels say."""
+        """Directs a container's samples to the aggregate of its pod's labels."""
         aggregate, state = self._aggregate_of(pod, container), pod.containers[container]
         if isinstance(aggregate, RowAggregate) and isinstance(state, RowContainer):
             aggregate.fleet.row[state.handle] = aggregate.row
@@ -390,7 +391,7 @@ class ClusterState:
         vpa.pods = {id for id, pod in pods.items() if vpa.selector.matches(labels_from(pod.label_text))}
 
     def matching(self, namespace: str, labels: Mapping[str, str]) -> list[Vpa]:
-        """The autoscalers that select these labels, without looking at all others."""
+        """The autoscalers that select these labels, without checking all others."""
         keys = [(namespace, "", ""), *((namespace, key, value) for key, value in labels.items())]
         groups = [self._vpas_by_label[key] for key in keys if key in self._vpas_by_label]
         return [vpa for group in groups for vpa in group.values() if vpa.selector.matches(labels)]

@@ -1,7 +1,7 @@
 """One running container: which of its samples count, and its memory peak of the current window.
 
-CPU samples go into the histogram as they come. Of memory only the highest use of each window (a day) counts: it is
-entered at the window's end and replaced while the window lasts.
+CPU samples are added to the histogram directly. Of memory only the peak of each window (a day) counts: it is added at
+the window's end and replaced during the window.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from podfit.vpa.recommender.decide.histograms.amounts import amount_of, scaled
 
 
 class OomRefused(ValueError):
-    """The out-of-memory event cannot be counted; the message says why."""
+    """The out-of-memory event cannot be counted; the message gives the reason."""
 
 
 class ContainerState:
@@ -64,13 +64,13 @@ class ContainerState:
         return True
 
     def record_oom(self, aggregate: AggregateState, requested: int, instant: Seconds) -> int:
-        """Counts the memory the container would have needed, what it had and some more, and answers how much."""
-        # A kill before the first sample of a window is part of what the window shows.
+        """Counts the memory that the container would have needed, its limit or usage plus a margin, and returns it."""
+        # A kill before the first sample of a window is part of the window.
         windows = 1 if aggregate.config.miss_oom_kills else 2
         if instant < self.window_end - windows * aggregate.memory_interval:
             when = datetime.fromtimestamp(instant, UTC).strftime("%Y-%m-%d %H:%M:%S +0000 UTC")
             raise OomRefused(f"OOM event will be discarded - it is too old ({when})")
-        # The peak of earlier out-of-memory events is left out: otherwise a series of them would run away.
+        # The peak of earlier out-of-memory events is excluded: otherwise a series of them would escalate.
         used = max(requested, self.memory_peak)
         if not used and not aggregate.config.recommend_without_samples:
             raise OomRefused("neither a memory request nor a sample says how much memory the container had")

@@ -1,7 +1,7 @@
-"""From what is known about a container to target, lower and upper bound. Pure numbers.
+"""From a container's state to target, lower and upper bound. Pure numbers.
 
 target = percentile + margin. The bounds widen while confidence is low: after a day of samples the upper bound is twice,
-the lower about 0.2 % below what the percentiles say.
+the lower about 0.2 % below the percentile.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def minimums(config: Config, containers: int) -> Amounts:
 
 
 def sampled_resources(state: AggregateState, config: Config) -> tuple[str, ...]:
-    """The controlled resources that a size can be given for: those with samples."""
+    """The controlled resources that have samples, so that a size can be computed."""
     if config.recommend_without_samples:
         return state.controlled
     empty = {"cpu": state.cpu.empty, "memory": state.memory.empty}
@@ -65,12 +65,12 @@ def sampled_resources(state: AggregateState, config: Config) -> tuple[str, ...]:
 
 
 def recommendable(state: AggregateState, config: Config) -> bool:
-    """Whether the container gets a recommendation at all; one that controls nothing gets an empty one."""
+    """Whether the container gets a recommendation at all; one without controlled resources gets an empty one."""
     return bool(sampled_resources(state, config)) or not state.controlled
 
 
 def restricted(size: Estimate, wanted: Collection[str]) -> Estimate:
-    """The sizes of these resources alone."""
+    """Only the sizes of these resources."""
     target, lower, upper = (
         {name: amounts[name] for name in RESOURCES if name in wanted and name in amounts}
         for amounts in (size.target, size.lower, size.upper)
@@ -81,7 +81,7 @@ def restricted(size: Estimate, wanted: Collection[str]) -> Estimate:
 def estimate(state: AggregateState, config: Config, least: Amounts, given_trust: float | None = None) -> Estimate:
     """The three sizes of one container, for the resources that its policy controls and that have samples.
 
-    `given_trust` takes the place of the confidence that the samples have.
+    `given_trust` replaces the confidence of the samples.
     """
     margin = config.recommendation_margin_fraction
     sampled = sampled_resources(state, config)
@@ -122,9 +122,9 @@ def estimate(state: AggregateState, config: Config, least: Amounts, given_trust:
 
 
 def estimate_all(states: Mapping[str, AggregateState], config: Config) -> dict[str, Estimate]:
-    """One estimate a container with samples; containers switched off must already be left out."""
+    """One estimate per container with samples; containers that are switched off must already be excluded."""
     if not states:
         return {}
-    # A container without samples still takes its share of the smallest pod.
+    # A container without samples still counts in the division of the smallest pod.
     least = minimums(config, len(states))
     return {name: estimate(state, config, least) for name, state in states.items() if recommendable(state, config)}

@@ -39,7 +39,7 @@ class Histogram:
             self.high = max(self.high, bucket)
 
     def subtract(self, value: float, weight: float, instant: Seconds = NEVER) -> None:
-        """Takes a sample out again; what falls below epsilon becomes zero."""
+        """Subtracts a sample; values below epsilon become zero."""
         if weight < 0:
             raise ValueError("sample weight must be non-negative")
         bucket = self.scheme.find(value)
@@ -57,7 +57,7 @@ class Histogram:
         self.high = max(self.high, other.high)
 
     def percentile(self, fraction: float) -> float:
-        """The end of the bucket where the given fraction of all weight is reached; 0 when there is none."""
+        """The end of the bucket at which the given fraction of all weight is reached; 0 if there is none."""
         if self.empty:
             return 0.0
         threshold = fraction * self.total
@@ -75,7 +75,7 @@ class Histogram:
         return self.weights[self.low] < self.scheme.epsilon
 
     def equals(self, other: Histogram) -> bool:
-        """Same borders and, in the buckets that count, the same weights but for the last bits."""
+        """Same borders and, in the buckets that count, the same weights up to rounding."""
         if type(self) is not type(other) or self.scheme != other.scheme:
             return False
         if (self.low, self.high) != (other.low, other.high):
@@ -90,7 +90,7 @@ class Histogram:
         return "\n".join(lines)
 
     def scale(self, factor: float) -> None:
-        """Only the buckets that count: dust outside of them stays below epsilon, as upstream has it."""
+        """Only the buckets that count: residues outside of them stay below epsilon, as in upstream."""
         for bucket in range(self.low, self.high + 1):
             self.weights[bucket] *= factor
         self.total *= factor
@@ -136,7 +136,7 @@ class DecayingHistogram(Histogram):
         super().subtract(value, weight * self._growth(instant))
 
     def merge(self, other: Histogram) -> None:
-        """Aligns the references first; the older one is moved, also when it is the other's."""
+        """Aligns the references first: the older one is moved, even if it is the other's."""
         if isinstance(other, DecayingHistogram):
             if self.half_life != other.half_life:
                 raise ValueError("can't merge decaying histograms with different half life periods")
