@@ -62,8 +62,8 @@ def test_a_container_that_is_throttled_gets_more_cpu_up_to_its_limit() -> None:
 @pytest.mark.parametrize(
     ("bounds", "cpu", "words"),
     [
-        ({"least": {"cpu": 200}}, 200, "cpu: not below the least that was given"),
-        ({"most": {"cpu": 50}}, 50, "cpu: 100m would fit, the most that was given is less"),
+        ({"least": {"cpu": 200}}, 200, "cpu: not below the configured minimum"),
+        ({"most": {"cpu": 50}}, 50, "cpu: 100m would fit, but the configured maximum is lower"),
     ],
 )
 def test_sizes_stay_within_what_was_given(bounds: dict[str, Any], cpu: int, words: str) -> None:
