@@ -20,6 +20,7 @@ from podfit.api.text.depth import allow_depth
 from podfit.apiserver import bootstrap
 from podfit.apiserver.admission.base import Attributes
 from podfit.apiserver.admission.chain import build
+from podfit.apiserver.admission.device_admin_access import DeviceAdminAccess
 from podfit.apiserver.admission.policies.mutating import MutatingAdmissionPolicies
 from podfit.apiserver.admission.policies.plugin import POLICY, ValidatingAdmissionPolicies
 from podfit.apiserver.admission.policies.status import PolicyStatuses
@@ -92,7 +93,7 @@ class ApiServer:
             self.objects,
             enable=config.enable_admission,
             disable=config.disable_admission,
-            always=[RbacEscalation(self.rbac, self.authorization)],
+            always=[RbacEscalation(self.rbac, self.authorization), DeviceAdminAccess(self.objects)],
             webhooks=self.webhooks,
             policies=self.policies,
             mutating_policies=self.mutating_policies,

@@ -16,6 +16,12 @@ from podfit.controllers.endpoints import (
 from podfit.controllers.garbage import GarbageCollector, PodGarbageController
 from podfit.controllers.namespaces import NamespaceController
 from podfit.controllers.nodes import NodeIpamController, NodeLifecycleController, TaintEvictionController
+from podfit.controllers.protection import (
+    AttributesClassProtectionController,
+    ClaimProtectionController,
+    ServiceRangesController,
+    VolumeProtectionController,
+)
 from podfit.controllers.quota import QuotaController
 from podfit.controllers.workloads import (
     CronJobController,
@@ -33,7 +39,9 @@ log = logging.getLogger(__name__)
 
 CONTROLLERS: tuple[type[Controller], ...] = (
     AccountsController,
+    AttributesClassProtectionController,
     CertificatesController,
+    ClaimProtectionController,
     CronJobController,
     DaemonSetController,
     DeploymentController,
@@ -50,9 +58,11 @@ CONTROLLERS: tuple[type[Controller], ...] = (
     QuotaController,
     ReplicaSetController,
     ReplicationControllerController,
+    ServiceRangesController,
     StatefulSetController,
     TaintEvictionController,
     TokensController,
+    VolumeProtectionController,
 )
 
 _SPEAKS_AS = {
@@ -77,14 +87,18 @@ _ACTS_AS = {
     "namespace-controller": "namespace-controller",
     "node-ipam-controller": "node-controller",
     "node-lifecycle-controller": "node-controller",
+    "persistentvolume-protection-controller": "pv-protection-controller",
+    "persistentvolumeclaim-protection-controller": "pvc-protection-controller",
     "pod-garbage-collector": "pod-garbage-collector",
     "replicaset-controller": "replicaset-controller",
     "replication-controller": "replication-controller",
     "resourcequota-controller": "resourcequota-controller",
+    "service-cidr-controller": "service-cidrs-controller",
     "serviceaccount-controller": "service-account-controller",
     "serviceaccount-token-controller": "",
     "statefulset-controller": "statefulset-controller",
     "taint-eviction-controller": "node-controller",
+    "volumeattributesclass-protection-controller": "volumeattributesclass-protection-controller",
 }
 """The service account of each controller, as in Kubernetes; "" for the rights of the controller manager itself."""
 

@@ -15,11 +15,15 @@ from podfit.apiserver.admission.certificates import (
     CertificateSigning,
     CertificateSubjectRestriction,
 )
+from podfit.apiserver.admission.claim_resize import PersistentVolumeClaimResize
+from podfit.apiserver.admission.default_classes import DefaultIngressClass, DefaultStorageClass
+from podfit.apiserver.admission.in_use_protection import StorageObjectInUseProtection
 from podfit.apiserver.admission.limits.limit_ranger import LimitRanger
 from podfit.apiserver.admission.limits.resource_quota import ResourceQuota
 from podfit.apiserver.admission.namespace_lifecycle import NamespaceLifecycle
 from podfit.apiserver.admission.nodes.node_declared_features import NodeDeclaredFeatureValidator
 from podfit.apiserver.admission.nodes.node_restriction import NodeRestriction
+from podfit.apiserver.admission.nodes.pod_topology_labels import PodTopologyLabels
 from podfit.apiserver.admission.nodes.taint_nodes_by_condition import TaintNodesByCondition
 from podfit.apiserver.admission.pods.default_toleration_seconds import DefaultTolerationSeconds
 from podfit.apiserver.admission.pods.pod_resize import PodResizeValidator
@@ -132,9 +136,14 @@ def _all(
         TaintNodesByCondition(),
         Priority(cluster),
         DefaultTolerationSeconds(),
+        DefaultStorageClass(cluster),
+        StorageObjectInUseProtection(),
+        PersistentVolumeClaimResize(cluster),
         RuntimeClass(cluster),
         *asking,
         CertificateSubjectRestriction(),
+        DefaultIngressClass(cluster),
+        PodTopologyLabels(cluster),
         NodeDeclaredFeatureValidator(cluster),
         PodResizeValidator(cluster),
         PodResourceAllocation(),

@@ -20,6 +20,11 @@ from podfit.store.backend import Record
 _STEP = 128
 _INDEXED = ("metadata.name", "spec.nodeName")
 _ALWAYS = frozenset(("metadata.name", "metadata.namespace"))
+_UNSUPPORTED = {
+    "Job": 'field label "{}" not supported for Job',
+    "ResourceSlice": "field label not supported for resource.k8s.io/v1, Kind=ResourceSlice: {}",
+}
+"""How kinds with fields of their own refuse another one, where it is not in the usual words."""
 
 
 class Chosen:
@@ -107,7 +112,7 @@ def _check_field(kind: Kind, views: Views, field: str) -> None:
     if field in views.fields or (field == "metadata.name") or (field == "metadata.namespace" and kind.namespaced):
         return
     if (kind.group, kind.plural) in SELECTABLE or kind.custom:
-        raise bad_request(f"field label not supported: {field}")
+        raise bad_request(_UNSUPPORTED.get(kind.kind, "field label not supported: {}").format(field))
     if field in _ALWAYS:
         return
     known = ", ".join(go_quote(name) for name in sorted(_ALWAYS))

@@ -43,9 +43,9 @@ SELECTABLE: dict[tuple[str, str], frozenset[str]] = {
     ("", "secrets"): frozenset(("type",)),
     ("", "services"): frozenset(("spec.clusterIP", "spec.type")),
     ("", "replicationcontrollers"): frozenset(("status.replicas",)),
-    ("apps", "replicasets"): frozenset(("status.replicas",)),
     ("batch", "jobs"): frozenset(("status.successful",)),
     ("certificates.k8s.io", "certificatesigningrequests"): frozenset(("spec.signerName",)),
+    ("resource.k8s.io", "resourceslices"): frozenset(("spec.nodeName", "spec.driver")),
 }
 """Selectable fields of a kind, in addition to its name and namespace."""
 _WHERE = {

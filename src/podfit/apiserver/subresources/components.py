@@ -11,7 +11,9 @@ from podfit.api.registry.kinds import Kind
 from podfit.api.status import not_found
 from podfit.apiserver.calls import Call
 from podfit.apiserver.representation import wire
+from podfit.apiserver.representation.selection import chosen
 from podfit.apiserver.request import Response
+from podfit.apiserver.writing.options import list_options
 from podfit.store.backend import Record, Store
 
 _STORE = "etcd-0"
@@ -26,7 +28,10 @@ class ComponentStatuses:
         form = call.form(accepted)
         record = self._record(call.kind)
         if call.route.verb == "list":
-            return await call.reply_list(accepted, form, (record,), 0, None)
+            options = list_options(call.request.query, False)
+            selection = chosen(call.objects, call.kind, options.label_selector, options.field_selector)
+            rows = (record,) if selection is None or selection.takes(record) else ()
+            return await call.reply_list(accepted, form, rows, 0, None)
         if call.route.name != _STORE:
             raise not_found(call.kind.plural, call.route.name)
         return call.answer(accepted, form, wire.object_of(record))

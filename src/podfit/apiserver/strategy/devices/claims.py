@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from podfit.api.objects import Object
 from podfit.api.schema import type_named
 from podfit.api.schema.golang.gonames import as_go
@@ -27,6 +25,7 @@ from podfit.apiserver.strategy.devices.names import (
 )
 from podfit.apiserver.strategy.kinds.plain import UncountedStrategy
 from podfit.apiserver.strategy.podspec.placement import node_selector
+from podfit.apiserver.strategy.podspec.storage.volume_plugins import nothing_else
 from podfit.apiserver.strategy.storage.csi import driver_name
 
 GROUP = "resource.k8s.io"
@@ -45,6 +44,8 @@ def default_claim(spec: Object) -> None:
             row["allocationMode"] = row.get("allocationMode") or "ExactCount"
             if row["allocationMode"] == "ExactCount" and not row.get("count"):
                 row["count"] = 1
+            for one in row.get("tolerations") or ():
+                one["operator"] = one.get("operator") or "Equal"
 
 
 class ResourceClaimStrategy(Strategy):
@@ -57,6 +58,7 @@ class ResourceClaimStrategy(Strategy):
     def prepare_update(self, new: Object, old: Object, subresource: str = "") -> None:
         if subresource == "status":
             meta.reset_for_status(new, old)
+            _drop_deallocated(new.get("status") or {}, old.get("status") or {})
         super().prepare_update(new, old, subresource)
 
     def validate_create(self, obj: Object) -> Errors:
@@ -75,7 +77,7 @@ class ResourceClaimStrategy(Strategy):
         users = status.get("reservedFor") or []
         unique(users, _MOST_USERS, _user, lambda row: row.get("uid"), "status.reservedFor", errors)
         allocation, before = status.get("allocation"), stored.get("allocation")
-        _devices(status.get("devices") or [], allocation, errors)
+        _devices(status.get("devices") or [], _allocated(status), errors)
         if users and allocation is None:
             errors.append(forbidden("status.reservedFor", "may not be specified when `allocated` is not set"))
         elif users and (new.get("metadata") or {}).get("deletionTimestamp"):
@@ -101,7 +103,7 @@ class ResourceClaimTemplateStrategy(UncountedStrategy):
     def validate_create(self, obj: Object) -> Errors:
         errors = self._whole(obj.get("metadata") or {})
         spec = obj.get("spec") or {}
-        labels((spec.get("metadata") or {}).get("labels"), "spec.metadata.labels", errors)
+        _template_metadata(spec.get("metadata") or {}, "spec.metadata", errors)
         claim(spec.get("spec") or {}, "spec.spec", errors)
         return errors
 
@@ -210,8 +212,33 @@ def _user(row: Object, path: str, errors: Errors) -> None:
     errors += [required(f"{path}.{field}") for field in ("resource", "name", "uid") if not row.get(field)]
 
 
-def _identity(row: Object) -> tuple[Any, ...]:
-    return tuple(row.get(field) for field in ("driver", "pool", "device", "shareID"))
+def _identity(row: Object) -> dict[str, str]:
+    """As Kubernetes shows it."""
+    shown = {"Driver": "driver", "Pool": "pool", "Device": "device", "ShareID": "shareID"}
+    return {name: row.get(field) or "" for name, field in shown.items()}
+
+
+def _allocated(status: Object) -> list[dict[str, str]]:
+    results = ((status.get("allocation") or {}).get("devices") or {}).get("results") or ()
+    return [_identity(row) for row in results]
+
+
+def _drop_deallocated(status: Object, stored: Object) -> None:
+    """What drivers say of a device goes with its allocation."""
+    kept = _allocated(status)
+    gone = [one for one in _allocated(stored) if one not in kept]
+    rows = status.get("devices") or []
+    left = [row for row in rows if _identity(row) not in gone]
+    if left:
+        status["devices"] = left
+    else:
+        status.pop("devices", None)
+
+
+def _template_metadata(given: Object, path: str, errors: Errors) -> None:
+    meta.validate_annotations(given.get("annotations") or {}, f"{path}.annotations", errors)
+    labels(given.get("labels"), f"{path}.labels", errors)
+    nothing_else(given, path, errors)
 
 
 def _device(row: Object, path: str, errors: Errors) -> None:
@@ -220,14 +247,12 @@ def _device(row: Object, path: str, errors: Errors) -> None:
     label(row.get("device", ""), f"{path}.device", errors)
 
 
-def _devices(rows: list[Object], allocation: Object | None, errors: Errors) -> None:
-    allocated = [_identity(row) for row in ((allocation or {}).get("devices") or {}).get("results") or ()]
+def _devices(rows: list[Object], allocated: list[dict[str, str]], errors: Errors) -> None:
     for at, row in enumerate(rows):
         path = f"status.devices[{at}]"
         _device(row, path, errors)
         if _identity(row) not in allocated:
-            words = "/".join(str(word) for word in _identity(row) if word)
-            errors.append(invalid(path, words, "must be an allocated device in the claim"))
+            errors.append(invalid(path, _identity(row), "must be an allocated device in the claim"))
 
 
 def _allocation(allocation: Object, known: dict[str, set[str]], errors: Errors) -> None:

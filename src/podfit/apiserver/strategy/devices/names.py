@@ -9,7 +9,7 @@ from typing import Any
 
 from podfit.api.cel.evaluation.program import Environment
 from podfit.api.cel.parsing.syntax import BadExpression
-from podfit.api.cel.types import BOOL, DYN
+from podfit.api.cel.types import BOOL, DYN, QUANTITY, STRING, Type, map_of
 from podfit.api.objects import Object
 from podfit.api.status import duplicate, invalid, not_supported, required, too_long, too_many
 from podfit.api.text import names
@@ -34,7 +34,18 @@ _BAD_IDENTIFIER = names.regex_complaint(
     "MY_NAME",
     "MyName",
 )
-_ENVIRONMENT = Environment({"device": DYN})
+_OF_DOMAINS = {"attributes": DYN, "capacity": QUANTITY}
+"""What a device has by domain and name."""
+_DEVICE = Type(
+    "object",
+    name="kubernetes.DRADevice",
+    fields={
+        "driver": STRING,
+        "allowMultipleAllocations": BOOL,
+        **{field: map_of(STRING, map_of(STRING, value)) for field, value in _OF_DOMAINS.items()},
+    },
+)
+_ENVIRONMENT = Environment({"device": _DEVICE})
 
 
 def each(rows: list[Any] | None, most: int, check: Check, path: str, errors: Errors) -> bool:

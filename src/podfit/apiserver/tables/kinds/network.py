@@ -29,8 +29,13 @@ def _few(words: list[str]) -> str:
     return f"{shown} + {len(words) - _MOST} more..." if len(words) > _MOST else shown or UNSET
 
 
+def _port(port: Object) -> str:
+    shown = port["port"] if port.get("port") is not None else port.get("name")
+    return "*" if shown is None else str(shown)
+
+
 def _slice(obj: Object) -> list[Any]:
-    ports = [str(port.get("port") or port.get("name") or "*") for port in obj.get("ports") or ()]
+    ports = [_port(port) for port in obj.get("ports") or ()]
     addresses = [text for endpoint in obj.get("endpoints") or () for text in endpoint.get("addresses") or ()]
     return [name(obj), obj.get("addressType", ""), _few(ports), _few(addresses), age(obj)]
 

@@ -1,0 +1,121 @@
+"""ServiceCIDRs: a range is Ready once it has its finalizer, and goes when no Service has an address of it alone."""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Iterable, Iterator
+from datetime import datetime
+
+from podfit.api.objects import Object
+from podfit.api.registry.kinds import kind_named
+from podfit.api.status import ApiError
+from podfit.controllers.protection.finalizers import Finalizer
+from podfit.controllers.world import World
+from podfit.kit.clock import rfc3339
+from podfit.reconcile import DONE, Engine, Requeue, Result
+
+RANGE, SERVICE = kind_named("ServiceCIDR"), kind_named("Service")
+_FINALIZER = Finalizer(RANGE, "networking.k8s.io/service-cidr-finalizer")
+_GRACE_S = 10.0
+"""How long a range is kept after its deletion, so that no server gives out an address of it meanwhile."""
+_READY = ("True", "", "Kubernetes Service CIDR is ready")
+_KEPT = (
+    "False",
+    "Terminating",
+    "There are still IPAddresses referencing the ServiceCIDR, please remove them or create a new ServiceCIDR",
+)
+_Network = ipaddress.IPv4Network | ipaddress.IPv6Network
+
+
+class ServiceRangesController:
+    name = "service-cidr-controller"
+
+    def __init__(self, world: World) -> None:
+        self._client, self._clock = world.client, world.clock
+        self._ranges, self._services = world.cache(RANGE), world.cache(SERVICE)
+        self._engine: Engine[str] = Engine(self.name, self._reconcile, clock=world.clock)
+        self._ranges.subscribe(self._range_changed)
+        self._services.subscribe(self._service_changed)
+
+    async def run(self) -> None:
+        await self._engine.run()
+
+    def _range_changed(self, before: Object | None, after: Object | None) -> None:
+        if after is not None:
+            self._engine.add(after["metadata"]["name"])
+        if before is None or after is None:
+            # What one range holds may be all that keeps another one.
+            self._add_going()
+
+    def _service_changed(self, before: Object | None, after: Object | None) -> None:
+        if _addresses(before) - _addresses(after):
+            self._add_going()
+
+    def _add_going(self) -> None:
+        for one in self._ranges:
+            if _FINALIZER.held(one):
+                self._engine.add(one["metadata"]["name"])
+
+    async def _reconcile(self, name: str) -> Result:
+        found = self._ranges.get("", name)
+        if found is None:
+            return DONE
+        if not found["metadata"].get("deletionTimestamp"):
+            if _FINALIZER.lacking(found):
+                await _FINALIZER.add(self._client, found)
+            await self._report(found, *_READY)
+        elif self._is_needed(found):
+            await self._report(found, *_KEPT)
+        elif _FINALIZER.held(found):
+            left = _GRACE_S - self._since(found["metadata"]["deletionTimestamp"])
+            if left > 0:
+                return Requeue(left, "no server gives out its addresses by then")
+            await _FINALIZER.remove(self._client, found)
+        return DONE
+
+    def _since(self, time: str) -> float:
+        return self._clock.now() - datetime.fromisoformat(time).timestamp()
+
+    def _is_needed(self, going: Object) -> bool:
+        """Whether a Service would be left with an address that no range has."""
+        name = going["metadata"]["name"]
+        others = [net for one in self._ranges if one["metadata"]["name"] != name for net in networks_of(one)]
+        alone = [net for net in networks_of(going) if not any(_contains(other, net) for other in others)]
+        if not alone:
+            return False
+        taken = (ipaddress.ip_address(text) for service in self._services for text in _addresses(service))
+        return any(_among(address, alone) and not _among(address, others) for address in taken)
+
+    async def _report(self, found: Object, status: str, reason: str, message: str) -> None:
+        conditions = (found.get("status") or {}).get("conditions") or []
+        before: Object = next((one for one in conditions if one["type"] == "Ready"), {})
+        told = {"status": status, "reason": reason, "message": message}
+        if all(before.get(field) == value for field, value in told.items()):
+            return
+        ready = {"type": "Ready", **told, "lastTransitionTime": rfc3339(self._clock.now())}
+        kept = [one for one in conditions if one["type"] != "Ready"]
+        try:
+            await self._client.update(RANGE, {**found, "status": {"conditions": [*kept, ready]}}, "status")
+        except ApiError as error:
+            # Changed or deleted meanwhile: the cache brings that, and with it another look.
+            if error.code not in (404, 409):
+                raise
+
+
+def networks_of(one: Object) -> Iterator[_Network]:
+    for text in (one.get("spec") or {}).get("cidrs") or ():
+        yield ipaddress.ip_network(text)
+
+
+def _contains(outer: _Network, inner: _Network) -> bool:
+    return outer.version == inner.version and inner.subnet_of(outer)  # type: ignore[arg-type]
+
+
+def _among(address: ipaddress.IPv4Address | ipaddress.IPv6Address, networks: Iterable[_Network]) -> bool:
+    return any(address in network for network in networks)
+
+
+def _addresses(service: Object | None) -> set[str]:
+    """The cluster addresses of a Service."""
+    found = ((service or {}).get("spec") or {}).get("clusterIPs") or ()
+    return {text for text in found if text and text != "None"}
