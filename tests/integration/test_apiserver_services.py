@@ -153,3 +153,70 @@ async def test_a_renumbered_port_keeps_its_node_port_by_its_name(ask: Asker) -> 
     code, answer = await ask("PUT", f"{SERVICES}/a", body)
     assert code == 200
     assert answer["spec"]["ports"][0]["nodePort"] == made["spec"]["ports"][0]["nodePort"]
+
+
+# --- changes of the type
+
+
+async def test_a_name_that_becomes_a_service_gets_an_address_and_loses_it_again(ask: Asker) -> None:
+    name = {"type": "ExternalName", "externalName": "a.example"}
+    assert "clusterIP" not in (await create(ask, "a", internalTrafficPolicy="Local", **name))[1]["spec"]
+    spec = await change(ask, "a", type="ClusterIP", externalName=None)
+    assert spec["clusterIPs"] == [spec["clusterIP"]] and spec["clusterIP"].startswith("10.96.")
+    assert (spec["ipFamilies"], spec["ipFamilyPolicy"]) == (["IPv4"], "SingleStack")
+    taken = {"clusterIP": spec["clusterIP"]}
+    assert (await create(ask, "b", **taken))[0] == 422
+    spec = await change(ask, "a", **name)
+    assert not {"clusterIP", "clusterIPs", "ipFamilies", "ipFamilyPolicy", "internalTrafficPolicy"} & spec.keys()
+    code, made = await create(ask, "b", **taken)
+    assert code == 201, made
+
+
+@pytest.mark.parametrize(
+    ("spec", "errors"),
+    [
+        (
+            {"ipFamilyPolicy": "RequireDualStack"},
+            'spec.ipFamilyPolicy: Invalid value: "RequireDualStack": '
+            "this cluster is not configured for dual-stack services",
+        ),
+        ({"ipFamilies": ["IPv6"]}, "spec.clusterIPs[0]: Invalid value: "),
+        ({"clusterIP": "None"}, 'spec.clusterIPs[0]: Invalid value: ["None"]: may not change once set'),
+        ({"clusterIP": "10.96.1.2"}, 'spec.clusterIPs[0]: Invalid value: ["10.96.1.2"]: may not change once set'),
+        (
+            {"clusterIPs": ["10.96.1.2"]},
+            'spec.clusterIPs: Invalid value: ["10.96.1.2"]: first value must match `clusterIP`',
+        ),
+    ],
+)
+async def test_families_and_addresses_of_a_service_do_not_change(ask: Asker, spec: Any, errors: str) -> None:
+    await create(ask, "a")
+    code, refused = await ask("PATCH", f"{SERVICES}/a", {"spec": spec}, MERGE)
+    assert code == 422 and refused["message"].startswith(f'Service "a" is invalid: {errors}')
+
+
+async def test_an_update_may_leave_addresses_out_and_prefer_two_families(ask: Asker) -> None:
+    _, made = await create(ask, "a")
+    for spec in ({"clusterIP": "", "clusterIPs": None}, {"ipFamilyPolicy": "PreferDualStack"}, {"ipFamilies": None}):
+        kept = await change(ask, "a", **spec)
+        assert (kept["clusterIP"], kept["ipFamilies"]) == (made["spec"]["clusterIP"], ["IPv4"])
+
+
+async def test_a_service_without_addresses_and_pods_may_release_a_family(ask: Asker) -> None:
+    _, made = await create(ask, "a", clusterIP="None")
+    assert made["spec"]["ipFamilies"] == ["IPv4", "IPv6"]
+    code, refused = await ask("PATCH", f"{SERVICES}/a", {"spec": {"ipFamilies": ["IPv4"]}}, MERGE)
+    assert code == 422 and "must be 'SingleStack' to release the secondary IP family" in refused["message"]
+    assert (await change(ask, "a", ipFamilyPolicy="SingleStack"))["ipFamilies"] == ["IPv4"]
+
+
+async def test_the_class_of_a_balancer_stays_and_is_for_balancers_only(ask: Asker) -> None:
+    await create(ask, "lb", type="LoadBalancer", loadBalancerClass="a.io/b")
+    code, refused = await ask("PATCH", f"{SERVICES}/lb", {"spec": {"loadBalancerClass": "a.io/c"}}, MERGE)
+    assert (code, refused["details"]["causes"][0]["message"]) == (
+        422,
+        'Invalid value: "a.io/c": may not change once set',
+    )
+    await create(ask, "plain")
+    code, refused = await ask("PATCH", f"{SERVICES}/plain", {"spec": {"loadBalancerClass": "a.io/c"}}, MERGE)
+    assert code == 422 and len(refused["details"]["causes"]) == 2

@@ -106,11 +106,11 @@ class ApiServer:
         )
         self.core.paths.documents["/openid/v1/jwks"] = self.tokens.jwks
         self.core.paths.documents["/metrics/nodes"] = partial(scrape_targets, self.objects)
-        self.addresses = ServiceAddresses(config.service_cidr)
+        self.addresses = ServiceAddresses(config.service_cidr, config.clock)
         self.node_ports = NodePorts(self.objects)
-        self.core.writer.after_write[SERVICE.storage_prefix] = self.node_ports.stored
+        self.core.writer.after_write[SERVICE.storage_prefix] = self._service_stored
         self.core.writer.before_create["", "services"] = self._allot
-        self.core.writer.before_update["", "services"] = self.node_ports.reallot
+        self.core.writer.before_update["", "services"] = self._reallot
         self.core.writer.after_write[NAMESPACE.storage_prefix] = self.dialects.learn
         self.core.writer.after_write[POLICY.storage_prefix] = PolicyStatuses(self.objects).settle
         self.flow_conditions = FlowConditions(self.objects, self.core.writer)
@@ -146,6 +146,14 @@ class ApiServer:
     def _allot(self, service: Object, dry_run: bool) -> None:
         self.addresses.allot(service, dry_run)
         self.node_ports.allot(service, dry_run)
+
+    def _service_stored(self, service: Object) -> None:
+        self.addresses.learn(service)
+        self.node_ports.stored(service)
+
+    def _reallot(self, service: Object, old: Object, dry_run: bool) -> None:
+        self.addresses.reallot(service, old, dry_run)
+        self.node_ports.reallot(service, old, dry_run)
 
     def _token_sources(self) -> list[TokenAuthenticator]:
         sources: list[TokenAuthenticator] = [self.tokens, BootstrapTokens(self.objects, self.config.clock)]

@@ -1,6 +1,7 @@
 """Cluster addresses of Services: allocated on create, released when the Service is deleted.
 
-Allocated addresses are read from the stored Services at start and updated by their changes; nothing else is stored.
+Allocated addresses are read from the stored Services at start and updated by their changes; nothing else is stored. An
+address allocated to a Service that is not stored yet is reserved for a minute.
 """
 
 from __future__ import annotations
@@ -12,51 +13,94 @@ from podfit.api.objects import Object
 from podfit.api.status import invalid, unprocessable
 from podfit.apiserver.storage.events import WatchEvent
 from podfit.apiserver.strategy.addresses import FAMILIES, address_errors
+from podfit.apiserver.strategy.base import Errors
+from podfit.kit.clock import Clock, RealClock
+
+_HELD_S = 60.0
+_Key = tuple[str, str]
 
 
 class ServiceAddresses:
-    def __init__(self, cidr: str) -> None:
-        self._net = ipaddress.ip_network(cidr)
+    def __init__(self, cidr: str, clock: Clock | None = None) -> None:
+        self._net, self._clock = ipaddress.ip_network(cidr), clock or RealClock()
         self._family = f"IPv{self._net.version}"
+        self._of: dict[_Key, set[str]] = {}
+        """By Service, the addresses it is stored with."""
         self._taken: set[str] = set()
+        self._held: dict[str, tuple[_Key, float]] = {}
+        """By address: the Service it was allocated to, which is not stored yet, and when."""
         self.first = str(self._net.network_address + 1)
         """The address of the Service `kubernetes`."""
         self._taken.add(self.first)
 
     def clear(self) -> None:
-        self._taken = {self.first}
+        self._of, self._taken = {}, {self.first}
 
     def learn(self, service: Object) -> None:
-        self._taken.update(_addresses(service))
+        """Records the addresses of a stored Service."""
+        key, mine = _key(service), _addresses(service)
+        self._taken -= self._of.get(key, set()) - mine - {self.first}
+        self._taken |= mine
+        self._held = {address: held for address, held in self._held.items() if held[0] != key}
+        if mine:
+            self._of[key] = mine
+        else:
+            self._of.pop(key, None)
 
     def changed(self, event: WatchEvent) -> None:
-        new = _addresses(event.new) if event.new else set()
-        old = _addresses(event.old) if event.old else set()
-        self._taken -= old - new - {self.first}
-        self._taken |= new
+        """A change written by this server or another one."""
+        if event.new is not None:
+            self.learn(event.new)
+        elif event.old is not None:
+            self._taken -= self._of.pop(_key(event.old), set()) - {self.first}
 
     def allot(self, service: Object, dry_run: bool = False) -> None:
         """Sets clusterIP, clusterIPs and the families of a new Service; 422 if the requested ones are not available."""
         spec = service.setdefault("spec", {})
-        kind = spec.get("type", "ClusterIP")
-        if kind == "ExternalName":
+        if spec.get("type", "ClusterIP") == "ExternalName":
             return
-        if errors := address_errors(spec):
-            raise unprocessable("Service", service.get("metadata", {}).get("name", ""), errors)
         wanted = spec.get("clusterIP") or (spec.get("clusterIPs") or [""])[0]
-        self._choose_families(service, spec, wanted)
+        self._settle_families(service, spec, {}, wanted)
+        self._allot(service, spec, wanted, dry_run)
+
+    def reallot(self, service: Object, old: Object, dry_run: bool = False) -> None:
+        """The same for an update; a Service that was an ExternalName gets its first address."""
+        spec, stored = service.setdefault("spec", {}), old.get("spec") or {}
+        if spec.get("type") == "ExternalName" or _both_prefer(spec, stored):
+            return
+        wanted = spec.get("clusterIP") or ""
+        self._settle_families(service, spec, stored, wanted)
+        if stored.get("type") == "ExternalName":
+            self._allot(service, spec, wanted, dry_run)
+
+    def _allot(self, service: Object, spec: Object, wanted: str, dry_run: bool) -> None:
         if wanted == "None":
             spec["clusterIP"], spec["clusterIPs"] = "None", ["None"]
         else:
             address = self._claim(service, wanted, dry_run) if wanted else self._free(service, dry_run)
             spec["clusterIP"], spec["clusterIPs"] = address, [address]
 
-    def _choose_families(self, service: Object, spec: Object, wanted: str) -> None:
+    def _settle_families(self, service: Object, spec: Object, stored: Object, wanted: str) -> None:
         """One family, the cluster's. Only a Service without addresses and pods of its own may have others."""
         alone = wanted == "None" and not spec.get("selector")
-        policy = spec.setdefault("ipFamilyPolicy", "RequireDualStack" if alone else "SingleStack")
+        otherwise = "RequireDualStack" if alone else "SingleStack"
+        policy = spec["ipFamilyPolicy"] = spec.get("ipFamilyPolicy") or stored.get("ipFamilyPolicy") or otherwise
+        errors = address_errors(spec)
+        if not errors:
+            errors = _released(spec, stored, policy) + self._policy_errors(spec, policy, wanted)
         families = spec.get("ipFamilies") or []
-        errors = []
+        if not errors and not alone:
+            errors = self._unserved(families, policy)
+        if errors:
+            raise unprocessable("Service", service.get("metadata", {}).get("name", ""), errors)
+        families = families or [self._family]
+        if alone and policy != "SingleStack":
+            families = [*families, *(family for family in FAMILIES if family not in families)]
+        spec["ipFamilies"] = families
+
+    def _policy_errors(self, spec: Object, policy: str, wanted: str) -> Errors:
+        errors: Errors = []
+        families = spec.get("ipFamilies") or []
         for field, what in (("clusterIPs", "cluster IPs"), ("ipFamilies", "IP families")):
             if policy == "SingleStack" and len(spec.get(field) or ()) > 1:
                 detail = f"must be 'RequireDualStack' or 'PreferDualStack' when multiple {what} are specified"
@@ -67,19 +111,17 @@ class ServiceAddresses:
             if family != self._family:
                 detail = f"{family} is not configured on this cluster"
                 errors.append(invalid(f"spec.clusterIPs[{at}]", several, detail))
-        if not errors and not alone:
-            if policy == "RequireDualStack":
-                detail = "this cluster is not configured for dual-stack services"
-                errors.append(invalid("spec.ipFamilyPolicy", policy, detail))
-            for at, family in enumerate(families):
-                if family != self._family:
-                    errors.append(invalid(f"spec.ipFamilies[{at}]", family, "not configured on this cluster"))
-        if errors:
-            raise unprocessable("Service", service.get("metadata", {}).get("name", ""), errors)
-        families = families or [self._family]
-        if alone and policy != "SingleStack":
-            families = [*families, *(family for family in FAMILIES if family not in families)]
-        spec["ipFamilies"] = families
+        return errors
+
+    def _unserved(self, families: list[str], policy: str) -> Errors:
+        errors: Errors = []
+        if policy == "RequireDualStack":
+            detail = "this cluster is not configured for dual-stack services"
+            errors.append(invalid("spec.ipFamilyPolicy", policy, detail))
+        for at, family in enumerate(families):
+            if family != self._family:
+                errors.append(invalid(f"spec.ipFamilies[{at}]", family, "not configured on this cluster"))
+        return errors
 
     def _claim(self, service: Object, wanted: str, dry_run: bool) -> str:
         address, name = ipaddress.ip_address(wanted), service.get("metadata", {}).get("name", "")
@@ -92,12 +134,22 @@ class ServiceAddresses:
         elif not usable:
             why = "the provided network does not match the current range"
         else:
-            free = wanted not in self._taken or (wanted == self.first and name == "kubernetes")
+            free = not self._is_taken(wanted, service) or (wanted == self.first and name == "kubernetes")
             why = "" if free else "provided IP is already allocated"
         if why:
             error = invalid("spec.clusterIPs", [wanted], f"failed to allocate IP {wanted}: {why}")
             raise unprocessable("Service", name, [error])
-        return wanted
+        return wanted if dry_run else self._hold(wanted, service)
+
+    def _is_taken(self, address: str, service: Object) -> bool:
+        if address in self._taken:
+            return True
+        key, since = self._held.get(address, (None, 0.0))
+        return key not in (None, _key(service)) and self._clock.monotonic() - since < _HELD_S
+
+    def _hold(self, address: str, service: Object) -> str:
+        self._held[address] = (_key(service), self._clock.monotonic())
+        return address
 
     def _free(self, service: Object, dry_run: bool) -> str:
         if dry_run:
@@ -105,16 +157,40 @@ class ServiceAddresses:
         size = self._net.num_addresses
         for _ in range(64):
             address = str(self._net.network_address + random.randrange(2, size - 1))
-            if address not in self._taken:
-                self._taken.add(address)
-                return address
+            if not self._is_taken(address, service):
+                return self._hold(address, service)
         for offset in range(2, size - 1):
             address = str(self._net.network_address + offset)
-            if address not in self._taken:
-                self._taken.add(address)
-                return address
+            if not self._is_taken(address, service):
+                return self._hold(address, service)
         name = service.get("metadata", {}).get("name", "")
         raise unprocessable("Service", name, [invalid("spec.clusterIPs", [], "range is full")])
+
+
+def _key(service: Object) -> _Key:
+    meta = service.get("metadata") or {}
+    return meta.get("namespace", ""), meta.get("name", "")
+
+
+def _both_prefer(spec: Object, stored: Object) -> bool:
+    """Whether a Service that prefers dual-stack keeps type, addresses and families."""
+    same = all(spec.get(field) == stored.get(field) for field in ("type", "clusterIPs", "ipFamilies"))
+    policies = (spec.get("ipFamilyPolicy"), stored.get("ipFamilyPolicy"))
+    return same and policies == ("PreferDualStack", "PreferDualStack")
+
+
+def _released(spec: Object, stored: Object, policy: str) -> Errors:
+    """Only the policy SingleStack releases a second address or family; if that is the only change, they are removed."""
+    errors: Errors = []
+    for field, what in (("clusterIPs", "cluster IP"), ("ipFamilies", "IP family")):
+        mine, before = spec.get(field) or [], stored.get(field) or []
+        if policy == "SingleStack":
+            if mine == before and len(mine) > 1:
+                spec[field] = mine[:1]
+        elif mine and len(mine) < len(before):
+            detail = f"must be 'SingleStack' to release the secondary {what}"
+            errors.append(invalid("spec.ipFamilyPolicy", policy, detail))
+    return errors
 
 
 def _addresses(service: Object) -> set[str]:

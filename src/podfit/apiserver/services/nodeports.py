@@ -14,6 +14,7 @@ from podfit.api.registry.kinds import kind_named
 from podfit.api.status import ApiError, internal_error, invalid, unprocessable
 from podfit.apiserver.storage.objects import Objects
 from podfit.apiserver.storage.usable import usable
+from podfit.apiserver.strategy.kinds.service_changes import ON_NODES, health_checked, needs_ports
 
 SERVICE = kind_named("Service")
 FIRST, LAST = 30_000, 32_767
@@ -40,7 +41,7 @@ class NodePorts:
             return
         request = _Request(self, service, {}, dry_run)
         request.ports(spec)
-        if _health_checked(spec):
+        if health_checked(spec):
             request.health_check(spec)
 
     def reallot(self, service: Object, old: Object, dry_run: bool = False) -> None:
@@ -50,7 +51,7 @@ class NodePorts:
             return
         request = _Request(self, service, old, dry_run)
         request.changed_ports(spec)
-        if _health_checked(spec) and not _health_checked(old.get("spec") or {}):
+        if health_checked(spec) and not health_checked(old.get("spec") or {}):
             request.health_check(spec)
 
     def taken(self, stored: _Key | None, mine: _Key) -> set[int]:
@@ -78,7 +79,7 @@ class _Request:
         ports, shared = spec.get("ports") or [], dict[int, int]()
         for at, port in enumerate(ports):
             served = port.get("port", 0)
-            if not port.get("nodePort") and not _needs_ports(spec):
+            if not port.get("nodePort") and not needs_ports(spec):
                 continue
             if served not in shared:
                 wanted = next((p["nodePort"] for p in ports if p.get("port") == served and p.get("nodePort")), 0)
@@ -92,7 +93,7 @@ class _Request:
         seen: set[tuple[str, int]] = set()
         for at, port in enumerate(spec.get("ports") or []):
             number = port.get("nodePort") or 0
-            if not number and not _needs_ports(spec):
+            if not number and not needs_ports(spec):
                 continue
             if not number:
                 port["nodePort"] = number = self._free()
@@ -143,17 +144,8 @@ def _key(service: Object) -> _Key:
     return meta.get("namespace", ""), meta.get("name", "")
 
 
-def _needs_ports(spec: Object) -> bool:
-    kind = spec.get("type")
-    return kind == "NodePort" or (kind == "LoadBalancer" and spec.get("allocateLoadBalancerNodePorts") is not False)
-
-
 def _on_nodes(spec: Object) -> bool:
-    return spec.get("type") in ("NodePort", "LoadBalancer")
-
-
-def _health_checked(spec: Object) -> bool:
-    return spec.get("type") == "LoadBalancer" and spec.get("externalTrafficPolicy") == "Local"
+    return spec.get("type") in ON_NODES
 
 
 def _numbers_in(service: Object) -> Iterator[int]:

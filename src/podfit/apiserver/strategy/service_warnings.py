@@ -37,6 +37,8 @@ def service_warnings(service: Object) -> list[str]:
             found.append('spec.externalIPs is ignored when spec.type is "ExternalName"')
         elif not headless:
             found.append("spec.externalIPs is deprecated and may no longer be implemented in some clusters")
+    if kind != "ExternalName" and spec.get("externalName"):
+        found.append('spec.externalName is ignored when spec.type is not "ExternalName"')
     if spec.get("trafficDistribution") == "PreferClose":
         found.append('spec.trafficDistribution: "PreferClose" is deprecated; use "PreferSameZone"')
     return found

@@ -79,7 +79,8 @@ def test_an_update_without_addresses_keeps_them() -> None:
 def test_the_address_may_not_change_by_either_field() -> None:
     refused = 'spec.clusterIPs[0]: Invalid value: ["10.0.0.8"]: may not change once set'
     assert updated(STORED, clusterIP="10.0.0.8")[1] == [refused]
-    assert updated(STORED, clusterIP="", clusterIPs=["10.0.0.8"])[1] == [refused]
+    both = 'spec.clusterIPs: Invalid value: ["10.0.0.8"]: first value must match `clusterIP`'
+    assert updated(STORED, clusterIP="", clusterIPs=["10.0.0.8"])[1] == [refused, both]
 
 
 def test_a_service_that_becomes_a_name_loses_its_addresses() -> None:

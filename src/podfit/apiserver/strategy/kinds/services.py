@@ -11,12 +11,24 @@ from podfit.apiserver.strategy.base import Errors, Strategy
 from podfit.apiserver.strategy.checks import chosen, labels, names_valid, parse_ip
 from podfit.apiserver.strategy.checks import port as port_valid
 from podfit.apiserver.strategy.kinds.replicas.workloads import set_default
+from podfit.apiserver.strategy.kinds.service_changes import (
+    FIXED,
+    ON_NODES,
+    POLICIES,
+    accessible,
+    addresses_changed,
+    drop_internal,
+    drop_unused,
+    families_changed,
+    health_checked,
+    keep_addresses,
+    keep_node_ports,
+    sync_addresses,
+)
 from podfit.apiserver.strategy.podspec.containers import PROTOCOLS
 from podfit.apiserver.strategy.service_warnings import service_warnings
 
 _TYPES = ("ClusterIP", "ExternalName", "LoadBalancer", "NodePort")
-_EXTERNAL = ("NodePort", "LoadBalancer")
-_POLICIES = ("Cluster", "Local")
 _NEARNESS = ("PreferClose", "PreferSameZone", "PreferSameNode")
 _MODES = ("Proxy", "VIP")
 _AFFINITY_S = 10_800
@@ -27,6 +39,7 @@ class ServiceStrategy(Strategy):
     update_checks = "c"
     has_generation = False
     changes_first = True
+    create_on_update = True
 
     def warnings_create(self, obj: Object) -> list[str]:
         return service_warnings(obj)
@@ -53,9 +66,9 @@ class ServiceStrategy(Strategy):
                 port["protocol"] = "TCP"
             if port.get("targetPort") in (None, 0, ""):
                 port["targetPort"] = port.get("port", 0)
-        if spec["type"] in _EXTERNAL and not spec.get("externalTrafficPolicy"):
+        if accessible(spec) and not spec.get("externalTrafficPolicy"):
             spec["externalTrafficPolicy"] = "Cluster"
-        if spec["type"] in ("ClusterIP", *_EXTERNAL):
+        if spec["type"] in ("ClusterIP", *ON_NODES):
             set_default(spec, "internalTrafficPolicy", "Cluster")
         if spec["type"] == "LoadBalancer":
             set_default(spec, "allocateLoadBalancerNodePorts", True)
@@ -65,6 +78,7 @@ class ServiceStrategy(Strategy):
 
     def prepare_create(self, obj: Object) -> None:
         super().prepare_create(obj)
+        drop_internal(obj["spec"])
         one = obj["spec"].get("clusterIP")
         if one and not obj["spec"].get("clusterIPs"):
             obj["spec"]["clusterIPs"] = [one]
@@ -77,13 +91,12 @@ class ServiceStrategy(Strategy):
         if subresource == "status":
             return
         spec, stored = new.setdefault("spec", {}), old.get("spec") or {}
-        if spec.get("clusterIP") != stored.get("clusterIP") and spec.get("clusterIPs") == stored.get("clusterIPs"):
-            spec.pop("clusterIPs", None)  # Only one of the two was changed; the other follows.
         if "ExternalName" not in (spec.get("type"), stored.get("type")):
-            _keep_addresses(spec, stored)
-            _keep_node_ports(spec, stored)
-        sync_addresses(spec)
-        _drop_unused(spec, stored)
+            keep_addresses(spec, stored)
+            keep_node_ports(spec, stored)
+        sync_addresses(spec, stored)
+        drop_unused(spec, stored)
+        drop_internal(spec)
 
     def validate_name(self, name: str, prefix: bool = False) -> list[str]:
         return names.dns_label(name, prefix)
@@ -98,7 +111,7 @@ class ServiceStrategy(Strategy):
         kind, headless, ports = spec.get("type", ""), spec.get("clusterIP") == "None", spec.get("ports") or []
         if not ports and not headless and kind != "ExternalName":
             errors.append(required("spec.ports"))
-        if kind in _EXTERNAL and headless:
+        if kind in ON_NODES and headless:
             detail = f"may not be set to 'None' for {kind} services"
             errors.append(invalid("spec.clusterIPs[0]", "None", detail))
         if kind == "ExternalName":
@@ -152,73 +165,22 @@ class ServiceStrategy(Strategy):
 
     def validate_change(self, new: Object, old: Object) -> Errors:
         spec, stored = new.get("spec") or {}, old.get("spec") or {}
-        if "ExternalName" in (spec.get("type"), stored.get("type")) or not stored.get("clusterIPs"):
-            return []
         errors: Errors = []
-        both_checked = _health_checked(spec) and _health_checked(stored)
-        mine, before = spec.get("clusterIPs") or [], stored["clusterIPs"]
-        if not mine:
-            errors.append(invalid("spec.clusterIPs[0]", mine, "primary clusterIP can not be unset"))
-        elif mine[0] != before[0]:
-            errors.append(invalid("spec.clusterIPs[0]", mine, "may not change once set"))
-        if both_checked and spec.get("healthCheckNodePort") != stored.get("healthCheckNodePort"):
+        if "ExternalName" not in (spec.get("type"), stored.get("type")):
+            addresses_changed(spec, stored, errors)
+            families_changed(spec, stored, errors)
+        mine, before = spec.get("loadBalancerClass"), stored.get("loadBalancerClass")
+        if spec.get("type") == stored.get("type") == "LoadBalancer" and mine != before:
+            errors.append(invalid("spec.loadBalancerClass", mine, FIXED))
+        _balancer_class(spec, errors)  # Kubernetes checks it twice, and complains twice.
+        numbers = (spec.get("healthCheckNodePort"), stored.get("healthCheckNodePort"))
+        if health_checked(spec) and health_checked(stored) and numbers[0] != numbers[1]:
             errors.append(forbidden("spec.healthCheckNodePort", "field is immutable"))
         return errors
 
 
 def _balanced(obj: Object) -> list[Object]:
     return ((obj.get("status") or {}).get("loadBalancer") or {}).get("ingress") or []
-
-
-def sync_addresses(spec: Object) -> None:
-    """clusterIP is the first of clusterIPs; if one is set, it fills the other."""
-    one, several = spec.get("clusterIP"), spec.get("clusterIPs")
-    if one and not several:
-        spec["clusterIPs"] = [one]
-    elif several and not one:
-        spec["clusterIP"] = several[0]
-
-
-def _keep_addresses(spec: Object, stored: Object) -> None:
-    """An update that omits the addresses keeps them."""
-    if not spec.get("clusterIP") and not spec.get("clusterIPs") and stored.get("clusterIP"):
-        spec["clusterIP"] = stored["clusterIP"]
-    if not spec.get("clusterIPs") and stored.get("clusterIPs") and spec.get("clusterIP") == stored.get("clusterIP"):
-        spec["clusterIPs"] = stored["clusterIPs"]
-    for field in ("ipFamilies", "ipFamilyPolicy"):
-        if not spec.get(field) and stored.get(field):
-            spec[field] = stored[field]
-
-
-def _drop_unused(spec: Object, stored: Object) -> None:
-    """Fields used only by the service's former type are dropped, unless the update sets them again."""
-    kind, before = spec.get("type"), stored.get("type")
-    unused: list[str] = []
-    if kind == "ExternalName" != before:
-        unused += ["clusterIP", "clusterIPs", "ipFamilies", "ipFamilyPolicy", "internalTrafficPolicy"]
-    if before == "LoadBalancer" != kind:
-        unused += ["allocateLoadBalancerNodePorts", "loadBalancerClass", "healthCheckNodePort"]
-    if _accessible(stored) and not _accessible(spec):
-        unused.append("externalTrafficPolicy")
-    if _health_checked(stored) and not _health_checked(spec):
-        unused.append("healthCheckNodePort")
-    for field in unused:
-        if spec.get(field) == stored.get(field):
-            spec.pop(field, None)
-    if before in _EXTERNAL and kind not in _EXTERNAL:
-        known = [port.get("nodePort") for port in stored.get("ports") or ()]
-        if known == [port.get("nodePort") for port in spec.get("ports") or ()]:
-            for port in spec.get("ports") or ():
-                port.pop("nodePort", None)
-
-
-def _health_checked(spec: Object) -> bool:
-    return spec.get("type") == "LoadBalancer" and spec.get("externalTrafficPolicy") == "Local"
-
-
-def _accessible(spec: Object) -> bool:
-    kind = spec.get("type")
-    return kind in _EXTERNAL or (kind == "ClusterIP" and bool(spec.get("externalIPs")))
 
 
 def _balancer(spec: Object, kind: str, known: tuple[str, ...], errors: Errors) -> None:
@@ -230,25 +192,17 @@ def _balancer(spec: Object, kind: str, known: tuple[str, ...], errors: Errors) -
     if kind != "LoadBalancer" and spec.get("allocateLoadBalancerNodePorts") is not None:
         detail = "may only be used when `type` is 'LoadBalancer'"
         errors.append(forbidden("spec.allocateLoadBalancerNodePorts", detail))
-    chosen_class = spec.get("loadBalancerClass")
-    if chosen_class is not None:
-        if kind != "LoadBalancer":
-            errors.append(forbidden("spec.loadBalancerClass", "may only be used when `type` is 'LoadBalancer'"))
-        names_valid(chosen_class, "spec.loadBalancerClass", names.qualified_name(chosen_class), errors)
+    _balancer_class(spec, errors)
 
 
-def _keep_node_ports(spec: Object, stored: Object) -> None:
-    if _health_checked(spec) and _health_checked(stored) and not spec.get("healthCheckNodePort"):
-        spec["healthCheckNodePort"] = stored.get("healthCheckNodePort", 0)
-    if spec.get("type") not in _EXTERNAL or stored.get("type") not in _EXTERNAL:
+def _balancer_class(spec: Object, errors: Errors) -> None:
+    name, path = spec.get("loadBalancerClass"), "spec.loadBalancerClass"
+    if name is None:
         return
-    ports, before = spec.get("ports") or [], stored.get("ports") or []
-    used = {port.get("nodePort") for port in ports} & {port.get("nodePort") for port in before}
-    known = {port.get("name", ""): port.get("nodePort") for port in before}
-    for port in ports:
-        number = known.get(port.get("name", ""))
-        if not port.get("nodePort") and number and number not in used:
-            port["nodePort"] = number
+    if spec.get("type") == "LoadBalancer":
+        names_valid(name, path, names.qualified_name(name), errors)
+    else:
+        errors.append(forbidden(path, "may only be used when `type` is 'LoadBalancer'"))
 
 
 def _external_name(spec: Object, errors: Errors) -> None:
@@ -319,16 +273,16 @@ def _node_ports(kind: str, ports: list[Object], errors: Errors) -> None:
 
 def _traffic(spec: Object, kind: str, errors: Errors) -> None:
     external, internal = spec.get("externalTrafficPolicy"), spec.get("internalTrafficPolicy")
-    if external and not _accessible(spec):
+    if external and not accessible(spec):
         detail = "may only be set for externally-accessible services"
         errors.append(invalid("spec.externalTrafficPolicy", external, detail))
-    elif external and external not in _POLICIES:
-        errors.append(not_supported("spec.externalTrafficPolicy", external, _POLICIES))
+    elif external and external not in POLICIES:
+        errors.append(not_supported("spec.externalTrafficPolicy", external, POLICIES))
     if spec.get("healthCheckNodePort") and (kind, external) != ("LoadBalancer", "Local"):
         detail = "may only be set when `type` is 'LoadBalancer' and `externalTrafficPolicy` is 'Local'"
         errors.append(invalid("spec.healthCheckNodePort", spec["healthCheckNodePort"], detail))
-    if internal is not None and internal not in _POLICIES:
-        errors.append(not_supported("spec.internalTrafficPolicy", internal, _POLICIES))
+    if internal is not None and internal not in POLICIES:
+        errors.append(not_supported("spec.internalTrafficPolicy", internal, POLICIES))
     nearness = spec.get("trafficDistribution")
     if nearness is not None and nearness not in _NEARNESS:
         errors.append(not_supported("spec.trafficDistribution", nearness, _NEARNESS))
