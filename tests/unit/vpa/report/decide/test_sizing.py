@@ -56,7 +56,7 @@ def test_a_container_that_is_throttled_gets_more_cpu_up_to_its_limit() -> None:
     now, held = Sizes({"cpu": 100}, {"cpu": 120}), evidence(throttled=0.5)
     found = fit(now, held)
     assert found.sizes.requests["cpu"] == 120 and found.sizes.limits["cpu"] == 180
-    assert "cpu: held back at its limit in 50 % of the periods" in found.why
+    assert "cpu: throttled at its limit in 50 % of the periods" in found.why
 
 
 @pytest.mark.parametrize(
