@@ -22,7 +22,7 @@ from podfit.cli.backtesting import history as histories
 from podfit.cli.backtesting.history import BadHistory
 from podfit.cli.backtesting.prometheus import Asked, read_prometheus
 from podfit.cli.backtesting.results import judged, what_if_of
-from podfit.cli.recommending.progress import Progress
+from podfit.cli.recommending.progress import ProgressLine
 from podfit.kit.clock import RealClock
 from podfit.vpa.history.queries import PrometheusConfig
 from podfit.vpa.policies.table import POLICIES
@@ -67,7 +67,7 @@ def asked(url: str, **more: Any) -> Asked:
 
 @real
 async def test_containers_of_workloads_are_tried_with_every_policy(prometheus: str) -> None:
-    found, notes = await read_prometheus(asked(prometheus), Progress(shown=False), RealClock())
+    found, notes = await read_prometheus(asked(prometheus), ProgressLine(shown=False), RealClock())
     assert found.names == ("default/Deployment/web/main", "default/Pod/other/side", "default/StatefulSet/db/main")
     usage = found.series["cpu"].usage
     assert found.series["cpu"].step_s == 300
@@ -98,8 +98,8 @@ def test_the_command_prints_a_table_and_says_what_is_partial(prometheus: str, tm
 @real
 async def test_one_namespace_and_a_longer_step_are_read(prometheus: str) -> None:
     with pytest.raises(BadHistory, match="no series with labels for pod and container of namespace elsewhere"):
-        await read_prometheus(asked(prometheus, namespace="elsewhere"), Progress(shown=False), RealClock())
-    found, _ = await read_prometheus(asked(prometheus, step_s=1200.0), Progress(shown=False), RealClock())
+        await read_prometheus(asked(prometheus, namespace="elsewhere"), ProgressLine(shown=False), RealClock())
+    found, _ = await read_prometheus(asked(prometheus, step_s=1200.0), ProgressLine(shown=False), RealClock())
     assert found.series["memory"].step_s == 1200
     assert found.series["memory"].usage.shape[1] <= DAYS * 72 + 1
 
@@ -108,12 +108,12 @@ async def lied(lying: Lying, **more: Any) -> tuple[histories.History, list[str]]
     async with serving(lying) as url:
         given = asked(url, **more)
         given = replace(given, config=replace(given.config, history_length=2 * 86400.0, prometheus_query_timeout=5.0))
-        return await read_prometheus(given, Progress(shown=False), Impatient(NOW))
+        return await read_prometheus(given, ProgressLine(shown=False), Impatient(NOW))
 
 
 async def test_a_prometheus_that_is_down_is_named() -> None:
     with pytest.raises(BadHistory, match="Prometheus http://127.0.0.1:9: "):
-        await read_prometheus(asked("http://127.0.0.1:9"), Progress(shown=False), Impatient(NOW))
+        await read_prometheus(asked("http://127.0.0.1:9"), ProgressLine(shown=False), Impatient(NOW))
 
 
 async def test_a_prometheus_that_does_not_answer_in_time_is_named() -> None:
@@ -123,7 +123,7 @@ async def test_a_prometheus_that_does_not_answer_in_time_is_named() -> None:
         given = asked(url)
         given = replace(given, config=replace(given.config, history_length=86400.0, prometheus_query_timeout=1.0))
         with pytest.raises(BadHistory, match=f"Prometheus {url}: no answer within 1 s"):
-            await read_prometheus(given, Progress(shown=False), Impatient(NOW))
+            await read_prometheus(given, ProgressLine(shown=False), Impatient(NOW))
 
 
 async def test_an_answer_that_is_cut_off_makes_results_partial() -> None:
@@ -187,10 +187,10 @@ async def test_a_reading_that_was_interrupted_goes_on(tmp_path: Path) -> None:
     small = PrometheusConfig(prometheus_queries_per_second=0, history_length=2 * 86400.0, prometheus_max_samples=100)
     async with serving(lying) as url:
         given = Asked(replace(small, prometheus_address=url), share=1.0, cache=tmp_path)
-        first, _ = await read_prometheus(given, Progress(shown=False), Impatient(NOW))
+        first, _ = await read_prometheus(given, ProgressLine(shown=False), Impatient(NOW))
         asked_before = lying.ranges
         broken[0] = False
-        second, notes = await read_prometheus(given, Progress(shown=False), Impatient(NOW))
+        second, notes = await read_prometheus(given, ProgressLine(shown=False), Impatient(NOW))
     assert first.missing and not second.missing
     assert any("parts were read in an earlier run and reused" in words for words in notes)
     assert lying.ranges - asked_before < asked_before

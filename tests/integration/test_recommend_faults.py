@@ -14,7 +14,7 @@ from tests.support.cluster.autoscaling import Autoscaled, autoscaled
 from tests.support.servers.lying import NOW, Impatient, Lying, serving
 
 from podfit.cli.recommending.collecting import Asked, Collector, NothingKnown
-from podfit.cli.recommending.progress import Progress
+from podfit.cli.recommending.progress import ProgressLine
 from podfit.cli.recommending.texts import as_csv, as_data
 from podfit.kit.clock import FakeClock
 from podfit.vpa.history.queries import PrometheusConfig
@@ -36,7 +36,7 @@ async def reported(cluster: Autoscaled, url: str, **more: Any) -> Report:
         prometheus_query_timeout=2.0,
     )
     asked = replace(Asked("default", prometheus=config, share=1.0, source="prometheus"), **more)
-    return await Collector(cluster.client, asked, Impatient(NOW), Progress(shown=False)).report()
+    return await Collector(cluster.client, asked, Impatient(NOW), ProgressLine(shown=False)).report()
 
 
 async def test_a_prometheus_that_is_down_is_named(cluster: Autoscaled) -> None:

@@ -18,7 +18,7 @@ from podfit.cli.commands.workloads.recommend import POLICY_NAMES
 from podfit.cli.recommending.collecting import Asked, Collector, Filters, NothingKnown
 from podfit.cli.recommending.page import as_page
 from podfit.cli.recommending.patches import changes, diff, files
-from podfit.cli.recommending.progress import Progress
+from podfit.cli.recommending.progress import ProgressLine
 from podfit.cli.recommending.texts import as_csv, as_data, as_table, summary
 from podfit.client.rest import STRATEGIC
 from podfit.kit.clock import FakeClock
@@ -64,7 +64,7 @@ class Setting:
     def collector(self, url: str, **more: Any) -> Collector:
         config = PrometheusConfig(prometheus_address=url, prometheus_queries_per_second=0)
         asked = replace(Asked("default", prometheus=config if url else None, share=1.0), **more)
-        return Collector(self.cluster.client, asked, self.cluster.clock, Progress(shown=False), "a cluster")
+        return Collector(self.cluster.client, asked, self.cluster.clock, ProgressLine(shown=False), "a cluster")
 
     async def report(self, url: str, **more: Any) -> Report:
         return await self.collector(url, **more).report()
@@ -265,7 +265,7 @@ async def test_an_interrupted_reading_goes_on_where_it_stopped(setting: Setting,
     class Interrupted(Exception):
         pass
 
-    class Stopping(Progress):
+    class Stopping(ProgressLine):
         def of(self, what: str) -> Any:
             from contextlib import contextmanager
 

@@ -14,7 +14,7 @@ from podfit.api.status import ApiError
 from podfit.apiserver.admission.base import Attributes
 from podfit.apiserver.admission.limits.limit_checks import pod_violations
 from podfit.apiserver.admission.limits.limit_ranger import apply_defaults
-from podfit.apiserver.admission.limits.resource_quota import Ledger
+from podfit.apiserver.admission.limits.resource_quota import QuotaUsage
 from podfit.apiserver.auth.authorize import Action
 from podfit.apiserver.auth.node import NodeGraph
 from podfit.apiserver.auth.roles.rules import Rule, uncovered
@@ -32,7 +32,7 @@ def pod(*containers: dict[str, object]) -> dict[str, object]:
 @given(st.lists(st.lists(cpu, min_size=1, max_size=3), max_size=12), st.integers(0, 20000))
 def test_quota_is_never_overdrawn_and_counts_exactly_what_was_admitted(pods, hard):
     status = {"hard": {"cpu": f"{hard}m", "pods": "5"}, "used": {"cpu": "0", "pods": "0"}}
-    ledger = Ledger([{"metadata": {"name": "q"}, "spec": {"hard": status["hard"]}, "status": status}])
+    ledger = QuotaUsage([{"metadata": {"name": "q"}, "spec": {"hard": status["hard"]}, "status": status}])
     admitted = total = 0
     for requests in pods:
         obj = pod(*({"requests": {"cpu": each}} for each in requests))

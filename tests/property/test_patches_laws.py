@@ -236,13 +236,13 @@ def test_field_sets_are_sets(left: Any, right: Any) -> None:
 
 @given(st.lists(json_objects, max_size=6), st.integers(1, 6))
 def test_shared_sets_are_equal_down_to_the_order(given_sets: list[Any], limit: int) -> None:
-    table = parts.Parts(limit)
+    table = parts.SharedFieldSets(limit)
     assert json.dumps([table.shared(fields) for fields in given_sets]) == json.dumps(given_sets)
 
 
 @given(st.lists(sets, max_size=6))
 def test_equal_parts_of_shared_sets_are_one(given_sets: list[Any]) -> None:
-    table = parts.Parts()
+    table = parts.SharedFieldSets()
     for fields in given_sets:
         assert table.shared(deepcopy(fields)) is table.shared(fields)
         assert all(table.shared(node) is node for node in table.shared(fields).values())

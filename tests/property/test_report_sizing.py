@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from podfit.vpa.recommender.decide.histograms.estimate import Estimate
-from podfit.vpa.report.decide.sizing import MI, Bounds, Sizes, rounded, sized
+from podfit.vpa.report.decide.sizing import MI, Bounds, ContainerSizes, rounded, sized
 from podfit.vpa.report.usage.evidence import Evidence
 from podfit.vpa.report.usage.gathering import kills
 from podfit.vpa.runtimes.heaps import Heap
@@ -17,12 +17,12 @@ maybe = st.none() | st.integers(1, 1 << 44)
 
 
 @st.composite
-def sizes(draw: st.DrawFn) -> Sizes:
+def sizes(draw: st.DrawFn) -> ContainerSizes:
     requests = {name: value for name in ("cpu", "memory") if (value := draw(maybe)) is not None}
     limits = {
         name: draw(st.integers(requests.get(name, 1), 1 << 45)) for name in ("cpu", "memory") if draw(st.booleans())
     }
-    return Sizes(requests, limits)
+    return ContainerSizes(requests, limits)
 
 
 @st.composite
@@ -44,7 +44,7 @@ bounds = st.builds(
 
 @given(sizes(), evidences(), heaps, bounds)
 def test_limits_are_never_below_requests_and_none_is_made_up(
-    now: Sizes, evidence: Evidence, heap: Heap | None, given_bounds: Bounds
+    now: ContainerSizes, evidence: Evidence, heap: Heap | None, given_bounds: Bounds
 ) -> None:
     found = sized(now, evidence, heap, given_bounds).sizes
     assert set(found.limits) <= set(now.limits)
@@ -53,7 +53,7 @@ def test_limits_are_never_below_requests_and_none_is_made_up(
 
 @given(sizes(), evidences(), heaps)
 def test_memory_covers_the_heap_and_the_limit_covers_the_peak(
-    now: Sizes, evidence: Evidence, heap: Heap | None
+    now: ContainerSizes, evidence: Evidence, heap: Heap | None
 ) -> None:
     found = sized(now, evidence, heap, Bounds()).sizes
     if heap is not None:
@@ -63,7 +63,9 @@ def test_memory_covers_the_heap_and_the_limit_covers_the_peak(
 
 
 @given(sizes(), evidences(), heaps)
-def test_a_request_that_equals_its_limit_stays_equal(now: Sizes, evidence: Evidence, heap: Heap | None) -> None:
+def test_a_request_that_equals_its_limit_stays_equal(
+    now: ContainerSizes, evidence: Evidence, heap: Heap | None
+) -> None:
     found = sized(now, evidence, heap, Bounds()).sizes
     for name in found.limits:
         if now.request(name) == now.limits[name]:
@@ -72,7 +74,7 @@ def test_a_request_that_equals_its_limit_stays_equal(now: Sizes, evidence: Evide
 
 @given(evidences(), st.integers(1, 1 << 40))
 def test_no_request_is_above_the_most(evidence: Evidence, most: int) -> None:
-    found = sized(Sizes(), evidence, None, Bounds({}, {"cpu": most, "memory": most})).sizes
+    found = sized(ContainerSizes(), evidence, None, Bounds({}, {"cpu": most, "memory": most})).sizes
     assert found.requests["cpu"] <= most and found.requests["memory"] < most + MI
 
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from podfit.api.quantity import Quantity
 from podfit.api.selectors import EVERYTHING
-from podfit.vpa.admission.decide.review import World, answer, index_vpas
+from podfit.vpa.admission.decide.review import ReviewContext, answer, index_vpas
 from podfit.vpa.model.fitting.bounds import cap_to_policy
 from podfit.vpa.model.fitting.limits import proportional_limit
 from podfit.vpa.model.objects.matching import Target
@@ -57,9 +57,9 @@ VPA = {
 }
 
 
-def world() -> World:
+def world() -> ReviewContext:
     top = Target("ns", "ReplicaSet", "web")
-    return World(index_vpas([VPA]), lambda _: EVERYTHING, lambda *_: top, gates={"CPUStartupBoost": True})
+    return ReviewContext(index_vpas([VPA]), lambda _: EVERYTHING, lambda *_: top, gates={"CPUStartupBoost": True})
 
 
 def review(group: str, resource: str, object: Any, old: Any = None) -> str:

@@ -7,7 +7,7 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from podfit.vpa.model.room import DIMENSIONS, Claim, Ledger, NodeRoom
+from podfit.vpa.model.room import DIMENSIONS, Claim, NodeRoom, RoomLedger
 
 Amounts = dict[str, int]
 
@@ -54,7 +54,7 @@ def gone(nodes: dict[str, NodeRoom]) -> None:
             node.leaving[resource] = 0
 
 
-def grow(ledger: Ledger, node: NodeRoom, cpu: int, memory: int) -> None:
+def grow(ledger: RoomLedger, node: NodeRoom, cpu: int, memory: int) -> None:
     """A pod of the node is resized in place, as far as it may be."""
     wanted = {"cpu": cpu, "memory": memory}
     safe = ledger.growth_left(node.name, wanted)
@@ -80,7 +80,7 @@ def schedule(data: st.DataObject, nodes: dict[str, NodeRoom], promised: list[Cla
 @given(st.data())
 def test_every_successor_finds_a_node_whatever_the_scheduler_chooses(data: st.DataObject) -> None:
     nodes, pods = data.draw(clusters())
-    ledger = Ledger(nodes)
+    ledger = RoomLedger(nodes)
     pending = data.draw(st.lists(st.tuples(specs, sizes), max_size=3))
     ledger.begin({("pending", number): Claim(*one) for number, one in enumerate(pending)})
     promised = []
@@ -99,7 +99,7 @@ def test_what_is_reserved_never_exceeds_the_free_room_of_a_node(
     cluster: tuple[dict[str, NodeRoom], Any], pending: list[tuple[dict[str, Any], Amounts]]
 ) -> None:
     nodes, _ = cluster
-    ledger = Ledger(nodes)
+    ledger = RoomLedger(nodes)
     ledger.begin({number: Claim(*one) for number, one in enumerate(pending)})
     for node in nodes.values():
         for resource in DIMENSIONS:
@@ -111,7 +111,7 @@ def test_claims_that_are_removed_leave_nothing_behind(
     cluster: tuple[dict[str, NodeRoom], Any], pending: list[tuple[dict[str, Any], Amounts]]
 ) -> None:
     nodes, _ = cluster
-    ledger = Ledger(nodes)
+    ledger = RoomLedger(nodes)
     ledger.begin({})
     for number, one in enumerate(pending):
         ledger.add(number, Claim(*one))
@@ -129,7 +129,7 @@ growths = st.tuples(st.integers(0, 12), st.integers(0, 12))
 @given(st.data())
 def test_resizes_in_place_leave_successors_their_places_whatever_the_scheduler_chooses(data: st.DataObject) -> None:
     nodes, pods = data.draw(clusters())
-    ledger = Ledger(nodes)
+    ledger = RoomLedger(nodes)
     pending = data.draw(st.lists(st.tuples(specs, sizes), max_size=3))
     ledger.begin({("pending", number): Claim(*one) for number, one in enumerate(pending)})
     promised = []
@@ -150,7 +150,7 @@ def test_a_pod_that_may_go_anywhere_is_not_evicted_if_it_could_take_the_only_pla
     def node(name: str, zone: str, cpu: int) -> NodeRoom:
         return NodeRoom({"metadata": {"name": name, "labels": {"zone": zone}}}, {"cpu": cpu})
 
-    ledger = Ledger({"a": node("a", "a", 500), "b": node("b", "b", 4000)})
+    ledger = RoomLedger({"a": node("a", "a", 500), "b": node("b", "b", 4000)})
     ledger.begin({})
     bound = Claim({"nodeSelector": {"zone": "a"}}, amounts(500, 0))
     assert ledger.has_place(bound)
@@ -163,7 +163,7 @@ def test_a_resize_in_place_leaves_room_for_a_successor_whose_own_node_another_po
     home = NodeRoom({"metadata": {"name": "home"}}, {"cpu": 1000})
     other = NodeRoom({"metadata": {"name": "other"}}, {"cpu": 2000})
     home.used["cpu"] = 900
-    ledger = Ledger({"home": home, "other": other})
+    ledger = RoomLedger({"home": home, "other": other})
     ledger.begin({"pending": Claim({}, amounts(300, 0))})
     successor, held = Claim({}, amounts(500, 0), "home"), amounts(400, 0)
     assert ledger.has_place(successor, held)

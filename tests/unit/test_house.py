@@ -1,7 +1,8 @@
-"""The shape of the source tree: small folders and short files."""
+"""The shape of the source tree: small folders, short files, and names that stand for one thing."""
 
 from __future__ import annotations
 
+import ast
 from pathlib import Path
 
 SOURCE = Path(__file__).resolve().parents[2] / "src" / "podfit"
@@ -25,3 +26,38 @@ def test_no_folder_has_more_than_nine_modules() -> None:
 def test_nine_files_in_ten_have_260_lines_at_most() -> None:
     lengths = sorted(len(file.read_text().splitlines()) for file in modules())
     assert lengths[int(len(lengths) * 0.9)] <= LONGEST_OF_NINE_TENTHS
+
+
+OF_ONE_MEANING = frozenset(
+    [
+        "Actual",
+        "Actuated",
+        "Allocated",
+        "Desired",
+        "Hands",
+        "Ledger",
+        "Object",
+        "ObjectView",
+        "Parts",
+        "Plan",
+        "PodContext",
+        "PodRecord",
+        "Progress",
+        "Room",
+        "Shortage",
+        "Sized",
+        "Sizes",
+        "Verdict",
+        "World",
+    ]
+)
+"""Names that readers meet everywhere: those of a resize, and those that once stood for several things."""
+
+
+def test_names_that_readers_meet_everywhere_stand_for_one_thing() -> None:
+    found: dict[str, list[str]] = {}
+    for file in modules():
+        for node in ast.walk(ast.parse(file.read_text())):
+            if isinstance(node, ast.ClassDef) and node.name in OF_ONE_MEANING:
+                found.setdefault(node.name, []).append(str(file.relative_to(SOURCE)))
+    assert {name: files for name, files in found.items() if len(files) > 1} == {}

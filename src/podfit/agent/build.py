@@ -43,7 +43,7 @@ from podfit.agent.migration.logs import EarlierLogs
 from podfit.agent.migration.steps import Steps
 from podfit.agent.node.node import NodeKeeper
 from podfit.agent.node.redirect import ApiRedirect
-from podfit.agent.phases.context import Containers, Parts, Resizing
+from podfit.agent.phases.context import Containers, NodeParts, Resizing
 from podfit.agent.phases.finalizer import Finalizer
 from podfit.agent.pods.conditions import Conditions
 from podfit.agent.pods.record import PodRecord
@@ -113,7 +113,7 @@ class Built:
     allocation: Allocation
     images: Images
     tracking: Tracking
-    parts: Parts
+    parts: NodeParts
 
 
 def build(core: Core, outside: Outside) -> Built:
@@ -156,7 +156,7 @@ def build(core: Core, outside: Outside) -> Built:
         images.pulls,
         (static.on_removed, expected.on_removed),
     )
-    parts = Parts(
+    parts = NodeParts(
         core,
         resizing,
         containers,

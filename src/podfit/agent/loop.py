@@ -14,7 +14,7 @@ from podfit.agent.phases.containers.refresh_volumes import refresh_volumes
 from podfit.agent.phases.containers.start_containers import start_containers
 from podfit.agent.phases.containers.start_sandbox import start_sandbox
 from podfit.agent.phases.containers.terminate import terminate
-from podfit.agent.phases.context import Parts, Phase, PodContext
+from podfit.agent.phases.context import NodeParts, Phase, PodContext
 from podfit.agent.phases.deadline import enforce_deadline
 from podfit.agent.phases.finalize import finalize
 from podfit.agent.phases.observe import observe
@@ -56,7 +56,7 @@ async def reconcile(pod: PodContext) -> Result:
 
 
 class Loop:
-    def __init__(self, records: Mapping[str, PodRecord], parts: Parts) -> None:
+    def __init__(self, records: Mapping[str, PodRecord], parts: NodeParts) -> None:
         self._records, self._parts = records, parts
 
     async def reconcile(self, uid: str) -> Result:

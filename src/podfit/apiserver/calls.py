@@ -53,7 +53,7 @@ _ONE_WARNING = 256
 _FEW_PIECES = 4
 
 
-class Parts:
+class ServerParts:
     """The components shared by verbs."""
 
     def __init__(self, objects: Objects, writer: Writer, tables: Tables, metrics: Metrics, dialects: Dialects) -> None:
@@ -101,7 +101,7 @@ class Call(msgspec.Struct):
     request: Request
     route: Route
     kind: Kind
-    parts: Parts
+    parts: ServerParts
     warnings: list[str] = msgspec.field(default_factory=list)
 
     @property

@@ -24,7 +24,7 @@ from podfit.apiserver.admission.chain import Chain
 from podfit.apiserver.apis.discovery import Discovery
 from podfit.apiserver.auth.authorize import Action, Authorization
 from podfit.apiserver.auth.impersonate import impersonate, wanted_of
-from podfit.apiserver.calls import Call, Parts, warning_headers
+from podfit.apiserver.calls import Call, ServerParts, warning_headers
 from podfit.apiserver.dialects import Dialects, policies
 from podfit.apiserver.flows.control import FlowControl, TooMany
 from podfit.apiserver.flows.measures import FlowMeasures
@@ -90,7 +90,7 @@ class Core:
         self.tables = Tables()
         self.metrics = Metrics(self._is_served)
         self.dialects = dialects or Dialects()
-        self.parts = Parts(objects, self.writer, self.tables, self.metrics, self.dialects)
+        self.parts = ServerParts(objects, self.writer, self.tables, self.metrics, self.dialects)
         self.seats = Seats()
         self.flows = FlowControl(objects, sum(in_flight), FlowMeasures(self.metrics.registry))
         self.discovery = Discovery(self.registry, lambda: self.address, self.dialects.announced)

@@ -36,7 +36,7 @@ _BREATH = 16
 """So many Events are sent between two looks at whether there is something better to do."""
 
 
-class Hands:
+class SchedulerWrites:
     """Workers that carry out what was decided."""
 
     def __init__(

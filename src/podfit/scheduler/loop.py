@@ -21,7 +21,7 @@ from podfit.client.resizing import default_dialect
 from podfit.client.transport import Unreachable
 from podfit.kit.clock import Clock, RealClock
 from podfit.kit.concurrency.tasks import Tasks
-from podfit.scheduler.act import ACTIONS, Hands
+from podfit.scheduler.act import ACTIONS, SchedulerWrites
 from podfit.scheduler.config import SchedulerConfig
 from podfit.scheduler.decide.board import Board, Epoch, Placed, Refused
 from podfit.scheduler.decide.fit.fitting import Fitting
@@ -60,7 +60,7 @@ class Scheduler:
         self.queue = PodQueue()
         name = config.scheduler_name
         self._recorder = ActionRecorder(client, name, f"{name}-{socket.gethostname()}", ACTIONS, clock)
-        self._hands = Hands(client, self._recorder, clock, config.scheduler_name, lambda: self.queue.due)
+        self._writes = SchedulerWrites(client, self._recorder, clock, config.scheduler_name, lambda: self.queue.due)
         self._due = asyncio.Event()
         self._observer = Observer(self.board, self.queue, clock, config.scheduler_name, self._due.set, self._pods_in)
         self._random = random.Random(config.seed)
@@ -71,7 +71,7 @@ class Scheduler:
         self.pods = Cache(client, POD, clock=clock, page=2000, fieldSelector=_LIVE)
         self.namespaces = Cache(client, NAMESPACE, clock=clock)
         self.budgets = Cache(client, kind_named("PodDisruptionBudget"), clock=clock)
-        self._room = MakingRoom(config, self.board, self._observer, self.budgets, self._hands, self.metrics, clock)
+        self._room = MakingRoom(config, self.board, self._observer, self.budgets, self._writes, self.metrics, clock)
         kinds = ("Service", "ReplicationController", "ReplicaSet", "StatefulSet")
         self.owners = [Cache(client, kind_named(kind), clock=clock, page=500, trim=only_selector) for kind in kinds]
         for cache in self.owners:
@@ -98,7 +98,7 @@ class Scheduler:
                     await self.namespaces.ready.wait()
                 tasks.start(cache.run(), f"watch-{cache.kind.plural}")
             await asyncio.gather(*(cache.ready.wait() for cache in caches))
-            self._hands.start(tasks, self.config.bind_workers, self.config.write_workers)
+            self._writes.start(tasks, self.config.bind_workers, self.config.write_workers)
             tasks.start(self._recorder.run(), "events")
             tasks.start(self._tick(), "timers")
             self.ready.set()
@@ -119,7 +119,7 @@ class Scheduler:
         """Until nothing is due and everything decided was written."""
         while self._due.is_set() or self.queue.due or self._observer.assumed:
             await asyncio.sleep(0)
-        await self._hands.idle()
+        await self._writes.idle()
 
     async def _tick(self) -> None:
         """What comes with time alone: the end of a backoff, pods that waited too long, deadlines of resizes."""
@@ -221,7 +221,7 @@ class Scheduler:
         except Exception as error:
             # One pod that cannot be understood must not stop the others.
             log.exception("scheduling %s/%s failed", *entry.key)
-            self._hands.emit(entry.pod, "Warning", "FailedScheduling", f"internal error: {error}")
+            self._writes.emit(entry.pod, "Warning", "FailedScheduling", f"internal error: {error}")
             self.queue.back_off(entry, self.clock.monotonic())
             result = ERROR
         self.metrics.tried(result, self.config.scheduler_name, self.clock.monotonic() - began)
@@ -230,13 +230,13 @@ class Scheduler:
         self.board.snapshot.put_pod(resident(entry.pod, placed.node))
         self.board.unnominate(entry.key)
         self._observer.assumed[entry.key] = entry.uid
-        self._hands.bind(lambda: self._bind(entry, placed.node))
+        self._writes.bind(lambda: self._bind(entry, placed.node))
 
     async def _bind(self, entry: Entry, node: str) -> None:
         if self._observer.assumed.get(entry.key) != entry.uid:
             return  # deleted meanwhile, or bound by someone else
         try:
-            await self._hands.bind_pod(entry.pod, node)
+            await self._writes.bind_pod(entry.pod, node)
         except (ApiError, Unreachable) as error:
             self._forget(entry, error)
             return
@@ -253,7 +253,7 @@ class Scheduler:
             self.queue.remove(entry.key)
             return
         self.metrics.attempts.labels(ERROR, self.config.scheduler_name).inc()
-        self._hands.emit(entry.pod, "Warning", "FailedScheduling", f"binding rejected: {error}")
+        self._writes.emit(entry.pod, "Warning", "FailedScheduling", f"binding rejected: {error}")
         self.queue.back_off(entry, self.clock.monotonic())
 
     # --- refusals
@@ -270,9 +270,9 @@ class Scheduler:
                 self._preempt(entry, outcome)
         plugins = Fitting.plugins(refused.codes) if refused.codes is not None else frozenset()
         self.queue.park(entry, shape, self._seen(shape), self.clock.monotonic(), plugins)
-        self._hands.emit(entry.pod, "Warning", "FailedScheduling", message)
+        self._writes.emit(entry.pod, "Warning", "FailedScheduling", message)
         pod = entry.pod
-        self._hands.write(lambda: self._hands.report_refusal(pod, "Unschedulable", message, nominated))
+        self._writes.write(lambda: self._writes.report_refusal(pod, "Unschedulable", message, nominated))
 
     def _find_victims(self, entry: Entry, shape: Shape, refused: Refused) -> Candidate | NoRoom:
         """Pods of one shape and priority fail alike as long as nothing changes: looking once is enough."""
@@ -302,14 +302,14 @@ class Scheduler:
         self.metrics.victims.observe(len(chosen.victims))
         for loser in less_important_waiting(self.board, node, preemptor):
             self.board.unnominate(loser.key)
-            self._hands.write(partial(self._hands.clear_nomination, loser.pod))
+            self._writes.write(partial(self._writes.clear_nomination, loser.pod))
         self.board.nominate(preemptor, node)
         for victim in chosen.victims:
-            self._hands.write(partial(self._end, victim.pod, entry, node))
+            self._writes.write(partial(self._end, victim.pod, entry, node))
 
     async def _end(self, victim: Object, entry: Entry, node: str) -> None:
         try:
-            await self._hands.preempt(victim, entry.pod, node)
+            await self._writes.preempt(victim, entry.pod, node)
         except (ApiError, Unreachable) as error:
             # No event will come of it, so the pod must look again by itself.
             log.info("preempting %s for %s: %s", victim["metadata"]["name"], entry.key, error)

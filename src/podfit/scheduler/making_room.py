@@ -8,7 +8,7 @@ from __future__ import annotations
 from podfit.api.objects import Object
 from podfit.client import Cache
 from podfit.kit.clock import Clock
-from podfit.scheduler.act import Hands
+from podfit.scheduler.act import SchedulerWrites
 from podfit.scheduler.config import PREEMPT, SchedulerConfig
 from podfit.scheduler.decide.board import Board
 from podfit.scheduler.decide.deferred import Evict, Stuck, deferred_since, make_room
@@ -28,12 +28,12 @@ class MakingRoom:
         board: Board,
         observer: Observer,
         budgets: Cache,
-        hands: Hands,
+        writes: SchedulerWrites,
         metrics: SchedulerMetrics,
         clock: Clock,
     ) -> None:
         self._config, self._board, self._observer, self._budgets = config, board, observer, budgets
-        self._hands, self._metrics, self._clock = hands, metrics, clock
+        self._writes, self._metrics, self._clock = writes, metrics, clock
         self._tried: dict[Key, float] = {}
 
     def look(self) -> None:
@@ -60,13 +60,13 @@ class MakingRoom:
         pods = [one.pod for one in snapshot.here[row].values()]
         outcome = make_room(pod, node, pods, budgets_from(self._budgets))
         if isinstance(outcome, Evict):
-            self._hands.write(lambda: self._evict(pod, outcome.victims, name))
+            self._writes.write(lambda: self._evict(pod, outcome.victims, name))
         elif isinstance(outcome, Stuck):
             why = (
                 f"No room can be made for the deferred resize on node {name}: no "
                 f"lower-priority pods can be preempted; {outcome}"
             )
-            self._hands.emit(pod, "Warning", "ResizePreemptionFailed", f"{why} missing")
+            self._writes.emit(pod, "Warning", "ResizePreemptionFailed", f"{why} missing")
 
     async def _evict(self, pod: Object, victims: tuple[Object, ...], node: str) -> None:
         namespace, name = pod_key(pod)
@@ -74,12 +74,12 @@ class MakingRoom:
         gone: list[str] = []
         kept: list[str] = []
         for victim in victims:
-            done = await self._hands.evict(victim, why)
+            done = await self._writes.evict(victim, why)
             (gone if done else kept).append("/".join(pod_key(victim)))
         self._metrics.deferred_evictions.inc(len(gone))
         if gone:
             message = f"Evicted {', '.join(gone)} from node {node} for the deferred resize"
-            self._hands.emit(pod, "Normal", "ResizePreempting", message)
+            self._writes.emit(pod, "Normal", "ResizePreempting", message)
         if kept:
             message = f"Disruption budgets protect {', '.join(kept)} on node {node}; the resize stays deferred"
-            self._hands.emit(pod, "Warning", "ResizePreemptionFailed", message)
+            self._writes.emit(pod, "Warning", "ResizePreemptionFailed", message)

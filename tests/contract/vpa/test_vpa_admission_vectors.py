@@ -11,12 +11,12 @@ from vpa_vectors import cases, cases_where, difference
 
 from podfit.api.quantity import Quantity
 from podfit.api.selectors import LabelSelector
-from podfit.vpa.admission.decide.review import Verdict, World, answer, index_vpas
+from podfit.vpa.admission.decide.review import ReviewAnswer, ReviewContext, answer, index_vpas
 from podfit.vpa.admission.decide.validate import Allowed, validate
 from podfit.vpa.model.objects.matching import Target
 
 
-def world_of(case: dict[str, Any]) -> World:
+def world_of(case: dict[str, Any]) -> ReviewContext:
     selectors, owners = case.get("selectors") or {}, case.get("owners") or {}
 
     def selector_of(vpa: Any) -> LabelSelector | None:
@@ -30,7 +30,7 @@ def world_of(case: dict[str, Any]) -> World:
         return None if top == "!" else Target(namespace, *top.split("|")[1].split("/"))
 
     most = case.get("maxAllowedCpuBoost")
-    return World(
+    return ReviewContext(
         index_vpas(case.get("vpas") or ()),
         selector_of,
         topmost_of,
@@ -44,7 +44,7 @@ def world_of(case: dict[str, Any]) -> World:
 def respond(case: dict[str, Any]) -> dict[str, Any]:
     if case.get("contentType", "application/json") != "application/json":
         return {"httpStatus": 200, "response": None}
-    verdict: Verdict = answer(case.get("body") or json.dumps(case["review"]), world_of(case))
+    verdict: ReviewAnswer = answer(case.get("body") or json.dumps(case["review"]), world_of(case))
     return {"httpStatus": 200, "patch": verdict.patch, "response": verdict.to_response()}
 
 

@@ -18,7 +18,7 @@ from podfit.vpa.model.times import from_rfc3339
 from podfit.vpa.updater.decide.actions import NOTHING_TO_DO, Event, Evict, Resize, resize
 from podfit.vpa.updater.decide.config import Config
 from podfit.vpa.updater.decide.groups import Creator, ReplicasOf, pod_id
-from podfit.vpa.updater.decide.one_pass import World, update_pass
+from podfit.vpa.updater.decide.one_pass import ClusterView, update_pass
 from podfit.vpa.updater.decide.priority import candidates, priority_of
 from podfit.vpa.updater.decide.resizing import resize_status
 from podfit.vpa.updater.decide.restriction import Attempts, Restriction
@@ -246,7 +246,7 @@ class Cluster:
         return None if top == "!" else Target(namespace, *top.split("|")[1].split("/"))
 
     def loop(self) -> Any:
-        world = World(
+        world = ClusterView(
             self.case["vpas"],
             sorted(self.pods, key=lambda pod: pod["metadata"]["name"]),
             self.selector_of,

@@ -9,7 +9,7 @@ import pytest
 from podfit.api.registry.kinds import NAMESPACE, POD, kind_named
 from podfit.api.status import ApiError
 from podfit.apiserver.writing import deletes
-from podfit.apiserver.writing.deletes import Verdict
+from podfit.apiserver.writing.deletes import DeleteOutcome
 
 CONFIG_MAP = kind_named("ConfigMap")
 NOW = 1_700_000_000.0
@@ -30,12 +30,12 @@ def pod(node: str = "n1", **meta: Any) -> dict[str, Any]:
 
 
 def test_an_object_that_nothing_holds_goes_at_once() -> None:
-    assert deletes.decide(CONFIG_MAP, config_map(), {}, NOW) == Verdict(remove=True)
+    assert deletes.decide(CONFIG_MAP, config_map(), {}, NOW) == DeleteOutcome(remove=True)
 
 
 def test_a_finalizer_holds_an_object_and_marks_it() -> None:
     obj = config_map(finalizers=["example.com/x"])
-    assert deletes.decide(CONFIG_MAP, obj, {}, NOW) == Verdict(write=True)
+    assert deletes.decide(CONFIG_MAP, obj, {}, NOW) == DeleteOutcome(write=True)
     assert obj["metadata"]["deletionTimestamp"] == "2023-11-14T22:13:20Z"
     assert obj["metadata"]["deletionGracePeriodSeconds"] == 0
 
@@ -49,28 +49,28 @@ def test_a_policy_becomes_a_finalizer(policy: str, finalizer: str) -> None:
 
 def test_background_takes_an_earlier_policy_back() -> None:
     obj = config_map(finalizers=["orphan"])
-    assert deletes.decide(CONFIG_MAP, obj, {"propagationPolicy": "Background"}, NOW) == Verdict(remove=True)
+    assert deletes.decide(CONFIG_MAP, obj, {"propagationPolicy": "Background"}, NOW) == DeleteOutcome(remove=True)
 
 
 def test_a_bound_pod_gets_its_grace_and_is_written() -> None:
     obj = pod()
-    assert deletes.decide(POD, obj, {}, NOW) == Verdict(write=True)
+    assert deletes.decide(POD, obj, {}, NOW) == DeleteOutcome(write=True)
     assert obj["metadata"]["deletionGracePeriodSeconds"] == 30
     assert obj["metadata"]["generation"] == 2
 
 
 def test_without_grace_a_pod_is_marked_and_then_removed() -> None:
-    assert deletes.decide(POD, pod(), {"gracePeriodSeconds": 0}, NOW) == Verdict(write=True, remove=True)
-    assert deletes.decide(POD, pod(node=""), {}, NOW) == Verdict(write=True, remove=True)
+    assert deletes.decide(POD, pod(), {"gracePeriodSeconds": 0}, NOW) == DeleteOutcome(write=True, remove=True)
+    assert deletes.decide(POD, pod(node=""), {}, NOW) == DeleteOutcome(write=True, remove=True)
 
 
 def test_a_namespace_becomes_terminating_and_waits_for_its_finalizers() -> None:
     obj = {"kind": "Namespace", "metadata": {"name": "n"}, "spec": {"finalizers": ["kubernetes"]}, "status": {}}
-    assert deletes.decide(NAMESPACE, obj, {}, NOW) == Verdict(write=True)
+    assert deletes.decide(NAMESPACE, obj, {}, NOW) == DeleteOutcome(write=True)
     assert obj["status"] == {"phase": "Terminating"}
-    assert deletes.decide(NAMESPACE, obj, {}, NOW) == Verdict()
+    assert deletes.decide(NAMESPACE, obj, {}, NOW) == DeleteOutcome()
     obj["spec"] = {}
-    assert deletes.decide(NAMESPACE, obj, {}, NOW) == Verdict(remove=True)
+    assert deletes.decide(NAMESPACE, obj, {}, NOW) == DeleteOutcome(remove=True)
 
 
 def test_the_last_finalizer_taken_away_ends_a_deleted_object() -> None:

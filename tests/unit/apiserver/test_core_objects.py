@@ -10,7 +10,7 @@ from podfit.api.objects import Object, freeze
 from podfit.api.registry.kinds import EVENT, POD, Kind, Registry
 from podfit.api.status import ApiError
 from podfit.apiserver.storage.hub import Hub
-from podfit.apiserver.storage.memory import AVERAGE, Memory
+from podfit.apiserver.storage.object_cache import AVERAGE, ObjectCache
 from podfit.apiserver.storage.objects import EVENT_TTL_S, Objects
 from podfit.kit.clock import FakeClock
 from podfit.store.backend import Record
@@ -22,7 +22,7 @@ def record(name: str, revision: int) -> Record:
 
 
 def test_the_newest_state_and_the_one_before_it_are_remembered() -> None:
-    memory = Memory(10)
+    memory = ObjectCache(10)
     states = [freeze({"at": at}) for at in range(3)]
     for at, state in enumerate(states):
         memory.put(record("a", at + 1), state)
@@ -32,7 +32,7 @@ def test_the_newest_state_and_the_one_before_it_are_remembered() -> None:
 
 
 def test_an_older_state_does_not_replace_a_newer_one() -> None:
-    memory = Memory(10)
+    memory = ObjectCache(10)
     newer = freeze({})
     memory.put(record("a", 2), newer)
     memory.put(record("a", 1), {"old": True})
@@ -41,7 +41,7 @@ def test_an_older_state_does_not_replace_a_newer_one() -> None:
 
 
 def test_what_nobody_asked_for_longest_is_forgotten() -> None:
-    memory = Memory(2)
+    memory = ObjectCache(2)
     memory.put(record("a", 1), {"name": "a"})
     memory.put(record("b", 2), {"name": "b"})
     memory.get(record("a", 1))
@@ -55,7 +55,7 @@ def owned(name: str) -> Object:
 
 
 def test_what_a_part_of_the_process_keeps_is_remembered_beyond_the_limit() -> None:
-    memory = Memory(1)
+    memory = ObjectCache(1)
     whole = memory.put(record("a", 1), owned("a"))
     stripped = memory.strip(record("a", 1), whole)
     memory.put(record("b", 2), owned("b"))
@@ -68,7 +68,7 @@ def test_what_a_part_of_the_process_keeps_is_remembered_beyond_the_limit() -> No
 
 
 def test_the_state_before_one_that_is_kept_elsewhere_is_remembered_too() -> None:
-    memory = Memory(1)
+    memory = ObjectCache(1)
     states = [owned("a"), owned("a")]
     stripped = memory.strip(record("a", 1), states[0])
     assert memory.get(record("a", 1)) is stripped.whole
@@ -78,7 +78,7 @@ def test_the_state_before_one_that_is_kept_elsewhere_is_remembered_too() -> None
 
 
 def test_objects_that_are_kept_share_what_is_told_of_their_owners() -> None:
-    memory = Memory(10)
+    memory = ObjectCache(10)
     one, other = owned("a"), owned("b")
     kept = [memory.strip(record("a", 1), one), memory.strip(record("b", 2), other)]
     fields = [stripped.whole["metadata"]["managedFields"][0]["fieldsV1"] for stripped in kept]
@@ -126,7 +126,7 @@ async def test_an_object_of_a_kind_that_is_not_defined_any_more_is_not_stored() 
 
 
 def test_large_objects_do_not_fill_the_memory_of_objects() -> None:
-    memory = Memory(10)
+    memory = ObjectCache(10)
     for at in range(1, 100):
         value = b"x" * AVERAGE * 4
         memory.put(Record(f"k{at % 50}", value, at, at), {"metadata": {}})

@@ -15,7 +15,7 @@ from podfit.cli.printing.happened import event_rows, in_order
 from podfit.cli.printing.output import LEAST, print_object, table
 from podfit.cli.printing.wording import chapter_words, node_notable
 from podfit.cli.resizing.overrides import overwrites
-from podfit.cli.resizing.plans import ResizeRequest, plan
+from podfit.cli.resizing.plans import RequestedSizes, plan
 from podfit.cli.resizing.stages import Step, seen_by_node
 from podfit.cli.sizing.measured import pod_objects
 from podfit.cli.sizing.recommended import Recommendation
@@ -158,7 +158,7 @@ POD = {
 )
 def test_a_resize_that_an_autoscaler_overwrites_is_announced(policies: list[Any], warned: str) -> None:
     vpa = {"metadata": {"name": "v"}, "spec": {"resourcePolicy": {"containerPolicies": policies}}}
-    words = overwrites(vpa, plan(POD, ResizeRequest("", {"cpu": "2"})))
+    words = overwrites(vpa, plan(POD, RequestedSizes("", {"cpu": "2"})))
     assert bool(words) == bool(warned) and (not warned or "vpa/v (mode Recreate) controls cpu of container c" in words)
 
 

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from podfit.cli.printing.amounts import BadAmount, cpu_text, memory_text, read_amount, read_pairs
-from podfit.cli.resizing.plans import CannotResize, ResizeRequest, plan
+from podfit.cli.resizing.plans import CannotResize, RequestedSizes, plan
 
 
 def pod(resources: dict[str, Any] | None = None, **more: Any) -> dict[str, Any]:
@@ -23,7 +23,7 @@ def pod(resources: dict[str, Any] | None = None, **more: Any) -> dict[str, Any]:
 
 
 def test_only_what_changes_is_sent() -> None:
-    made = plan(pod(), ResizeRequest(requests={"cpu": "150m", "memory": "32Mi"}))
+    made = plan(pod(), RequestedSizes(requests={"cpu": "150m", "memory": "32Mi"}))
     resources = made.patch["spec"]["containers"][0]["resources"]
     assert resources == {"requests": {"cpu": "150m"}}
     assert [str(one) for one in made.changes] == ["cpu request 100m → 150m"]
@@ -31,56 +31,56 @@ def test_only_what_changes_is_sent() -> None:
 
 def test_a_limit_that_equals_its_request_follows_it() -> None:
     guaranteed = {"requests": {"cpu": "1", "memory": "1Gi"}, "limits": {"cpu": "1", "memory": "1Gi"}}
-    made = plan(pod(guaranteed), ResizeRequest(requests={"cpu": "500m"}))
+    made = plan(pod(guaranteed), RequestedSizes(requests={"cpu": "500m"}))
     assert made.patch["spec"]["containers"][0]["resources"] == {"requests": {"cpu": "500m"}, "limits": {"cpu": "500m"}}
 
 
 def test_the_size_it_has_already_is_no_change() -> None:
-    assert plan(pod(), ResizeRequest(requests={"cpu": "0.1"})).changes == ()
+    assert plan(pod(), RequestedSizes(requests={"cpu": "0.1"})).changes == ()
 
 
 @pytest.mark.parametrize(
     ("given_pod", "wish", "words"),
     [
-        (pod(), ResizeRequest("web", {"cpu": "1"}), "no container 'web'"),
-        (pod(), ResizeRequest("ap", {"cpu": "1"}), "did you mean app?"),
-        (pod(), ResizeRequest(requests={"cpu": "300m"}), "--limits cpu=300m"),
-        (pod(), ResizeRequest(limits={"memory": "16Mi"}), "--memory 16Mi"),
-        (pod(), ResizeRequest(requests={"cpu": "200m", "memory": "64Mi"}), "is Burstable and would become Guaranteed"),
-        (pod({}), ResizeRequest(requests={"cpu": "1"}), "is BestEffort and would become Burstable"),
-        (pod(others=[{"name": "b"}]), ResizeRequest(requests={"cpu": "1"}), "choose one with -c (app, b)"),
-        (pod(phase="Succeeded"), ResizeRequest(requests={"cpu": "1"}), "has ended"),
+        (pod(), RequestedSizes("web", {"cpu": "1"}), "no container 'web'"),
+        (pod(), RequestedSizes("ap", {"cpu": "1"}), "did you mean app?"),
+        (pod(), RequestedSizes(requests={"cpu": "300m"}), "--limits cpu=300m"),
+        (pod(), RequestedSizes(limits={"memory": "16Mi"}), "--memory 16Mi"),
+        (pod(), RequestedSizes(requests={"cpu": "200m", "memory": "64Mi"}), "is Burstable and would become Guaranteed"),
+        (pod({}), RequestedSizes(requests={"cpu": "1"}), "is BestEffort and would become Burstable"),
+        (pod(others=[{"name": "b"}]), RequestedSizes(requests={"cpu": "1"}), "choose one with -c (app, b)"),
+        (pod(phase="Succeeded"), RequestedSizes(requests={"cpu": "1"}), "has ended"),
         (
             pod(metadata={"annotations": {"kubernetes.io/config.mirror": "x"}}),
-            ResizeRequest(requests={"cpu": "1"}),
+            RequestedSizes(requests={"cpu": "1"}),
             "static pod",
         ),
-        (pod(spec={"os": {"name": "windows"}}), ResizeRequest(requests={"cpu": "1"}), "Windows"),
+        (pod(spec={"os": {"name": "windows"}}), RequestedSizes(requests={"cpu": "1"}), "Windows"),
     ],
 )
-def test_what_cannot_work_is_told(given_pod: dict[str, Any], wish: ResizeRequest, words: str) -> None:
+def test_what_cannot_work_is_told(given_pod: dict[str, Any], wish: RequestedSizes, words: str) -> None:
     with pytest.raises(CannotResize) as caught:
         plan(given_pod, wish)
     assert words in str(caught.value)
 
 
 def test_a_terminating_pod_may_be_resized_with_a_warning() -> None:
-    planned = plan(pod(metadata={"deletionTimestamp": "now"}), ResizeRequest(requests={"cpu": "110m"}))
+    planned = plan(pod(metadata={"deletionTimestamp": "now"}), RequestedSizes(requests={"cpu": "110m"}))
     assert planned.changes and "the pod is terminating" in planned.warnings[0]
 
 
 def test_a_restart_is_announced() -> None:
     one = pod()
     one["spec"]["containers"][0]["resizePolicy"] = [{"resourceName": "memory", "restartPolicy": "RestartContainer"}]
-    assert plan(one, ResizeRequest(requests={"cpu": "110m"})).warnings == ()
-    assert "will restart" in plan(one, ResizeRequest(requests={"memory": "40Mi"})).warnings[0]
+    assert plan(one, RequestedSizes(requests={"cpu": "110m"})).warnings == ()
+    assert "will restart" in plan(one, RequestedSizes(requests={"memory": "40Mi"})).warnings[0]
 
 
 @given(st.integers(1, 4000), st.integers(1, 4000))
 def test_the_planned_pod_has_what_was_wished_and_nothing_else_moved(cpu: int, limit: int) -> None:
     before = pod()
     try:
-        made = plan(before, ResizeRequest(requests={"cpu": f"{cpu}m"}, limits={"cpu": f"{limit}m"}))
+        made = plan(before, RequestedSizes(requests={"cpu": f"{cpu}m"}, limits={"cpu": f"{limit}m"}))
     except CannotResize:
         assert cpu > limit
         return

@@ -7,7 +7,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from podfit.controllers.endpoints.packing import Plan, Wanted, pack
+from podfit.controllers.endpoints.packing import SliceChanges, Wanted, pack
 from podfit.controllers.endpoints.pods import counts, ports_of
 
 META: dict[str, Any] = {"generateName": "s-", "namespace": "ns", "labels": {"a": "b"}}
@@ -18,7 +18,7 @@ def endpoint(uid: int, ready: bool = True) -> dict[str, Any]:
     return {"addresses": [f"10.0.0.{uid}"], "conditions": {"ready": ready}, "targetRef": {"uid": f"u{uid}"}}
 
 
-def applied(slices: list[dict[str, Any]], plan: Plan) -> list[dict[str, Any]]:
+def applied(slices: list[dict[str, Any]], plan: SliceChanges) -> list[dict[str, Any]]:
     gone = {row["metadata"]["name"] for row in (*plan.delete, *plan.update)}
     made = [
         {**row, "metadata": {**row["metadata"], "name": f"new-{len(slices)}-{at}"}}

@@ -6,7 +6,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from podfit.controllers.workloads.inplace import Mark, Replace, Resize, decide
+from podfit.controllers.workloads.inplace import Mark, Replace, ResizePod, decide
 from podfit.controllers.workloads.sizes import (
     SIZED_FOR,
     differ_in_size_only,
@@ -78,7 +78,7 @@ def test_only_a_batch_is_resized_at_a_time() -> None:
     pods = [pod(f"p{number}", "100m") for number in range(5)]
     plan = decide(pods, template("200m"), 2, 300, NOW)
     assert [step.pod["metadata"]["name"] for step in plan.steps] == ["p0", "p1"]
-    assert all(isinstance(step, Resize) for step in plan.steps)
+    assert all(isinstance(step, ResizePod) for step in plan.steps)
 
 
 def test_a_pod_on_its_way_takes_its_place_in_the_batch() -> None:

@@ -14,7 +14,7 @@ from podfit.api.status import ApiError
 from podfit.client import Client, EventRecorder
 from podfit.kit.clock import FakeClock, rfc3339
 from podfit.kit.concurrency.tasks import Tasks
-from podfit.scheduler.act import Hands
+from podfit.scheduler.act import SchedulerWrites
 
 GONE, CONFLICT, BUDGET, BROKEN = (ApiError(code, "Reason", "why") for code in (404, 409, 429, 500))
 
@@ -23,7 +23,7 @@ class Acting:
     def __init__(self, **refusals: Exception) -> None:
         self.writes, self.events, self.clock = RecordedWrites(**refusals), RecordedEvents(), FakeClock()
         client, recorder = cast(Client, self.writes), cast(EventRecorder, self.events)
-        self.hands = Hands(client, recorder, self.clock, "default-scheduler")
+        self.hands = SchedulerWrites(client, recorder, self.clock, "default-scheduler")
 
     @asynccontextmanager
     async def working(self) -> AsyncIterator[None]:
@@ -129,7 +129,9 @@ async def test_a_status_of_a_pod_that_is_gone_is_not_written() -> None:
 
 async def test_events_wait_while_pods_are_due() -> None:
     acting = Acting()
-    hands = Hands(cast(Client, acting.writes), cast(EventRecorder, acting.events), acting.clock, "s", busy=lambda: True)
+    hands = SchedulerWrites(
+        cast(Client, acting.writes), cast(EventRecorder, acting.events), acting.clock, "s", busy=lambda: True
+    )
     hands.emit(pod("p"), "Warning", "FailedScheduling", "no room")
     acting.hands = hands
     async with acting.working():

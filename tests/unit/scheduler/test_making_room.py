@@ -11,7 +11,7 @@ from podfit.api.status import ApiError
 from podfit.client import Cache, Client, EventRecorder
 from podfit.kit.clock import FakeClock, rfc3339
 from podfit.kit.concurrency.tasks import Tasks
-from podfit.scheduler.act import Hands
+from podfit.scheduler.act import SchedulerWrites
 from podfit.scheduler.config import SchedulerConfig
 from podfit.scheduler.decide.board import Board
 from podfit.scheduler.decide.queue import PodQueue
@@ -29,7 +29,7 @@ class Making:
         self.clock, self.writes, self.events = FakeClock(), RecordedWrites(**refusals), RecordedEvents()
         self.metrics, board = SchedulerMetrics("default-scheduler"), Board(seed=1)
         observer = Observer(board, PodQueue(), self.clock, "default-scheduler", lambda: None, lambda namespace: ())
-        self.hands = Hands(cast(Client, self.writes), cast(EventRecorder, self.events), self.clock, "s")
+        self.hands = SchedulerWrites(cast(Client, self.writes), cast(EventRecorder, self.events), self.clock, "s")
         config = SchedulerConfig(deferred_resize_policy=policy, deferred_resize_deadline_s=60.0)
         budgets = cast(Cache, ())
         self.room = MakingRoom(config, board, observer, budgets, self.hands, self.metrics, self.clock)
@@ -92,4 +92,4 @@ async def test_a_budget_that_says_no_is_reported() -> None:
     assert await making.look(61.0) == []
     [(name, reason, message)] = making.events.events
     assert (name, reason) == ("vip", "ResizePreemptionFailed")
-    assert message == "Disruption budgets keep ns/low on node n1; the resize stays deferred"
+    assert message == "Disruption budgets protect ns/low on node n1; the resize stays deferred"

@@ -11,7 +11,7 @@ from podfit.api.objects import Object
 from podfit.api.quantity import Quantity
 from podfit.api.selectors import LabelSelector
 from podfit.vpa.admission.decide.gate import must_wait
-from podfit.vpa.admission.decide.review import World, answer_to, index_vpas
+from podfit.vpa.admission.decide.review import ReviewContext, answer_to, index_vpas
 from podfit.vpa.model.changing.boost import annotation_key
 from podfit.vpa.model.fitting.capping import capped_for_pod
 from podfit.vpa.model.fitting.container_resources import resources_for_pod
@@ -59,9 +59,9 @@ def review(object: Object) -> Object:
     return {"request": {"uid": "u", "namespace": "n", "resource": resource, "object": object}}
 
 
-def world(object: Object, **more: Any) -> World:
+def world(object: Object, **more: Any) -> ReviewContext:
     owner = Target("n", "ReplicaSet", "r")
-    return World(index_vpas([object]), lambda _: LabelSelector.parse(""), lambda namespace, _: owner, **more)
+    return ReviewContext(index_vpas([object]), lambda _: LabelSelector.parse(""), lambda namespace, _: owner, **more)
 
 
 def test_a_limit_range_of_pods_scales_only_what_is_recommended() -> None:

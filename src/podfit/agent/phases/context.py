@@ -56,7 +56,7 @@ class Containers:
 
 
 @dataclass(frozen=True, slots=True)
-class Parts:
+class NodeParts:
     """The same for every pod of the node."""
 
     core: Core
@@ -75,7 +75,7 @@ class PodContext:
     snapshot: Snapshot
     """Set by the phase `observe`, and again by phases that changed something."""
 
-    def __init__(self, record: PodRecord, parts: Parts) -> None:
+    def __init__(self, record: PodRecord, parts: NodeParts) -> None:
         self.record, self.parts = record, parts
         self._next: Next | None = None
         self.plan: Plan | None = None

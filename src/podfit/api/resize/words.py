@@ -28,7 +28,7 @@ RESIZABLE = ("cpu", "memory")
 Amounts = Mapping[str, str]
 
 
-class Resize(NamedTuple):
+class ReportedResize(NamedTuple):
     """The resize of a pod according to its conditions."""
 
     pending: str = ""
@@ -38,11 +38,11 @@ class Resize(NamedTuple):
     """The spec is newer than the node's last report."""
 
 
-def resize_of(pod: Object) -> Resize:
+def resize_of(pod: Object) -> ReportedResize:
     pending = reported(pod, PENDING)
     reason = "" if pending is None else pending.get("reason") or DEFERRED
     generation, seen = pod["metadata"].get("generation") or 0, (pod.get("status") or {}).get("observedGeneration") or 0
-    return Resize(reason, reported(pod, IN_PROGRESS) is not None, generation > seen)
+    return ReportedResize(reason, reported(pod, IN_PROGRESS) is not None, generation > seen)
 
 
 def by_name(listed: Sequence[Object] | None) -> dict[str, Object]:

@@ -18,7 +18,7 @@ from typing import Protocol
 
 from podfit.api.objects import Object, freeze
 from podfit.apiserver.representation import wire
-from podfit.apiserver.storage.memory import Stripped
+from podfit.apiserver.storage.object_cache import Stripped
 from podfit.store.backend import Change, Record
 
 log = logging.getLogger(__name__)

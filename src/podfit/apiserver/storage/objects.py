@@ -16,7 +16,7 @@ from podfit.apiserver.apis import conversion
 from podfit.apiserver.representation import wire
 from podfit.apiserver.representation.views import Views
 from podfit.apiserver.storage.hub import Hub
-from podfit.apiserver.storage.memory import Memory
+from podfit.apiserver.storage.object_cache import ObjectCache
 from podfit.apiserver.versions import Versions
 from podfit.kit.clock import Clock
 from podfit.store.backend import Mismatch, Record, Store
@@ -31,8 +31,8 @@ _EVENTS = EVENT.storage_prefix
 class Objects:
     def __init__(self, store: Store, registry: Registry, hub: Hub, clock: Clock) -> None:
         self.store, self.registry, self.hub, self.clock = store, registry, hub, clock
-        self._memory = Memory(_REMEMBERED)
-        self._events = Memory(_REMEMBERED_EVENTS)
+        self._memory = ObjectCache(_REMEMBERED)
+        self._events = ObjectCache(_REMEMBERED_EVENTS)
         """Events arrive in great numbers and are rarely read again: they must not evict everything else."""
         hub.decode, hub.strip = self.decoded, self._memory.strip
         self._written: dict[str, tuple[bytes, Object]] = {}

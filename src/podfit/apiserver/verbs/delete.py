@@ -65,7 +65,7 @@ async def remove(call: Call, kind: Kind, namespace: str, name: str, options: Obj
 
 
 async def _carry_out(
-    call: Call, kind: Kind, record: Record, obj: Object, verdict: deletes.Verdict
+    call: Call, kind: Kind, record: Record, obj: Object, verdict: deletes.DeleteOutcome
 ) -> tuple[Object, bool]:
     store, expect = call.objects.store, record.modified
     if verdict.write:

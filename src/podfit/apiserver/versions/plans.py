@@ -25,7 +25,7 @@ _LARGE = 64 * 1024
 """The size from which a record is not cached."""
 
 
-class Plan:
+class VersionPlan:
     """The versions of one definition."""
 
     def __init__(self, definition: Object, revision: int, caller: Caller) -> None:
@@ -81,15 +81,15 @@ class Versions:
     """The plans of all existing definitions. Everything else is served in its stored form."""
 
     def __init__(self) -> None:
-        self._plans: dict[tuple[str, str], Plan] = {}
-        self._shown: dict[tuple[str, str], tuple[int, Plan, Record]] = {}
+        self._plans: dict[tuple[str, str], VersionPlan] = {}
+        self._shown: dict[tuple[str, str], tuple[int, VersionPlan, Record]] = {}
 
     def learn(self, definition: Object, revision: int, caller: Caller) -> None:
         spec = definition["spec"]
         resource = spec["group"], spec["names"]["plural"]
         known = self._plans.get(resource)
         if known is None or known.spec != spec:
-            self._plans[resource] = Plan(definition, revision, caller)
+            self._plans[resource] = VersionPlan(definition, revision, caller)
 
     def forget(self, group: str, plural: str) -> None:
         self._plans.pop((group, plural), None)
@@ -113,7 +113,7 @@ class Versions:
             self._remember(plan, made, wanted)
         return [record for record in shown if record is not None]
 
-    async def _made(self, plan: Plan, records: list[Record], wanted: str) -> list[Object]:
+    async def _made(self, plan: VersionPlan, records: list[Record], wanted: str) -> list[Object]:
         objects = [plan.renewed(record) for record in records]
         others = [at for at, obj in enumerate(objects) if obj["apiVersion"] != wanted]
         if others:
@@ -122,7 +122,7 @@ class Versions:
                 objects[at] = obj
         return objects
 
-    def _remembered(self, plan: Plan, record: Record, wanted: str) -> Record | None:
+    def _remembered(self, plan: VersionPlan, record: Record, wanted: str) -> Record | None:
         if plan.fits(record, plan.heads.get(wanted, b"")):
             return record
         known = self._shown.get((record.key, wanted))
@@ -130,7 +130,7 @@ class Versions:
             return known[2]
         return None
 
-    def _remember(self, plan: Plan, record: Record, wanted: str) -> None:
+    def _remember(self, plan: VersionPlan, record: Record, wanted: str) -> None:
         if len(record.value) > _LARGE:
             return
         if len(self._shown) >= _REMEMBERED:

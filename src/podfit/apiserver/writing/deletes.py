@@ -43,7 +43,7 @@ RETURNS_OBJECT = frozenset(
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class DeleteOutcome:
     """`write`: the modified object has to be stored; `remove`: it has to be removed afterwards. Neither: already in
     progress.
     """
@@ -71,7 +71,7 @@ def _kind_conflict(kind: Kind, name: str, why: str) -> ApiError:
     return conflict(kind.kind, name, why, kind.group)
 
 
-def decide(kind: Kind, obj: Object, options: Object, now_s: float) -> Verdict:
+def decide(kind: Kind, obj: Object, options: Object, now_s: float) -> DeleteOutcome:
     """Modifies `obj` in place if the verdict is to write it."""
     meta = obj["metadata"]
     if (kind.group, kind.plural) == ("", "namespaces"):
@@ -80,7 +80,7 @@ def decide(kind: Kind, obj: Object, options: Object, now_s: float) -> Verdict:
         return _decide_definition(obj, now_s)
     step = strategy_for(kind).graceful_delete(obj, options, datetime.fromtimestamp(now_s, UTC))
     if step.pending:
-        return Verdict()
+        return DeleteOutcome()
     before = list(meta.get("finalizers") or ())
     finalizers = _finalizers(kind, before, options)
     if finalizers:
@@ -88,12 +88,12 @@ def decide(kind: Kind, obj: Object, options: Object, now_s: float) -> Verdict:
     elif before:
         meta.pop("finalizers")
     if step.graceful:
-        return Verdict(write=True, remove=not finalizers and step.grace_s <= 0)
+        return DeleteOutcome(write=True, remove=not finalizers and step.grace_s <= 0)
     if not finalizers:
-        return Verdict(remove=True)
+        return DeleteOutcome(remove=True)
     changed = finalizers != before or not meta.get("deletionTimestamp")
     mark(meta, now_s)
-    return Verdict(write=changed)
+    return DeleteOutcome(write=changed)
 
 
 def mark(meta: Object, now_s: float) -> None:
@@ -104,20 +104,20 @@ def mark(meta: Object, now_s: float) -> None:
     meta["deletionGracePeriodSeconds"] = 0
 
 
-def _decide_namespace(obj: Object, options: Object, now_s: float) -> Verdict:
+def _decide_namespace(obj: Object, options: Object, now_s: float) -> DeleteOutcome:
     meta = obj["metadata"]
     if not meta.get("deletionTimestamp"):
         meta["deletionTimestamp"] = rfc3339(now_s)
         obj.setdefault("status", {})["phase"] = "Terminating"
         if options.get("orphanDependents") or options.get("propagationPolicy") == "Orphan":
             meta["finalizers"] = [*(meta.get("finalizers") or ()), ORPHAN]
-        return Verdict(write=True)
+        return DeleteOutcome(write=True)
     if (obj.get("spec") or {}).get("finalizers") or meta.get("finalizers"):
-        return Verdict()
-    return Verdict(remove=True)
+        return DeleteOutcome()
+    return DeleteOutcome(remove=True)
 
 
-def _decide_definition(obj: Object, now_s: float) -> Verdict:
+def _decide_definition(obj: Object, now_s: float) -> DeleteOutcome:
     """It remains until its objects are gone, whatever the options are."""
     meta, status, now = obj["metadata"], obj.setdefault("status", {}), rfc3339(now_s)
     meta["deletionTimestamp"] = now
@@ -135,7 +135,7 @@ def _decide_definition(obj: Object, now_s: float) -> Verdict:
         *(row for row in status.get("conditions") or () if row["type"] != condition["type"]),
         condition,
     ]
-    return Verdict(write=True)
+    return DeleteOutcome(write=True)
 
 
 def _finalizers(kind: Kind, existing: list[str], options: Object) -> list[str]:

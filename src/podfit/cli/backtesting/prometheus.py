@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 
 from podfit.cli.backtesting.history import MOST_CELLS, BadHistory, History, gaps
-from podfit.cli.recommending.progress import Progress
+from podfit.cli.recommending.progress import ProgressLine
 from podfit.kit.clock import Clock, RealClock
 from podfit.vpa.history.base import Batch, HistoryAway
 from podfit.vpa.history.queries import PrometheusConfig
@@ -20,7 +20,7 @@ from podfit.vpa.policies.base import RESOURCES, Series
 from podfit.vpa.report.cluster.owners import Owner, guessed, owner_by_name
 from podfit.vpa.report.cluster.workloads import Key
 from podfit.vpa.report.usage.curves import Curves, Grid
-from podfit.vpa.report.usage.prometheus import NoUsage, Plan, PrometheusUsage
+from podfit.vpa.report.usage.prometheus import NoUsage, PlannedReading, PrometheusUsage
 from podfit.vpa.report.usage.saved import Saved
 
 
@@ -35,7 +35,9 @@ class Asked:
     """Where a reading that was interrupted goes on."""
 
 
-async def read_prometheus(asked: Asked, progress: Progress, clock: Clock | None = None) -> tuple[History, list[str]]:
+async def read_prometheus(
+    asked: Asked, progress: ProgressLine, clock: Clock | None = None
+) -> tuple[History, list[str]]:
     """The history, and what is worth a note. Raises BadHistory."""
     clock = clock or RealClock()
     config = replace(asked.config, history_resolution=asked.step_s)
@@ -59,7 +61,7 @@ async def read_prometheus(asked: Asked, progress: Progress, clock: Clock | None 
 
 class _Reading:
     def __init__(
-        self, plan: Plan, pods: dict[tuple[str, str], Owner], above: dict[tuple[str, str, str], Owner]
+        self, plan: PlannedReading, pods: dict[tuple[str, str], Owner], above: dict[tuple[str, str, str], Owner]
     ) -> None:
         self._pods, self._above = pods, above
         self._step = plan.asking.config.history_resolution

@@ -14,7 +14,7 @@ from podfit.cli.recommending.patches import Change
 from podfit.client import Client
 from podfit.client.rest import STRATEGIC
 from podfit.vpa.observe.sight import WELL_KNOWN
-from podfit.vpa.report.decide.sizing import Sizes
+from podfit.vpa.report.decide.sizing import ContainerSizes
 from podfit.vpa.runtimes.heaps import heap_of
 
 Say = Callable[[str], None]
@@ -85,7 +85,7 @@ def _named(pod: Mapping[str, Any], field_name: str, name: str) -> Mapping[str, A
     return next((one for one in listed if one.get("name") == name), None)
 
 
-def _holds(container: Mapping[str, Any], sizes: Sizes) -> str:
+def _holds(container: Mapping[str, Any], sizes: ContainerSizes) -> str:
     """Why a running container must not shrink: its heap was sized when it started."""
     heap, limit = heap_of(container), sizes.limits.get("memory")
     if heap is None or limit is None:

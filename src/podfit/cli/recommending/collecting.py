@@ -9,7 +9,7 @@ from pathlib import Path
 
 from podfit.api.objects import Object
 from podfit.api.selectors import LabelSelector
-from podfit.cli.recommending.progress import Progress
+from podfit.cli.recommending.progress import ProgressLine
 from podfit.client import Client
 from podfit.kit.clock import Clock
 from podfit.vpa.history.base import HistoryAway
@@ -26,7 +26,7 @@ from podfit.vpa.report.usage.curves import Grid
 from podfit.vpa.report.usage.evidence import CHECKPOINTS, METRICS, PROMETHEUS, Known, Remarks
 from podfit.vpa.report.usage.gathering import Gatherer
 from podfit.vpa.report.usage.otherwise import from_checkpoints, from_metrics
-from podfit.vpa.report.usage.prometheus import NoUsage, Plan, PrometheusUsage
+from podfit.vpa.report.usage.prometheus import NoUsage, PlannedReading, PrometheusUsage
 from podfit.vpa.report.usage.saved import Saved
 
 SOURCES = ("auto", PROMETHEUS, CHECKPOINTS, METRICS)
@@ -85,7 +85,7 @@ class Asked:
 
 
 class Collector:
-    def __init__(self, client: Client, asked: Asked, clock: Clock, progress: Progress, cluster: str = "") -> None:
+    def __init__(self, client: Client, asked: Asked, clock: Clock, progress: ProgressLine, cluster: str = "") -> None:
         self._client, self._asked, self._clock, self._progress = client, asked, clock, progress
         self._cluster = cluster
         self._remarks = Remarks()
@@ -182,7 +182,7 @@ class Collector:
             self._remarks.missing += usage.remarks.missing
             await usage.close()
 
-    async def _read(self, usage: PrometheusUsage, plan: Plan, every: dict[Key, Workload]) -> Known:
+    async def _read(self, usage: PrometheusUsage, plan: PlannedReading, every: dict[Key, Workload]) -> Known:
         recorded, above = await usage.owners(plan)
         owners = Owners(every, _pods_of(every), recorded, above)
         step = plan.asking.config.history_resolution
@@ -199,7 +199,7 @@ class Collector:
         self._say_what_is_odd(gatherer, known, plan)
         return known
 
-    def _say_what_is_odd(self, gatherer: Gatherer, known: Known, plan: Plan) -> None:
+    def _say_what_is_odd(self, gatherer: Gatherer, known: Known, plan: PlannedReading) -> None:
         notes = self._remarks.notes
         if gatherer.strangers:
             pod = "/".join(next(iter(gatherer.strangers)))

@@ -11,7 +11,7 @@ from podfit.cli.recommending.texts import resources
 from podfit.vpa.observe.sight import WELL_KNOWN
 from podfit.vpa.report.cluster.workloads import Key, Workload
 from podfit.vpa.report.decide.findings import Finding
-from podfit.vpa.report.decide.sizing import Sizes
+from podfit.vpa.report.decide.sizing import ContainerSizes
 
 RANKS = {"none": 0, "low": 1, "medium": 2, "high": 3}
 IN_PLACE = "podfit.dev/resize-policy"
@@ -22,7 +22,7 @@ class Change:
     """The containers of one workload that get other sizes."""
 
     workload: Workload
-    sizes: Mapping[tuple[str, str], Sizes]
+    sizes: Mapping[tuple[str, str], ContainerSizes]
     """By field of the pod's spec and container."""
 
     @property
@@ -64,7 +64,7 @@ def changes(
     listed: Iterable[Finding], workloads: Mapping[Key, Workload], least: float, confidence: str = "none"
 ) -> list[Change]:
     """In the report's order. Containers known less well than `confidence` stay as they are."""
-    made: dict[Key, dict[tuple[str, str], Sizes]] = {}
+    made: dict[Key, dict[tuple[str, str], ContainerSizes]] = {}
     for one in listed:
         known = one.evidence.confidence if one.evidence is not None else "none"
         sizes = one.changes(least)

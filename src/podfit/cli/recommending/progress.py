@@ -11,7 +11,7 @@ from typing import TextIO
 WIDTH = 28
 
 
-class Progress:
+class ProgressLine:
     def __init__(self, out: TextIO | None = None, shown: bool | None = None) -> None:
         self._out = out or sys.stderr
         self._shown = self._out.isatty() if shown is None else shown

@@ -10,10 +10,10 @@ from podfit.cli.printing.amounts import amount_text, quantity
 from podfit.cli.printing.output import table
 from podfit.vpa.model.times import NEVER, to_rfc3339
 from podfit.vpa.report.decide.findings import GI, Finding, Report
-from podfit.vpa.report.decide.sizing import RESOURCES, Sizes
+from podfit.vpa.report.decide.sizing import RESOURCES, ContainerSizes
 
 
-def change_text(resource: str, now: Sizes, fits: Sizes) -> str:
+def change_text(resource: str, now: ContainerSizes, fits: ContainerSizes) -> str:
     """`500m → 120m`; one number where both agree."""
     before, after = now.requests.get(resource), fits.requests.get(resource)
     if after is None:
@@ -22,7 +22,7 @@ def change_text(resource: str, now: Sizes, fits: Sizes) -> str:
     return shown[0] if shown[0] == shown[1] else " → ".join(shown)
 
 
-def limit_text(resource: str, now: Sizes, fits: Sizes) -> str:
+def limit_text(resource: str, now: ContainerSizes, fits: ContainerSizes) -> str:
     before, after = now.limits.get(resource), fits.limits.get(resource, now.limits.get(resource))
     shown = [amount_text(resource, before), amount_text(resource, after)]
     return shown[0] if shown[0] == shown[1] else " → ".join(shown)
@@ -195,7 +195,7 @@ def _evidence(one: Finding) -> dict[str, Any] | None:
     }
 
 
-def resources(sizes: Sizes) -> dict[str, dict[str, str]]:
+def resources(sizes: ContainerSizes) -> dict[str, dict[str, str]]:
     made = {"requests": sizes.requests, "limits": sizes.limits}
     return {
         kind: {name: quantity(name, one) for name, one in amounts.items()} for kind, amounts in made.items() if amounts

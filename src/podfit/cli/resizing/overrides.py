@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from podfit.api.objects import Object
 from podfit.api.registry.kinds import VPA
 from podfit.api.status import ApiError
-from podfit.cli.resizing.plans import Plan
+from podfit.cli.resizing.plans import PlannedResize
 from podfit.cli.sizing.recommended import target_pods
 from podfit.client import Client
 from podfit.vpa.model.objects.policy import container_policy, controlled_resources, scaling_off, update_mode
@@ -19,7 +19,7 @@ FROZEN = "podfit.dev/freeze"
 Key = tuple[str, str]
 
 
-async def override_warnings(client: Client, plans: Iterable[Plan]) -> dict[Key, list[str]]:
+async def override_warnings(client: Client, plans: Iterable[PlannedResize]) -> dict[Key, list[str]]:
     """A warning for each pod whose new size an autoscaler in a mode that acts will overwrite."""
     found: dict[Key, list[str]] = {}
     changing = [plan for plan in plans if plan.changes]
@@ -44,7 +44,7 @@ async def _acting(client: Client, namespace: str) -> list[Object]:
     return [vpa for vpa in frozen if update_mode(vpa) not in PASSIVE]
 
 
-def overwrites(vpa: Object, plan: Plan) -> str:
+def overwrites(vpa: Object, plan: PlannedResize) -> str:
     """The warning, "" where the autoscaler leaves this container or these resources alone."""
     policy = container_policy(vpa, plan.container)
     touched = {change.resource for change in plan.changes}

@@ -19,7 +19,7 @@ class CannotResize(ValueError):
 
 
 @dataclass(frozen=True)
-class ResizeRequest:
+class RequestedSizes:
     """What was typed: requests by --cpu and --memory, limits by --limits."""
 
     container: str = ""
@@ -46,7 +46,7 @@ class Change:
 
 
 @dataclass(frozen=True)
-class Plan:
+class PlannedResize:
     pod: Object
     container: str
     field_name: str
@@ -73,7 +73,7 @@ class Plan:
         return _with(self.pod, self.field_name, self.container, self.changes)
 
 
-def plan(pod: Object, request: ResizeRequest) -> Plan:
+def plan(pod: Object, request: RequestedSizes) -> PlannedResize:
     """Raises CannotResize, with a message for the user, before anything is sent."""
     _resizable(pod)
     field_name, container = _container(pod, request.container)
@@ -81,7 +81,7 @@ def plan(pod: Object, request: ResizeRequest) -> Plan:
     resized = _with(pod, field_name, container["name"], changes)
     _within_limits(resized, field_name, container["name"], request)
     _same_class(pod, resized, container["name"], changes)
-    return Plan(pod, container["name"], field_name, changes, _warnings(pod, container, changes))
+    return PlannedResize(pod, container["name"], field_name, changes, _warnings(pod, container, changes))
 
 
 def _resizable(pod: Object) -> None:
@@ -116,7 +116,7 @@ def _all_containers(pod: Object) -> list[tuple[str, Object]]:
     return [(field_name, one) for field_name in ("containers", "initContainers") for one in spec.get(field_name) or ()]
 
 
-def _changes(resources: Mapping[str, Any], request: ResizeRequest) -> tuple[Change, ...]:
+def _changes(resources: Mapping[str, Any], request: RequestedSizes) -> tuple[Change, ...]:
     """A limit that equals its request follows it: a container without room to burst is not given any silently."""
     requests, limits = resources.get("requests") or {}, resources.get("limits") or {}
     found = []
@@ -158,7 +158,7 @@ def _sized(container: Object, changes: tuple[Change, ...]) -> Object:
     return {**container, "resources": {**kept, **resources}}
 
 
-def _within_limits(pod: Object, field_name: str, name: str, request: ResizeRequest) -> None:
+def _within_limits(pod: Object, field_name: str, name: str, request: RequestedSizes) -> None:
     container = next(one for one in pod["spec"][field_name] if one["name"] == name)
     resources = container["resources"] if container.get("resources") else {}
     requests, limits = resources.get("requests") or {}, resources.get("limits") or {}

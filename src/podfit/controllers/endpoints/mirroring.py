@@ -7,7 +7,7 @@ from podfit.api.registry.kinds import kind_named
 from podfit.controllers.endpoints.legacy import MANAGED_BY as OLD_MANAGED_BY
 from podfit.controllers.endpoints.legacy import MANAGER
 from podfit.controllers.endpoints.members import Key
-from podfit.controllers.endpoints.packing import Plan, Wanted, pack, ports_key
+from podfit.controllers.endpoints.packing import SliceChanges, Wanted, pack, ports_key
 from podfit.controllers.endpoints.writing import (
     MANAGED_BY,
     SERVICE_NAME,
@@ -60,7 +60,7 @@ class EndpointSliceMirroringController:
             return DONE  # the event that shows the write wakes the Service again
         service, endpoints = self._services.get(*key), self._endpoints.get(*key)
         if service is None or (service.get("spec") or {}).get("selector") or not _is_mirrored(endpoints):
-            plan = Plan(delete=known)
+            plan = SliceChanges(delete=known)
         else:
             assert endpoints is not None
             plan = pack(_wanted(endpoints), known, _metadata(endpoints), _MOST)

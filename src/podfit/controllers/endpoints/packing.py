@@ -12,7 +12,7 @@ MOST = 100
 
 
 @dataclass
-class Plan:
+class SliceChanges:
     create: list[Object] = field(default_factory=list)
     update: list[Object] = field(default_factory=list)
     delete: list[Object] = field(default_factory=list)
@@ -27,10 +27,10 @@ class Wanted:
     endpoints: list[Object] = field(default_factory=list)
 
 
-def pack(wanted: list[Wanted], slices: list[Object], meta: Object, most: int = MOST) -> Plan:
+def pack(wanted: list[Wanted], slices: list[Object], meta: Object, most: int = MOST) -> SliceChanges:
     """The writes that turn the slices there are into those that are wanted. `meta`: what a new slice's metadata holds;
     labels of existing ones are brought in line with it."""
-    plan = Plan()
+    plan = SliceChanges()
     left = list(slices)
     for group in wanted:
         mine = [row for row in left if _is_for(row, group)]
@@ -41,7 +41,7 @@ def pack(wanted: list[Wanted], slices: list[Object], meta: Object, most: int = M
     return plan
 
 
-def _reuse(plan: Plan) -> None:
+def _reuse(plan: SliceChanges) -> None:
     """A slice that would be deleted takes what a new one of its family would hold."""
     created, plan.create = plan.create, []
     for made in created:
@@ -68,7 +68,7 @@ def identity(endpoint: Object) -> str:
     return str(target.get("uid") or ",".join(endpoint.get("addresses") or ()))
 
 
-def _fill(group: Wanted, slices: list[Object], meta: Object, most: int, plan: Plan) -> None:
+def _fill(group: Wanted, slices: list[Object], meta: Object, most: int, plan: SliceChanges) -> None:
     pending = {identity(endpoint): endpoint for endpoint in group.endpoints}
     kept: list[tuple[Object, list[Object]]] = []
     for row in slices:

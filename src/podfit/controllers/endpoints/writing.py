@@ -9,7 +9,7 @@ from podfit.api.registry.kinds import kind_named
 from podfit.api.status import ApiError, is_namespace_going
 from podfit.client import Client
 from podfit.client.cache import Cache
-from podfit.controllers.endpoints.packing import Plan
+from podfit.controllers.endpoints.packing import SliceChanges
 
 SLICE = kind_named("EndpointSlice")
 MANAGED_BY = "endpointslice.kubernetes.io/managed-by"
@@ -47,7 +47,7 @@ class SliceWriter:
             if service_of(row, self._controller) == key[1] and not row["metadata"].get("deletionTimestamp")
         ]
 
-    async def write(self, key: Key, plan: Plan) -> None:
+    async def write(self, key: Key, plan: SliceChanges) -> None:
         expected = self._expected.setdefault(key, {})
         try:
             for row in plan.create:

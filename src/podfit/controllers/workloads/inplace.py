@@ -63,7 +63,7 @@ def deadline_s(workload: Object) -> float:
 
 
 @dataclass(frozen=True, slots=True)
-class Resize:
+class ResizePod:
     pod: Object
     patch: Object
     mark: str
@@ -83,23 +83,23 @@ class Replace:
     why: str
 
 
-Step = Resize | Mark | Replace
+Step = ResizePod | Mark | Replace
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class InPlaceSteps:
     steps: tuple[Step, ...]
     done: int
     waiting: int
     look_again_s: float
 
 
-def decide(pods: list[Object], template: Object, batch: int, deadline: float, now: float) -> Plan:
+def decide(pods: list[Object], template: Object, batch: int, deadline: float, now: float) -> InPlaceSteps:
     """The next steps: finish the batch under way, give up on what waited too long, then take the next pods in order."""
     steps: list[Step] = []
     mark = size_mark(template)
     moving, down, done, again = 0, 0, 0, 0.0
-    todo: list[Resize] = []
+    todo: list[ResizePod] = []
     for pod in pods:
         patch = size_patch(pod, template)
         stands = progress(pod)
@@ -108,7 +108,7 @@ def decide(pods: list[Object], template: Object, batch: int, deadline: float, no
             # Resized, but there was no time to write it down.
             steps.append(Mark(pod, mark))
         if patch is not None and (refusal is not None or isinstance(stands, Settled)):
-            todo.append(Resize(pod, patch, mark))
+            todo.append(ResizePod(pod, patch, mark))
         elif isinstance(stands, Settled):
             done += 1
             # One that no node has yet may wait for the very room that resizing the others frees.
@@ -127,7 +127,7 @@ def decide(pods: list[Object], template: Object, batch: int, deadline: float, no
     serving = [step for step in todo if is_ready(step.pod)]
     steps += broken[: max(0, batch - moving)]
     steps += serving[: max(0, batch - moving - down - len(broken))]
-    return Plan(tuple(steps), done, moving + len(todo), again)
+    return InPlaceSteps(tuple(steps), done, moving + len(todo), again)
 
 
 def _refusal(stands: Progress) -> tuple[str, str] | None:
@@ -160,7 +160,7 @@ class InPlace:
         """Resizes at most `batch` pods at a time, in the order given."""
         plan = decide(pods, template, batch, deadline_s(workload), self._world.clock.now())
         for step in plan.steps:
-            if isinstance(step, Resize):
+            if isinstance(step, ResizePod):
                 await self._resize(workload, step)
             elif isinstance(step, Mark):
                 await self._mark(step.pod, step.mark)
@@ -169,7 +169,7 @@ class InPlace:
         self._tell(workload, plan)
         return Requeue(plan.look_again_s, "a resize may wait until its deadline") if plan.look_again_s else DONE
 
-    async def _resize(self, workload: Object, step: Resize) -> None:
+    async def _resize(self, workload: Object, step: ResizePod) -> None:
         meta = step.pod["metadata"]
         try:
             await self._world.client.patch(
@@ -201,7 +201,7 @@ class InPlace:
             workload, "Warning", "InPlaceResizeFellBack", f"Pod {name} is replaced, its resize was not possible: {why}"
         )
 
-    def _tell(self, workload: Object, plan: Plan) -> None:
+    def _tell(self, workload: Object, plan: InPlaceSteps) -> None:
         uid, total = workload["metadata"]["uid"], plan.done + plan.waiting
         state = (plan.done, total)
         before = self._told.get(uid)

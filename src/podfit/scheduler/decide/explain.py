@@ -21,7 +21,7 @@ from podfit.scheduler.decide.pod.pods import finished, pod_key, resident
 
 
 @dataclass(frozen=True, slots=True)
-class Shortage:
+class PrintedShortage:
     """Amounts as Kubernetes prints quantities."""
 
     resource: str
@@ -39,7 +39,7 @@ class NodeVerdict:
     """The check that refused, by kube-scheduler's name for it."""
     reasons: tuple[str, ...] = ()
     detail: str = ""
-    shortages: tuple[Shortage, ...] = ()
+    shortages: tuple[PrintedShortage, ...] = ()
     preemption_helps: bool = False
     """Whether removing pods from the node could make room at all."""
 
@@ -96,7 +96,7 @@ def _verdict(fitting: Fitting, snapshot: Snapshot, name: str, row: int, code: Co
     return NodeVerdict(name, False, PLUGINS[code], (WORDS[code],), detail, (), helps)
 
 
-def _shortages(fitting: Fitting, snapshot: Snapshot, row: int) -> tuple[Shortage, ...]:
+def _shortages(fitting: Fitting, snapshot: Snapshot, row: int) -> tuple[PrintedShortage, ...]:
     found = []
     for resource, lacking in fitting.lacking(np.array([row], np.intp)).items():
         missing = int(lacking[0])
@@ -105,7 +105,7 @@ def _shortages(fitting: Fitting, snapshot: Snapshot, row: int) -> tuple[Shortage
         has = int(snapshot.allocatable[row, snapshot.columns[resource]])
         free = has - int(snapshot.requested[row, snapshot.columns[resource]])
         amounts = (missing + free, free, has, missing)
-        found.append(Shortage(resource, *(_print(resource, amount) for amount in amounts)))
+        found.append(PrintedShortage(resource, *(_print(resource, amount) for amount in amounts)))
     return tuple(found)
 
 

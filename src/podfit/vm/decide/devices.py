@@ -29,7 +29,7 @@ class Device:
 
 
 @dataclass(frozen=True)
-class Plan:
+class DeviceChanges:
     attach: tuple[tuple[int, int], ...] = ()
     """(size, node) of each new device."""
     detach: tuple[Device, ...] = ()
@@ -68,16 +68,16 @@ class Memory:
         return self.guest - min(unused, self.plugged)
 
 
-def plan(layout: Layout, memory: Memory, target: int) -> Plan:
+def plan(layout: Layout, memory: Memory, target: int) -> DeviceChanges:
     """How to get from what is there to the target. Raises OutOfSlots if devices run out."""
     if layout.device != DIMM:
         return _virtio_plan(layout, memory, target)
     if target > memory.total:
         sizes = grow(target - memory.total, layout.slots - len(memory.devices), layout.domain_max_mib - memory.total)
         nodes = _nodes(layout, memory, sizes)
-        return Plan(attach=tuple(zip(sizes, nodes, strict=True)), balloon=memory.total + sum(sizes) - target)
+        return DeviceChanges(attach=tuple(zip(sizes, nodes, strict=True)), balloon=memory.total + sum(sizes) - target)
     gone = shrink(memory.total - target, memory.devices)
-    return Plan(detach=gone, balloon=memory.total - sum(device.size for device in gone) - target)
+    return DeviceChanges(detach=gone, balloon=memory.total - sum(device.size for device in gone) - target)
 
 
 def grow(missing: int, free_slots: int, room: int) -> tuple[int, ...]:
@@ -145,7 +145,7 @@ def _nodes(layout: Layout, memory: Memory, sizes: Sequence[int]) -> list[int]:
     return chosen
 
 
-def _virtio_plan(layout: Layout, memory: Memory, target: int) -> Plan:
+def _virtio_plan(layout: Layout, memory: Memory, target: int) -> DeviceChanges:
     above = max(0, target - memory.boot)
     requested = -(-above // VIRTIO_BLOCK_MIB) * VIRTIO_BLOCK_MIB
-    return Plan(virtio=requested, balloon=memory.boot + requested - target)
+    return DeviceChanges(virtio=requested, balloon=memory.boot + requested - target)

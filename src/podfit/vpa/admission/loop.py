@@ -34,7 +34,7 @@ from podfit.vpa.admission.ciphers import openssl_list
 from podfit.vpa.admission.config import AdmissionConfig
 from podfit.vpa.admission.decide.conversion import converted
 from podfit.vpa.admission.decide.gate import gate_patch, must_wait, requires
-from podfit.vpa.admission.decide.review import Chosen, Verdict, World, answer, answer_to, as_v1
+from podfit.vpa.admission.decide.review import Chosen, ReviewAnswer, ReviewContext, answer, answer_to, as_v1
 from podfit.vpa.admission.fitting import Boosting, Fitting, Size
 from podfit.vpa.admission.lookup import Index, Owners
 from podfit.vpa.admission.measures import Measures
@@ -117,7 +117,7 @@ class AdmissionWebhook:
         self._tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         self._certificates: Certificates | None = None
         self._door: Door | None = None
-        self._known: World | None = None
+        self._known: ReviewContext | None = None
         self._tasks = Tasks("vpa-admission")
 
     # --- running
@@ -303,7 +303,7 @@ class AdmissionWebhook:
         """The same for an API server of this process, without encoding and decoding."""
         return await self._answer(review, response_of)
 
-    async def _answer(self, body: bytes | Object, form: Callable[[Verdict], _Form]) -> _Form:
+    async def _answer(self, body: bytes | Object, form: Callable[[ReviewAnswer], _Form]) -> _Form:
         started = self.clock.monotonic()
         with self.measures.steps.step("admit"):
             resource, verdict = await self.admit(body)
@@ -312,7 +312,7 @@ class AdmissionWebhook:
         self.measures.answered(verdict.outcome, resource, self.clock.monotonic() - started)
         return made
 
-    async def admit(self, body: bytes | Object) -> tuple[str, Verdict]:
+    async def admit(self, body: bytes | Object) -> tuple[str, ReviewAnswer]:
         """The kind of object, and the verdict on it."""
         review = _read(body) if isinstance(body, bytes) else body
         request = _request_of(review)
@@ -360,11 +360,11 @@ class AdmissionWebhook:
         names = unowned(listed["items"])
         return (warning(names),) if names else ()
 
-    def _world(self) -> World:
+    def _world(self) -> ReviewContext:
         """The input of responses; cached until the autoscalers are indexed again."""
         vpas = self.index.vpas
         if self._known is None or self._known.vpas is not vpas:
-            self._known = World(
+            self._known = ReviewContext(
                 vpas,
                 self.targets.selector_of,
                 self.targets.topmost_of,
@@ -376,7 +376,7 @@ class AdmissionWebhook:
             )
         return self._known
 
-    async def _for_pod(self, pod: Object, namespace: str, world: World) -> Found:
+    async def _for_pod(self, pod: Object, namespace: str, world: ReviewContext) -> Found:
         """The pod's autoscaler, with the latest recommendation that fits."""
         await self.owners.learn(pod, namespace)
         placed = {**pod, "metadata": {**(pod.get("metadata") or {}), "namespace": namespace}}
@@ -392,7 +392,7 @@ class AdmissionWebhook:
             fresh = at_own_size(fresh, placed)
         return Found(vpa, self._fit(placed, fresh, world))
 
-    def _fit(self, pod: Object, vpa: Mapping[str, Any], world: World) -> Size:
+    def _fit(self, pod: Object, vpa: Mapping[str, Any], world: ReviewContext) -> Size:
         if self.fitting is None:
             return Size(vpa)
         namespace = pod["metadata"]["namespace"]
@@ -441,7 +441,7 @@ def _has_spec(request: Mapping[str, Any]) -> bool:
     return isinstance(given, dict) and isinstance(given.get("spec"), dict)
 
 
-def response_of(verdict: Verdict) -> Object:
+def response_of(verdict: ReviewAnswer) -> Object:
     review = verdict.to_response()
     if verdict.patch:
         review["response"]["patch"] = base64.b64encode(msgspec.json.encode(verdict.patch)).decode()

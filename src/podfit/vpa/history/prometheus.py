@@ -31,7 +31,7 @@ _DAY, _HOUR = 86400.0, 3600.0
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class PlannedQueries:
     """The queries that would be sent."""
 
     config: PrometheusConfig
@@ -67,7 +67,7 @@ class PrometheusHistory:
         self.known_labels: set[str] = set(known_labels)
         """Label names in use; the recommender adds those of the pods and selectors it sees."""
         self._backoff = Backoff(0.5, 30.0, jitter=0.2)
-        self._plan: Plan | None = None
+        self._plan: PlannedQueries | None = None
         self._labels: dict[tuple[str, str], str] = {}
         self._waiting: list[Part] = []
         self._ooms: dict[tuple[tuple[str, str], ...], float] = {}
@@ -126,7 +126,7 @@ class PrometheusHistory:
 
     # --- planning
 
-    async def plan(self, until: Seconds) -> Plan:
+    async def plan(self, until: Seconds) -> PlannedQueries:
         """Determines the label names of this Prometheus, and the amount of data."""
         config, counts = await self._spelling(until)
         labels = await self._label_spelling(config, until)
@@ -134,7 +134,7 @@ class PrometheusHistory:
         every = await self._scraped_every(config, until)
         step = queries.resolution(config, every, max(counts.values(), default=0))
         config = await self._oom_spelling(replace(config, history_resolution=step), until)
-        return Plan(
+        return PlannedQueries(
             config,
             queries.labels_query(config, config.history_length),
             queries.cpu_query(config, self._namespace, every),
@@ -180,7 +180,7 @@ class PrometheusHistory:
                 return candidate
         return config
 
-    async def _pod_labels(self, plan: Plan, until: Seconds) -> dict[tuple[str, str], str]:
+    async def _pod_labels(self, plan: PlannedQueries, until: Seconds) -> dict[tuple[str, str], str]:
         """The latest labels of every pod that existed."""
         config, known = plan.config, queries.spelled(self.known_labels)
         found: dict[tuple[str, str], tuple[float, str]] = {}

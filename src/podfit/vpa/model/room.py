@@ -126,7 +126,7 @@ class Claim(NamedTuple):
     """The scheduler found no node. If it fits one nonetheless, it waits for something else."""
 
 
-class Ledger:
+class RoomLedger:
     def __init__(self, nodes: Mapping[str, NodeRoom]) -> None:
         """`nodes` may change under the account, as pods come and go; without any, everything fits."""
         self.nodes = nodes

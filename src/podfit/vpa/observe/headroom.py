@@ -16,7 +16,7 @@ from podfit.vpa.model.fitting.limitranges import NamespaceBounds
 from podfit.vpa.model.fitting.squeeze import Fitted, fitted
 from podfit.vpa.model.objects.pods import condition, controller_of
 from podfit.vpa.model.objects.policy import RESOURCES
-from podfit.vpa.model.room import DIMENSIONS, Claim, Ledger, NodeRoom, amount, amounts_of
+from podfit.vpa.model.room import DIMENSIONS, Claim, NodeRoom, RoomLedger, amount, amounts_of
 from podfit.vpa.observe.quotas import Quotas, counted_by_quota, growth
 
 Amounts = Mapping[str, int]
@@ -68,7 +68,7 @@ class Headroom:
         self._books: dict[str, NodeRoom] = {}
         """Also for nodes that are not in the cache yet, although pods run on them."""
         self._rooms: dict[str, NodeRoom] = {}
-        self.ledger = Ledger(self._rooms)
+        self.ledger = RoomLedger(self._rooms)
         self.successors: list[Successor] = []
         self._unplaced: frozenset[Key] = frozenset()
         """Successors that were created and have no node yet."""

@@ -22,7 +22,7 @@ class CountedOom:
     outcome: str
 
 
-class Ledger:
+class RecentChanges:
     def __init__(self) -> None:
         self._ooms: deque[CountedOom] = deque(maxlen=EVENTS)
         self._changes: dict[VpaId, deque[dict[str, Any]]] = {}

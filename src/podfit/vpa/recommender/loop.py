@@ -46,7 +46,7 @@ from podfit.vpa.recommender.intake.feed import Feed
 from podfit.vpa.recommender.intake.past import Past
 from podfit.vpa.recommender.intake.policies import Policies
 from podfit.vpa.recommender.intake.throttle import note_starved
-from podfit.vpa.recommender.ledger import Ledger
+from podfit.vpa.recommender.ledger import RecentChanges
 from podfit.vpa.recommender.measures import METRICS_CLIENT, Measures, PolicyQuality, Recommendations
 from podfit.vpa.recommender.notes import (
     OVERRULED,
@@ -114,7 +114,7 @@ class Recommender:
         self.http = HttpServer(self.config.address, self.registry, self.health)
         if self.config.profiling:
             add_profiling(self.http, self.clock)
-        self.ledger = Ledger()
+        self.ledger = RecentChanges()
         Answers(self)
         self.extension = Extension(self)
         self.checkpoints = Checkpoints(

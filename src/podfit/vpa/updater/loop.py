@@ -37,7 +37,7 @@ from podfit.vpa.serve.bucket import Bucket
 from podfit.vpa.serve.http import Health, HttpServer
 from podfit.vpa.serve.profiling import add_profiling
 from podfit.vpa.serve.requests import measured
-from podfit.vpa.updater.acting.act import Hands
+from podfit.vpa.updater.acting.act import UpdaterWrites
 from podfit.vpa.updater.acting.allowing import Allowing
 from podfit.vpa.updater.acting.gates import Gates
 from podfit.vpa.updater.acting.reflexes import Reflexes
@@ -46,7 +46,7 @@ from podfit.vpa.updater.acting.undo import Lowered, Undo
 from podfit.vpa.updater.acting.webhook import Webhook
 from podfit.vpa.updater.config import UpdaterConfig
 from podfit.vpa.updater.decide.groups import creator_of
-from podfit.vpa.updater.decide.one_pass import World, controlled_pods
+from podfit.vpa.updater.decide.one_pass import ClusterView, controlled_pods
 from podfit.vpa.updater.decide.pacing.rollout import Rollout
 from podfit.vpa.updater.decide.pacing.steady import Steady
 from podfit.vpa.updater.decide.restriction import Attempts
@@ -104,9 +104,9 @@ class Updater:
         )
         self.webhook = Webhook(client, self.config, self.clock)
         self.oversized = Oversized(client, self.clock)
-        self.hands = Hands(client, self.events)
+        self.writes = UpdaterWrites(client, self.events)
         budgets = self.sight.follow(kind_named("PodDisruptionBudget"))
-        self.restarts = Restarts(self.hands, budgets, self.pods, self.clock, self.config.in_progress_timeout)
+        self.restarts = Restarts(self.writes, budgets, self.pods, self.clock, self.config.in_progress_timeout)
         self.undo = Undo(client, self.config, self.clock, self._give_back)
         self.measures = Measures(self.registry, self.clock)
         self.health = Health(self.clock, self.config.updater_interval)
@@ -165,7 +165,7 @@ class Updater:
 
     async def stop(self) -> None:
         await self.tasks.stop()
-        await self.hands.stop()
+        await self.writes.stop()
         if self._asker is not None:
             await self._asker.close()
         await self.sight.stop()
@@ -196,7 +196,7 @@ class Updater:
             await self.gates.open()
             await self.undo.look_for_throttling(lambda key: self.pods.get(*key))
             await self.scales.refresh()
-        await self.hands.settle()
+        await self.writes.settle()
         self._forget(controlled)
         for reason, count in self.story.counts().items():
             self.measures.left_alone.labels(reason).set(count)
@@ -213,7 +213,7 @@ class Updater:
         world = self.world_of(self._decided_on(near, now), pods)
         concerned = [(vpa, pods) for vpa, pods in controlled_pods(world) if key_of(dict(vpa)) in ids]
         await self._update_all(world, await self._freshest(concerned, now), now, NOT_NOW, hurried=True)
-        await self.hands.settle()
+        await self.writes.settle()
 
     # --- observing
 
@@ -253,11 +253,11 @@ class Updater:
 
         return list(await asyncio.gather(*(improved(vpa, pods) for vpa, pods in controlled)))
 
-    def world_of(self, vpas: list[Mapping[str, Any]], pods: list[Any]) -> World:
+    def world_of(self, vpas: list[Mapping[str, Any]], pods: list[Any]) -> ClusterView:
         ranges = list(self.limit_ranges)
         targets = self.targets
         anyway = self.config.change_without_recommendation
-        return World(vpas, pods, targets.selector_of, targets.topmost_of, targets.replicas_of, ranges, anyway)
+        return ClusterView(vpas, pods, targets.selector_of, targets.topmost_of, targets.replicas_of, ranges, anyway)
 
     def _note_successors(self, vpas: list[Mapping[str, Any]], now: float) -> None:
         """Starts the pass of the ledger, and sees whether the pods that came after evicted ones were sized."""
@@ -272,7 +272,7 @@ class Updater:
 
     async def _update_all(
         self,
-        world: World,
+        world: ClusterView,
         controlled: list[tuple[Any, list[Any]]],
         now: float,
         no_eviction: Wait | None,
@@ -304,7 +304,7 @@ class Updater:
         if self.brakes.holding(lowered.vpa) is not None:
             # Frozen means that nothing changes, not even back.
             return
-        await self.hands.give_back(lowered.pod, lowered.vpa, patch, why)
+        await self.writes.give_back(lowered.pod, lowered.vpa, patch, why)
         meta = lowered.vpa["metadata"]
         self.measures.undone.labels(meta["name"], meta.get("namespace", "")).inc()
 

@@ -15,14 +15,14 @@ from podfit.client.transport import Unreachable
 from podfit.kit.clock import Clock, rfc3339
 from podfit.vpa.model.objects.pods import condition
 from podfit.vpa.model.objects.policy import RESOURCES, container_recommendations
-from podfit.vpa.model.room import Ledger, amount, shown
+from podfit.vpa.model.room import RoomLedger, amount, shown
 
 log = logging.getLogger(__name__)
 
 CONDITION, REASON = "TargetExceedsNodes", "LargestNodeTooSmall"
 
 
-def exceeding(vpa: ObjectView, ledger: Ledger) -> str:
+def exceeding(vpa: ObjectView, ledger: RoomLedger) -> str:
     """What of the target no node can hold, for people; empty when a node can hold all of it."""
     needed = {"pods": 1}
     for resource in RESOURCES:
@@ -49,7 +49,7 @@ class Oversized:
     def __init__(self, client: Client, clock: Clock) -> None:
         self._client, self._clock = client, clock
 
-    async def report(self, vpas: Iterable[ObjectView], ledger: Ledger) -> None:
+    async def report(self, vpas: Iterable[ObjectView], ledger: RoomLedger) -> None:
         """Sets the condition where it holds, and takes it back where it held; writes nothing that stands already."""
         for vpa in vpas:
             words, standing = exceeding(vpa, ledger), condition(vpa, CONDITION)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from podfit.vpa.model.changing.waits import Wait
 from podfit.vpa.model.fitting.limitranges import NamespaceBounds
-from podfit.vpa.updater.decide.one_pass import World
+from podfit.vpa.updater.decide.one_pass import ClusterView
 from podfit.vpa.updater.decide.pacing.rollout import Rollout
 from podfit.vpa.updater.decide.restriction import Attempts
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 @dataclass(slots=True)
 class Work:
     updater: Updater
-    world: World
+    world: ClusterView
     vpa: Any
     pods: list[Any]
     attempts: Attempts

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from podfit.vm.decide.devices import Device, Memory, Plan, grow, plan, shrink
+from podfit.vm.decide.devices import Device, DeviceChanges, Memory, grow, plan, shrink
 from podfit.vm.decide.layout import VIRTIO_MEM, Layout
 from podfit.vm.decide.refusals import OutOfSlots
 from podfit.vm.decide.sizes import Size
@@ -13,11 +13,11 @@ LAYOUT = Layout(Size(1, 512), 4, 8192)
 
 
 def test_growth_of_a_whole_device_needs_no_balloon() -> None:
-    assert plan(LAYOUT, Memory(512), 640) == Plan(attach=((128, 0),))
+    assert plan(LAYOUT, Memory(512), 640) == DeviceChanges(attach=((128, 0),))
 
 
 def test_the_balloon_takes_back_what_the_devices_have_too_much() -> None:
-    assert plan(LAYOUT, Memory(512), 700) == Plan(attach=((128, 0), (128, 0)), balloon=68)
+    assert plan(LAYOUT, Memory(512), 700) == DeviceChanges(attach=((128, 0), (128, 0)), balloon=68)
 
 
 def test_small_devices_are_chosen_while_they_leave_half_of_the_slots() -> None:
@@ -33,7 +33,7 @@ def test_growth_without_a_free_slot_names_the_annotation() -> None:
 def test_new_memory_goes_to_the_cell_that_has_least() -> None:
     layout = Layout(Size(2, 512), 4, 8192, cells=2)
     memory = Memory(512, (Device(0, 128, node=0),))
-    assert plan(layout, memory, 768) == Plan(attach=((128, 1),))
+    assert plan(layout, memory, 768) == DeviceChanges(attach=((128, 1),))
 
 
 def test_shrinking_detaches_movable_devices_first_and_newer_before_older() -> None:
@@ -45,14 +45,14 @@ def test_shrinking_detaches_movable_devices_first_and_newer_before_older() -> No
 
 def test_what_no_device_makes_up_stays_in_the_balloon() -> None:
     memory = Memory(512, (Device(0, 512),))
-    assert plan(LAYOUT, memory, 700) == Plan(balloon=324)
-    assert plan(LAYOUT, memory, 500) == Plan(detach=(Device(0, 512),), balloon=12)
+    assert plan(LAYOUT, memory, 700) == DeviceChanges(balloon=324)
+    assert plan(LAYOUT, memory, 500) == DeviceChanges(detach=(Device(0, 512),), balloon=12)
 
 
 def test_virtio_mem_is_resized_in_its_own_blocks() -> None:
     layout = Layout(Size(1, 512), 4, 8192, device=VIRTIO_MEM)
-    assert plan(layout, Memory(512), 1025) == Plan(virtio=514, balloon=1)
-    assert plan(layout, Memory(512, virtio=514), 512) == Plan(virtio=0)
+    assert plan(layout, Memory(512), 1025) == DeviceChanges(virtio=514, balloon=1)
+    assert plan(layout, Memory(512, virtio=514), 512) == DeviceChanges(virtio=0)
 
 
 @pytest.mark.parametrize(("unused", "usable"), [(0, 340), (128, 212), (500, 84)])

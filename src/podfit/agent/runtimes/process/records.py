@@ -31,7 +31,7 @@ from podfit.kit.files.atomicfile import write_again, write_atomic
 
 
 @dataclass(slots=True)
-class PodRecord:
+class StoredPod:
     config: PodConfig
     created_at: float
     group: str
@@ -96,7 +96,7 @@ class Container:
 
 @dataclass(slots=True)
 class Pod:
-    record: PodRecord
+    record: StoredPod
     containers: dict[str, Container] = field(default_factory=dict)
     lost: bool = False
     """Another program removed its cgroup: the pod has to be stopped and recreated."""
@@ -123,7 +123,7 @@ def _decode_path(kind: type, value: object) -> object:
     return kind(value)
 
 
-_pods: msgspec.json.Decoder[PodRecord] = msgspec.json.Decoder(PodRecord, dec_hook=_decode_path)
+_pods: msgspec.json.Decoder[StoredPod] = msgspec.json.Decoder(StoredPod, dec_hook=_decode_path)
 _containers: msgspec.json.Decoder[ContainerRecord] = msgspec.json.Decoder(ContainerRecord, dec_hook=_decode_path)
 _encoder = msgspec.json.Encoder(enc_hook=_encode_path)
 
@@ -139,7 +139,7 @@ class Records:
     def folder(self, container_id: str) -> Path:
         return self.containers_dir / container_id
 
-    def save_pod(self, record: PodRecord) -> None:
+    def save_pod(self, record: StoredPod) -> None:
         write_again(self.pods_dir / f"{record.config.uid}.json", _encoder.encode(record), durable=False)
 
     def save_container(self, record: ContainerRecord, launch: dict[str, Any]) -> None:

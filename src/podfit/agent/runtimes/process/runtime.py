@@ -21,7 +21,7 @@ from podfit.agent.runtimes.cgroups.watch import OomWatch, memory_above, memory_b
 from podfit.agent.runtimes.confirmations import Confirmations
 from podfit.agent.runtimes.execs import exec_sync
 from podfit.agent.runtimes.process.link import KeeperFailed, Link
-from podfit.agent.runtimes.process.records import Container, ContainerRecord, Pod, PodRecord, Records
+from podfit.agent.runtimes.process.records import Container, ContainerRecord, Pod, Records, StoredPod
 from podfit.agent.runtimes.process.sessions import StreamCalls
 from podfit.agent.runtimes.process.setup.images import HOST, Image, ImageCalls, NodeImages, runs_on_host
 from podfit.agent.runtimes.process.setup.launchspec import confine_devices, launch_spec
@@ -160,7 +160,7 @@ class ProcessRuntime(ImageCalls, StreamCalls):
         group = pod_group(self.cgroup_root, config.qos, config.uid)
         self._cgroups.create(group, config.limits)
         await self._networks.connect(config)
-        record = PodRecord(config, self._clock.now(), group)
+        record = StoredPod(config, self._clock.now(), group)
         self._records.save_pod(record)
         self._pods[config.uid] = Pod(record, known.containers if known is not None else {})
 

@@ -15,7 +15,7 @@ from podfit.api.patches.apply.fieldset import FieldSet
 _PARTS = 16384
 
 
-class Parts:
+class SharedFieldSets:
     def __init__(self, limit: int = _PARTS) -> None:
         """When full it is cleared: later sets then share with each other, not with earlier ones."""
         self._limit = limit

@@ -76,7 +76,7 @@ class ResourceQuota(Plugin):
 
     async def _charge_batch(self, namespace: str, batch: list[_Waiter]) -> None:
         for _ in range(_TRIES):
-            ledger = Ledger(self._cluster.list(RESOURCE_QUOTA, namespace))
+            ledger = QuotaUsage(self._cluster.list(RESOURCE_QUOTA, namespace))
             fitting = _check_all(ledger, batch)
             try:
                 for quota in ledger.changed():
@@ -104,7 +104,7 @@ def _may_matter(attrs: Attributes) -> bool:
     )
 
 
-def _check_all(ledger: Ledger, batch: list[_Waiter]) -> list[_Waiter]:
+def _check_all(ledger: QuotaUsage, batch: list[_Waiter]) -> list[_Waiter]:
     """Charges what fits to the ledger, rejects the others immediately, and returns those that fit."""
     fitting = []
     for waiter in batch:
@@ -130,7 +130,7 @@ def _settle(waiters: list[_Waiter], error: ApiError | None) -> None:
             waiter.done.set_exception(error)
 
 
-class Ledger:
+class QuotaUsage:
     """The quotas of a namespace while a batch is charged: current usage, and additions."""
 
     def __init__(self, quotas: Sequence[Object]) -> None:

@@ -36,7 +36,7 @@ _NO_SIDECAR = "may not be set for init containers without restartPolicy=Always"
 
 
 @dataclass(frozen=True)
-class PodContext:
+class PodRules:
     """The properties of its pod on which a container's validity depends."""
 
     volumes: Mapping[str, Object]
@@ -48,7 +48,7 @@ class PodContext:
     runtime_class: str = ""
 
 
-def containers(listed: list[Object], context: PodContext, path: str, errors: Errors) -> None:
+def containers(listed: list[Object], context: PodRules, path: str, errors: Errors) -> None:
     if not listed:
         errors.append(required(path))
         return
@@ -66,9 +66,7 @@ def containers(listed: list[Object], context: PodContext, path: str, errors: Err
     _host_port_conflicts(listed, path, errors)
 
 
-def init_containers(
-    listed: list[Object], regular: list[Object], context: PodContext, path: str, errors: Errors
-) -> None:
+def init_containers(listed: list[Object], regular: list[Object], context: PodRules, path: str, errors: Errors) -> None:
     seen = {container.get("name", "") for container in regular}
     for at, container in enumerate(listed):
         here = f"{path}[{at}]"
@@ -90,7 +88,7 @@ def init_containers(
             no_restart_on_resize(container, here, errors)
 
 
-def ephemeral_containers(listed: list[Object], spec: Object, context: PodContext, path: str, errors: Errors) -> None:
+def ephemeral_containers(listed: list[Object], spec: Object, context: PodRules, path: str, errors: Errors) -> None:
     others = {each.get("name", "") for key in ("containers", "initContainers") for each in spec.get(key) or ()}
     seen = set(others)
     for at, container in enumerate(listed):
@@ -121,7 +119,7 @@ def only_in_pods(container: Object, path: str, errors: Errors) -> None:
         errors.append(invalid(f"{path}.image", image, "must not have leading or trailing whitespace"))
 
 
-def _common(container: Object, context: PodContext, path: str, errors: Errors) -> None:
+def _common(container: Object, context: PodRules, path: str, errors: Errors) -> None:
     name = container.get("name")
     if not name:
         errors.append(required(f"{path}.name"))

@@ -13,7 +13,7 @@ from podfit.apiserver.strategy.meta import validate_annotations
 from podfit.apiserver.strategy.podspec import placement
 from podfit.apiserver.strategy.podspec.annotations import DELETION_COST, has_valid_cost, pod_annotations, profiles_agree
 from podfit.apiserver.strategy.podspec.containers import (
-    PodContext,
+    PodRules,
     containers,
     ephemeral_containers,
     init_containers,
@@ -122,7 +122,7 @@ def validate_spec(spec: Object, path: str, errors: Errors, *, pod_name: str = ""
         operating_system(spec, path, errors)
 
 
-def _context(spec: Object, path: str, pod_name: str, is_pod: bool, errors: Errors) -> PodContext:
+def _context(spec: Object, path: str, pod_name: str, is_pod: bool, errors: Errors) -> PodRules:
     grace = spec.get("terminationGracePeriodSeconds")
     if grace is None:
         errors.append(required(f"{path}.terminationGracePeriodSeconds"))
@@ -130,7 +130,7 @@ def _context(spec: Object, path: str, pod_name: str, is_pod: bool, errors: Error
     valid = volumes(listed, pod_name, f"{path}.volumes", errors, is_pod=is_pod) if listed else {}
     if spec.get("resourceClaims"):
         _resource_claims(spec["resourceClaims"], f"{path}.resourceClaims", errors)
-    return PodContext(
+    return PodRules(
         valid,
         _claim_names(spec),
         grace,

@@ -15,7 +15,7 @@ from podfit.api.status import field_not_found, not_supported, required, too_long
 from podfit.api.text import names
 from podfit.apiserver.strategy import resourcelists
 from podfit.apiserver.strategy.checks import Errors, equal, names_valid
-from podfit.apiserver.strategy.podspec.containers import PULL_POLICIES, PodContext
+from podfit.apiserver.strategy.podspec.containers import PULL_POLICIES, PodRules
 from podfit.apiserver.strategy.podspec.storage.mounts import volume_devices, volume_mounts
 
 FIELD = "virtualMachine"
@@ -123,7 +123,7 @@ def _put(target: Object, field: str, value: Any) -> None:
         target[field] = value
 
 
-def virtual_machine(spec: Object, context: PodContext, path: str, errors: Errors, *, is_pod: bool) -> None:
+def virtual_machine(spec: Object, context: PodRules, path: str, errors: Errors, *, is_pod: bool) -> None:
     """Validates the virtual machine instead of the container that mirrors it."""
     machine, here = spec[FIELD], f"{path}.{FIELD}"
     mirror = _mirror(spec)

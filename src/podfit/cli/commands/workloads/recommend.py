@@ -152,11 +152,13 @@ SOURCES = ("auto", "prometheus", "checkpoints", "metrics")
 
 async def _recommend(session: Session, asked: Asked, options: dict[str, Any]) -> int:
     from podfit.cli.recommending.collecting import Collector, NothingKnown
-    from podfit.cli.recommending.progress import Progress
+    from podfit.cli.recommending.progress import ProgressLine
     from podfit.kit.clock import RealClock
     from podfit.vpa.policies.base import Nonsense
 
-    collector = Collector(session.client, asked, RealClock(), Progress(), session.access.server.rpartition("://")[2])
+    collector = Collector(
+        session.client, asked, RealClock(), ProgressLine(), session.access.server.rpartition("://")[2]
+    )
     try:
         report = await collector.report()
     except NothingKnown as error:

@@ -23,7 +23,7 @@ from podfit.cli.run import finish
 if TYPE_CHECKING:
     from podfit.cli.options.connect import Session
     from podfit.cli.resizing.following import Followed
-    from podfit.cli.resizing.plans import Plan, ResizeRequest
+    from podfit.cli.resizing.plans import PlannedResize, RequestedSizes
     from podfit.cli.targets import Target
 
 DRY_RUNS = ("none", "client", "server")
@@ -31,7 +31,7 @@ _MODES = [[mode] for mode in DRY_RUNS]
 _WAITS = {"--wait=true": "--wait", "--wait=false": "--no-wait"}
 
 
-class Resize(Command):
+class ResizeCommand(Command):
     """Takes flags as kubectl does: `--dry-run` alone, and `--wait` with a value."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
@@ -49,7 +49,7 @@ def as_kubectl_reads(words: list[str]) -> list[str]:
 
 
 def add_to(app: typer.Typer) -> None:
-    app.command("resize", help="Resize running pods in place and wait until it is done.", cls=Resize)(resize)
+    app.command("resize", help="Resize running pods in place and wait until it is done.", cls=ResizeCommand)(resize)
 
 
 def resize(
@@ -80,13 +80,13 @@ def resize(
     context: Context = "",
     kubeconfig: Kubeconfig = "",
 ) -> None:
-    from podfit.cli.resizing.plans import ResizeRequest
+    from podfit.cli.resizing.plans import RequestedSizes
 
     check_format(output, OBJECTS)
     if dry_run not in DRY_RUNS:
         wrong(f'Invalid dry-run value ({dry_run}). Must be "none", "server", or "client".')
     requests, upper = _amounts(cpu, memory, limits)
-    request = ResizeRequest(container, requests, upper)
+    request = RequestedSizes(container, requests, upper)
 
     async def main() -> int:
         async with connected(kubeconfig, context, namespace) as session:
@@ -109,7 +109,7 @@ def _amounts(cpu: str, memory: str, limits: str) -> tuple[dict[str, str], dict[s
 
 
 async def _resize(
-    session: Session, words: list[str], selector: str, request: ResizeRequest, how: tuple[bool, float, str, str]
+    session: Session, words: list[str], selector: str, request: RequestedSizes, how: tuple[bool, float, str, str]
 ) -> int:
     from podfit.cli.resizing.overrides import override_warnings
     from podfit.cli.resizing.plans import CannotResize
@@ -144,7 +144,7 @@ async def _resize(
     return await _outcome(session, changing, accepted, refused, (wait, timeout_s, output), found)
 
 
-def _plans(found: list[Target], request: ResizeRequest) -> list[Plan]:
+def _plans(found: list[Target], request: RequestedSizes) -> list[PlannedResize]:
     from podfit.cli.resizing.plans import CannotResize, plan
     from podfit.cli.targets import alive
 
@@ -160,7 +160,7 @@ def _plans(found: list[Target], request: ResizeRequest) -> list[Plan]:
 
 
 async def _send(
-    session: Session, plans: list[Plan], dry: bool
+    session: Session, plans: list[PlannedResize], dry: bool
 ) -> tuple[dict[tuple[str, str], dict[str, Any]], dict[tuple[str, str], str]]:
     import asyncio
 
@@ -183,7 +183,7 @@ async def _send(
     return accepted, refused
 
 
-def _print(pods: list[dict[str, Any]], plans: list[Plan], output: str, what: str) -> None:
+def _print(pods: list[dict[str, Any]], plans: list[PlannedResize], output: str, what: str) -> None:
     if output == "name":
         for plan in plans:
             say(f"pod/{plan.key[1]}")
@@ -202,7 +202,7 @@ def _shown(pod: dict[str, Any]) -> dict[str, Any]:
 
 async def _outcome(
     session: Session,
-    plans: list[Plan],
+    plans: list[PlannedResize],
     accepted: dict[tuple[str, str], dict[str, Any]],
     refused: dict[tuple[str, str], str],
     how: tuple[bool, float, str],

@@ -79,7 +79,7 @@ def _read(path: Path) -> Scenario:
 
 def _runs(scenario: Scenario, folder: Path, policies: list[str], modes: list[str]) -> Iterator[Named]:
     """Every policy with every mode."""
-    from podfit.cli.recommending.progress import Progress
+    from podfit.cli.recommending.progress import ProgressLine
     from podfit.cli.simulating.results import Named, name_of
     from podfit.cli.simulating.traces import traces_of
     from podfit.sim.run import simulate as run
@@ -91,7 +91,7 @@ def _runs(scenario: Scenario, folder: Path, policies: list[str], modes: list[str
             chosen = chosen if mode is None else chosen.with_mode(mode)
             names = name_of(chosen)
             label = "/".join(names) if len(modes) > 1 else names[0]
-            with Progress().of(f"simulating {label}") as seen:
+            with ProgressLine().of(f"simulating {label}") as seen:
 
                 def progress(done: int, whole: int, pods: int = chosen.pods, seen=seen) -> None:  # type: ignore[no-untyped-def]
                     seen(done, whole, done * pods)

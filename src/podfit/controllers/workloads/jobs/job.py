@@ -32,7 +32,7 @@ from podfit.controllers.workloads.jobs.jobindexes import (
     held,
 )
 from podfit.controllers.workloads.jobs.joborphans import JOB, TRACKING, JobOrphans, is_tracked, untrack
-from podfit.controllers.workloads.jobs.jobverdict import COMPLETE, FAILED, Verdict, conclude, declare, verdict
+from podfit.controllers.workloads.jobs.jobverdict import COMPLETE, FAILED, JobVerdict, conclude, declare, verdict
 from podfit.controllers.workloads.ownership import Owned, pod_of
 from podfit.controllers.workloads.podstate import condition, deletion_rank, is_deleting, phase, set_condition
 from podfit.controllers.world import World
@@ -179,7 +179,7 @@ class JobController:
         await self._untrack(pods)
         await self._end(job, pods)
 
-    def _tell_end(self, job: Object, status: Object, found: Verdict) -> None:
+    def _tell_end(self, job: Object, status: Object, found: JobVerdict) -> None:
         """After the status was written: a look at a stale copy of the Job fails there, and says nothing twice."""
         if found.type == FAILED:
             self._world.recorder.record(job, "Warning", found.reason, found.message)

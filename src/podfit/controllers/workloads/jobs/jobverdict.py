@@ -21,14 +21,16 @@ COMPLETE, FAILED = "Complete", "Failed"
 _TARGETS = {COMPLETE: "SuccessCriteriaMet", FAILED: "FailureTarget"}
 
 
-class Verdict(NamedTuple):
+class JobVerdict(NamedTuple):
     type: str
     """Complete or Failed."""
     reason: str
     message: str
 
 
-def verdict(job: Object, pods: list[Object], counts: Tally, succeeded: int, failed: int, now: float) -> Verdict | None:
+def verdict(
+    job: Object, pods: list[Object], counts: Tally, succeeded: int, failed: int, now: float
+) -> JobVerdict | None:
     """What has become of the Job; None while it goes on. What was declared once stays."""
     spec, status = job["spec"], job.get("status") or {}
     declared = _declared(job)
@@ -38,22 +40,22 @@ def verdict(job: Object, pods: list[Object], counts: Tally, succeeded: int, fail
         if is_pod_failed(spec, pod):
             action, why = failure_action(spec, pod)
             if action == "FailJob":
-                return Verdict(FAILED, "PodFailurePolicy", why)
+                return JobVerdict(FAILED, "PodFailurePolicy", why)
     if over_backoff(spec, failed, counts.active):
-        return Verdict(FAILED, "BackoffLimitExceeded", "Job has reached the specified backoff limit")
+        return JobVerdict(FAILED, "BackoffLimitExceeded", "Job has reached the specified backoff limit")
     if _is_past_deadline(spec, status, now):
-        return Verdict(FAILED, "DeadlineExceeded", "Job was active longer than specified deadline")
+        return JobVerdict(FAILED, "DeadlineExceeded", "Job was active longer than specified deadline")
     lost, most = len(Indexes.parse(status.get("failedIndexes", ""))), spec.get("maxFailedIndexes")
     if most is not None and lost > int(most):
         message = "Job has exceeded the specified maximal number of failed indexes"
-        return Verdict(FAILED, "MaxFailedIndexesExceeded", message)
+        return JobVerdict(FAILED, "MaxFailedIndexesExceeded", message)
     if lost and lost + succeeded >= int(spec.get("completions", 1)):
-        return Verdict(FAILED, "FailedIndexes", "Job has failed indexes")
+        return JobVerdict(FAILED, "FailedIndexes", "Job has failed indexes")
     rule = matched_success(spec, Indexes.parse(status.get("completedIndexes", "")))
     if rule is not None:
-        return Verdict(COMPLETE, "SuccessPolicy", f"Matched rules at index {rule}")
+        return JobVerdict(COMPLETE, "SuccessPolicy", f"Matched rules at index {rule}")
     if is_complete(spec, len(counts.active), succeeded):
-        return Verdict(COMPLETE, "CompletionsReached", "Reached expected number of succeeded pods")
+        return JobVerdict(COMPLETE, "CompletionsReached", "Reached expected number of succeeded pods")
     return None
 
 
@@ -64,26 +66,26 @@ def _is_past_deadline(spec: Object, status: Object, now: float) -> bool:
     return now >= parse_rfc3339(status["startTime"]) + int(deadline)
 
 
-def _declared(job: Object) -> Verdict | None:
+def _declared(job: Object) -> JobVerdict | None:
     for type, target in _TARGETS.items():
         found = condition(job, target)
         if found is not None and found["status"] == "True":
-            return Verdict(type, found.get("reason", ""), found.get("message", ""))
+            return JobVerdict(type, found.get("reason", ""), found.get("message", ""))
     return None
 
 
-def declare(status: Object, found: Verdict, now: float) -> None:
+def declare(status: Object, found: JobVerdict, now: float) -> None:
     """From now on the Job is to end so, whatever its last pods do."""
     _add(status, _TARGETS[found.type], found, now)
 
 
-def conclude(status: Object, found: Verdict, now: float) -> None:
+def conclude(status: Object, found: JobVerdict, now: float) -> None:
     _add(status, found.type, found, now)
     if found.type == COMPLETE:
         status["completionTime"] = rfc3339(now)
 
 
-def _add(status: Object, type: str, found: Verdict, now: float) -> None:
+def _add(status: Object, type: str, found: JobVerdict, now: float) -> None:
     conditions = status.get("conditions") or []
     if any(condition["type"] == type and condition["status"] == "True" for condition in conditions):
         return

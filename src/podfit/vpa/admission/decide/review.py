@@ -41,7 +41,7 @@ AUTO_WARNING = (
 
 
 @dataclass(frozen=True, slots=True)
-class World:
+class ReviewContext:
     """The input of the response besides the request."""
 
     vpas: Mapping[Target, list[ObjectView]]
@@ -67,7 +67,7 @@ class Chosen(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class ReviewAnswer:
     """The response to a request; `patch` is None if nothing changes."""
 
     uid: str
@@ -96,16 +96,16 @@ def index_vpas(vpas: Iterable[ObjectView]) -> dict[Target, list[ObjectView]]:
     return by_target(vpa for vpa in vpas if acts_on_creation(vpa))
 
 
-def answer(body: bytes | str, world: World) -> Verdict:
+def answer(body: bytes | str, world: ReviewContext) -> ReviewAnswer:
     """Decodes a request body. One that cannot be decoded is admitted."""
     try:
         review = msgspec.json.decode(body)
     except msgspec.DecodeError as error:
-        return Verdict("", outcome="error", why=f"the AdmissionReview cannot be read: {error}")
+        return ReviewAnswer("", outcome="error", why=f"the AdmissionReview cannot be read: {error}")
     return answer_to(review, world)
 
 
-def answer_to(review: Any, world: World, chosen: Chosen | None = None) -> Verdict:
+def answer_to(review: Any, world: ReviewContext, chosen: Chosen | None = None) -> ReviewAnswer:
     """The same for a body that was decoded before, and a pod whose autoscaler may be known."""
     try:
         check_shape(review, REVIEW, "AdmissionReview")
@@ -114,22 +114,22 @@ def answer_to(review: Any, world: World, chosen: Chosen | None = None) -> Verdic
         resource = request.get("resource") or {}
         kind = (resource.get("group") or "", resource.get("resource"))
     except (ValueError, KeyError, TypeError, AttributeError) as error:
-        return Verdict("", outcome="error", why=f"the AdmissionReview cannot be read: {error}")
+        return ReviewAnswer("", outcome="error", why=f"the AdmissionReview cannot be read: {error}")
     try:
         if kind == ("", "pods"):
             return admit_pod(request, uid, resource, world, chosen)
         if kind == (GROUP, "verticalpodautoscalers"):
             return admit_vpa(request, uid, world)
     except (BoostError, QuantityError, KeyError, TypeError, AttributeError, ValueError) as error:
-        return Verdict(uid, outcome="error", why=str(error))
-    return Verdict(uid, outcome="error", why="not a resource this webhook handles")
+        return ReviewAnswer(uid, outcome="error", why=str(error))
+    return ReviewAnswer(uid, outcome="error", why="not a resource this webhook handles")
 
 
 def admit_pod(
-    request: ObjectView, uid: str, resource: ObjectView, world: World, chosen: Chosen | None = None
-) -> Verdict:
+    request: ObjectView, uid: str, resource: ObjectView, world: ReviewContext, chosen: Chosen | None = None
+) -> ReviewAnswer:
     if resource.get("version") != "v1":
-        return Verdict(uid, outcome="error", why="only v1 Pods are supported")
+        return ReviewAnswer(uid, outcome="error", why="only v1 Pods are supported")
     pod = request.get("object") or {}
     check_shape(pod, POD, "Pod")
     meta = dict(pod.get("metadata") or {})
@@ -141,20 +141,20 @@ def admit_pod(
         chosen = Chosen(controlling_vpa(pod, world.vpas, world.selector_of, world.topmost_of))
     vpa = chosen.vpa
     if vpa is None:
-        return Verdict(uid, why="no autoscaler controls this pod")
+        return ReviewAnswer(uid, why="no autoscaler controls this pod")
     boosting = bool(world.gates.get("CPUStartupBoost"))
     boosted = boosting and has_boost(vpa)
     if not world.change_without_recommendation and not boosted and not recommends_for(vpa, pod):
-        return Verdict(uid, why="its autoscaler has no recommendation for this pod")
+        return ReviewAnswer(uid, why="its autoscaler has no recommendation for this pod")
     bounds = merged(world.limit_ranges, meta.get("namespace") or "", world.change_without_recommendation)
     limited: Collection[str] = ()
     if any(removes_limits(policy) for policy in container_policies(vpa)):
         limited = insisted_on(meta.get("namespace") or "", world.limit_ranges, world.quotas)
     patch = pod_patch(pod, vpa, bounds, boosting, world.max_boost, limited, chosen.boosts, chosen.wanted)
-    return Verdict(uid, patch=patch, outcome="applied")
+    return ReviewAnswer(uid, patch=patch, outcome="applied")
 
 
-def admit_vpa(request: ObjectView, uid: str, world: World) -> Verdict:
+def admit_vpa(request: ObjectView, uid: str, world: ReviewContext) -> ReviewAnswer:
     given = request.get("object") or {}
     alpha = given.get("apiVersion") == V1ALPHA1
     vpa = as_v1(given)
@@ -165,11 +165,11 @@ def admit_vpa(request: ObjectView, uid: str, world: World) -> Verdict:
         errors = [replace(error, path=_alpha_path(error.path)) for error in errors] if alpha else errors
         status = unprocessable("VerticalPodAutoscaler", request.get("name") or _name_of(vpa), errors, GROUP).to_status()
         shown = {key: value for key, value in status.items() if key not in ("kind", "apiVersion")}
-        return Verdict(uid, False, None, shown, warnings, "error", status["message"])
+        return ReviewAnswer(uid, False, None, shown, warnings, "error", status["message"])
     policy = (vpa.get("spec") or {}).get("updatePolicy")
     default = {"mode" if alpha else "updateMode": "Recreate"}
     patch = [add("/spec/updatePolicy", default)] if policy is None else None
-    return Verdict(uid, patch=patch, warnings=warnings, outcome="applied" if patch else "skipped")
+    return ReviewAnswer(uid, patch=patch, warnings=warnings, outcome="applied" if patch else "skipped")
 
 
 def as_v1(vpa: Any) -> Any:
@@ -184,7 +184,7 @@ def _alpha_path(path: str) -> str:
     return path.replace(".updateMode", ".mode").replace(".containerName", ".name")
 
 
-def _errors_of(vpa: ObjectView, old: ObjectView | None, world: World) -> list[FieldError]:
+def _errors_of(vpa: ObjectView, old: ObjectView | None, world: ReviewContext) -> list[FieldError]:
     try:
         check_shape(vpa, VPA, "VerticalPodAutoscaler")
     except ShapeError as error:

@@ -15,7 +15,7 @@ from podfit.vpa.model.fitting.container_resources import ContainerResources, res
 from podfit.vpa.model.fitting.limitranges import NamespaceBounds
 from podfit.vpa.model.objects.pods import containers, controller_of, printed
 from podfit.vpa.model.objects.policy import CPU, MEMORY, RESOURCES, container_recommendations, recommending
-from podfit.vpa.model.room import Ledger, amount, amounts_of, as_quantity, shown
+from podfit.vpa.model.room import RoomLedger, amount, amounts_of, as_quantity, shown
 
 Sizes = dict[tuple[str, str], int]
 """(container, resource) → what it requests."""
@@ -40,7 +40,7 @@ class Fitted:
     """The recommendation, by container and resource; set if something was reduced."""
 
 
-def fitted(vpa: ObjectView, pod: ObjectView, bounds: NamespaceBounds, ledger: Ledger, holds: Holds) -> Fitted:
+def fitted(vpa: ObjectView, pod: ObjectView, bounds: NamespaceBounds, ledger: RoomLedger, holds: Holds) -> Fitted:
     """The largest size between the lower bound and the target that fits.
 
     If neither fits, the result is the target, capped at the largest node: it may run some day.
@@ -115,7 +115,7 @@ def _range(vpa: ObjectView, pod: ObjectView, bounds: NamespaceBounds) -> tuple[S
 
 
 def _capped(
-    vpa: ObjectView, pod: ObjectView, bounds: NamespaceBounds, wanted: ObjectView, ledger: Ledger
+    vpa: ObjectView, pod: ObjectView, bounds: NamespaceBounds, wanted: ObjectView, ledger: RoomLedger
 ) -> tuple[ObjectView, ObjectView, tuple[str, ...]] | None:
     needed = amounts_of(wanted)
     fixed = (controller_of(pod) or {}).get("kind") == "DaemonSet"

@@ -9,7 +9,7 @@ from typing import Any
 from podfit.api.quantity import Quantity
 from podfit.vpa.model.times import to_rfc3339
 from podfit.vpa.report.cluster.workloads import Key, Workload
-from podfit.vpa.report.decide.sizing import RESOURCES, Bounds, Sizes, risks, sized
+from podfit.vpa.report.decide.sizing import RESOURCES, Bounds, ContainerSizes, risks, sized
 from podfit.vpa.report.usage.evidence import Evidence, Known
 from podfit.vpa.runtimes.heaps import Heap, heap_of
 
@@ -42,8 +42,8 @@ class Finding:
     field_name: str
     """containers or initContainers."""
     replicas: int
-    now: Sizes
-    recommended: Sizes
+    now: ContainerSizes
+    recommended: ContainerSizes
     evidence: Evidence | None
     heap: Heap | None = None
     why: tuple[str, ...] = ()
@@ -71,7 +71,7 @@ class Finding:
             return None
         return sum((self.wasted(name) or 0) * prices.of(name) for name in RESOURCES) * HOURS_A_MONTH
 
-    def changes(self, least: float) -> Sizes:
+    def changes(self, least: float) -> ContainerSizes:
         """What is worth changing: sizes that are off by more than this part of what they are now."""
         requests = {
             resource: amount
@@ -79,7 +79,9 @@ class Finding:
             if _off(self.now.requests.get(resource), amount, least)
             or _off(self.now.limits.get(resource), self.recommended.limits.get(resource), least)
         }
-        return Sizes(requests, {name: one for name, one in self.recommended.limits.items() if name in requests})
+        return ContainerSizes(
+            requests, {name: one for name, one in self.recommended.limits.items() if name in requests}
+        )
 
 
 def _off(now: int | None, amount: int | None, least: float) -> bool:
@@ -150,7 +152,7 @@ def _finding(
     evidence = known.get(name)
     now, notes = _now(workload, field_name, container)
     heap = heap_of(container) if rules.runtimes else None
-    recommended, why = Sizes(), tuple[str, ...]()
+    recommended, why = ContainerSizes(), tuple[str, ...]()
     if evidence is not None and evidence.size.target:
         verdict = sized(now, evidence, heap, rules.bounds)
         recommended, why = verdict.sizes, verdict.why
@@ -183,7 +185,7 @@ def _nothing(workload: Workload, name: str, known: Mapping[str, Evidence]) -> li
     return [f"no usage of {name} is known: no recommendation"]
 
 
-def _now(workload: Workload, field_name: str, container: Mapping[str, Any]) -> tuple[Sizes, list[str]]:
+def _now(workload: Workload, field_name: str, container: Mapping[str, Any]) -> tuple[ContainerSizes, list[str]]:
     """The template's sizes, or those that all running pods have been resized to."""
     written = _sizes(container)
     running = [
@@ -198,9 +200,9 @@ def _now(workload: Workload, field_name: str, container: Mapping[str, Any]) -> t
     return written, ["pods differ in size: the template's is shown"] if running else []
 
 
-def _sizes(container: Mapping[str, Any]) -> Sizes:
+def _sizes(container: Mapping[str, Any]) -> ContainerSizes:
     resources = container.get("resources") or {}
-    return Sizes(_amounts(resources.get("requests")), _amounts(resources.get("limits")))
+    return ContainerSizes(_amounts(resources.get("requests")), _amounts(resources.get("limits")))
 
 
 def _amounts(listed: Mapping[str, Any] | None) -> dict[str, int]:

@@ -24,7 +24,7 @@ Amounts = Mapping[str, int]
 
 
 @dataclass(frozen=True, slots=True)
-class Sizes:
+class ContainerSizes:
     """Millicores and bytes."""
 
     requests: Amounts = field(default_factory=dict)
@@ -45,12 +45,12 @@ class Bounds:
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
-    sizes: Sizes
+class Sizing:
+    sizes: ContainerSizes
     why: tuple[str, ...]
 
 
-def sized(now: Sizes, evidence: Evidence, heap: Heap | None, bounds: Bounds) -> Verdict:
+def sized(now: ContainerSizes, evidence: Evidence, heap: Heap | None, bounds: Bounds) -> Sizing:
     """Only resources with samples get a size; the others are left out."""
     requests: dict[str, int] = {}
     limits: dict[str, int] = {}
@@ -72,10 +72,12 @@ def sized(now: Sizes, evidence: Evidence, heap: Heap | None, bounds: Bounds) -> 
         if resource in limits:
             limits[resource] = max(requests[resource], rounded(resource, limits[resource]))
         why += [*reasons, *bounded]
-    return Verdict(Sizes(requests, limits), tuple(why))
+    return Sizing(ContainerSizes(requests, limits), tuple(why))
 
 
-def _request(resource: str, target: int, now: Sizes, evidence: Evidence, heap: Heap | None) -> tuple[int, list[str]]:
+def _request(
+    resource: str, target: int, now: ContainerSizes, evidence: Evidence, heap: Heap | None
+) -> tuple[int, list[str]]:
     if resource == "memory":
         rule = "daily peaks, newest weighted most" if evidence.policy == "default" else f"policy {evidence.policy}"
         words = [f"memory: {rule}; highest {_text(resource, evidence.used)}"]
@@ -92,7 +94,7 @@ def _request(resource: str, target: int, now: Sizes, evidence: Evidence, heap: H
     return target, words
 
 
-def _least_limit(resource: str, now: Sizes, evidence: Evidence, heap: Heap | None) -> tuple[int, list[str]]:
+def _least_limit(resource: str, now: ContainerSizes, evidence: Evidence, heap: Heap | None) -> tuple[int, list[str]]:
     if resource == "memory":
         peak = math.ceil(evidence.used.get("memory", 0) * PEAK_MARGIN)
         if heap is not None and heap.floor > peak:
@@ -131,7 +133,7 @@ def rounded(resource: str, amount: int) -> int:
     return max(1, amount) if resource == "cpu" else max(MI, math.ceil(amount / MI) * MI)
 
 
-def risks(now: Sizes, evidence: Evidence | None, killed: bool) -> tuple[str, ...]:
+def risks(now: ContainerSizes, evidence: Evidence | None, killed: bool) -> tuple[str, ...]:
     """What goes wrong with the sizes of now, worst first."""
     found = []
     if killed or (evidence is not None and evidence.ooms):

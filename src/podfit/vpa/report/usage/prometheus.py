@@ -39,7 +39,7 @@ class NoUsage(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class PlannedReading:
     asking: Asking
     parts: tuple[Part, ...]
     every: Seconds
@@ -66,7 +66,7 @@ class PrometheusUsage:
 
     # --- finding out
 
-    async def plan(self, until: Seconds, namespace: str, pods: str, rules: bool = True) -> Plan:
+    async def plan(self, until: Seconds, namespace: str, pods: str, rules: bool = True) -> PlannedReading:
         """How things are called here and how much there is. Raises NoUsage and HistoryAway."""
         try:
             chosen, counts = await self._convention(until, namespace, pods)
@@ -80,7 +80,7 @@ class PrometheusUsage:
         if self._saved is not None:
             until = self._saved.begin(until, step).until
         config = replace(chosen.config, history_resolution=step)
-        return Plan(replace(chosen, config=config), tuple(queries.parts(config, until, counts)), every, until)
+        return PlannedReading(replace(chosen, config=config), tuple(queries.parts(config, until, counts)), every, until)
 
     async def _convention(self, until: Seconds, namespace: str, pods: str) -> tuple[Asking, dict[Seconds, int]]:
         days = max(1, math.ceil(self._config.history_length / _DAY))
@@ -135,7 +135,9 @@ class PrometheusUsage:
         found = await self.api.instant(query, at)
         return int(found[0].value) if found and math.isfinite(found[0].value) else 0
 
-    async def owners(self, plan: Plan) -> tuple[dict[tuple[str, str], Owner], dict[tuple[str, str, str], Owner]]:
+    async def owners(
+        self, plan: PlannedReading
+    ) -> tuple[dict[tuple[str, str], Owner], dict[tuple[str, str, str], Owner]]:
         """Owners of pods, and of ReplicaSets and Jobs, as kube-state-metrics recorded them; empty without it."""
         pods: dict[tuple[str, str], Owner] = {}
         above: dict[tuple[str, str, str], Owner] = {}
@@ -161,7 +163,7 @@ class PrometheusUsage:
                 at -= _DAY
         return pods, above
 
-    async def throttled(self, plan: Plan) -> dict[tuple[str, str, str], float]:
+    async def throttled(self, plan: PlannedReading) -> dict[tuple[str, str, str], float]:
         try:
             found = await self.api.instant(plan.asking.throttled(), plan.until)
         except (Refused, TooMuch, HistoryAway) as error:
@@ -173,7 +175,7 @@ class PrometheusUsage:
 
     # --- reading
 
-    async def read(self, plan: Plan, seen: Seen) -> AsyncIterator[Batch]:
+    async def read(self, plan: PlannedReading, seen: Seen) -> AsyncIterator[Batch]:
         """Batches in order of time."""
         waiting, done, samples, failed = list(plan.parts), 0, 0, 0
         while waiting:
@@ -218,7 +220,7 @@ class PrometheusUsage:
             if not self.remarks.missing:
                 self._saved.end()
 
-    async def _part(self, plan: Plan, part: Part) -> Batch:
+    async def _part(self, plan: PlannedReading, part: Part) -> Batch:
         if self._saved is not None and (found := self._saved.find(part.start, part.end)) is not None:
             return found
         pause = Backoff(0.5, 10.0, jitter=0.2)
@@ -237,7 +239,7 @@ class PrometheusUsage:
             return batch
         raise AssertionError
 
-    async def _fetch(self, plan: Plan, part: Part) -> Batch:
+    async def _fetch(self, plan: PlannedReading, part: Part) -> Batch:
         columns = Columns(plan.asking.config, {})
         for query, add in (
             (plan.asking.cpu(plan.every), columns.add_cpu),
@@ -257,7 +259,7 @@ class PrometheusUsage:
                 self.remarks.notes.append(f"out-of-memory kills are unknown: {error}")
         return columns.batch(sorted(ooms, key=lambda oom: oom.instant))
 
-    def _kills(self, plan: Plan, labels: dict[str, str], times: Floats, values: Floats) -> list[Oom]:
+    def _kills(self, plan: PlannedReading, labels: dict[str, str], times: Floats, values: Floats) -> list[Oom]:
         namespace, pod, container = (labels.get(name, "") for name in plan.asking.by.split(", "))
         who = (namespace, pod, container)
         points = list(zip(times.tolist(), values.tolist(), strict=True))

@@ -25,7 +25,7 @@ def cache_folder() -> Path:
 
 
 @dataclass(frozen=True, slots=True)
-class Progress:
+class SavedReading:
     until: float
     step: float
 
@@ -38,13 +38,13 @@ class Saved:
         self._folder = folder / digest
         self.reused = 0
 
-    def begin(self, until: float, step: float) -> Progress:
+    def begin(self, until: float, step: float) -> SavedReading:
         """What to read: as the interrupted reading had it, if there is one that is not too old."""
         file = self._folder / "reading.json"
         try:
             found = json.loads(file.read_text())
             if found["step"] == step and 0 <= until - found["until"] < OLDEST_S:
-                return Progress(float(found["until"]), float(found["step"]))
+                return SavedReading(float(found["until"]), float(found["step"]))
         except (OSError, ValueError, KeyError, TypeError):
             pass
         self.end()
@@ -53,7 +53,7 @@ class Saved:
             file.write_text(json.dumps({"until": until, "step": step, "begun": time.time()}))
         except OSError:
             pass
-        return Progress(until, step)
+        return SavedReading(until, step)
 
     def find(self, start: float, end: float) -> Batch | None:
         try:

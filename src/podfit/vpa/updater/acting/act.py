@@ -22,7 +22,7 @@ log = logging.getLogger(__name__)
 NOTES_AT_ONCE = 16
 
 
-class Hands:
+class UpdaterWrites:
     def __init__(self, client: Client, events: EventRecorder) -> None:
         self._client, self._events = client, events
         self._notes = Tasks("vpa-notes")

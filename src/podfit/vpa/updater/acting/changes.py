@@ -16,7 +16,7 @@ from podfit.vpa.model.room import amount, amounts_of, shown, shown_all
 from podfit.vpa.observe.quotas import counted_by_quota, growth
 from podfit.vpa.updater.acting.restarts import restarted_by
 from podfit.vpa.updater.decide.actions import Evict, Resize
-from podfit.vpa.updater.decide.pacing.amend import Rails, Room, amend, cut_short, eased
+from podfit.vpa.updater.decide.pacing.amend import Rails, SpareRoom, amend, cut_short, eased
 from podfit.vpa.updater.work import Work
 
 
@@ -25,7 +25,7 @@ async def resize(work: Work, action: Resize) -> Wait | None:
     updater, headroom = work.updater, work.updater.headroom
     rails = Rails(updater.config.scale_down_step, updater.undo.floors(work.id))
     node, left = headroom.node_left(action.pod, lambda: _growth(action))
-    room = Room(left, headroom.quotas.left(work.id[0]), node)
+    room = SpareRoom(left, headroom.quotas.left(work.id[0]), node)
     amended = amend(action, room, rails, _lower_bounds(work.vpa))
     uid = action.pod["metadata"].get("uid", "")
     if amended is None:
@@ -98,7 +98,7 @@ async def _send_resize(work: Work, amended: Resize) -> tuple[Wait | None, Any]:
         # Somebody pulled a brake while this one waited for its turn.
         updater.budget.back()
         return held, None
-    answered, error = await updater.hands.resize(amended)
+    answered, error = await updater.writes.resize(amended)
     if answered is None:
         updater.budget.back()
         return Wait("ResizeRefused", error or ""), None
@@ -142,7 +142,7 @@ async def _send_eviction(work: Work, action: Evict) -> Wait | None:
     if (frozen := updater.brakes.holding(work.vpa)) is not None:
         updater.budget.back()
         return frozen
-    error = await updater.hands.evict(action)
+    error = await updater.writes.evict(action)
     if error is None:
         return None
     updater.budget.back()

@@ -11,7 +11,7 @@ from podfit.kit.clock import Clock
 from podfit.vpa.model.changing.waits import Wait
 from podfit.vpa.model.objects.pods import condition, containers, labels_of, limits_of, requests_of, resource_list
 from podfit.vpa.observe.headroom import controller_key
-from podfit.vpa.updater.acting.act import Hands
+from podfit.vpa.updater.acting.act import UpdaterWrites
 from podfit.vpa.updater.decide.actions import Resize
 from podfit.vpa.updater.decide.groups import required_replicas
 from podfit.vpa.updater.decide.resizing import is_resizing
@@ -50,9 +50,9 @@ class _UnderWay:
 
 
 class Restarts:
-    def __init__(self, hands: Hands, budgets: Cache, pods: Cache, clock: Clock, timeout_s: float) -> None:
+    def __init__(self, writes: UpdaterWrites, budgets: Cache, pods: Cache, clock: Clock, timeout_s: float) -> None:
         """A pod that is not back after the timeout no longer holds up others."""
-        self._hands, self._budgets, self._pods, self._clock = hands, budgets, pods, clock
+        self._writes, self._budgets, self._pods, self._clock = writes, budgets, pods, clock
         self._timeout_s = timeout_s
         self._under_way: dict[str, _UnderWay] = {}
         """By pod UID."""
@@ -76,7 +76,7 @@ class Restarts:
         uid = pod["metadata"].get("uid", "")
         # Counted before the server is asked: others decide meanwhile.
         self._under_way[uid] = _UnderWay(pod, self._clock.monotonic())
-        refused = await self._hands.may_evict(pod)
+        refused = await self._writes.may_evict(pod)
         if refused is None:
             return None
         del self._under_way[uid]

@@ -27,7 +27,7 @@ Result = str | None
 
 
 @dataclass(frozen=True, slots=True)
-class World:
+class ClusterView:
     """What the pass sees: autoscalers, scheduled pods that live, and how to find who owns whom."""
 
     vpas: Iterable[ObjectView]
@@ -59,7 +59,7 @@ class Report:
 
 
 def update_pass(
-    world: World, attempts: Attempts, config: Config, now: Seconds, clock: Seconds
+    world: ClusterView, attempts: Attempts, config: Config, now: Seconds, clock: Seconds
 ) -> Generator[Action, Result, Report]:
     """`now` ages pods, `clock` measures resize timeouts (they differ only in simulations)."""
     report = Report(controlled=controlled_pods(world))
@@ -72,7 +72,7 @@ def update_pass(
     return report
 
 
-def controlled_pods(world: World) -> list[tuple[ObjectView, list[ObjectView]]]:
+def controlled_pods(world: ClusterView) -> list[tuple[ObjectView, list[ObjectView]]]:
     """Every pod with the one autoscaler that controls it."""
     acting = [vpa for vpa in world.vpas if update_mode(vpa) in EVICTING_MODES or has_boost(vpa)]
     index = by_target(acting)

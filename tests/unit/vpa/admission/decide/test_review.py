@@ -15,8 +15,8 @@ from podfit.vpa.admission.decide.review import (
     AUTO_WARNING,
     GROUP,
     Chosen,
-    Verdict,
-    World,
+    ReviewAnswer,
+    ReviewContext,
     answer,
     answer_to,
     index_vpas,
@@ -29,8 +29,8 @@ POD = pod("p", container(requests={"cpu": "50m"}))
 NEW = recommended(target={"cpu": "1"})
 
 
-def world(*scalers: Object) -> World:
-    return World(index_vpas(scalers), lambda _: EVERYTHING, lambda *_: WEB)
+def world(*scalers: Object) -> ReviewContext:
+    return ReviewContext(index_vpas(scalers), lambda _: EVERYTHING, lambda *_: WEB)
 
 
 def review(obj: Any, resource: str = "pods", group: str = "", version: str = "v1", **more: Any) -> Object:
@@ -38,7 +38,7 @@ def review(obj: Any, resource: str = "pods", group: str = "", version: str = "v1
     return {"request": {"uid": "u", "namespace": "ns", "resource": named, "object": obj, **more}}
 
 
-def admit_scaler(obj: Any, **more: Any) -> Verdict:
+def admit_scaler(obj: Any, **more: Any) -> ReviewAnswer:
     return answer_to(review(obj, "verticalpodautoscalers", GROUP, **more), world())
 
 
@@ -82,7 +82,7 @@ def test_a_pod_of_another_version_is_let_through() -> None:
 
 def test_a_boost_that_makes_no_sense_lets_the_pod_through() -> None:
     scaler = vpa(NEW, startupBoost={"cpu": {"type": "Factor", "factor": 0}})
-    seen = World(index_vpas([scaler]), lambda _: EVERYTHING, lambda *_: WEB, gates={"CPUStartupBoost": True})
+    seen = ReviewContext(index_vpas([scaler]), lambda _: EVERYTHING, lambda *_: WEB, gates={"CPUStartupBoost": True})
     verdict = answer_to(review(POD), seen)
     assert verdict.allowed and verdict.why == "boost factor must be >= 1"
 

@@ -96,7 +96,7 @@ def test_people_read_a_sentence_and_the_time_of_it() -> None:
     assert told.status["statusMessage"] == "Resources are recommended for 1 container. Wait."
     assert told.status["lastUpdateTime"] == LATER and told.patch is not None
     nothing = reported(outcome(scaler(), {}, Config(), NOW), LATER)
-    assert nothing.status["statusMessage"] == "There is no recommendation yet."
+    assert nothing.status["statusMessage"] == "No recommendation yet."
 
 
 def test_a_status_that_stands_is_not_written_for_its_time_alone() -> None:

@@ -12,7 +12,7 @@ from podfit.api.objects import Object
 from podfit.vpa.recommender.decide.histograms.estimate import Estimate
 from podfit.vpa.report.cluster.workloads import Key, Workload
 from podfit.vpa.report.decide.findings import Finding, Prices, Report, Rules, findings, ordered
-from podfit.vpa.report.decide.sizing import Sizes
+from podfit.vpa.report.decide.sizing import ContainerSizes
 from podfit.vpa.report.usage.evidence import PROMETHEUS, Evidence, Known
 
 KEY = Key("ns", "Deployment", "web")
@@ -34,7 +34,9 @@ def one(given: Workload, known: Known | None = None) -> Finding:
 
 
 def finding(now: int = 1000, fits: int = 100, replicas: int = 2, **more: Any) -> Finding:
-    return Finding(KEY, "app", "containers", replicas, Sizes({"cpu": now}), Sizes({"cpu": fits}), None, **more)
+    return Finding(
+        KEY, "app", "containers", replicas, ContainerSizes({"cpu": now}), ContainerSizes({"cpu": fits}), None, **more
+    )
 
 
 def test_waste_is_what_all_pods_request_and_do_not_need() -> None:
@@ -60,7 +62,7 @@ def test_the_sizes_of_now_are_those_that_all_pods_were_resized_to() -> None:
 
 def test_a_container_without_usage_gets_no_size_and_a_note() -> None:
     found = one(workload(), {})
-    assert found.recommended == Sizes() and found.notes == ("no usage of app is known: no recommendation",)
+    assert found.recommended == ContainerSizes() and found.notes == ("no usage of app is known: no recommendation",)
 
 
 def test_a_container_that_was_renamed_is_recognised() -> None:

@@ -9,7 +9,7 @@ from podfit.api.selectors import LabelSelector
 from podfit.vpa.model.objects.matching import Target
 from podfit.vpa.updater.decide.actions import Evict, Resize
 from podfit.vpa.updater.decide.config import Config
-from podfit.vpa.updater.decide.one_pass import Action, Report, World, controlled_pods, update_pass
+from podfit.vpa.updater.decide.one_pass import Action, ClusterView, Report, controlled_pods, update_pass
 from podfit.vpa.updater.decide.restriction import Attempts
 
 EVERYTHING = LabelSelector.parse("")
@@ -18,15 +18,15 @@ FAR = recommended(target={"cpu": "2"}, lower={"cpu": "1"}, upper={"cpu": "3"})
 """Beyond what the pods request: every one of them is worth an update."""
 
 
-def world(scaler: Object, pods: list[Object]) -> World:
-    return World([scaler], pods, lambda _: EVERYTHING, lambda *_: WEB, lambda _: len(pods))
+def world(scaler: Object, pods: list[Object]) -> ClusterView:
+    return ClusterView([scaler], pods, lambda _: EVERYTHING, lambda *_: WEB, lambda _: len(pods))
 
 
 def replicas(count: int) -> list[Object]:
     return [pod(f"p{number}", container(requests={"cpu": "100m"})) for number in range(count)]
 
 
-def run(seen: World, *outcomes: str | None, config: Config | None = None) -> tuple[list[Action], Report]:
+def run(seen: ClusterView, *outcomes: str | None, config: Config | None = None) -> tuple[list[Action], Report]:
     """The actions of a pass whose first actions come to `outcomes`, and whose others work."""
     steps, sent, results = update_pass(seen, Attempts(), config or Config(), START_S, START_S), [], list(outcomes)
     try:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 from podfit.vpa.model.objects.policy import IN_PLACE_MODES, update_mode
 from podfit.vpa.recommender.decide.config import Config
-from podfit.vpa.recommender.decide.curves.sizing import Sized
+from podfit.vpa.recommender.decide.curves.sizing import PolicySizes
 from podfit.vpa.recommender.decide.histograms.cluster import Vpa
 from podfit.vpa.recommender.decide.histograms.estimate import Amounts, Estimate, minimums, restricted
 
@@ -29,7 +29,7 @@ def amount_of(resource: str, size: float) -> int:
 
 
 def given_by_policy(
-    vpa: Vpa, before: Mapping[str, Estimate], given: Mapping[str, Sized], config: Config
+    vpa: Vpa, before: Mapping[str, Estimate], given: Mapping[str, PolicySizes], config: Config
 ) -> dict[str, Estimate]:
     """By container: the policy's own sizes, for the resources that it has decided."""
     found = dict(before)
@@ -37,7 +37,7 @@ def given_by_policy(
     return {name: restricted(found[name], one.size) for name, one in given.items() if name in found and one.size}
 
 
-def with_policy(vpa: Vpa, estimates: dict[str, Estimate], given: Mapping[str, Sized], config: Config) -> None:
+def with_policy(vpa: Vpa, estimates: dict[str, Estimate], given: Mapping[str, PolicySizes], config: Config) -> None:
     """Replaces estimates by the policy's sizes; a container or resource without one keeps its histogram's estimates."""
     narrow = update_mode(vpa.object) in IN_PLACE_MODES
     least = least_of(config)

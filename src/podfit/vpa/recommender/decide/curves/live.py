@@ -15,7 +15,7 @@ from podfit.vpa.policies.base import RESOURCES, Costs, Policy
 from podfit.vpa.policies.quality import Quality
 from podfit.vpa.policies.table import POLICIES
 from podfit.vpa.recommender.decide.curves.curves import HOUR, CurveKey, Curves, slot_of
-from podfit.vpa.recommender.decide.curves.sizing import Sized, sized
+from podfit.vpa.recommender.decide.curves.sizing import PolicySizes, sized
 from podfit.vpa.recommender.decide.fleet.arena import Ints
 from podfit.vpa.recommender.decide.fleet.fleet import Fleet
 from podfit.vpa.recommender.decide.fleet.rows import RowAggregate
@@ -39,7 +39,7 @@ class LivePolicies:
         self._policies, self._costs = policies, costs or Costs()
         self._policy: dict[CurveKey, str] = {}
         self._of: dict[VpaId, list[CurveKey]] = {}
-        self._sized: dict[str, dict[int, Sized]] = {name: {} for name in policies}
+        self._sized: dict[str, dict[int, PolicySizes]] = {name: {} for name in policies}
         self._done: dict[int, int] = {}
         """By curve, the slot of its last sizing."""
         self._killed: set[int] = set()
@@ -151,9 +151,9 @@ class LivePolicies:
 
     # --- results
 
-    def of(self, vpa: VpaId) -> dict[str, Sized]:
+    def of(self, vpa: VpaId) -> dict[str, PolicySizes]:
         """By container: the size from the autoscaler's policy; nothing while it has not decided."""
-        found: dict[str, Sized] = {}
+        found: dict[str, PolicySizes] = {}
         for key in self._of.get(vpa, ()):
             one = self._sized.get(self._policy[key], {}).get(self.curves.numbers[key])
             if one is not None:

@@ -25,7 +25,7 @@ GROUP = 512
 
 
 @dataclass(frozen=True, slots=True)
-class Sized:
+class PolicySizes:
     """A policy's result for one container. `size` is in cores and bytes; a resource without one is omitted."""
 
     size: dict[str, float]
@@ -34,9 +34,9 @@ class Sized:
     """Why there is no size, or no quality; empty if there is."""
 
 
-def sized(curves: Curves, policy: Policy, wanted: Ints, until: int, costs: Costs) -> dict[int, Sized]:
+def sized(curves: Curves, policy: Policy, wanted: Ints, until: int, costs: Costs) -> dict[int, PolicySizes]:
     """By curve: the size in force in slot `until`, from all slots before it. Curves without a sample are omitted."""
-    found: dict[int, Sized] = {}
+    found: dict[int, PolicySizes] = {}
     wanted = wanted[curves.first[wanted] < until]
     begins = curves.begins(wanted, until)
     for begin in np.unique(begins).tolist():
@@ -54,7 +54,7 @@ def _open_end(usage: NDArray[np.float32]) -> NDArray[np.float32]:
 
 def _run(
     policy: Policy, part: Ints, usage: dict[str, NDArray[np.float32]], costs: Costs
-) -> Iterator[tuple[int, Sized]]:
+) -> Iterator[tuple[int, PolicySizes]]:
     waiting, runs = [np.arange(len(part))], 0
     while waiting:
         rows = waiting.pop()
@@ -66,7 +66,7 @@ def _run(
                 waiting += [rows[: len(rows) // 2], rows[len(rows) // 2 :]]
                 continue
             words = str(error) if isinstance(error, Nonsense) else f"policy {policy.name} failed: {_words(error)}"
-            yield from ((int(part[row]), Sized({}, {}, words)) for row in rows)
+            yield from ((int(part[row]), PolicySizes({}, {}, words)) for row in rows)
             continue
         yield from _answers(policy.name, part[rows], answers)
 
@@ -80,7 +80,7 @@ def _sizes(policy: Policy, series: Series, costs: Costs) -> Answer:
     return sizes[:, -1].astype(np.float64), qualities_of(series, sizes), np.asarray(late)
 
 
-def _answers(name: str, curves: Ints, answers: list[Answer]) -> Iterator[tuple[int, Sized]]:
+def _answers(name: str, curves: Ints, answers: list[Answer]) -> Iterator[tuple[int, PolicySizes]]:
     for row, curve in enumerate(curves.tolist()):
         size: dict[str, float] = {}
         quality: dict[str, Quality] = {}
@@ -94,7 +94,7 @@ def _answers(name: str, curves: Ints, answers: list[Answer]) -> Iterator[tuple[i
             else:
                 size[resource] = amount
                 quality[resource] = judged[row]
-        yield curve, Sized({}, {}, failed) if failed else Sized(size, quality)
+        yield curve, PolicySizes({}, {}, failed) if failed else PolicySizes(size, quality)
 
 
 def _words(error: Exception) -> str:

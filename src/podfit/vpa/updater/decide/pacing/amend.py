@@ -23,7 +23,7 @@ Change = dict[tuple[int, str, str], Quantity]
 
 
 @dataclass(frozen=True, slots=True)
-class Room:
+class SpareRoom:
     """How much more a pod may request or be limited to; a resource that is not named is without limit."""
 
     node: Mapping[str, int] = field(default_factory=dict)
@@ -41,7 +41,7 @@ class Rails:
     """(container, resource) → the least an undo allows at present."""
 
 
-def amend(resize: Resize, room: Room, rails: Rails, lower: Mapping[tuple[str, str], int]) -> Resize | Wait | None:
+def amend(resize: Resize, room: SpareRoom, rails: Rails, lower: Mapping[tuple[str, str], int]) -> Resize | Wait | None:
     """The resize that may be sent; a Wait when the cluster cannot take what is needed; None when nothing is left.
 
     `lower` are the lower bounds: with less than these a container would starve, so the resize is not cut below them.
@@ -140,7 +140,7 @@ def _fit(
     wanted: Change,
     current: Change,
     resource: str,
-    room: Room,
+    room: SpareRoom,
     lower: Mapping[tuple[str, str], int],
 ) -> Wait | None:
     """Cuts what grows until it fits; a Wait when even the lower bounds do not."""
@@ -163,7 +163,7 @@ def _growth(wanted: Change, current: Change, resource: str, kind: str) -> int:
     return total
 
 
-def _spare(resource: str, kind: str, room: Room) -> tuple[int | None, str]:
+def _spare(resource: str, kind: str, room: SpareRoom) -> tuple[int | None, str]:
     limits = [(room.node.get(resource), room.node_words), (room.quota.get(f"{kind}.{resource}"), "the quota")]
     known = [(max(0, amount), who) for amount, who in limits if amount is not None]
     return min(known, default=(None, ""))

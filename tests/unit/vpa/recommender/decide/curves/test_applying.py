@@ -8,7 +8,7 @@ from tests.support.autoscalers import vpa
 from podfit.api.selectors import LabelSelector
 from podfit.vpa.recommender.decide.config import Config
 from podfit.vpa.recommender.decide.curves.applying import amount_of, given_by_policy, least_of, with_policy
-from podfit.vpa.recommender.decide.curves.sizing import Sized
+from podfit.vpa.recommender.decide.curves.sizing import PolicySizes
 from podfit.vpa.recommender.decide.histograms.cluster import Vpa
 from podfit.vpa.recommender.decide.histograms.estimate import Estimate
 
@@ -21,7 +21,7 @@ def scaler(mode: str = "Recreate") -> Vpa:
 
 def applied(size: dict[str, float], mode: str = "Recreate", failed: str = "") -> Estimate:
     estimates = {"app": BOTH}
-    with_policy(scaler(mode), estimates, {"app": Sized(size, {}, failed)}, Config())
+    with_policy(scaler(mode), estimates, {"app": PolicySizes(size, {}, failed)}, Config())
     return estimates["app"]
 
 
@@ -55,6 +55,10 @@ def test_the_least_size_is_that_of_policies_unless_flags_say_otherwise() -> None
 
 
 def test_what_the_policy_itself_gives_is_told_apart() -> None:
-    given = {"app": Sized({"cpu": 0.7}, {}), "gone": Sized({"cpu": 1.0}, {}), "failed": Sized({}, {}, "why")}
+    given = {
+        "app": PolicySizes({"cpu": 0.7}, {}),
+        "gone": PolicySizes({"cpu": 1.0}, {}),
+        "failed": PolicySizes({}, {}, "why"),
+    }
     found = given_by_policy(scaler(), {"app": BOTH, "failed": BOTH}, given, Config())
     assert {name: one.target for name, one in found.items()} == {"app": {"cpu": 700}}

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from podfit.vpa.policies.base import Costs, Series
 from podfit.vpa.recommender.decide.config import Config
 from podfit.vpa.recommender.decide.curves.curves import DAY, SLOT_S, CurveKey, Curves
-from podfit.vpa.recommender.decide.curves.sizing import Sized, sized
+from podfit.vpa.recommender.decide.curves.sizing import PolicySizes, sized
 from podfit.vpa.recommender.decide.fleet.fleet import Fleet
 
 FIRST = 6_000_000
@@ -43,7 +43,7 @@ def curves(*millicores: int) -> Curves:
     return made
 
 
-def run(made: Curves, answer: Callable[[Series], Sizes]) -> list[Sized]:
+def run(made: Curves, answer: Callable[[Series], Sizes]) -> list[PolicySizes]:
     wanted = np.array(sorted(made.numbers.values()), np.int64)
     found = sized(made, Given(answer), wanted, FIRST + DAY, Costs())
     return [found[number] for number in wanted.tolist()]
@@ -68,7 +68,7 @@ def test_a_container_on_which_a_policy_fails_costs_the_others_nothing() -> None:
 
     one, other = run(curves(100, 400), fails)
     assert one.size and not one.failed
-    assert other == Sized({}, {}, "policy given failed: ZeroDivisionError: no such luck")
+    assert other == PolicySizes({}, {}, "policy given failed: ZeroDivisionError: no such luck")
 
 
 def test_what_is_no_size_is_named() -> None:

@@ -12,7 +12,7 @@ from collections.abc import Container
 from weakref import WeakValueDictionary
 
 from podfit.api.objects import FrozenDict, Object, freeze
-from podfit.api.patches.apply.parts import Parts
+from podfit.api.patches.apply.parts import SharedFieldSets
 from podfit.store.backend import Record
 
 
@@ -36,14 +36,14 @@ AVERAGE = 16 * 1024
 """The average size of an object if the cache is full by both limits."""
 
 
-class Memory:
+class ObjectCache:
     def __init__(self, limit: int) -> None:
         self._limit, self._room = limit, limit * AVERAGE
         self._known: OrderedDict[str, tuple[int, Object, int, Object | None, int]] = OrderedDict()
         """By key: revision and object of the newest and the previous state, and the bytes of both."""
         self._bytes = 0
         self._kept: WeakValueDictionary[str, Stripped] = WeakValueDictionary()
-        self._fields = Parts()
+        self._fields = SharedFieldSets()
 
     def get(self, record: Record) -> Object | None:
         """Shared: read only."""
