@@ -1,6 +1,6 @@
-"""The three components of the autoscaler in one process, as `podfit up` runs them: they share a host and a recommender.
+"""The three components of the autoscaler in one process, as in `podfit up`: they share a host and a recommender.
 
-Still they meet only through the API server, but for one short cut: admission asks the recommender without a socket.
+They still communicate only through the API server, with one exception: admission calls the recommender directly.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ ClientFor = Callable[[str], Client]
 
 
 def history_for(config: RecommenderConfig, clock: Clock) -> History:
-    """The history that `--storage` names."""
+    """The history selected by `--storage`."""
     if config.storage == "prometheus":
         return PrometheusHistory(config.prometheus, namespace=config.vpa_object_namespace, clock=clock)
     if config.storage == "local":
@@ -60,7 +60,7 @@ class Autoscaler:
             address=address, recommender_interval=15.0, storage="local", history_file=str(folder / "history.db")
         )
         recommending = recommender_config(list(given.get("recommender", ())), recommending)
-        # In place is what this system is for: no gate in the way, and a single replica is no reason to wait.
+        # Resizing in place is this system's purpose: no feature gate is needed, and a single replica is resized, too.
         updating = UpdaterConfig(
             address=address,
             updater_interval=15.0,
@@ -75,7 +75,7 @@ class Autoscaler:
             register_by_url=True,
             webhook_address=host,
             webhook_timeout_seconds=5,
-            # The API server checks autoscalers by their schema, as it does without any autoscaler installed.
+            # The API server validates autoscalers by their schema, as it does without any autoscaler installed.
             validate_vpa_objects=False,
         )
         admitting = replace(admitting, feature_gates=updating.feature_gates)
@@ -84,7 +84,7 @@ class Autoscaler:
             client_for("vpa-recommender"), recommending, history_for(recommending, self.clock), self.clock
         )
         self.updater = Updater(client_for("vpa-updater"), updating, self.clock)
-        # Who asks why finds one address, the recommender's.
+        # `explain` needs one address, the recommender's.
         self.recommender.http.add("GET", WHY_NOT, self.updater.why_not)
         self.admission = AdmissionWebhook(client_for("vpa-admission-controller"), admitting, self.clock, ask=self._ask)
         self._tasks = Tasks("autoscaler")
@@ -97,7 +97,7 @@ class Autoscaler:
         return found if found or known is not None else None
 
     def hook_at(self, url: str) -> AdmissionWebhook | None:
-        """The admission webhook, if this is where it is served."""
+        """The admission webhook, if it is served at this URL."""
         admission = self.admission
         host = f"[{admission.config.host}]" if ":" in admission.config.host else admission.config.host
         return admission if admission.port and url.startswith(f"https://{host}:{admission.port}/") else None

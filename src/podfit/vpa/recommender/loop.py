@@ -1,4 +1,4 @@
-"""The recommender: once an interval it takes in usage and events, sizes every autoscaler and writes what changed.
+"""The recommender: in every interval it reads usage and events, sizes every autoscaler and writes changes.
 
 observe (caches, usage, events) → decide (pure, all autoscalers at once) → act (statuses, checkpoints) → report.
 """
@@ -75,11 +75,11 @@ from podfit.vpa.serve.requests import measured
 log = logging.getLogger(__name__)
 
 HISTORY_PATIENCE_S = 30.0
-"""How long the first pass waits for the past; after that it goes on loading beside the loop."""
+"""How long the first pass waits for the history; after that, loading continues in parallel."""
 STALE_S, STALE_PASSES = 300.0, 5
-"""How long, at least, and for how many passes a container may be without a new sample."""
+"""The minimum time, and the number of passes, for which a container may be without a new sample."""
 STARVED_S = 15.0
-"""Until the next pass after a container has begun to use up its CPU limit, if the interval is longer."""
+"""The time until the next pass after a container has begun to use up its CPU limit, if the interval is longer."""
 Seen = tuple[Any, ...]
 
 
@@ -131,7 +131,7 @@ class Recommender:
         self.registry.register(PolicyQuality(lambda: self.policies.live.totals()))
         self.passes = 0
         self.fetching = ""
-        """Why the past is not loaded, or empty."""
+        """Why the history is not loaded, or empty."""
         self._usage_gone = ""
         """Why the metrics API does not answer, or empty."""
         self._started = self.clock.now()
@@ -141,7 +141,7 @@ class Recommender:
         self._loans: dict[VpaId, Loans] = {}
         self._losers: Mapping[VpaId, str] = {}
         self._stretch: Mapping[AggregateKey, int] = {}
-        """CPU samples from the history by aggregate, each of which stands for so many minutes:"""
+        """CPU samples from the history by aggregate, each of which represents this many minutes:"""
         self._minutes = 1.0
         self._collected = float("-inf")
         self._tasks = Tasks("vpa-recommender")
@@ -162,21 +162,21 @@ class Recommender:
             await self.stop()
 
     def rest_s(self) -> float:
-        """Until the next pass. A container that has just begun to starve is looked at again soon: what it was given
-        may still be too little."""
+        """The time until the next pass. A container that has just become starved is recomputed soon: its new size may
+        still be too small."""
         interval = self.config.recommender_interval
         if self.starvation.begun_after(self.clock.now() - 2 * interval):
             return min(interval, STARVED_S)
         return interval
 
     async def start(self) -> None:
-        """The caches' first picture, then the past; after it passes may run."""
+        """Waits for the caches, then for the history; after it passes may run."""
         self._tasks.start(self.events.run(), "events")
         await self.http.start()
         if self.config.secure_address:
             self._tasks.start(self.extension.run(), "recommendation.podfit.dev")
         await self.sight.start()
-        # Autoscalers first: pods then find theirs by label, instead of each autoscaler looking at all pods.
+        # Autoscalers first: pods then find theirs by label, instead of each autoscaler scanning all pods.
         await self._load_vpas()
         self.feed.start()
         loading = self._tasks.start(self._load_past(), "history")
@@ -242,7 +242,7 @@ class Recommender:
         self.policies.past_taken(until)
         past.end()
         if self.history.writes_checkpoints:
-            # What the history knows is not taken from checkpoints a second time.
+            # State that is in the history is not also taken from checkpoints.
             self.feed.load_checkpoints(lambda vpa, container: (vpa.id[0], container) not in past.containers)
             self.feed.refused_checkpoints |= self.policies.restore(self.feed.checkpoints, until)
             self._report_checkpoints()
@@ -286,7 +286,7 @@ class Recommender:
                 log.warning("no usage: %s", error)
             self._usage_gone = str(error)
         self.measures.usage_answers.labels(str(bool(self._usage_gone)).lower(), METRICS_CLIENT).inc()
-        # Others have turns meanwhile, and pods may come; they are let go in this pass only, after it.
+        # Other tasks run meanwhile, and pods may be added; they are dropped in this pass only, after it.
         turns = Turns(self.clock)
         for found in usage.in_parts(used, self.cluster, now, self.feed.gone):
             self.measures.quality.scraped(found, self.cluster.fleet)
@@ -345,7 +345,7 @@ class Recommender:
         self._report(outcomes)
 
     def decide(self) -> dict[VpaId, Outcome]:
-        """Every autoscaler's outcome; what has not changed since the last pass is not computed again."""
+        """Every autoscaler's outcome; unchanged ones are not recomputed."""
         chosen = self.policies.follow()
         sizes = sizes_by_plugin(self.cluster, chosen)
         self.policies.apply(sizes)
@@ -372,11 +372,11 @@ class Recommender:
         return {id: decided for id, (_, decided) in self._outcomes.items()}
 
     def needs_of(self, vpa: Vpa) -> dict[str, Need]:
-        """What its starved containers need, by name. Only what lasts is worth an eviction."""
+        """The needs of its starved containers, by name. Only lasting starvation justifies an eviction."""
         return self.starvation.needs(vpa, sustained=update_mode(vpa.object) not in IN_PLACE_MODES)
 
     def _heed_memory(self, sizes: dict[VpaId, dict[str, Estimate]]) -> None:
-        """Changes memory to what squeeze probes and heap settings say about it."""
+        """Adjusts memory to squeeze probes and heap settings."""
         for id, vpa in self.cluster.vpas.items():
             if found := self.working_sets(vpa):
                 sizes[id] = squeezed(sizes[id], found, self.config.model.recommendation_margin_fraction)
@@ -384,19 +384,19 @@ class Recommender:
                 sizes[id] = with_floors(sizes[id], heaps)
 
     def working_sets(self, vpa: Vpa) -> dict[str, int]:
-        """What squeeze probes found its containers to work with, where the autoscaler asks for them."""
+        """The working sets of its containers from squeeze probes, if the autoscaler enables them."""
         return working_sets(vpa.object, (self.feed.pods.get(*id) for id in vpa.pods))
 
     def heaps_of(self, vpa: Vpa) -> dict[str, Heap]:
-        """The heaps that its containers name, by container; none where they are not heeded."""
+        """The heaps configured in its containers, by container; none if they are ignored."""
         return self.feed.heaps.of(vpa.pods) if self.config.model.heed_heaps else {}
 
     def loans_of(self, vpa: Vpa) -> Loans:
-        """What the last pass took from similar containers, by container."""
+        """The loans of the last pass, by container."""
         return self._loans.get(vpa.id, {})
 
     def _starved(self, sizes: dict[VpaId, dict[str, Estimate]]) -> dict[VpaId, dict[str, Need]]:
-        """Raises the sizes of starved containers, and answers what they need."""
+        """Raises the sizes of starved containers, and returns their needs."""
         found: dict[VpaId, dict[str, Need]] = {}
         if not self.starvation:
             return found
@@ -447,7 +447,7 @@ class Recommender:
         return seen, reported(decided, rfc3339(now))
 
     def _from_history(self, vpa: Vpa) -> Mapping[str, float]:
-        """By container, how many minutes more the samples of the history stand for than there are samples."""
+        """By container, how many minutes more than their number the samples of the history represent."""
         found: dict[str, float] = {}
         for key in vpa.aggregates if self._stretch else ():
             if key in self._stretch:
@@ -471,12 +471,12 @@ class Recommender:
         return status.get("recommendation") or {}
 
     def with_similar(self, vpa: Mapping[str, Any], pod: Object, given: list[Any]) -> dict[str, Any]:
-        """A recommendation of what is given, and for the pod's other containers of what similar ones use.
+        """A recommendation from the given sizes, and from similar containers for the pod's other containers.
 
-        It names the containers whose sizes come from similar ones, as the condition of an autoscaler does.
+        It names the containers whose sizes come from similar ones, as an autoscaler's condition does.
         """
         known = {entry["containerName"] for entry in given}
-        # An autoscaler of another recommender gets its numbers there.
+        # An autoscaler of another recommender gets its recommendation there.
         handled = self.config.handles(vpa)
         lent = self.feed.similar.for_pod(vpa, pod, known, self.clock.now()) if handled else []
         entries = [*given, *lent]

@@ -109,7 +109,8 @@ class Measures:
 
 
 class Recommendations(Collector):
-    """Gauges of all recommendations, made when somebody asks: a pass over ten thousand autoscalers pays nothing."""
+    """Gauges of all recommendations, computed when scraped: a pass over ten thousand autoscalers costs nothing
+    extra."""
 
     label_values: ClassVar[dict[str, tuple[str, ...]]] = {"resource": RESOURCES, "bound": tuple(_SIZES.values())}
 
@@ -132,7 +133,7 @@ class Recommendations(Collector):
 
 
 class PolicyQuality(Collector):
-    """How good policies would have been over the last days, for all containers together; made when somebody asks."""
+    """The quality of policies over the last days, for all containers together; computed when scraped."""
 
     label_values: ClassVar[dict[str, tuple[str, ...]]] = {"policy": tuple(POLICIES), "resource": RESOURCES}
 

@@ -1,6 +1,6 @@
 """The conditions beyond upstream's two: low confidence, history not loaded, metrics missing, resources scaled by HPAs.
 
-A condition that never held is not written; one that held and no longer does is set to False: readers see it end.
+A condition that never held is not written; one that no longer holds is set to False, so that readers see it end.
 """
 
 from __future__ import annotations
@@ -46,9 +46,9 @@ API_FAILED, STOPPED = "MetricsApiFailed", "SamplesStopped"
 def trust_of(
     spans: Mapping[str, Span], recommended: Collection[str], config: Config, more: Mapping[str, float]
 ) -> float | None:
-    """The confidence of the recommended container that is known least; None when nothing is recommended.
+    """The lowest confidence among the recommended containers; None without a recommendation.
 
-    `more` are minutes that samples of a history stand for, beyond the minute that each sample counts for.
+    `more` are minutes represented by samples of a history, beyond the minute that each sample counts for.
     """
     interval = max(config.confidence_interval_cpu, config.confidence_interval_memory)
     found = [
@@ -60,9 +60,9 @@ def trust_of(
 
 
 def missing_since(vpa: Vpa, missing: Missing, now: Seconds) -> str:
-    """Since when metrics are missing: since the containers were seen, or since the conditions say so.
+    """Since when metrics are missing: since the containers were first seen, or since the time in the conditions.
 
-    The conditions know it across a restart of the recommender.
+    The conditions preserve it across a restart of the recommender.
     """
     standing = _standing(vpa)
     found = [rfc3339(missing.seen if missing.never and missing.seen != NEVER else now)]
@@ -107,7 +107,7 @@ def overruled_by(winner: str) -> str:
 
 
 def newly_overruled(vpa: Vpa, status: Mapping[str, Any]) -> str:
-    """The message of the condition, if it has just begun to hold or names another winner."""
+    """The message of the condition, if it has just begun to hold or the winner has changed."""
     now = [
         one for one in status.get("conditions") or () if one.get("type") == OVERRULED and one.get("status") == "True"
     ]
@@ -116,7 +116,7 @@ def newly_overruled(vpa: Vpa, status: Mapping[str, Any]) -> str:
 
 
 def capped_by_limits(vpa: Vpa, pod_of: Callable[[str, str], Mapping[str, Any] | None]) -> Condition:
-    """Whether limits, which the policy leaves alone, hold requests below what is recommended; names one pod."""
+    """Whether limits, which the policy does not change, cap requests below the recommendation; names one pod."""
     policies = container_policies(vpa.object)
     if not policies or all(controls_limits(policy) for policy in policies):
         return NOT_CAPPED
@@ -131,7 +131,7 @@ def capped_by_limits(vpa: Vpa, pod_of: Callable[[str, str], Mapping[str, Any] | 
 
 
 def policy_failed(why: str) -> Condition:
-    """Whether the policy that the autoscaler names gives no sizes, and why."""
+    """Whether the autoscaler's policy gives no sizes, and why."""
     if not why:
         return NOT_FAILED
     return Condition(
@@ -153,12 +153,12 @@ def extra_conditions(
     policy: Condition = NOT_FAILED,
     winner: str = "",
 ) -> tuple[Condition, ...]:
-    """`fetching` is empty or says what is the matter; `scaled` are resources with their HPA; `winner` is the autoscaler
-    that changes the pods instead of this one."""
+    """`fetching` is empty or the state of the history; `scaled` are resources with their HPA; `winner` is the
+    autoscaler that changes the pods instead of this one."""
     low = trust is not None and trust < low_below
     wanted: list[Condition] = []
     if low:
-        # Without the number that grows with every sample: a status is written when it is news, not every pass.
+        # Without the number, which grows with every sample: the status is written on changes, not in every pass.
         words = f"The recommendation is based on less than {low_below:g} confidence interval(s) of samples."
         wanted.append(Condition(LOW_CONFIDENCE, True, "TooFewSamples", words))
     if fetching:
@@ -172,7 +172,7 @@ def extra_conditions(
 
 
 def _ended(wanted: Collection[Condition], vpa: Vpa) -> Iterator[Condition]:
-    """Conditions that stand in the status and no longer hold."""
+    """Conditions in the status that no longer hold."""
     for entry in (vpa.object.get("status") or {}).get("conditions") or ():
         type = entry.get("type")
         if type in OURS and all(type != condition.type for condition in wanted):

@@ -1,8 +1,8 @@
-"""Recommenders by name. One is a function from autoscalers to sizes; everything around it is shared.
+"""Recommenders by name. A recommender is a function from autoscalers to sizes; everything around it is shared.
 
-`default` is upstream's model. `batch` is for pods that run to completion: they care about throughput, so their CPU is
-what they use on average, not what they use in their busiest moments. The policies of `vpa/policies` work on usage over
-time, not on histograms (`decide/curves`); until one has decided, its containers have the numbers of `default`.
+`default` is upstream's model. `batch` is for pods that run to completion: throughput counts, so their CPU is the mean
+usage, not the peak. The policies of `vpa/policies` work on usage over time, not on histograms (`decide/curves`); until
+one has decided, its containers get the sizes of `default`.
 """
 
 from __future__ import annotations
@@ -22,12 +22,13 @@ from podfit.vpa.recommender.decide.histograms.histogram import mean
 
 Sizes = dict[VpaId, dict[str, Estimate]]
 Plugin = Callable[[ClusterState, Sequence[Vpa]], Sizes]
-"""Sizes of all containers of all given autoscalers; containers switched off, or without samples, are left out."""
+"""Sizes of all containers of all given autoscalers; containers that are switched off, or without samples, are
+omitted."""
 
 DEFAULT, BATCH = "default", "batch"
 BUNDLED = (BATCH, *NAMES)
 WORKLOAD = "podfit.dev/workload"
-"""On an autoscaler or a pod: `batch` chooses the batch recommender, `serving` the default one."""
+"""On an autoscaler or a pod: `batch` selects the batch recommender, `serving` the default one."""
 
 
 def default(cluster: ClusterState, vpas: Sequence[Vpa]) -> Sizes:
@@ -48,7 +49,7 @@ def batch(cluster: ClusterState, vpas: Sequence[Vpa]) -> Sizes:
 
 
 def _batch(state: AggregateState, config: Config, least: dict[str, int], given_trust: float | None = None) -> Estimate:
-    """Memory as ever; the CPU target is the mean. The bounds still enclose it."""
+    """Memory as in `default`; the CPU target is the mean. The bounds still enclose it."""
     sizes = estimate(state, config, least, given_trust)
     if "cpu" not in sizes.target:
         return sizes
@@ -67,15 +68,15 @@ PLUGINS: Mapping[str, Plugin] = {DEFAULT: default, BATCH: batch, **dict.fromkeys
 def estimate_one(
     plugin: str, state: AggregateState, config: Config, least: dict[str, int], given_trust: float | None = None
 ) -> Estimate:
-    """The sizes that a recommender gives one container."""
+    """The sizes of one container from a recommender."""
     return (_batch if plugin == BATCH else estimate)(state, config, least, given_trust)
 
 
 def plugin_for(vpa: Vpa, own_name: str, policies: Iterable[str], pod_notes: Iterable[str] = ()) -> str:
-    """Which recommender sizes an autoscaler. `policies` and `pod_notes` are its pods' restartPolicy and annotation.
+    """The recommender of an autoscaler. `policies` and `pod_notes` are its pods' restartPolicy and annotation.
 
-    Only who asked for `batch` or a policy gets it: the default keeps giving upstream's numbers. A pod under `batch`
-    that runs forever is served by the default all the same.
+    `batch` and policies are opt-in: the default keeps upstream's numbers. A long-running pod under `batch` gets the
+    default.
     """
     note = annotations_of(vpa.object).get(WORKLOAD) or next((note for note in pod_notes if note), "")
     if note in (BATCH, "serving"):

@@ -1,6 +1,6 @@
-"""How good recommendations turn out to be: every sample compared with what was recommended when it was taken.
+"""The quality of recommendations: every sample is compared with the recommendation at its time.
 
-Upstream's `vpa_quality_*` metrics. A sample is compared with the uncapped target its aggregate had after the last pass;
+Upstream's `vpa_quality_*` metrics. A sample is compared with the uncapped target of its aggregate after the last pass;
 usage without one counts as missing. Whole scrapes are compared at once.
 """
 
@@ -29,13 +29,13 @@ MEMORY_BUCKETS = tuple(1e6 * 2**power for power in range(17))
 _NEAR = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 0.75, 1.0)
 RELATIVE_BUCKETS = (*(-part for part in reversed(_NEAR)), 0.0, *_NEAR, 2.5, 5.0, 10.0, 25.0, 50.0, 100.0)
 _VALUES = {**VALUES, "update_mode": ("", *MODES)}
-"""The mode as the object says it, which may be nothing."""
+"""The mode in the object, which may be absent."""
 NOBODY = -1
 """The mode of a row that no autoscaler uses, or whose container is switched off."""
 
 Floats = NDArray[np.float64]
 Targets = dict[str, tuple[float, float]]
-"""Cores and bytes by container; 0 where nothing is recommended."""
+"""Cores and bytes by container; 0 without a recommendation."""
 
 _NOTHING: tuple[Mapping[str, Any], Targets] = {}, {}
 
@@ -84,10 +84,11 @@ class Quality:
         self._target: Floats = np.zeros((2, 0))
         self._last: dict[Any, tuple[Mapping[str, Any], Targets]] = {}
 
-    # --- what is recommended
+    # --- recommendations
 
     def recommended(self, cluster: ClusterState, found: Mapping[Any, Mapping[str, Any]]) -> None:
-        """After a pass: what stands now, by autoscaler, and how it differs from what stood before."""
+        """Called after a pass: the current recommendations, by autoscaler, and their difference from the previous
+        ones."""
         fleet = cluster.fleet
         assert fleet is not None
         rows = len(fleet.first)
@@ -97,7 +98,7 @@ class Quality:
         for id, vpa in cluster.vpas.items():
             standing = found.get(id) or {}
             seen, before = last.get(id, _NOTHING)
-            # A recommendation that did not change is the same object: it need not be read again.
+            # An unchanged recommendation is the same object: it need not be parsed again.
             targets = before if standing is seen else _targets(standing)
             self._last[id] = standing, targets
             mode = _mode_of(vpa)
@@ -119,10 +120,10 @@ class Quality:
             self._modes.append(mode)
         return self._modes.index(mode)
 
-    # --- what is used
+    # --- usage
 
     def scraped(self, found: Scraped, fleet: Fleet) -> None:
-        """Before the samples go in: those that will be accepted are compared."""
+        """Called before the samples are ingested: those that will be accepted are compared."""
         if not len(found.handles) or not len(self._mode):
             return
         handles, instants, cpu, memory = found.handles, found.instants, found.cpu, found.memory
@@ -161,7 +162,7 @@ class Quality:
 
 
 def _mode_of(vpa: Vpa) -> str:
-    """As the object says it: empty where it says nothing."""
+    """As in the object: empty if absent."""
     return str(((vpa.object.get("spec") or {}).get("updatePolicy") or {}).get("updateMode") or "")
 
 

@@ -1,6 +1,7 @@
-"""What the recommender gives containers with few samples of their own: sizes from similar containers, while they need.
+"""Sizes from similar containers for containers with few samples of their own.
 
-Keeps what every container runs as pods come, and finds loans for the containers of autoscalers and of new pods.
+Records the program of every container as pods are added, and finds loans for the containers of autoscalers and of new
+pods.
 """
 
 from __future__ import annotations
@@ -31,24 +32,24 @@ from podfit.vpa.recommender.decide.status import Condition
 from podfit.vpa.recommender.plugins import DEFAULT, estimate_one
 
 Loans = Mapping[str, tuple[Loan, Estimate]]
-"""By container: the loan, and the sizes that it gives."""
+"""By container: the loan, and the sizes from it."""
 
 
 PluginOf = Callable[[Vpa], str]
-"""Which recommender sizes an autoscaler."""
+"""The recommender that sizes an autoscaler."""
 
 
 class Similar:
     def __init__(self, cluster: ClusterState) -> None:
         config = cluster.config
-        # Upstream's smallest size for containers without samples leaves nothing to borrow for.
+        # Upstream's smallest size for containers without samples makes loans unnecessary.
         self._on = config.start_from_similar != OFF and not config.recommend_without_samples
         self._cluster = cluster
         self._likeness = Likeness(config.start_from_similar == CLUSTER)
         self._lending = Lending(cluster, self._likeness)
 
     def note(self, pod: Pod, found: Iterable[Mapping[str, Any]]) -> None:
-        """What the containers of a pod run."""
+        """Records the programs of a pod's containers."""
         for container in found if self._on else ():
             if container.get("image"):
                 program = program_of(container)
@@ -61,7 +62,7 @@ class Similar:
     def loans(
         self, vpa: Vpa, spans: Mapping[str, Span], sizes: Mapping[str, Estimate], plugin_of: PluginOf, now: Seconds
     ) -> Loans:
-        """For the containers of an autoscaler whose own samples do not suffice, where a loan changes anything."""
+        """For the autoscaler's containers without enough samples, if a loan changes anything."""
         config = self._cluster.config
         thin = [name for name, span in spans.items() if self._on and not suffices(span, MOST_TRUST, config, now)]
         found: dict[str, tuple[Loan, Estimate]] = {}
@@ -76,7 +77,7 @@ class Similar:
         return found
 
     def for_pod(self, vpa: ObjectView, pod: ObjectView, known: Collection[str], now: Seconds) -> list[dict[str, Any]]:
-        """Entries of a recommendation for a new pod's containers that nothing is known about yet."""
+        """Entries of a recommendation for a new pod's containers that have no samples yet."""
         lacking = [one for one in containers(pod) if self._on and one.get("name") not in known]
         namespace, siblings = vpa["metadata"].get("namespace") or "", len(containers(pod))
         sizes: dict[str, Estimate] = {}
@@ -95,7 +96,7 @@ class Similar:
         return for_group(restricted(lent, controlled_resources(container_policy(vpa, name))), pods, config)
 
     def _program(self, vpa: Vpa, container: str) -> Program | None:
-        """What the autoscaler's containers of this name run; of several programs the one that was seen last."""
+        """The program of the autoscaler's containers of this name; of several programs the latest."""
         found = None
         for key in vpa.aggregates:
             if key.container == container:
@@ -104,7 +105,7 @@ class Similar:
 
 
 def similar_condition(vpa: Vpa, loans: Loans, kept: Collection[str]) -> Condition:
-    """Whether sizes come from similar containers. Published sizes that are `kept` stay what they were."""
+    """Whether sizes come from similar containers. Published sizes that are `kept` do not change."""
     words = [
         f"Container {name} has too few samples of its own: its sizes come from containers with {loan.words(vpa.id[0])}."
         for name, (loan, _) in sorted(loans.items())

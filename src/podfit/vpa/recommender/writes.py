@@ -1,4 +1,4 @@
-"""What the recommender writes: statuses that changed, checkpoints of what was learned, and no leftovers of either."""
+"""The recommender's writes: changed statuses, checkpoints, and the deletion of orphaned ones."""
 
 from __future__ import annotations
 
@@ -24,7 +24,8 @@ from podfit.vpa.recommender.serving.explain import SETTINGS, USAGE
 log = logging.getLogger(__name__)
 
 AT_ONCE = 250
-"""Autoscalers whose checkpoints are made in one go: few enough to keep answering meanwhile, and to fit into memory."""
+"""Autoscalers whose checkpoints are built in one batch: few enough to stay responsive meanwhile, and to fit into
+memory."""
 State = tuple[int, float]
 Ready = tuple[Vpa, State, list[Object]]
 
@@ -32,7 +33,7 @@ Ready = tuple[Vpa, State, list[Object]]
 async def write_statuses(
     client: Client, outcomes: Mapping[VpaId, Outcome], workers: int, measures: Measures
 ) -> dict[VpaId, str]:
-    """Patches what is news; answers which could not be written, and why."""
+    """Patches changes; returns which could not be written, and why."""
     gate = asyncio.Semaphore(max(1, workers))
     failed: dict[VpaId, str] = {}
 
@@ -52,7 +53,7 @@ async def write_statuses(
 
 
 class Checkpoints:
-    """Writes one object a container, those longest unwritten first, for as long as a pass allows."""
+    """Writes one object per container, the oldest first, for as long as a pass allows."""
 
     def __init__(
         self,
@@ -64,17 +65,17 @@ class Checkpoints:
         note_of: Callable[[Vpa], str] = lambda vpa: "",
         curve_of: Callable[[VpaId, str], str] = lambda vpa, container: "",
     ) -> None:
-        """`note_of` tells the settings behind an autoscaler's numbers, for who explains them; `curve_of` what one of
-        its containers used, for policies."""
+        """`note_of` returns the settings of an autoscaler's recommender, for explanations; `curve_of` the usage of one
+        of its containers, for policies."""
         self._client, self._cache, self._clock = client, cache, clock
         self._workers, self._measures, self._note_of, self._curve_of = max(1, workers), measures, note_of, curve_of
         self._written: dict[VpaId, tuple[Seconds, State]] = {}
 
     async def write(self, cluster: ClusterState, now: Seconds, timeout_s: float) -> int:
-        """Answers how many autoscalers' checkpoints were written; each worker writes one even when time is up."""
+        """Returns how many autoscalers' checkpoints were written; each worker writes one even after the time limit."""
         for id in [id for id in self._written if id not in cluster.vpas]:
             del self._written[id]
-        # Peaks of windows that were open are left out. They have ended an interval later, and may be all there will be.
+        # Peaks of open windows are excluded. They have ended an interval later, and may be the only samples.
         open_after = now - cluster.config.memory_aggregation_interval
         waiting = [vpa for vpa in cluster.vpas.values() if self._is_due(vpa, open_after)]
         waiting.sort(key=lambda vpa: self._written.get(vpa.id, (float("-inf"), None))[0])
@@ -139,7 +140,7 @@ class Checkpoints:
         return [{"op": "add", "path": "/metadata/annotations", "value": wanted}]
 
     async def collect(self, exists: Callable[[VpaId], bool], cares: Callable[[str], bool]) -> int:
-        """Deletes the checkpoints of autoscalers that are gone; those of other recommenders' stay."""
+        """Deletes the checkpoints of deleted autoscalers; those of other recommenders' stay."""
         gone = []
         for checkpoint in self._cache:
             namespace, name = key_of(checkpoint)
@@ -166,6 +167,6 @@ def _whole(namespace: str, checkpoint: Object, notes: Mapping[str, str]) -> Obje
 
 
 def _state(vpa: Vpa) -> State:
-    """Changes whenever something was learned."""
+    """Changes with every new sample."""
     states = [*vpa.aggregates.values(), *vpa.initial.values()]
     return sum(state.count for state in states), sum(state.memory.total for state in states)

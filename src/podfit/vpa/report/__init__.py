@@ -1,1 +1,1 @@
-"""A report on the workloads of a cluster: what they request, what they use, what would fit. It installs nothing."""
+"""A report on the workloads of a cluster: requests, usage, and sizes that would fit. It installs nothing."""

@@ -1,1 +1,1 @@
-"""Language runtimes that size their own heap: what they take, read from a container's command and environment."""
+"""Language runtimes that size their own heap: heap sizes from a container's command and environment."""

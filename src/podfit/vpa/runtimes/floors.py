@@ -1,4 +1,4 @@
-"""The heaps of the pods that an autoscaler scales, and sizes that do not go below them."""
+"""The heaps of the pods that an autoscaler scales, as a floor for their sizes."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ PodId = tuple[str, str]
 
 
 class Heaps:
-    """By pod; only those pods whose containers name a heap."""
+    """By pod; only pods whose containers configure a heap."""
 
     def __init__(self) -> None:
         self._by_pod: dict[PodId, dict[str, Heap]] = {}
@@ -29,7 +29,7 @@ class Heaps:
         self._by_pod.pop(pod, None)
 
     def of(self, pods: Iterable[PodId]) -> dict[str, Heap]:
-        """By container; of pods that differ (a rollout lasts) the one that takes most."""
+        """By container; if pods differ (during a rollout), the largest."""
         if not self._by_pod:
             return {}
         found: dict[str, Heap] = {}
@@ -54,7 +54,7 @@ def _order(heap: Heap) -> tuple[int, float, str]:
 
 
 def floored(size: Estimate, floor: int) -> Estimate:
-    """No size of memory below the floor; nothing else changes, and nothing at all where no size is below it."""
+    """No memory size below the floor; nothing else changes, and nothing at all if no size is below it."""
     if "memory" not in size.target or size.lower["memory"] >= floor:
         return size
     target, lower, upper = (

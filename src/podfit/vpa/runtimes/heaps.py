@@ -1,7 +1,7 @@
-"""The memory that a runtime's own settings make it take: JVM, Go, Node.js and .NET. Pure.
+"""The memory required by heap settings of JVM, Go, Node.js and .NET. Pure.
 
-The floor of a container is what the runtime may fill before it collects or fails, and some more for what lies beside
-the heap. A heap that is a part of the memory limit has no floor: it follows the limit, at the next start.
+The floor of a container is the heap that the runtime may fill before it collects or fails, plus an amount for non-heap
+memory. A heap that is a percentage of the memory limit has no floor: it follows the limit, at the next start.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from podfit.vpa.runtimes.words import Words, split_options, words_of
 
 Read = TypeVar("Read")
 HEAP = "heap"
-"""The field of a trimmed container that holds its heap, where it has one."""
+"""The field of a trimmed container for its heap, if it has one."""
 MI = 1 << 20
 BESIDE_FRACTION, BESIDE_LEAST = 0.1, 32 * MI
-"""What code, stacks and buffers take beside a heap: a tenth of it, at least so much."""
+"""Memory for code, stacks and buffers beside a heap: a tenth of it, at least this much."""
 MOST = 1 << 50
 _JVM_SIZE = re.compile(r"^(\d+)([kKmMgGtT]?)$")
 _GO_SIZE = re.compile(r"^(\d+)(B|KiB|MiB|GiB|TiB)?$")
@@ -27,27 +27,27 @@ _POWERS = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4}
 _GO_POWERS = {None: 0, "B": 0, "KiB": 1, "MiB": 2, "GiB": 3, "TiB": 4}
 _JAVA_ENV_BEFORE = ("JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS", "JAVA_OPTS", "JAVA_OPTIONS", "CATALINA_OPTS", "JVM_OPTS")
 _JAVA_ENV_AFTER = "_JAVA_OPTIONS"
-"""What the JVM reads after its command line, and so wins."""
+"""Read by the JVM after its command line, and so taking precedence."""
 
 
 @dataclass(frozen=True, slots=True)
 class Heap:
-    """A runtime and the setting that decides about its heap."""
+    """A runtime and the setting that determines its heap."""
 
     runtime: str
     setting: str
     heap: int | None = None
-    """Bytes the setting names; None where it is a part of the limit."""
+    """Bytes in the setting; None if it is a percentage of the limit."""
     percent: float | None = None
-    """Of the memory limit that holds when the container starts."""
+    """Of the memory limit in force when the container starts."""
 
     @property
     def floor(self) -> int:
-        """Bytes below which no size makes sense; 0 where the heap follows the limit."""
+        """The minimum useful size in bytes; 0 if the heap follows the limit."""
         return 0 if self.heap is None else self.heap + beside(self.heap)
 
     def may_grow_to(self, limit: int | None) -> int:
-        """Bytes that the running process may fill, started under this limit; 0 if that is not known."""
+        """Bytes that the running process may fill, started under this limit; 0 if unknown."""
         if self.percent is None or not limit:
             return self.floor
         heap = int(limit * self.percent / 100.0)
@@ -61,7 +61,7 @@ class Heap:
 
     @property
     def restart(self) -> str:
-        """What a resize does not change before the container starts again."""
+        """What a resize does not change before the container restarts."""
         if self.heap is not None:
             return f"{self.runtime} uses more memory only with another {self.setting.split('=')[0]} and a restart"
         return f"{self.runtime} sizes its heap at start: a resize takes effect after a restart"
@@ -72,7 +72,7 @@ def beside(heap: int) -> int:
 
 
 def heap_of(container: Mapping[str, Any]) -> Heap | None:
-    """The runtime that the container's own words show; None where they show none."""
+    """The runtime that command and environment show; None if they show none."""
     words = words_of(container)
     for find in _FINDERS:
         if (found := find(words)) is not None:
@@ -122,7 +122,7 @@ def _node(words: Words) -> Heap | None:
 
 
 def _joined(options: list[str]) -> list[str]:
-    """`--max-old-space-size 512` as one word."""
+    """Joins `--max-old-space-size 512` into one word."""
     made = list(options)
     for at, option in enumerate(options[:-1]):
         if option.replace("_", "-") == "--max-old-space-size" and options[at + 1].isdigit():
@@ -139,7 +139,7 @@ def _node_heap(option: str) -> int | None:
 
 
 def _dotnet(words: Words) -> Heap | None:
-    """Its variables hold hexadecimal numbers."""
+    """Its variables contain hexadecimal numbers."""
     for prefix in ("DOTNET_", "COMPlus_"):
         limit = _hex(words.env.get(f"{prefix}GCHeapHardLimit", ""))
         if limit:

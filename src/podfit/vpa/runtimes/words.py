@@ -1,4 +1,4 @@
-"""A container's words: its environment and command line as the process will see them. Pure."""
+"""A container's environment and command line as the process will see them. Pure."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ class Words:
     of_limit: frozenset[str]
     """Variables that hold the container's memory limit, as it was when the container started."""
     line: tuple[str, ...]
-    """Command and arguments; lines for a shell are split into words."""
+    """Command and arguments; shell command lines are split into words."""
 
     @property
     def programs(self) -> frozenset[str]:
-        """Names of what may be run: the last part of every word that could be a path."""
+        """Names of possible programs: the last path component of every word."""
         return frozenset(word.rpartition("/")[2] for word in self.line if not word.startswith("-"))
 
 
@@ -42,7 +42,7 @@ def words_of(container: Mapping[str, Any]) -> Words:
 
 
 def expanded(text: str, env: Mapping[str, str]) -> str:
-    """`$(NAME)` replaced by the variable; a name that is not known stays, and `$$` is a dollar sign."""
+    """`$(NAME)` replaced by the variable; an unknown name stays, and `$$` is a dollar sign."""
 
     def one(found: re.Match[str]) -> str:
         return "$" if found[0] == "$$" else env.get(found[1], found[0])

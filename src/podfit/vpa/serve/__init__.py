@@ -1,1 +1,1 @@
-"""What the autoscaler's three components serve beside their work: metrics, health and explanations, over HTTP."""
+"""HTTP servers of the autoscaler's three components: metrics, health and explanations."""

@@ -6,7 +6,7 @@ from podfit.kit.clock import Clock
 
 
 class Bucket:
-    """So many tokens a second, and at most `burst` saved up. A rate of 0 or less is without limit."""
+    """A rate of tokens per second, and at most `burst` saved up. A rate of 0 or less is unlimited."""
 
     def __init__(self, rate: float, burst: float, clock: Clock) -> None:
         self._rate, self._burst, self._clock = rate, max(1.0, burst), clock
@@ -27,11 +27,11 @@ class Bucket:
         return True
 
     def back(self) -> None:
-        """A token that was not needed after all."""
+        """Returns a token that was not needed."""
         self._tokens = min(self._burst, self._tokens + 1.0)
 
     async def wait(self, deadline: float) -> bool:
-        """Takes a token, waiting for it if one comes before the deadline (monotonic)."""
+        """Takes a token, waiting for it if one becomes available before the deadline (monotonic)."""
         while not self.take():
             needed = (1.0 - self._tokens) / self._rate
             if self._clock.monotonic() + needed > deadline:

@@ -1,4 +1,4 @@
-"""The small HTTP server of a component: `/metrics`, `/health-check`, and what the component adds."""
+"""The small HTTP server of a component: `/metrics`, `/health-check`, and the component's own paths."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ MAX_BODY = 8 << 20
 
 
 class Health:
-    """Alive while the loop came round within five of its intervals."""
+    """Healthy while the loop completes a pass within five of its intervals."""
 
     def __init__(self, clock: Clock, interval_s: float) -> None:
         self._clock, self._limit_s = clock, interval_s * 5
@@ -33,7 +33,7 @@ class Health:
 
     @property
     def silent_s(self) -> float:
-        """How long it has been silent, where that is too long; else 0."""
+        """The time since the last pass, if that is too long; else 0."""
         silent = self._clock.monotonic() - self._last
         return silent if silent > self._limit_s else 0.0
 
@@ -65,7 +65,7 @@ class HttpServer:
 
     @property
     def url_here(self) -> str:
-        """Where processes of this machine find it; empty when it listens for others, or not at all."""
+        """Its URL for processes of this machine; empty if it listens elsewhere, or not at all."""
         host = self._address.rpartition(":")[0]
         return f"http://{host}:{self.port}" if self.port and host.strip("[]") in ("127.0.0.1", "::1") else ""
 

@@ -1,4 +1,4 @@
-"""Bits of metrics that all three components share."""
+"""Metrics shared by all three components."""
 
 from __future__ import annotations
 
@@ -37,11 +37,12 @@ BARE_COUNTERS = (
     "vpa_quality_usage_sample_missing_recommendation_count",
     RESOURCE_READS,
 )
-"""Upstream's counters whose names carry no `_total`. The library knows them as gauges, for only those keep a name."""
+"""Upstream's counters without the suffix `_total`. The library exports them as gauges, because only those keep their
+name."""
 
 
 def exposition(registry: CollectorRegistry) -> bytes:
-    """The text that Prometheus reads."""
+    """The text for Prometheus."""
     text = generate_latest(registry)
     for name in BARE_COUNTERS:
         text = text.replace(f"# TYPE {name} gauge\n".encode(), f"# TYPE {name} counter\n".encode())
@@ -49,7 +50,7 @@ def exposition(registry: CollectorRegistry) -> bytes:
 
 
 class ResourceReads(Collector):
-    """Where the resources of containers were found, counted over the whole process."""
+    """The sources of containers' resources, counted over the whole process."""
 
     label_values: ClassVar[dict[str, tuple[str, ...]]] = {"source": tuple(reads)}
 
@@ -62,7 +63,7 @@ class ResourceReads(Collector):
 
 
 class StepTimer:
-    """How long each step of a pass takes, and all of them together."""
+    """The duration of each step of a pass, and of all of them together."""
 
     def __init__(self, registry: CollectorRegistry, prefix: str, clock: Clock, steps: tuple[str, ...]) -> None:
         self._clock = clock
@@ -85,7 +86,7 @@ class StepTimer:
 
 
 class Step:
-    """Measures what is done inside it, however it ends. A class: a generator a step would cost more than most steps."""
+    """Measures its body, however it ends. A class, because a generator per step would cost more than most steps."""
 
     __slots__ = ("_name", "_started", "_timer")
 

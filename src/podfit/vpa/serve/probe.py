@@ -1,4 +1,4 @@
-"""Whether an admission webhook answers where the API server would ask it."""
+"""Checks whether an admission webhook answers at the URL that the API server would use."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ PATIENCE_S = 1.0
 
 
 async def registered(client: Client) -> tuple[str, bytes]:
-    """The URL at which the webhook is registered, and the authority of its certificate; empty for one of a Service.
+    """The registered URL of the webhook, and the authority of its certificate; empty for a Service.
 
     Raises ApiError, Unreachable.
     """
@@ -31,7 +31,7 @@ async def registered(client: Client) -> tuple[str, bytes]:
 
 
 async def silence(url: str, authority: bytes) -> str:
-    """Why the webhook at this URL does not answer; empty when it does. As the API server, it is not patient."""
+    """Why the webhook at this URL does not answer; empty if it does. With a short timeout, as the API server's."""
     try:
         context = ssl.create_default_context(cadata=authority.decode() or None)
         connector = aiohttp.TCPConnector(ssl=context)

@@ -1,4 +1,4 @@
-"""What `--profiling` adds to a component's HTTP server: where its time goes, and what its tasks wait for.
+"""Adds `--profiling` to a component's HTTP server: CPU profiles, and the stacks of its tasks.
 
 The paths are Go's, the contents Python's: a table of functions instead of a binary profile.
 """

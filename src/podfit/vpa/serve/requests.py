@@ -1,6 +1,6 @@
-"""Counts and times the requests a component sends to the API server, under client-go's names.
+"""Counts and times the requests of a component to the API server, under client-go's names.
 
-It stands between a client and its transport; streams (watches) are counted when they begin.
+It wraps a client's transport; streams (watches) are counted when they begin.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from podfit.vpa.serve.bucket import Bucket
 _BUCKETS = tuple(0.001 * 2**power for power in range(10))
 CLOCK = RealClock()
 UPSTREAM_PACE = (50.0, 100.0)
-"""Requests a second and at once. It is upstream's default, and stands for no limit here."""
+"""Requests per second and burst. These are upstream's defaults, and mean no limit here."""
 _METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE")
 _HERE = "in-process"
 """The host of a server that is reached without a socket."""
 
 
 class Paced(Protocol):
-    """What a component's settings say about its requests."""
+    """A component's settings for its requests."""
 
     @property
     def kube_api_qps(self) -> float: ...
@@ -39,7 +39,7 @@ class Paced(Protocol):
 
 
 def measured(client: Client, registry: CollectorRegistry, config: Paced | None = None, clock: Clock = CLOCK) -> Client:
-    """The same client, counted, and slowed down if the settings ask for it."""
+    """The same client, with metrics, and rate-limited if the settings say so."""
     pace = None
     if config is not None and (config.kube_api_qps, config.kube_api_burst) != UPSTREAM_PACE:
         pace = Bucket(config.kube_api_qps, config.kube_api_burst, clock)
@@ -97,7 +97,7 @@ class MeasuredTransport:
 
 
 def template(path: str) -> str:
-    """A path without the names in it, so that there are as many series as kinds of requests."""
+    """A path without names, so that there are as many series as kinds of requests."""
     parts = path.split("/")
     at = 3 if parts[1:2] == ["api"] else 4 if parts[1:2] == ["apis"] else len(parts)
     if parts[at : at + 1] == ["namespaces"] and len(parts) > at + 2:

@@ -1,7 +1,7 @@
-"""Histograms that take whole arrays of observations at once.
+"""Histograms that record whole arrays of observations at once.
 
-A pass of the recommender compares every sample with a recommendation: one call an observation would cost more than the
-samples themselves. Shown to Prometheus these are histograms like any other.
+A pass of the recommender compares every sample with a recommendation: one call per observation would cost more than the
+samples themselves. For Prometheus these are regular histograms.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class Tally(Collector):
         labels: Mapping[str, tuple[str, ...]],
         buckets: Iterable[float],
     ) -> None:
-        """`labels`: with the values that each can have."""
+        """`labels`: with the possible values of each."""
         self.label_values = labels
         self._name, self._help, self._labels = name, help, tuple(labels)
         self._borders = np.array(sorted(buckets), np.float64)
@@ -36,7 +36,7 @@ class Tally(Collector):
         registry.register(self)
 
     def observe(self, labels: Labels, values: ArrayLike) -> None:
-        """An empty array leaves no trace."""
+        """An empty array changes nothing."""
         found = np.atleast_1d(np.asarray(values, np.float64))
         if not len(found):
             return
@@ -53,7 +53,7 @@ class Tally(Collector):
             named = dict(zip(self._labels, labels, strict=True))
             for border, count in zip(names, np.cumsum(counts).tolist(), strict=True):
                 family.add_sample(f"{self._name}_bucket", {**named, "le": border}, count)
-            # Also where there are borders below zero, for which the library would leave these two out.
+            # Also with buckets below zero, for which the library would omit these two.
             family.add_sample(f"{self._name}_count", named, int(counts.sum()))
             family.add_sample(f"{self._name}_sum", named, self._sums[labels])
         yield family

@@ -1,6 +1,6 @@
-"""The updater's settings: upstream's flags with upstream's defaults, and the guard rails, which are ours.
+"""The updater's settings: upstream's flags with upstream's defaults, and podfit's guard rails.
 
-Known differences: `kube-api-qps` and `kube-api-burst` pace requests only when set, as in the recommender; and without
+Known differences: `kube-api-qps` and `kube-api-burst` limit requests only when set, as in the recommender; and without
 the admission webhook only evictions stop, because a resize in place does not need it.
 """
 
@@ -46,35 +46,36 @@ class UpdaterConfig:
     leader_elect_resource_name: str = "vpa-updater"
     leader_elect_resource_namespace: str = "kube-system"
     change_without_recommendation: bool = False
-    """Scale containers to a LimitRange where nothing is recommended, as upstream does."""
+    """Scale containers to a LimitRange without a recommendation, as upstream does."""
     workers: int = 16
-    """Autoscalers worked on at once."""
+    """Autoscalers processed concurrently."""
     changes_per_minute: float = 0.0
-    """Resizes and evictions in the whole cluster; 0 is without limit."""
+    """Resizes and evictions in the whole cluster; 0 is unlimited."""
     scale_down_delay: float = 300.0
-    """A request goes down only to the highest target of this time: up fast, down slowly."""
+    """A request falls only to the highest target of this period: up fast, down slowly."""
     scale_down_step: float = 0.5
-    """The largest part of a request that one resize may take away; 1 is without limit."""
+    """The largest fraction of a request that one resize may remove; 1 is unlimited."""
     maintenance_windows: str = ""
     """When changes are allowed, as `Mon-Fri 22:00-04:00; Sun 00:00-24:00` (UTC); empty is always."""
     panic_namespace: str = "kube-system"
     panic_name: str = "podfit-panic"
     undo_within: float = 600.0
-    """An out-of-memory kill or throttling so soon after a resize is taken as its consequence."""
+    """An out-of-memory kill or throttling this soon after a resize counts as its consequence."""
     undo_hold: float = 3600.0
     """How long a resource is not lowered again after an undo."""
     undo_settle: float = 30.0
     """Usage this soon after a resize still shows the time before it."""
     undo_throttled_above: float = 0.95
-    """CPU use, as a part of the limit, that counts as throttling."""
+    """CPU usage, as a fraction of the limit, that counts as throttling."""
     recommender_url: str = ""
-    """Asked in every pass, if set; otherwise the recommendation in the autoscaler's status is used. `aggregated` asks
-    through the API server, with this component's credentials."""
+    """Queried in every pass, if set; otherwise the recommendation in the autoscaler's status is used. `aggregated`
+    queries through the API server, with this component's credentials."""
     recommender_timeout: float = 0.5
     update_starved_at_once: bool = True
-    """Resize pods whose CPU limit is found to be used up when the recommendation comes, not in the next pass."""
+    """Resize pods with a starved container as soon as the recommendation arrives, not in the next pass."""
     rolling_settle: float = 60.0
-    """How long a pod is ready with a changed policy before the next one gets it (annotation podfit.dev/rolling)."""
+    """How long a pod must be ready with a changed policy before the next one gets it (annotation
+    podfit.dev/rolling)."""
     deferred_timeout: float = 300.0
     in_progress_timeout: float = 3600.0
 
@@ -95,7 +96,7 @@ class UpdaterConfig:
 
 
 def updater_config(arguments: list[str], default: UpdaterConfig | None = None) -> UpdaterConfig:
-    """Reads a command line. Raises BadFlag."""
+    """Parses a command line. Raises BadFlag."""
     config = parse(default or UpdaterConfig(), arguments)
     namespaces_apart(config.vpa_object_namespace, config.ignored_vpa_object_namespaces)
     check_election(config)

@@ -1,4 +1,4 @@
-"""Autoscalers whose containers have just been found starved: their pods are not left waiting for the next pass."""
+"""Autoscalers with newly starved containers: their pods do not wait for the next pass."""
 
 from __future__ import annotations
 
@@ -29,23 +29,23 @@ class Hurry:
             self._wake.set()
 
     def __bool__(self) -> bool:
-        """Whether anybody is waiting."""
+        """Whether any autoscaler is waiting."""
         return bool(self._waiting)
 
     def take(self) -> set[Key]:
-        """Who is waiting, and is not any longer."""
+        """Returns and clears the waiting autoscalers."""
         found, self._waiting = self._waiting, set()
         self._wake.clear()
         return found
 
     async def before(self, clock: Clock, due: float) -> bool:
-        """Returns when somebody waits (True), or at `due` (monotonic)."""
+        """Returns when an autoscaler waits (True), or at `due` (monotonic)."""
         await sleep_unless(clock, due - clock.monotonic(), self._wake)
         return bool(self) and clock.monotonic() < due
 
 
 def newly_starved(before: Mapping[str, Any], after: Mapping[str, Any]) -> bool:
-    """Whether containers are starved that were not, or another size is recommended for them than before."""
+    """Whether containers are newly starved, or have another recommendation than before."""
     if update_mode(after) not in IN_PLACE_MODES or not _starved(after):
         return False
     return not _starved(before) or _targets(before) != _targets(after)

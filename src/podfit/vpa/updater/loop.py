@@ -1,7 +1,7 @@
-"""The updater: once an interval it brings pods to what is recommended for them, in place first, gently always.
+"""The updater: in every interval it changes pods to their recommendation, in place first, within all guard rails.
 
-observe (caches) → decide (pure, one conversation an autoscaler) → act (after asking what the cluster can take, and
-whether anybody holds changes back) → report (metrics, Events, why-not).
+observe (caches) → decide (pure, one generator per autoscaler) → act (after checking capacity, and whether changes are
+stopped) → report (metrics, Events, why-not).
 """
 
 from __future__ import annotations
@@ -120,7 +120,7 @@ class Updater:
         rate, burst = self.config.eviction_rate_limit, self.config.eviction_rate_burst
         self.eviction_rate, self.resize_rate = Bucket(rate, burst, self.clock), Bucket(rate, burst, self.clock)
         self.waiting: dict[str, float] = {}
-        """By pod UID: since when the cluster could not take its resize."""
+        """By pod UID: since when the cluster has had no capacity for its resize."""
         self._attempts: dict[VpaId, Attempts] = {}
         self.hurry = Hurry()
         self.allowing, self.reflexes = Allowing(self), Reflexes(self)
@@ -204,7 +204,7 @@ class Updater:
         self.health.alive()
 
     async def hurried_pass(self) -> None:
-        """Resizes pods of autoscalers whose containers have just been found starved, and evicts none."""
+        """Resizes pods of autoscalers with newly starved containers, and evicts none."""
         ids, now = self.hurry.take(), self.clock.now()
         namespaces = {namespace for namespace, _ in ids}
         # All autoscalers of a namespace: a pod may belong to another one.
@@ -218,7 +218,7 @@ class Updater:
     # --- observing
 
     def _vpas(self, now: float) -> list[Mapping[str, Any]]:
-        """As the decisions shall see them: without what is scaled horizontally, and falling slowly only."""
+        """The input of the decisions: without horizontally scaled resources, and with slowly falling targets."""
         found = self.sight.watched_vpas()
         self.steady.forget({(vpa["metadata"].get("namespace", ""), vpa["metadata"]["name"]) for vpa in found})
         return self._decided_on(found, now)
@@ -231,13 +231,13 @@ class Updater:
         ]
 
     def _vertical_in(self, namespaces: Collection[str]) -> list[Mapping[str, Any]]:
-        """The autoscalers of these namespaces, without what is scaled horizontally."""
+        """The autoscalers of these namespaces, without horizontally scaled resources."""
         scaled, labels_of = scaled_horizontally(self.hpas), self.targets.template_labels
         found = [vpa for namespace in namespaces for vpa in self.sight.watched_vpas_in(namespace)]
         return [without(vpa, horizontal_resources(vpa, scaled, labels_of)) for vpa in found]
 
     async def _freshest(self, controlled: list[tuple[Any, list[Any]]], now: float) -> list[tuple[Any, list[Any]]]:
-        """With what the recommender says now, asked once for each autoscaler; else as the objects say."""
+        """With the recommender's current recommendation, queried once per autoscaler; else the one in the objects."""
         if self._asker is None:
             return controlled
         gate = asyncio.Semaphore(self.config.workers)
@@ -260,7 +260,7 @@ class Updater:
         return ClusterView(vpas, pods, targets.selector_of, targets.topmost_of, targets.replicas_of, ranges, anyway)
 
     def _note_successors(self, vpas: list[Mapping[str, Any]], now: float) -> None:
-        """Starts the pass of the ledger, and sees whether the pods that came after evicted ones were sized."""
+        """Starts the pass of the account, and checks whether successors of evicted pods were sized."""
         come = self.headroom.begin(now, self.targets.wanted_of)
         index = by_target(vpas) if come else {}
         for _, pod in come:
@@ -290,7 +290,7 @@ class Updater:
                     parts = attempts, now, deadline, no_eviction, rollout, hurried
                     await update_one(Work(self, world, vpa, pods, *parts))
                 except Exception:
-                    # One that makes trouble must not keep the others waiting.
+                    # An autoscaler that fails must not affect the others.
                     log.exception("autoscaler %s/%s", *id)
 
         await asyncio.gather(*(update(vpa, pods) for vpa, pods in controlled))
@@ -302,7 +302,7 @@ class Updater:
 
     async def _give_back(self, lowered: Lowered, patch: Patch, why: str) -> None:
         if self.brakes.holding(lowered.vpa) is not None:
-            # Frozen means that nothing changes, not even back.
+            # Frozen means that nothing changes, not even by an undo.
             return
         await self.writes.give_back(lowered.pod, lowered.vpa, patch, why)
         meta = lowered.vpa["metadata"]

@@ -63,7 +63,7 @@ class Measures:
         )
 
     def begin(self) -> None:
-        """Gauges tell of one pass each."""
+        """Resets gauges, which cover one pass each."""
         for gauge in (
             self.controlled,
             self.evictable,

@@ -1,4 +1,4 @@
-"""One autoscaler's part of a pass: leads the conversation with the pure decision and answers for the world."""
+"""One autoscaler's part of a pass: drives the pure decision and performs its actions."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from podfit.vpa.updater.work import Work
 
 
 async def update_one(work: Work) -> None:
-    """Observe is done; decides, acts and reports for one autoscaler."""
+    """After observing: decides, acts and reports for one autoscaler."""
     updater, world = work.updater, work.world
     own = replace(world, vpas=[work.vpa], pods=work.pods)
     conversation = update_pass(own, work.attempts, updater.config.model, work.now, updater.clock.monotonic())
@@ -39,7 +39,7 @@ async def update_one(work: Work) -> None:
 
 
 async def _do(work: Work, action: Action) -> str | None:
-    """None when it worked, else why not."""
+    """None if it succeeded, else why not."""
     updater = work.updater
     name = action.pod["metadata"]["name"]
     waiting = updater.brakes.holding(work.vpa) or _behind_others(work, action)
@@ -54,7 +54,7 @@ async def _do(work: Work, action: Action) -> str | None:
 
 
 def _behind_others(work: Work, action: Action) -> Wait | None:
-    """Why the pod waits for others of its autoscaler. The end of a startup boost waits for nobody."""
+    """Why the pod waits for others of its autoscaler. The end of a startup boost does not wait."""
     if isinstance(action, Resize) and action.unboosted:
         return None
     return work.rollout.wait(action.pod, raises=isinstance(action, Resize) and not lowers(action))
@@ -92,7 +92,7 @@ def _counted(work: Work, pod: Any, config: Config) -> WhyNot:
 
 
 def _measure(work: Work, report: Report) -> None:
-    """Gauges are about whole passes; what is done between two of them is counted, too."""
+    """Gauges cover whole passes; actions between two passes are counted, too."""
     failed = list(_attempted(work, report))
     if not work.hurried:
         _gauge(work, report, failed)
@@ -106,7 +106,7 @@ def _gauge(work: Work, report: Report, failed: list[str]) -> None:
         measures.resizable.labels(size).inc(report.resizable)
         measures.vpas_resizable.labels(size).inc(report.resizable > 0)
     if mode in IN_PLACE_MODES or report.resized:
-        # Boosts are taken back in place whatever the mode.
+        # Boosts are reverted in place whatever the mode.
         measures.vpas_resized.labels(size).inc(bool(report.resized))
     tried = bool(report.evicted) or any(reason.startswith("Eviction") for reason in failed)
     measures.evictable.labels(size, mode).inc(report.evictable)
@@ -120,7 +120,7 @@ def _count(work: Work, report: Report, failed: list[str]) -> None:
     if mode in IN_PLACE_MODES or report.resized:
         measures.resized.labels(size, *names).inc(len(report.resized))
     if mode in EVICTING_MODES or report.evicted:
-        # Also 0: what begins at 1 shows Prometheus no increase.
+        # Also 0: a series that begins at 1 shows Prometheus no increase.
         measures.evicted.labels(size, mode, *names).inc(len(report.evicted))
         measures.undone.labels(*names)
     for reason in failed:
@@ -131,7 +131,7 @@ def _count(work: Work, report: Report, failed: list[str]) -> None:
 
 
 def _attempted(work: Work, report: Report) -> Iterator[str]:
-    """The reasons of what was tried and failed; what was held back (a brake, no room) was never tried."""
+    """The reasons of failed attempts; stopped changes (a freeze, no capacity) were never attempted."""
     for _, pod, reason, _ in report.failed:
         wait = work.waits.get(pod["metadata"]["name"])
         if wait is None or wait.reason in ("ResizeRefused", "EvictionRefused"):

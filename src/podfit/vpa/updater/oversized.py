@@ -1,4 +1,4 @@
-"""The condition on autoscalers whose target exceeds every node: its pods get what the largest node can hold."""
+"""The condition on autoscalers whose target exceeds every node: their pods get what the largest node can hold."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ class Oversized:
                 {"type": CONDITION, "status": "True", "lastTransitionTime": since, "reason": REASON, "message": words}
             )
         kept.sort(key=lambda one: str(one.get("type")))
-        # The recommender writes the other conditions: what it wrote meanwhile must not be lost.
+        # The recommender writes the other conditions: its concurrent writes must not be lost.
         patch = [
             {"op": "test", "path": "/metadata/resourceVersion", "value": meta.get("resourceVersion")},
             {"op": "add", "path": "/status/conditions", "value": kept},

@@ -1,6 +1,6 @@
-"""Why pods were not resized, or got less than recommended: kept for `podfit explain`, reported once as an Event.
+"""Why pods were not resized, or got less than recommended: stored for `podfit explain`, reported once as an Event.
 
-Who asks later hears of the last pass.
+Queries return the state of the last pass.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ class Story:
         self._cuts: dict[VpaId, dict[str, str]] = {}
 
     def cut(self, vpa: Mapping[str, Any], pod: str, words: str) -> None:
-        """A pod was resized, but not as far as recommended."""
+        """Records that a pod was resized, but not as far as recommended."""
         cuts = self._cuts.setdefault((vpa["metadata"].get("namespace", ""), vpa["metadata"]["name"]), {})
         if cuts.get(pod) != words:
             cuts[pod] = words
             self._events.record(dict(vpa), "Normal", "ResizeCut", f"Pod {pod}: {words}.")
 
     def tell(self, vpa: Mapping[str, Any], pods: Mapping[str, WhyNot], now: Seconds) -> None:
-        """An Event for each reason that is new for this autoscaler, however many pods it concerns."""
+        """Emits an Event for each reason that is new for this autoscaler, however many pods it affects."""
         id = vpa["metadata"].get("namespace", ""), vpa["metadata"]["name"]
         self._pods[id], self._at[id] = dict(pods), now
         loud: dict[tuple[str, str], list[str]] = {}

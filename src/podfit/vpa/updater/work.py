@@ -1,4 +1,4 @@
-"""One autoscaler's part of a pass, while it is under way."""
+"""One autoscaler's part of a pass in progress."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Work:
     no_eviction: Wait | None
     """Why no pod may be evicted: the webhook that sizes new pods does not answer."""
     rollout: Rollout
-    """Who has to wait while a changed policy reaches the pods some at a time."""
+    """The rollout of a changed policy, which makes some pods wait."""
     hurried: bool = False
     """Between two passes: metrics count whole passes."""
     waits: dict[str, Wait] = field(default_factory=dict)

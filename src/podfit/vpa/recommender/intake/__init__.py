@@ -1,1 +1,1 @@
-"""Where samples come from: metrics, history, the cluster's objects."""
+"""Sources of samples: metrics, history, the cluster's objects."""

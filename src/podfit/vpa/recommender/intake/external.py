@@ -1,7 +1,7 @@
-"""Usage from the external metrics API (`--use-external-metrics`), in the shape the resource metrics API would give it.
+"""Usage from the external metrics API (`--use-external-metrics`), in the form of the resource metrics API.
 
-One question for each autoscaler's pod and configured resource, as upstream asks them, but several at a time. A resource
-without a metric brings no samples here; upstream would count zeros for it.
+One query per pod of an autoscaler and configured resource, as in upstream, but several at a time. A resource without a
+metric produces no samples here; upstream would count zeros for it.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from podfit.vpa.recommender.intake.usage import UsageGone
 
 ROOT = "/apis/external.metrics.k8s.io/v1beta1"
 NO_SAMPLE = ""
-"""Where a quantity belongs: read as none at all, while an absent one is read as zero."""
+"""Not a quantity: it counts as missing, whereas an absent one counts as zero."""
 
 
 def metrics_of(config: RecommenderConfig) -> dict[str, str]:
-    """The metrics to ask for, by resource."""
+    """The metrics to query, by resource."""
     named = {"cpu": config.external_metrics_cpu_metric, "memory": config.external_metrics_memory_metric}
     return {resource: metric for resource, metric in named.items() if metric}
 

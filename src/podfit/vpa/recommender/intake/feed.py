@@ -1,7 +1,7 @@
-"""Keeps the recommender's picture of the cluster in step with what the API server reports.
+"""Updates the recommender's model of the cluster from the API server.
 
-Pods come in as they change; autoscalers are looked at once a pass, because what they select depends on other objects
-too. A pod that is gone is forgotten at the end of the pass, so that its last out-of-memory event still counts.
+Pods are processed as they change; autoscalers are processed once a pass, because their selection depends on other
+objects too. A deleted pod is dropped at the end of the pass, so that its last out-of-memory event still counts.
 """
 
 from __future__ import annotations
@@ -56,9 +56,9 @@ class Feed:
         """Kills that pods already reported when this recommender started, until `count_earlier` decides about them."""
         self._started_up = False
         self._unowned: set[PodId] = set()
-        """Pods of Jobs that the cache does not have yet."""
+        """Pods of Jobs that are not in the cache yet."""
         self.gone: set[PodId] = set()
-        """Deleted since the last pass, and known until the end of the next."""
+        """Deleted since the last pass, and kept until the end of the next."""
         self._seen: dict[VpaId, Seen] = {}
         self._rivals: Rivals | None = None
         self._collected = float("-inf")
@@ -66,7 +66,7 @@ class Feed:
         self.refused_checkpoints: dict[VpaId, str] = {}
 
     def start(self) -> None:
-        """Call when the caches have their first picture."""
+        """Call once the caches are synced."""
         self.pods.subscribe(self._on_pod)
         self.evictions.subscribe(self._on_eviction)
         self._started_up = True
@@ -98,7 +98,7 @@ class Feed:
         (self.ooms if self._started_up else self.earlier_ooms).extend(found)
 
     def note_counters(self, oom_ends: Mapping[tuple[str, str, str], int]) -> None:
-        """Kills that nodes have counted, by namespace, pod and container."""
+        """Kills counted by nodes, by namespace, pod and container."""
         now = self._sight.clock.now()
         for (namespace, name, container), count in () if self._config.model.miss_oom_kills else oom_ends.items():
             pod = self.pods.get(namespace, name)
@@ -106,7 +106,7 @@ class Feed:
                 self.ooms.extend(self._kills.node_says((namespace, name), container, count, pod, now))
 
     def count_earlier(self, known: Callable[[Oom], bool]) -> None:
-        """Counts the kills that pods reported when this recommender started, but for those that are `known`."""
+        """Counts the kills that pods reported when this recommender started, except those that are `known`."""
         self.ooms.extend(oom for oom in self.earlier_ooms if not known(oom))
         self.earlier_ooms.clear()
 
@@ -174,7 +174,7 @@ class Feed:
         changed = known is None or (selector is not None and known.selector != selector)
         past = dict(known.initial) if known is not None else {}
         if known is not None and changed:
-            # What checkpoints said stays true when only the selector is another (or its target was away).
+            # Checkpointed state stays valid if only the selector changed (or its target was missing).
             known.initial.clear()
         made = self.cluster.add_vpa(vpa, selector, problem)
         if changed:
@@ -197,7 +197,7 @@ class Feed:
                     self._note_limits(None, pod)
 
     def load_checkpoints(self, wanted: Callable[[Vpa, str], bool]) -> None:
-        """Makes the checkpoints that are `wanted` part of their autoscalers' past; bad ones are reported."""
+        """Loads the `wanted` checkpoints into their autoscalers; invalid ones are reported."""
         for checkpoint in self.checkpoints:
             spec = checkpoint.get("spec") or {}
             id = (checkpoint["metadata"].get("namespace", ""), spec.get("vpaObjectName") or "")
@@ -211,7 +211,7 @@ class Feed:
                 log.warning("checkpoint %s/%s: %s", *key_of(checkpoint), error)
 
     def checkpointed(self) -> dict[tuple[str, str], Seconds]:
-        """By namespace and container, when the newest checkpoint was written."""
+        """When the newest checkpoint was written, by namespace and container."""
         found: dict[tuple[str, str], Seconds] = {}
         for checkpoint in self.checkpoints:
             container = (checkpoint.get("spec") or {}).get("containerName") or ""
@@ -221,7 +221,7 @@ class Feed:
                 found[key] = max(found.get(key, NEVER), written)
         return found
 
-    # --- forgetting
+    # --- expiry
 
     def forget_gone(self) -> None:
         for id in self.gone:
@@ -231,7 +231,7 @@ class Feed:
         self.gone.clear()
 
     def collect_garbage(self, now: Seconds) -> None:
-        """Hourly: aggregates without a future, and checkpoints' past that is too old to count."""
+        """Hourly: drops aggregates that can get no more samples, and checkpointed state that is too old."""
         self.cluster.stamp_created(now)
         if now - self._collected < GC_EVERY_S and now >= self._collected:
             return
@@ -241,7 +241,7 @@ class Feed:
         self.similar.forget(now)
 
     def label_names(self) -> set[str]:
-        """Every label name in use."""
+        """All label names in use."""
         found: set[str] = set()
         for pod in self.cluster.pods.values():
             found.update(labels_from(pod.label_text))
@@ -251,7 +251,7 @@ class Feed:
 
 
 def _counts_the_same(before: Object, after: Object) -> bool:
-    """Whether `add_pod` would look at the same in both."""
+    """Whether `add_pod` would treat both the same."""
     if labels_of(before) != labels_of(after):
         return False
     if before.get("status") is not after.get("status") and phase_of(before) != phase_of(after):

@@ -1,7 +1,7 @@
-"""Turns the past, as a history hands it over, into histograms.
+"""Adds samples from a history to the histograms.
 
-Pods that are gone take part under their old labels for as long as the loading lasts; what they add stays. A pod that
-already sent live samples gets a second self for its past, because samples older than the last one are refused.
+Deleted pods count under their old labels while loading lasts; their samples stay. A pod that already sent live samples
+gets a second entry for its past, because samples older than the last one are rejected.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from podfit.vpa.recommender.decide.histograms.container import OomRefused
 from podfit.vpa.recommender.intake.usage import ingest_handles
 
 _SHADOW = "\0past"
-"""No pod can be called so."""
+"""No pod can have this name."""
 
 
 class PastCurves(Protocol):
     def take_past(self, handles: NDArray[np.int64], batch: Batch) -> None:
-        """`handles[i]` stands for `batch.series[i]`, NONE for nobody."""
+        """`handles[i]` stands for `batch.series[i]`, NONE for an unknown one."""
 
     def killed(self, state: AggregateState | None, instant: Seconds, memory: int) -> None: ...
 
@@ -36,17 +36,17 @@ class Past:
     def __init__(
         self, cluster: ClusterState, namespaces: frozenset[str] = frozenset(), curves: PastCurves | None = None
     ) -> None:
-        """`namespaces` to leave out; `curves` gets every sample, too."""
+        """`namespaces` to skip; `curves` gets every sample, too."""
         self._cluster, self._ignored, self._curves = cluster, namespaces, curves
         self._made: set[PodId] = set()
         self._of: dict[PodId, PodId] = {}
         self.samples = 0
         self.containers: set[tuple[str, str]] = set()
-        """(namespace, container) that the history has samples of."""
+        """(namespace, container) with samples in the history."""
         self.seen: set[tuple[str, str, str]] = set()
-        """(namespace, pod, container) that there were samples of."""
+        """(namespace, pod, container) with samples."""
         self.stretch: dict[AggregateKey, int] = {}
-        """How many CPU samples went to each aggregate."""
+        """The number of CPU samples of each aggregate."""
         self._kills: dict[tuple[PodId, str], list[Seconds]] = {}
 
     def take(self, batch: Batch) -> None:
@@ -58,7 +58,7 @@ class Past:
         if self._curves is not None:
             self._curves.take_past(handles, batch)
         for oom in batch.ooms:
-            # In order of time: an event counts from the peak that was known when it happened.
+            # In order of time: an event counts relative to the peak known at that time.
             end = int(np.searchsorted(batch.times, oom.instant, side="right"))
             self.samples += ingest_handles(fleet, handles, _cut(batch, start, end))
             start = end
@@ -66,7 +66,7 @@ class Past:
         self.samples += ingest_handles(fleet, handles, _cut(batch, start, len(batch.times)))
 
     def _count(self, batch: Batch, handles: np.ndarray) -> None:  # type: ignore[type-arg]
-        """Notes which containers samples are of, and how many."""
+        """Records the containers of samples, and their number."""
         given = np.bincount(batch.index[batch.cpu != NONE], minlength=len(batch.series)).tolist()
         any_given = np.bincount(batch.index, minlength=len(batch.series)).tolist()
         for one, handle, cpu, both in zip(batch.series, handles.tolist(), given, any_given, strict=True):
@@ -79,7 +79,7 @@ class Past:
                 self.stretch[key] = self.stretch.get(key, 0) + cpu
 
     def end(self) -> None:
-        """Forgets the pods that only the past knew; their samples stay."""
+        """Drops the pods that only exist in the history; their samples stay."""
         for id in self._made:
             self._cluster.delete_pod(id)
         self._made.clear()
@@ -118,7 +118,7 @@ class Past:
         return id
 
     def knows(self, kill: Oom, within: Seconds) -> bool:
-        """Whether the past has this kill, at most so much later than the pod's status has it."""
+        """Whether the history contains this kill, at most this much later than the pod's status has it."""
         found = self._kills.get(((kill.namespace, kill.pod), kill.container), ())
         return any(-1.0 <= instant - kill.instant <= within for instant in found)
 

@@ -1,7 +1,7 @@
-"""Policies beside the loop: they get every sample and kill, and size the autoscalers that name them.
+"""Runs policies next to the loop: they get every sample and kill, and size the autoscalers that name them.
 
-What a policy returns that is no size becomes one line in the log and a condition; the default recommender's sizes stand
-in meanwhile.
+An invalid size from a policy becomes one line in the log and a condition; the default recommender's sizes are used
+meanwhile.
 """
 
 from __future__ import annotations
@@ -38,13 +38,13 @@ class Policies:
         self._cluster, self._fleet, self._plugin_of = cluster, cluster.fleet, plugin_of
         self.live = LivePolicies(cluster.fleet, shadows)
         self.troubles: dict[VpaId, str] = {}
-        """Autoscalers whose policy gives no sizes, and why."""
+        """Autoscalers whose policy gives no sizes, and the reason."""
         self._chosen: dict[str, list[Vpa]] = {}
         self._followed = -1
-        """How many aggregates there were when it was last said whose samples count."""
+        """The number of aggregates when the mapping of samples was last updated."""
 
     def follow(self) -> dict[str, list[Vpa]]:
-        """The autoscalers by the recommender that sizes them; the policies follow theirs from now on."""
+        """The autoscalers by the recommender that sizes them; the policies track theirs from now on."""
         found: dict[str, list[Vpa]] = {}
         for vpa in self._cluster.vpas.values():
             found.setdefault(self._plugin_of(vpa), []).append(vpa)
@@ -52,16 +52,16 @@ class Policies:
         self._chosen, self._followed = found, self._cluster.aggregates_known
         return found
 
-    # --- what is used
+    # --- usage
 
     def scraped(self, found: Scraped) -> None:
-        """Before samples go into the fleet: those that it has already are not counted twice."""
+        """Called before samples go into the fleet: samples that it already has are not counted twice."""
         if self.live:
             fresh = np.where(found.instants > self._fleet.last_cpu[found.handles], found.cpu, NONE)
             self.live.curves.take(found.handles, found.instants, fresh, found.memory)
 
     def take_past(self, handles: NDArray[np.int64], batch: Batch) -> None:
-        """`handles[i]` stands for `batch.series[i]`. Pods that are gone may have made aggregates."""
+        """`handles[i]` stands for `batch.series[i]`. Deleted pods may have added aggregates."""
         if self._cluster.aggregates_known != self._followed:
             self.follow()
         if self.live:
@@ -71,12 +71,12 @@ class Policies:
         self.live.curves.settle(slot_of(until) + 1)
 
     def killed(self, state: AggregateState | None, instant: Seconds, memory: int) -> None:
-        """An out-of-memory kill that counts as so much memory."""
+        """An out-of-memory kill that counts as this much memory."""
         if self.live and isinstance(state, RowAggregate):
             self.live.killed(state.row, instant, memory)
 
     def restore(self, checkpoints: Iterable[Object], now: Seconds) -> dict[VpaId, str]:
-        """Takes what containers used from checkpoints; answers what could not be read."""
+        """Restores the usage of containers from checkpoints; returns what could not be read."""
         self.follow()
         refused: dict[VpaId, str] = {}
         for checkpoint in checkpoints if self.live else ():
@@ -91,7 +91,7 @@ class Policies:
                 log.warning("checkpoint %s/%s: annotation %s: %s", id[0], name, USAGE, error)
         return refused
 
-    # --- what is given
+    # --- sizes
 
     async def refresh(self, now: Seconds) -> None:
         """In a thread: ten thousand containers that are all due, as after a start, take some seconds."""
@@ -104,17 +104,17 @@ class Policies:
         self.troubles = troubles
 
     def apply(self, sizes: dict[VpaId, dict[str, Estimate]]) -> None:
-        """Puts the sizes of policies in place of those of histograms."""
+        """Replaces the sizes from histograms by those of policies."""
         for name in NAMES:
             for vpa in self._chosen.get(name, ()):
                 with_policy(vpa, sizes[vpa.id], self.live.of(vpa.id), self._cluster.config)
 
     def given(self, vpa: Vpa) -> dict[str, Estimate]:
-        """By container: what the policy of an autoscaler gives, without what is done to it later."""
+        """By container: the size from the autoscaler's policy, before any later adjustment."""
         given = self.live.of(vpa.id)
         before = estimate_vpas(self._cluster, [vpa])[vpa.id] if given else {}
         return given_by_policy(vpa, before, given, self._cluster.config)
 
     def saved(self, vpa: VpaId, container: str) -> str:
-        """What the container used, for a checkpoint."""
+        """The container's usage, for a checkpoint."""
         return self.live.saved(vpa, container)

@@ -1,4 +1,4 @@
-"""Finds, in samples as they come, the containers that use up their CPU limit, and those whose bursts it throttles."""
+"""Detects, in new samples, containers that use up their CPU limit, and those whose bursts are throttled."""
 
 from __future__ import annotations
 
@@ -20,8 +20,7 @@ Written = dict[str, tuple[str | None, str | None]]
 
 
 def cpu_limits(pod: Object) -> Written:
-    """The CPU limits and requests in force as they are written: the container's status, where it says so, else the
-    spec."""
+    """The CPU limits and requests in force: from the container's status if present, else the spec."""
     found = {one.get("name") or "": one.get("resources") for one in containers(pod)}
     for status in (pod.get("status") or {}).get("containerStatuses") or ():
         if status.get("resources") is not None:
@@ -49,11 +48,11 @@ def _milli(text: str | None) -> int:
 
 
 def note_starved(found: Scraped, fleet: Fleet, starvation: Starvation, config: Config) -> None:
-    """Before the samples are ingested: those that are new count."""
+    """Called before the samples are ingested: new ones count."""
     if not config.starved_above or not len(found.handles):
         return
     limits, rows = fleet.limit[found.handles], fleet.row[found.handles]
-    # A sample is an average: one that began before the limit was changed is not compared with it.
+    # A sample is an average: one that began before the limit changed is not compared with it.
     begun = found.instants - found.windows
     at_limit = (limits > 0) & (found.cpu >= limits * config.starved_above) & (begun >= fleet.lowered[found.handles])
     concerned = at_limit | ((rows != NO_ROW) & fleet.watched[rows])

@@ -1,6 +1,6 @@
-"""Usage as it comes: the resource metrics API polled once a pass, whole scrapes at a time into the fleet's arrays.
+"""Polls usage once a pass from the resource metrics API and ingests whole scrapes into the fleet's arrays.
 
-A meter of this process hands over numbers, any other the objects of the API. Both count alike.
+A meter of this process delivers numbers, any other the objects of the API. Both count alike.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ from podfit.vpa.recommender.decide.histograms.cluster import ClusterState, Pod, 
 log = logging.getLogger(__name__)
 
 AHEAD_S = 600.0
-"""Samples further in the future than this come from a clock that is wrong; counting them would lock out true ones."""
+"""Samples further in the future than this come from a wrong clock; counting them would block correct ones."""
 WINDOW_S = 60.0
 AT_ONCE = 500
-"""PodMetrics, or containers, that are read in one go."""
+"""PodMetrics, or containers, that are processed in one batch."""
 
 
 class UsageGone(Exception):
@@ -43,7 +43,7 @@ class UsageGone(Exception):
 
 
 Used = Sequence[Object] | Numbers
-"""PodMetrics, or what a meter of this process says instead."""
+"""PodMetrics, or the numbers from a meter of this process."""
 
 
 async def fetch(client: Client, namespace: str = "") -> Used:
@@ -62,7 +62,7 @@ async def fetch(client: Client, namespace: str = "") -> Used:
 
 @dataclass(frozen=True, slots=True)
 class Scraped:
-    """Samples of known containers, as columns. Pods and names are for somebody who wants to keep them."""
+    """Samples of known containers, as columns. Pods and names are for callers that store them."""
 
     pods: Sequence[Pod]
     names: Sequence[str]
@@ -71,9 +71,9 @@ class Scraped:
     cpu: Ints
     memory: Ints
     throttled: Floats
-    """The part of the periods in which the CPU limit was reached; 0 where nobody says."""
+    """The fraction of periods throttled; 0 if not reported."""
     windows: Floats
-    """Over how many seconds the CPU use is an average."""
+    """The seconds over which the CPU usage is averaged."""
 
     def batch(self) -> Batch:
         """For a history, in order of time."""
@@ -88,15 +88,14 @@ def ooms_alone(ooms: Sequence[Oom]) -> Batch:
 
 
 def in_parts(used: Used, cluster: ClusterState, now: Seconds, gone: Collection[PodId] = ()) -> Iterator[Scraped]:
-    """What is said about known containers, some at a time so that others have a turn in between. `gone` are pods that
-    are known, but no more."""
+    """Samples of known containers, in batches that yield to other tasks. `gone` are known pods that were deleted."""
     for start in range(0, len(used), AT_ONCE):
         part = used[start : start + AT_ONCE]
         yield counted(part, cluster, now, gone) if isinstance(part, Numbers) else scraped(part, cluster, now)
 
 
 def counted(numbers: Numbers, cluster: ClusterState, now: Seconds, gone: Collection[PodId] = ()) -> Scraped:
-    """Rounded as the API would print it and `scraped` would read that."""
+    """Rounded as the API would print it and `scraped` would parse it."""
     pods: list[Pod] = []
     names: list[str] = []
     handles: list[int] = []
@@ -122,7 +121,7 @@ def counted(numbers: Numbers, cluster: ClusterState, now: Seconds, gone: Collect
 
 
 def _whole(amounts: Floats) -> Ints:
-    """Whole numbers; NONE for what is too large to count."""
+    """Whole numbers; NONE for values that are too large."""
     rounded = np.rint(amounts)
     return np.where((rounded >= 0) & (rounded < 2.0**62), rounded, NONE).astype(np.int64)
 
@@ -153,7 +152,7 @@ class _Columns:
 
 
 def scraped(items: Iterable[Object], cluster: ClusterState, now: Seconds) -> Scraped:
-    """What the items say about known containers; what cannot be read is left out."""
+    """Samples of known containers; invalid values are skipped."""
     found = _Columns()
     # Upstream counts a resource that is not reported as 0.
     absent = 0 if cluster.config.recommend_without_samples else NONE
@@ -177,7 +176,7 @@ def scraped(items: Iterable[Object], cluster: ClusterState, now: Seconds) -> Scr
 
 
 def _instant(stamp: str, now: Seconds) -> Seconds:
-    """NEVER for what is no time, or one that lies in the future."""
+    """NEVER for an invalid time, or one in the future."""
     try:
         instant = from_rfc3339(stamp)
     except ValueError:
@@ -186,7 +185,7 @@ def _instant(stamp: str, now: Seconds) -> Seconds:
 
 
 def _window(text: object) -> Seconds:
-    """A minute where it is not said."""
+    """A minute by default."""
     try:
         return duration(text) if isinstance(text, str) else WINDOW_S
     except ValueError:
@@ -209,7 +208,7 @@ def _add(found: _Columns, pod: Pod, container: Object, instant: Seconds, window:
 
 
 def _amount(text: object, milli: bool, absent: int) -> int:
-    """`absent` where the resource is not reported; a value that is no quantity is no sample."""
+    """`absent` if the resource is not reported; an invalid quantity is not a sample."""
     if text is None:
         return absent
     if not isinstance(text, (str, int, float)):
@@ -223,7 +222,7 @@ def _amount(text: object, milli: bool, absent: int) -> int:
 
 
 def ingest(found: Scraped, fleet: Fleet) -> int:
-    """Puts samples into the arrays, which refuse negative ones; answers how many CPU samples were new."""
+    """Adds samples to the arrays, which reject negative ones; returns how many CPU samples were new."""
     if not len(found.handles):
         return 0
     order = np.argsort(found.instants, kind="stable")
@@ -233,7 +232,7 @@ def ingest(found: Scraped, fleet: Fleet) -> int:
 
 
 def ingest_handles(fleet: Fleet, handles: np.ndarray, batch: Batch) -> int:  # type: ignore[type-arg]
-    """`handles[i]` stands for `batch.series[i]`, NONE for nobody. Answers how many samples counted."""
+    """`handles[i]` stands for `batch.series[i]`, NONE for an unknown one. Returns how many samples counted."""
     who = handles[batch.index]
     known = who != NONE
     cpu, memory = known & (batch.cpu != NONE), known & (batch.memory != NONE)
@@ -242,9 +241,9 @@ def ingest_handles(fleet: Fleet, handles: np.ndarray, batch: Batch) -> int:  # t
 
 
 def heal_clock(fleet: Fleet, now: Seconds) -> int:
-    """Forgets last instants that lie in the future: the clock went back, and new samples would all look old.
+    """Resets last instants in the future: the clock moved back, and new samples would all look old.
 
-    Answers how many containers were affected. Their histograms stay as they are.
+    Returns how many containers were affected. Their histograms stay unchanged.
     """
     limit = now + AHEAD_S
     ahead = (fleet.last_cpu > limit) | (fleet.last_memory > limit)

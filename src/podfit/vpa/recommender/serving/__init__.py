@@ -1,1 +1,1 @@
-"""What the recommender answers over HTTP."""
+"""The recommender's HTTP API."""

@@ -1,4 +1,4 @@
-"""The recommender's answers over HTTP: the recommendation for a pod that exists or will, and why it is what it is."""
+"""The recommender's HTTP responses: the recommendation for an existing or future pod, and its explanation."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Why a recommendation is what it is, number by number. Pure: from what is known, or from objects alone.
+"""Explains a recommendation number by number. Pure: from the recommender's state, or from objects alone.
 
 Each size is explained by the steps that lead to it: percentile, margin, confidence, smallest pod, the policy's and the
-cluster's caps. The steps repeat the estimator's arithmetic, and a test holds the two together.
+cluster's caps. The steps repeat the estimator's arithmetic; a test checks that both agree.
 """
 
 from __future__ import annotations
@@ -55,23 +55,23 @@ _WIDENING = {"target": None, "lowerBound": LOWER, "upperBound": UPPER}
 
 
 SETTINGS = "podfit.dev/recommender-settings"
-"""Annotation on a checkpoint: its recommender's settings that are not defaults, so that others can follow it."""
+"""Annotation on a checkpoint: its recommender's settings that are not defaults, so that others can reproduce it."""
 USAGE = "podfit.dev/usage"
-"""Annotation on a checkpoint: what its container used over the last days, for a policy that starts again."""
+"""Annotation on a checkpoint: its container's usage over the last days, for a policy after a restart."""
 LISTENS = "listens"
-"""Where in that annotation a recommender on this machine says how to reach it."""
+"""The key in that annotation with the address of a recommender on this machine."""
 DEFAULT, BATCH = "default", "batch"
 
 
 def settings_note(config: Config, recommender: str, url: str = "") -> str:
-    """The annotation's text; empty when all settings are defaults."""
+    """The annotation's text; empty if all settings are defaults."""
     flags = to_flags(config) | ({"recommender": recommender} if recommender not in ("", DEFAULT) else {})
     flags |= {LISTENS: url} if url else {}
     return json.dumps(flags, sort_keys=True) if flags else ""
 
 
 def noted_settings(checkpoint: ObjectView) -> tuple[Config, str]:
-    """The settings and the recommender behind a checkpoint; the defaults if they cannot be read."""
+    """The settings and the recommender of a checkpoint; the defaults if they cannot be parsed."""
     text = ((checkpoint.get("metadata") or {}).get("annotations") or {}).get(SETTINGS)
     try:
         flags = dict(json.loads(text)) if text else {}
@@ -95,10 +95,9 @@ def explain(
     found: Mapping[str, int] | None = None,
     policies: Mapping[str, Estimate] | None = None,
 ) -> dict[str, Any]:
-    """Everything behind an autoscaler's recommendation, by container and resource. `needs`: of starved containers;
-    `pods`: how many there are, where that is known; `loans`: of containers whose sizes come from similar ones;
-    `heaps`: of containers whose language runtime sizes its own heap; `found`: what squeeze probes found;
-    `policies`: what a policy gives its containers."""
+    """The explanation of an autoscaler's recommendation, by container and resource. `needs`: of starved containers;
+    `pods`: their number, if known; `loans`: of containers whose sizes come from similar ones; `heaps`: of containers
+    whose language runtime sizes its own heap; `found`: results of squeeze probes; `policies`: sizes from a policy."""
     meta = vpa.get("metadata") or {}
     counted = {name: state for name, state in states.items() if not scaling_off(container_policy(vpa, name))}
     least = minimums(config, len(counted)) if counted else {}
@@ -147,7 +146,7 @@ def _controlled(vpa: ObjectView, container: str) -> tuple[str, ...]:
 
 
 def _sampled(vpa: ObjectView, container: str, state: AggregateState, config: Config) -> list[str]:
-    """The resources that numbers can be given for."""
+    """The resources that have sizes."""
     known = sampled_resources(state, config)
     return [resource for resource in _controlled(vpa, container) if resource in known]
 
@@ -158,9 +157,9 @@ def explain_objects(
     config: Config | None = None,
     heaps: Mapping[str, Heap] | None = None,
 ) -> dict[str, Any]:
-    """The same from an autoscaler and its checkpoint objects, for who has no recommender to ask.
+    """The same from an autoscaler and its checkpoint objects, if no recommender is reachable.
 
-    Without a configuration the one counts that the checkpoints' recommender noted on them.
+    Without a configuration, the settings recorded on the checkpoints are used.
     """
     name = (vpa.get("metadata") or {}).get("name")
     own = [one for one in checkpoints if (one.get("spec") or {}).get("vpaObjectName") == name]
@@ -180,7 +179,7 @@ def explain_objects(
 
 @dataclass(frozen=True, slots=True)
 class _Inputs:
-    """One resource of one container, and all that its sizes depend on."""
+    """One resource of one container, and all inputs of its sizes."""
 
     vpa: ObjectView
     container: str
@@ -195,9 +194,9 @@ class _Inputs:
     lent: tuple[Loan, Estimate] | None = None
     heap: Heap | None = None
     enough: int | None = None
-    """What a squeeze probe found the container to work with."""
+    """The container's working set from a squeeze probe."""
     given: Estimate | None = None
-    """What a policy gives the container; resources that it has not decided are left out."""
+    """The container's sizes from a policy; undecided resources are omitted."""
     borrowed: bool = False
     """The resource has no samples of its own: all its sizes come from the loan."""
 
@@ -288,14 +287,14 @@ def _enclosing(inputs: _Inputs, size: str) -> tuple[int, Steps]:
 
 
 def _raised(inputs: _Inputs, need: Need, size: str) -> int:
-    """What a starved container's size becomes."""
+    """The raised size of a starved container."""
     target, lower, upper = ({"cpu": _enclosing(inputs, one)[0]} for one in ("target", "lowerBound", "upperBound"))
     found = raised(Estimate(target, lower, upper), need, inputs.config)
     return {"target": found.target, "lowerBound": found.lower, "upperBound": found.upper}[size]["cpu"]
 
 
 def _estimated(inputs: _Inputs, size: str) -> tuple[int, Steps]:
-    """Whole millicores or bytes, as the estimator has them, and how it came to them."""
+    """Whole millicores or bytes, as in the estimator, and the steps that lead to them."""
     config, resource = inputs.config, inputs.resource
     fraction = getattr(config, _PERCENTILES[size].format(resource))
     state = inputs.lent[0].state if inputs.borrowed and inputs.lent is not None else inputs.state
@@ -353,7 +352,7 @@ def _quantity(resource: str, amount: int) -> Quantity:
 
 
 def judgements(found: Mapping[str, Mapping[str, Mapping[str, Quality]]]) -> dict[str, Any]:
-    """By container, policy and resource: how good sizes would have been, in numbers of JSON."""
+    """By container, policy and resource: the quality that sizes would have had, as JSON numbers."""
     return {
         container: {
             policy: {resource: _judgement(one) for resource, one in each.items() if one.scored}

@@ -1,7 +1,7 @@
-"""The HTTPS server behind an API server that passes recommendation.podfit.dev on to this recommender.
+"""The HTTPS server behind an API server that forwards recommendation.podfit.dev to this recommender.
 
-Only the API server may ask: it has authenticated and authorised the user, and it shows the front proxy's certificate.
-The serving certificate is made at every start; its authority is entered in the APIService.
+Only the API server is a client: it has authenticated and authorised the user, and it shows the front proxy's
+certificate. The serving certificate is issued at every start; its authority is registered in the APIService.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class Extension:
         self.port = 0
 
     async def run(self) -> None:
-        """Serves and registers, and tries again while the API server does not let it."""
+        """Serves and registers, and retries until the API server accepts it."""
         backoff = Backoff(1.0, 60.0)
         while True:
             try:

@@ -1,6 +1,6 @@
 """recommendation.podfit.dev/v1: the recommender as an extension API server.
 
-A RecommendationQuery is created, answered and forgotten, as a TokenReview is. Users reach it through an API server,
+A RecommendationQuery is created and answered, but not stored, like a TokenReview. Users reach it through an API server,
 which authenticates and authorises them: `create` on `recommendationqueries` in the pod's namespace.
 """
 
@@ -32,7 +32,7 @@ NO_VPA = "no VerticalPodAutoscaler controls this pod"
 
 
 async def register(client: Client) -> None:
-    """Makes the group known to an API server of the same process."""
+    """Registers the group with an API server of the same process."""
     spec = {"group": GROUP, "version": VERSION, "groupPriorityMinimum": 100, "versionPriority": 100}
     body = {"apiVersion": _API_SERVICE.api_version, "kind": "APIService", "metadata": {"name": f"{VERSION}.{GROUP}"}}
     try:
@@ -47,7 +47,7 @@ class Queries:
         self._of = recommender
 
     async def answer(self, method: str, path: str, body: bytes) -> tuple[int, Object]:
-        """The status code and the object to answer with."""
+        """The status code and the object of the response."""
         try:
             if path == _ROOT and method == "GET":
                 return 200, _RESOURCES
@@ -84,7 +84,7 @@ def _read(body: bytes) -> Object:
 
 
 def _pod_of(query: Object, namespace: str) -> Object:
-    """The pod that is asked about, in the namespace of the request. Raises ApiError."""
+    """The pod of the query, in the namespace of the request. Raises ApiError."""
     spec = query.get("spec")
     pod = spec.get("pod") if isinstance(spec, dict) else None
     name = str((query.get("metadata") or {}).get("name") or "")
@@ -101,7 +101,7 @@ def _pod_of(query: Object, namespace: str) -> Object:
 
 
 async def status_for(recommender: Recommender, pod: Any) -> Object:
-    """What is recommended for the pod's own containers; for all, of a pod that names none."""
+    """The recommendation for the pod's own containers; for all, if the pod names none."""
     vpa = vpa_of(recommender, pod)
     if vpa is None:
         return {"error": NO_VPA}
@@ -120,7 +120,7 @@ async def status_for(recommender: Recommender, pod: Any) -> Object:
 async def _own(
     recommender: Recommender, vpa: Vpa, wanted: Sequence[Mapping[str, Any]], known: Mapping[str, Object]
 ) -> list[Object]:
-    """By name; a container of another name by what it runs, compared with a pod of the autoscaler."""
+    """By name; a container of another name by its program, compared with a pod of the autoscaler."""
     renamed = [container for container in wanted if container.get("name") not in known]
     alike = await _names_by_program(recommender, vpa) if renamed and vpa.pods else {}
     found = []

@@ -1,1 +1,1 @@
-"""The workloads of a cluster and the pods that belong, or belonged, to them."""
+"""The workloads of a cluster and their current and former pods."""

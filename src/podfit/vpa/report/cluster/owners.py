@@ -1,4 +1,4 @@
-"""Which workload a pod belonged to that is gone: by what kube-state-metrics recorded, else by its name. Pure."""
+"""The workload of a deleted pod: as recorded by kube-state-metrics, else inferred from its name. Pure."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ Owner = tuple[str, str]
 
 
 class Owners:
-    """Resolves pods of the cluster and of the past."""
+    """Resolves existing and deleted pods."""
 
     def __init__(
         self,
@@ -42,7 +42,7 @@ class Owners:
         self._found: dict[tuple[str, str], Key | None] = {}
 
     def of(self, namespace: str, pod: str) -> Key | None:
-        """None for a pod of no workload that exists now."""
+        """None for a pod whose workload no longer exists."""
         at = (namespace, pod)
         if at in self._pods:
             return self._pods[at]
@@ -59,7 +59,7 @@ class Owners:
         return next((key for key in keys if key in self._known), None)
 
     def _by_name(self, namespace: str, pod: str) -> Key | None:
-        """The longest name that fits: a pod of `web-front` is not one of `web`."""
+        """The longest matching name: a pod of `web-front` is not one of `web`."""
         fitting = []
         for kind, form in _FORMS.items():
             if (match := form.match(pod)) and (key := Key(namespace, kind, match["name"])) in self._known:
@@ -68,14 +68,14 @@ class Owners:
 
 
 def guessed(owner: Owner) -> Owner:
-    """The Deployment of a ReplicaSet, or the CronJob of a Job, by the name it made."""
+    """The Deployment of a ReplicaSet, or the CronJob of a Job, inferred from the generated name."""
     kind, name = owner
     match = _MADE.match(name)
     return (_ABOVE[kind], match["name"]) if match and kind in _ABOVE else owner
 
 
 def owner_by_name(pod: str) -> Owner:
-    """What the name of a pod says about its owner, for who does not know which workloads there are."""
+    """The owner that a pod's name implies, if the workloads are unknown."""
     for kind in ("CronJob", "Deployment", "DaemonSet", "StatefulSet"):
         if match := _FORMS[kind].match(pod):
             return kind, match["name"]

@@ -1,4 +1,4 @@
-"""Reads workloads from a cluster: page after page, and without the kinds that may not be read."""
+"""Reads workloads from a cluster: page by page, skipping kinds that may not be read."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Note = Callable[[str], None]
 
 
 async def listed(client: Client, kind: Kind, namespace: str, **query: str) -> list[Object]:
-    """All objects of a kind; a list that expires between two pages begins again, whole."""
+    """All objects of a kind; a list that expires between two pages is started over."""
     for attempt in (0, 1):
         try:
             return await _pages(client, kind, namespace, query, PAGE if attempt == 0 else 0)
@@ -39,7 +39,7 @@ async def _pages(client: Client, kind: Kind, namespace: str, query: dict[str, st
 
 
 async def read_workloads(client: Client, namespace: str, note: Note) -> dict[Key, Workload]:
-    """Pods must be readable; a kind of controllers that is not leaves its pods under the owners they name."""
+    """Pods must be readable; if a kind of controllers is not, its pods are grouped by the owners they name."""
     pods = await listed(client, POD, namespace)
     controllers: dict[str, list[Object]] = {}
     for name, kind in WELL_KNOWN.items():
@@ -53,7 +53,7 @@ async def read_workloads(client: Client, namespace: str, note: Note) -> dict[Key
 
 
 async def largest_node(client: Client) -> dict[str, int]:
-    """The most millicores and bytes that one node has: no container uses more. Empty where nodes cannot be read."""
+    """The largest node in millicores and bytes: no container uses more. Empty if nodes cannot be read."""
     try:
         nodes = await listed(client, NODE, "")
     except ApiError:

@@ -1,4 +1,4 @@
-"""Workloads and their pods, from plain objects: which topmost owner every pod belongs to. Pure."""
+"""Workloads and their pods, from plain objects: the topmost owner of every pod. Pure."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from podfit.vpa.model.objects.pods import controller_of
 
 REPLICATED = ("Deployment", "StatefulSet", "ReplicaSet", "ReplicationController")
 _DEPTH = 16
-"""Owners above owners; more than any real chain, so that a circle ends."""
+"""The maximum depth of owners; more than any real chain, so that a cycle ends."""
 
 
 class Key(NamedTuple):
@@ -25,16 +25,16 @@ class Key(NamedTuple):
 
 @dataclass(slots=True)
 class Workload:
-    """What is sized as one: a topmost owner with its pods, or a pod without an owner."""
+    """The unit of sizing: a topmost owner with its pods, or a pod without an owner."""
 
     key: Key
     object: ObjectView | None
-    """The controller whose template makes the pods; None where the owner is of a kind that has no template we know."""
+    """The controller whose template creates the pods; None if the owner's kind has no known template."""
     template: ObjectView
     """A pod template, or the pod itself: has `spec` and `metadata`."""
     pods: list[ObjectView] = field(default_factory=list)
     foreign: bool = False
-    """The topmost owner is of a kind that is not built in; `object` is what it owns."""
+    """Whether the topmost owner is of a custom kind; `object` is what it owns."""
 
     @property
     def containers(self) -> list[tuple[str, ObjectView]]:
@@ -46,7 +46,7 @@ class Workload:
 
     @property
     def replicas(self) -> int:
-        """How many pods there are; of a workload without any, how many there should be."""
+        """The number of pods; without any, the desired number."""
         if self.pods:
             return len(self.pods)
         spec = (self.object or {}).get("spec") or {}
@@ -74,7 +74,7 @@ def gathered(pods: Iterable[ObjectView], controllers: Mapping[str, Iterable[Obje
 def _topmost(
     one: ObjectView, kind: str, known: Mapping[tuple[str, str, str], ObjectView]
 ) -> tuple[Key, bool, ObjectView]:
-    """The key of the topmost owner, whether that is of a foreign kind, and the highest object that is known."""
+    """The key of the topmost owner, whether that is of a custom kind, and the highest known object."""
     namespace, name = _name(one)
     for _ in range(_DEPTH):
         owner = controller_of(one)

@@ -1,1 +1,1 @@
-"""From use to sizes, waste and risk. Pure."""
+"""From usage to sizes, waste and risk. Pure."""

@@ -1,4 +1,4 @@
-"""One row of the report: a container of a workload, its sizes, what would fit, what is wasted and at risk. Pure."""
+"""One row of the report: a container of a workload, its sizes, the recommendation, waste and risks. Pure."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from podfit.vpa.runtimes.heaps import Heap, heap_of
 GI = 1 << 30
 HOURS_A_MONTH = 730.0
 CORE_IN_GIB = 7.5
-"""How many GiB-hours a core-hour is worth, for sorting where no prices are given."""
+"""The value of a core-hour in GiB-hours, for sorting without prices."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""Sizes of another policy than the default one, from the curves that were read. Pure."""
+"""Sizes from a policy other than the default one, computed from the curves. Pure."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from podfit.vpa.report.usage.evidence import Curve, Floats, Known
 
 DEFAULT = "default"
 LEAST: Mapping[str, int] = {CPU: 10, MEMORY: 32 << 20}
-"""Where no least was given: 10m and 32Mi. The default policy has its own."""
+"""Without an explicit minimum: 10m and 32Mi. The default policy has its own."""
 
 
 def by_policy(known: Known, name: str) -> tuple[Known, int]:
     """The same evidence with the sizes of this policy, and how many containers keep the default's, because there is no
-    curve of their use. One series stands for a container: at each step the pod that used most."""
+    curve of their usage. One series stands for a container: at each step the pod with the highest usage."""
     if name == DEFAULT:
         return known, 0
     found = dict(known)
@@ -43,7 +43,7 @@ def by_policy(known: Known, name: str) -> tuple[Known, int]:
 
 
 def _sizes(known: Known, group: list[tuple[Key, str]], name: str, resource: str, step: float) -> list[float]:
-    """Millicores or bytes for the time after the last sample; NaN where the policy has not decided."""
+    """Millicores or bytes for the time after the last sample; NaN if the policy has not decided."""
     curves = [known[at].curve for at in group]
     usage = np.stack([_usage(curve, resource) for curve in curves if curve is not None])
     after = np.concatenate((usage, np.full((len(usage), 1), np.nan, np.float32)), axis=1)

@@ -1,8 +1,8 @@
-"""From what a container uses to the requests and limits it should have, and why. Pure.
+"""From a container's usage to its recommended requests and limits, with reasons. Pure.
 
-Limits keep their ratio to the request, as the autoscaler does it, with two guards: no memory limit below the highest
-use that was seen, and nothing below what a language runtime takes. A request that equals its limit stays equal, because
-the QoS class of a pod does not change.
+Limits keep their ratio to the request, as in the autoscaler, with two guards: no memory limit below the highest usage,
+and no size below a language runtime's heap. A request that equals its limit stays equal, because the QoS class of a pod
+does not change.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from podfit.vpa.runtimes.heaps import Heap
 MI = 1 << 20
 RESOURCES = ("cpu", "memory")
 PEAK_MARGIN = 1.1
-"""A memory limit is at least so many times the highest use seen."""
+"""A memory limit is at least this multiple of the highest usage."""
 THROTTLED_ABOVE, THROTTLED_GROWTH = 0.25, 1.5
 NEAR_OOM = 0.9
 Amounts = Mapping[str, int]
@@ -31,13 +31,13 @@ class ContainerSizes:
     limits: Amounts = field(default_factory=dict)
 
     def request(self, resource: str) -> int | None:
-        """A limit without a request is the request, too."""
+        """A limit without a request is also the request."""
         return self.requests.get(resource, self.limits.get(resource))
 
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """What a recommendation must not leave."""
+    """The bounds of a recommendation."""
 
     least: Amounts = field(default_factory=dict)
     most: Amounts = field(default_factory=dict)
@@ -129,7 +129,7 @@ def _scaled(limit: int, request: int | None, amount: int) -> int:
 
 
 def rounded(resource: str, amount: int) -> int:
-    """Up to whole millicores and whole MiB: numbers for people to review."""
+    """Up to whole millicores and whole MiB, for readability."""
     return max(1, amount) if resource == "cpu" else max(MI, math.ceil(amount / MI) * MI)
 
 

@@ -1,1 +1,1 @@
-"""What containers used: where it is read from, and how it is gathered."""
+"""Usage of containers: its sources, and how it is collected."""

@@ -1,4 +1,4 @@
-"""The questions that a report puts to Prometheus, as text: label conventions, recording rules, owners. Pure."""
+"""The report's queries to Prometheus: label conventions, recording rules, owners. Pure."""
 
 from __future__ import annotations
 
@@ -16,27 +16,27 @@ CONVENTIONS = (
     ("kubernetes_namespace", "kubernetes_pod_name", "container_name"),
     ("namespace", "pod_name", "name"),
 )
-"""Labels for namespace, pod and container: today's cAdvisor, the one of before 1.16, a scrape that keeps its own labels
-apart, and two older set-ups."""
+"""Labels for namespace, pod and container: today's cAdvisor, that before 1.16, a scrape without honor_labels, and two
+older set-ups."""
 CPU_RULES = (
     "node_namespace_pod_container:container_cpu_usage_seconds_total:sum_rate5m",
     "node_namespace_pod_container:container_cpu_usage_seconds_total:sum_irate",
     "namespace_pod_container:container_cpu_usage_seconds_total:sum_rate",
 )
-"""Recorded rates of the usual rule sets, finest first."""
+"""Recording rules for CPU rates of the usual rule sets, finest first."""
 MEMORY_RULES = ("node_namespace_pod_container:container_memory_working_set_bytes",)
 MOST_NAMES = 50
-"""So many workloads are named in a query; more are not worth their text."""
+"""The maximum number of workloads named in a query; with more the text is too long."""
 
 
 @dataclass(frozen=True, slots=True)
 class Asking:
-    """How this Prometheus calls things, and what is asked of it."""
+    """The names in this Prometheus, and the queries to it."""
 
     config: PrometheusConfig
     namespace: str = ""
     pods: str = ""
-    """A pattern for the names of pods; "" for all."""
+    """A pattern for pod names; "" for all."""
     cpu_rule: str = ""
     memory_rule: str = ""
 
@@ -66,7 +66,7 @@ class Asking:
         return f"sum by ({self.by}) (last_over_time({counter})) > 0"
 
     def throttled(self) -> str:
-        """The part of the periods of the last day in which a container was held back."""
+        """The fraction of periods of the last day in which a container was throttled."""
         held, whole = (
             f"sum by ({self.by}) (increase(container_cpu_cfs_{name}_total{{{self.matchers}}}[1d]))"
             for name in ("throttled_periods", "periods")
@@ -74,11 +74,11 @@ class Asking:
         return f"{held} / ({whole} > 0)"
 
     def count(self, metric: str = "") -> str:
-        """How many containers there were in an hour."""
+        """The number of containers in an hour."""
         return f"count(count by ({self.by}) (last_over_time({metric or self._raw}{{{self.matchers}}}[1h])))"
 
     def series(self) -> str:
-        """How many series they have: more than containers where each is scraped twice."""
+        """The number of their series: more than containers if each is scraped twice."""
         return f"count({self._raw}{{{self.matchers}}})"
 
     def scrapes(self, window: Seconds) -> str:
@@ -95,7 +95,7 @@ class Asking:
 
 
 def conventions(config: PrometheusConfig) -> Iterator[PrometheusConfig]:
-    """The set-up with each convention in turn; the scrape's job is asked for only where it was named."""
+    """The set-up with each convention in turn; the scrape's job is only used if it was named."""
     job = config.prometheus_cadvisor_job_name
     free = replace(
         config, prometheus_cadvisor_job_name="" if job == PrometheusConfig().prometheus_cadvisor_job_name else job
@@ -110,7 +110,7 @@ def conventions(config: PrometheusConfig) -> Iterator[PrometheusConfig]:
 
 
 def candidates(config: PrometheusConfig, namespace: str, pods: str) -> Iterator[Asking]:
-    """With each convention the metrics themselves, then what recording rules keep of them."""
+    """With each convention the metrics themselves, then the recording rules for them."""
     for one in conventions(config):
         plain = Asking(one, namespace, pods)
         yield plain
@@ -118,7 +118,7 @@ def candidates(config: PrometheusConfig, namespace: str, pods: str) -> Iterator[
 
 
 def pod_pattern(workloads: Iterable[tuple[str, str]]) -> str:
-    """For the pods of these workloads (kind and name), those that are gone included; "" where there are too many."""
+    """For the pods of these workloads (kind and name), deleted ones included; "" if there are too many."""
     names = {(kind == "Pod", name.replace(".", "[.]")) for kind, name in workloads}
     if not names or len(names) > MOST_NAMES:
         return ""
@@ -128,7 +128,7 @@ def pod_pattern(workloads: Iterable[tuple[str, str]]) -> str:
 
 
 def owners(config: PrometheusConfig, namespace: str) -> tuple[tuple[str, str, str], ...]:
-    """(query, label of what is owned, its kind) for pods, ReplicaSets and Jobs, over one day."""
+    """(query, label of the owned object, its kind) for pods, ReplicaSets and Jobs, over one day."""
     more = ", ".join(
         part for part in (f'namespace="{namespace}"' if namespace else "", cluster_matcher(config)) if part
     )

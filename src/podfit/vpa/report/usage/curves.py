@@ -1,4 +1,4 @@
-"""Collects samples of many pods into one curve for each container of a workload, so that gone pods cost no memory."""
+"""Collects samples of many pods into one curve per container of a workload, so that deleted pods cost no memory."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Grid:
 
 
 class _Sheet:
-    """Highest, sum and number of one resource, by row and point."""
+    """Maximum, sum and count of one resource, by row and point."""
 
     def __init__(self, points: int) -> None:
         self.high: Floats = np.full((0, points), np.nan, np.float32)
@@ -72,7 +72,7 @@ class Curves:
         return list(self._rows)
 
     def take(self, batch: Batch, rows: NDArray[np.int64]) -> None:
-        """`rows` are those of the batch's series; -1 for series of nobody."""
+        """`rows` are those of the batch's series; -1 for series without a workload."""
         size = max(len(self._rows), 1)
         if size > len(self._cpu.high):
             grown = max(size, 2 * len(self._cpu.high))

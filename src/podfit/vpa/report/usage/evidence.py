@@ -1,4 +1,4 @@
-"""What is known about the use of each container of each workload, and the curves that a report draws from it."""
+"""The usage data of each container of each workload, and the curves of the report."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ Floats = NDArray[np.float32]
 
 @dataclass(frozen=True, slots=True)
 class Curve:
-    """The use of one container over time: of all pods of its workload at each step, the highest and the mean. NaN where
-    nothing was measured."""
+    """The usage of one container over time: of all pods of its workload at each step, the maximum and the mean. NaN
+    without measurements."""
 
     start: Seconds
     step: Seconds
     cpu: Floats
-    """Cores, of the pod that used most."""
+    """Cores, of the pod with the highest usage."""
     cpu_mean: Floats
     memory: Floats
     """Bytes."""
@@ -39,20 +39,20 @@ class Evidence:
     first: Seconds = NEVER
     last: Seconds = NEVER
     pods: int = 0
-    """Pods that were measured, those that are gone included."""
+    """Measured pods, deleted ones included."""
     size: Estimate = field(default_factory=lambda: Estimate({}, {}, {}))
-    """What the policy gives for this use; resources without samples are left out."""
+    """The sizes from the policy for this usage; resources without samples are omitted."""
     used: Mapping[str, int] = field(default_factory=dict)
     """The 95th percentile of cpu (millicores) and the highest memory (bytes)."""
     mean: Mapping[str, int] = field(default_factory=dict)
     ooms: int = 0
     throttled: float | None = None
-    """The part of the scheduler's periods in which the container was held back at its limit; None if not known."""
+    """The fraction of CFS periods in which the container was throttled; None if unknown."""
     curve: Curve | None = None
     policy: str = "default"
-    """Whose size it is."""
+    """The policy of the sizes."""
     coverage: float = 1.0
-    """The part of the asked time for which there are samples."""
+    """The fraction of the queried time with samples."""
 
     @property
     def days(self) -> float:
@@ -60,7 +60,7 @@ class Evidence:
 
     @property
     def confidence(self) -> str:
-        """From how long the container was watched, and how completely."""
+        """From the length and completeness of the observation."""
         if not self.size.target:
             return "none"
         whole = self.days * min(1.0, self.coverage if self.source == PROMETHEUS else 1.0)
@@ -73,8 +73,8 @@ Known = dict[tuple[Key, str], Evidence]
 
 @dataclass(slots=True)
 class Remarks:
-    """What was read and what was not: words for people, and whether something is missing."""
+    """What was and was not read: messages, and whether something is missing."""
 
     notes: list[str] = field(default_factory=list)
     missing: list[str] = field(default_factory=list)
-    """Why results are partial; empty for whole ones."""
+    """Why results are partial; empty for complete ones."""

@@ -1,4 +1,4 @@
-"""Turns samples of pods into what is known about workloads: the model's histograms and the curves side by side."""
+"""Turns samples of pods into evidence about workloads: the model's histograms and the curves."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from podfit.vpa.report.usage.curves import Curves, Grid
 from podfit.vpa.report.usage.evidence import Curve, Evidence, Known
 
 IMPOSSIBLE = 1.5
-"""So many times the largest node no container uses: such samples are wrong."""
+"""No container uses this multiple of the largest node: such samples are wrong."""
 
 
 class Gatherer:
@@ -39,7 +39,7 @@ class Gatherer:
         self._ooms: dict[tuple[Key, str], int] = {}
         self._vpas: dict[Key, Vpa] = {}
         self.impossible = 0
-        """Samples that were left out because no node has that much."""
+        """Samples that were dropped because they exceed every node."""
         self.strangers: dict[tuple[str, str], None] = {}
         """Pods that belong to no workload of the cluster."""
 
@@ -65,7 +65,7 @@ class Gatherer:
         self._past.take(_of_workloads(batch, keys))
 
     def known(self, source: str, expected: int = 0) -> Known:
-        """Evidence about every container that was measured; `expected` samples each would be complete."""
+        """Evidence about every measured container; `expected` samples each would be complete."""
         self._past.end()
         sizes = estimate_vpas(self._cluster, self._vpas.values())
         found: Known = {}
@@ -120,7 +120,7 @@ class Gatherer:
 
 
 def _of_workloads(batch: Batch, keys: Iterable[Key | None]) -> Batch:
-    """The same samples, of pods that are labelled with their workload; series of nobody have no pod."""
+    """The same samples, of pods labelled with their workload; series without a workload have no pod."""
     series = [
         Series(one.namespace, one.pod, one.container, label_text({OWNED_BY: f"{key.kind}.{key.name}"}))
         if key is not None
@@ -151,8 +151,8 @@ def _means(curve: Curve) -> dict[str, int]:
 def kills(
     counter: list[tuple[Seconds, float]], before: float | None, begins: Seconds
 ) -> tuple[list[Seconds], float | None]:
-    """When a counter of out-of-memory kills rose, once for each kill, and its last value. What it says first, at the
-    beginning of the history, is older than the history. A counter that falls was reset."""
+    """The times at which a counter of out-of-memory kills rose, once for each kill, and its last value. Its value at
+    the beginning of the history is older than the history. A counter that falls was reset."""
     found: list[Seconds] = []
     for at, value in counter:
         last = before if before is not None else (value if at <= begins else 0.0)

@@ -31,7 +31,7 @@ Seen = Callable[[int, int, int], None]
 
 
 async def from_checkpoints(client: Client, namespace: str, config: Config, remarks: Remarks) -> Known:
-    """What autoscalers have learned, of either maker."""
+    """The state learned by autoscalers, podfit's or Kubernetes'."""
     try:
         saved = await listed(client, VPA_CHECKPOINT, namespace)
         vpas = await listed(client, VPA, namespace)
@@ -86,7 +86,7 @@ async def from_metrics(
     seen: Seen,
     remarks: Remarks,
 ) -> Known:
-    """Samples every few seconds for a while; what happens at other times of the day is not in them."""
+    """Samples every few seconds for a while; usage at other times of the day is not covered."""
     begun = clock.monotonic()
     rounds = int(length // EVERY_S)
     gatherer = Gatherer(owners, config, Grid(clock.now() - 120.0, EVERY_S, rounds + 16))

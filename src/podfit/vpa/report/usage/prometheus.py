@@ -1,6 +1,6 @@
 """Reads usage from Prometheus for a report: in parts, oldest first, one query at a time, with pauses between them.
 
-A part that fails several times is left out and named: the report is then partial, and says so.
+A part that fails several times is skipped and named: the report is then marked as partial.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ from podfit.vpa.report.usage.gathering import kills
 from podfit.vpa.report.usage.saved import Saved
 
 TRIES, FAILURES = 3, 3
-"""How often a part is asked for, and how many parts in a row may fail before the rest is not asked for."""
+"""How often a part is retried, and how many parts in a row may fail before the rest is skipped."""
 _HOUR, _DAY = 3600.0, 86400.0
 Seen = Callable[[int, int, int], None]
-"""Called after each part: parts done, parts in all, samples."""
+"""Called after each part: parts done, total parts, samples."""
 
 
 class NoUsage(Exception):
-    """There is nothing to be had from this Prometheus; the message says why."""
+    """This Prometheus has no usage data; the message gives the reason."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +54,7 @@ class PrometheusUsage:
     def __init__(
         self, config: PrometheusConfig, clock: Clock, *, share: float = 0.5, saved: Saved | None = None
     ) -> None:
-        """`share` is the part of the time in which queries may run."""
+        """`share` is the fraction of time in which queries may run."""
         self._config, self._clock, self._share, self._saved = config, clock, share, saved
         self.api = PrometheusApi(config, clock)
         self.remarks = Remarks()
@@ -64,7 +64,7 @@ class PrometheusUsage:
     async def close(self) -> None:
         await self.api.close()
 
-    # --- finding out
+    # --- planning
 
     async def plan(self, until: Seconds, namespace: str, pods: str, rules: bool = True) -> PlannedReading:
         """How things are called here and how much there is. Raises NoUsage and HistoryAway."""
@@ -101,7 +101,7 @@ class PrometheusUsage:
         )
 
     async def _rules(self, chosen: Asking, until: Seconds) -> Asking:
-        """Recorded rates where there are some for about as many containers, for all of the time."""
+        """Recording rules, if they cover about as many containers for the whole period."""
         whole = await self._number(chosen.count(), until)
         for rule in asking.CPU_RULES:
             if chosen.memory_rule and not await self._number(chosen.count(rule), until):
@@ -267,6 +267,6 @@ class PrometheusUsage:
         return [Oom(*who, at, 0) for at in found]
 
     async def _rest(self, took: Seconds) -> None:
-        """As long a pause after a query as keeps the share."""
+        """The pause after a query that keeps the share."""
         if 0 < self._share < 1 and took > 0:
             await self._clock.sleep(min(30.0, took * (1 - self._share) / self._share))

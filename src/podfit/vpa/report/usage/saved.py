@@ -1,4 +1,4 @@
-"""Parts of a reading that are kept on disk, so that a reading that was interrupted goes on where it stopped."""
+"""Parts of a run that are stored on disk, so that an interrupted run can resume."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from podfit.vpa.history.base import Batch, Series
 from podfit.vpa.recommender.decide.evidence.oom import Oom
 
 OLDEST_S = 6 * 3600.0
-"""An unfinished reading that is older is begun again."""
+"""An unfinished run that is older is started over."""
 
 
 def cache_folder() -> Path:
@@ -31,7 +31,7 @@ class SavedReading:
 
 
 class Saved:
-    """One reading: a folder named after the questions. A part that cannot be written is only not kept."""
+    """One run: a folder named after a digest of the queries. A part that cannot be written is just not stored."""
 
     def __init__(self, folder: Path, questions: str, length: float) -> None:
         digest = hashlib.sha256(f"{questions}\0{length}".encode()).hexdigest()[:20]
@@ -87,7 +87,7 @@ class Saved:
             begun.unlink(missing_ok=True)
 
     def end(self) -> None:
-        """The reading is complete, or not worth going on with."""
+        """The run is complete, or not worth resuming."""
         shutil.rmtree(self._folder, ignore_errors=True)
 
     def _file(self, start: float, end: float) -> Path:

@@ -1,1 +1,1 @@
-"""What the updater does to pods: resizes, evictions, and taking a resize back."""
+"""The updater's actions on pods: resizes, evictions, and undoing a resize."""

@@ -1,4 +1,4 @@
-"""Does what was decided: resizes, evictions, and the notes they leave. Refusals become words, never exceptions."""
+"""Performs the decided actions: resizes, evictions, and annotations. Errors become messages, never exceptions."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ class UpdaterWrites:
         self._under_way: set[asyncio.Task[Any]] = set()
 
     async def resize(self, action: Resize) -> tuple[Object | None, str | None]:
-        """The pod as the server answered, or why it refused."""
+        """The pod as returned by the server, or why it refused."""
         namespace, name = _key(action.pod)
         try:
             answered = await self._client.patch(POD, namespace, name, action.patch, "resize", JSON_PATCH)
         except (ApiError, Unreachable) as error:
             return None, str(error)
-        # The annotation says who did it; nobody waits for it.
+        # The annotation names the updater; nothing waits for it.
         note = self._notes.start(self._annotate(namespace, name, action.annotations), f"note on {namespace}/{name}")
         self._under_way.add(note)
         note.add_done_callback(self._under_way.discard)
@@ -52,7 +52,7 @@ class UpdaterWrites:
                 log.info("note on pod %s/%s: %s", namespace, name, error)
 
     async def may_evict(self, pod: Mapping[str, Any]) -> str | None:
-        """None when an eviction would be allowed now, else why not. Nothing is evicted."""
+        """None if an eviction would be allowed now, else why not. Nothing is evicted."""
         return await self._evict(pod, dry_run=True)
 
     async def evict(self, action: Evict) -> str | None:
@@ -82,14 +82,14 @@ class UpdaterWrites:
         return None
 
     async def give_back(self, pod: tuple[str, str], vpa: Mapping[str, Any], patch: Patch, why: str) -> None:
-        """Takes a resize back. Raises what the server says."""
+        """Undoes a resize. Raises the server's error."""
         answered = await self._client.patch(POD, *pod, patch, "resize", JSON_PATCH)
         words = f"A resize was undone: {why}."
         self._events.record(answered, "Warning", "ResizeUndoneByVPA", words)
         self._events.record(_about(vpa, "VerticalPodAutoscaler"), "Warning", "ResizeUndone", f"Pod {pod[1]}: {words}")
 
     async def settle(self) -> None:
-        """Waits for notes that are still on their way."""
+        """Waits for annotations that are still being written."""
         await asyncio.gather(*self._under_way, return_exceptions=True)
 
     async def stop(self) -> None:

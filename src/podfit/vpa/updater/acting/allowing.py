@@ -1,4 +1,4 @@
-"""What an autoscaler allows the nodes of its pods to do: its annotations are noted on each pod for them."""
+"""Copies an autoscaler's annotations for nodes (reflex, squeeze) to its pods."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Allowing:
     def __init__(self, updater: Updater) -> None:
         self._of = updater
         self._allow: dict[str, set[Key]] = {}
-        """Autoscalers with such annotations, by namespace: mostly none."""
+        """Autoscalers with these annotations, by namespace: usually none."""
 
     def on_pod(self, before: Object | None, after: Object | None) -> None:
         if before is None and after is not None and self._allow.get(after["metadata"].get("namespace", "")):

@@ -1,4 +1,4 @@
-"""One change of one pod, from the question whether the cluster can take it to the API server's answer."""
+"""One change of one pod, from the check of free capacity to the API server's response."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from podfit.vpa.updater.work import Work
 
 
 async def resize(work: Work, action: Resize) -> Wait | None:
-    """None when it worked."""
+    """None if it succeeded."""
     updater, headroom = work.updater, work.updater.headroom
     rails = Rails(updater.config.scale_down_step, updater.undo.floors(work.id))
     node, left = headroom.node_left(action.pod, lambda: _growth(action))
@@ -39,7 +39,7 @@ async def resize(work: Work, action: Resize) -> Wait | None:
     headroom.reserve(action.pod, more)
     amended = replace(amended, annotations=[*amended.annotations, *note_policy(work.vpa, work.now)])
     waiting, answered = await _restart_or_send(work, amended)
-    # From here on the answer itself is counted; of the quota it stays taken, which is read once a pass.
+    # From here on the response itself is counted; the quota stays reserved, because it is read once per pass.
     headroom.reserve(action.pod, more, -1)
     if answered is None:
         return waiting
@@ -57,7 +57,7 @@ async def resize(work: Work, action: Resize) -> Wait | None:
 
 
 def _unchanged(work: Work, action: Resize) -> Wait:
-    """Nothing of the resize is left: the pod has its target, or an undo keeps it from being lowered."""
+    """Nothing of the resize is left: the pod has its target, or an undo prevents a decrease."""
     kept = []
     for (index, kind, resource), wanted in sorted(action.changes.items()):
         name = containers(action.pod)[index].get("name") or ""
@@ -95,7 +95,7 @@ async def _send_resize(work: Work, amended: Resize) -> tuple[Wait | None, Any]:
         updater.budget.back()
         return _rate_used_up(work, "InPlaceUpdateRateLimiterWaitFailed"), None
     if (held := updater.brakes.holding(work.vpa)) is not None:
-        # Somebody pulled a brake while this one waited for its turn.
+        # Changes were frozen while this one waited.
         updater.budget.back()
         return held, None
     answered, error = await updater.writes.resize(amended)
@@ -106,7 +106,7 @@ async def _send_resize(work: Work, amended: Resize) -> tuple[Wait | None, Any]:
 
 
 async def evict(work: Work, action: Evict) -> Wait | None:
-    """None when it worked."""
+    """None if it succeeded."""
     updater, pod = work.updater, action.pod
     held = work.waits.get(pod["metadata"]["name"])
     if held is not None and held.reason != "ResizeRefused" and not _waited_enough(work, pod):
@@ -122,7 +122,7 @@ async def evict(work: Work, action: Evict) -> Wait | None:
             f"its successor would get no more than the pod has, {shown_all(amounts_of(pod))}: "
             "it is evicted when a node or the quota has more room",
         )
-    # Promised before anything is awaited: others decide meanwhile.
+    # Reserved before anything is awaited: other decisions run meanwhile.
     successor = updater.headroom.promise(pod, found.pod, work.now)
     waiting = await _send_eviction(work, action)
     if waiting is not None:
@@ -170,7 +170,7 @@ def _no_place(work: Work, pod: Any) -> Wait:
 
 
 def _gains_nothing(pod: ObjectView, found: Fitted) -> bool:
-    """Whether every container that was to grow stays as it is, for want of room, and none shrinks."""
+    """Whether every container that should grow keeps its size for lack of capacity, and none shrinks."""
     if not found.notes:
         return False
     for old, new in zip(containers(pod), containers(found.pod), strict=True):
@@ -178,7 +178,7 @@ def _gains_nothing(pod: ObjectView, found: Fitted) -> bool:
         for resource, text in ((new.get("resources") or {}).get("requests") or {}).items():
             if resource in RESOURCES and (resource not in now or Quantity.parse(text) != now[resource]):
                 grows = resource not in now or Quantity.parse(text) > now[resource]
-                # Some of what was to grow has shrunk to fit, which would make things worse.
+                # Some container that should grow was cut below its current size, which would make things worse.
                 if grows or not _was_to_grow(found, old.get("name") or "", resource, now[resource]):
                     return False
     return True
@@ -207,7 +207,7 @@ def _growth(amended: Resize) -> dict[str, int]:
 
 
 def lowers(action: Resize) -> bool:
-    """Whether the resize takes anything away."""
+    """Whether the resize lowers anything."""
     return any(more < 0 for more in _growth(action).values())
 
 

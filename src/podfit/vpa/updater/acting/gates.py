@@ -1,7 +1,7 @@
-"""Lets go of pods that were held back until an autoscaler controls them.
+"""Releases pods that were held until an autoscaler controls them.
 
-Admission puts a scheduling gate on a pod that asks for it. Here the gate is removed, after the pod got the recommended
-resources, or its own within the autoscaler's policy if nothing is recommended yet.
+Admission adds a scheduling gate to a pod that requests it. Here the gate is removed, after the pod got the recommended
+resources, or its own within the autoscaler's policy if there is no recommendation yet.
 """
 
 from __future__ import annotations
@@ -45,21 +45,21 @@ class Gates:
         headroom: Headroom,
         events: EventRecorder,
     ) -> None:
-        """`vpas_in` answers with the autoscalers of namespaces."""
+        """`vpas_in` returns the autoscalers of namespaces."""
         self._client, self._clock, self._targets, self._brakes = client, clock, targets, brakes
         self._limit_ranges, self._vpas_in = limit_ranges, vpas_in
         self._headroom, self._events = headroom, events
         self._held: dict[Key, Object] = {}
         self._reported: dict[str, str] = {}
-        """By pod UID: what the Event on it said is missing."""
+        """By pod UID: the missing item named in its last Event."""
         self._opened: set[str] = set()
-        """UIDs of pods that were let go, until the watch brings them without the gate."""
+        """UIDs of released pods, until the watch delivers them without the gate."""
         self._due = asyncio.Event()
         self._one = asyncio.Lock()
 
     def start(self, waiting: Cache, causes: Iterable[Cache]) -> None:
-        """Call when the caches have their first picture. `waiting` has the pods without a node. A change in one of
-        `causes`, in a pod's namespace, may set it free, and so may the end of a freeze."""
+        """Call once the caches are synced. `waiting` has the pods without a node. A change in one of `causes`, in a
+        pod's namespace, may release it, and so may the end of a freeze."""
         waiting.subscribe(self._on_pod)
         for cache in causes:
             cache.subscribe(self._on_cause)
@@ -67,7 +67,7 @@ class Gates:
             cache.subscribe(lambda before, after: self._due.set())
 
     async def run(self) -> None:
-        """Lets pods go as soon as nothing is missing any more."""
+        """Releases pods as soon as nothing is missing any more."""
         while True:
             await self._due.wait()
             self._due.clear()
@@ -98,7 +98,7 @@ class Gates:
             self._due.set()
 
     async def open(self) -> int:
-        """Answers how many pods were let go. While changes are frozen none is: it would start unsized."""
+        """Returns how many pods were released. While changes are frozen none is: it would start unsized."""
         async with self._one:
             held = list(self._held.items())
             index = by_target(self._vpas_in({namespace for (namespace, _), _ in held})) if held else {}
@@ -120,7 +120,7 @@ class Gates:
         return False
 
     def _missing(self, pod: Object, vpa: Any) -> str:
-        """Why the pod must wait, for people; empty when it need not."""
+        """Why the pod must wait, as a message; empty if it need not."""
         start = f"The pod is not scheduled, because of its annotation {REQUIRES}: "
         if vpa is not None:
             frozen = self._brakes.frozen(vpa)
@@ -141,13 +141,13 @@ class Gates:
         if not recommends_for(vpa, pod):
             vpa = at_own_size(vpa, pod)
         vpa = self._headroom.size_new(vpa, pod, bounds).vpa
-        # An autoscaler that only recommends lets the pod go as it is.
+        # An autoscaler that only recommends releases the pod unchanged.
         wanted = resize(pod, vpa, now, bounds) if acts_on_creation(vpa) else None
         if wanted is not None:
             try:
                 await self._client.patch(POD, namespace, name, wanted.patch, "resize", JSON_PATCH)
             except (ApiError, Unreachable) as error:
-                # It starts with what it asked for and is resized when it runs.
+                # It starts with its own requests and is resized when it runs.
                 log.info("resize of held pod %s/%s: %s", namespace, name, error)
         gates = [gate for gate in pod["spec"]["schedulingGates"] if gate.get("name") != GATE]
         try:

@@ -1,5 +1,5 @@
-"""Answers a container that is near its memory limit: a resize at once, within the autoscaler's bounds and what the
-cluster can take, through the same gates as every other resize."""
+"""Handles a container near its memory limit: an immediate resize, within the autoscaler's bounds and the free capacity,
+through the same checks as every other resize."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from podfit.vpa.updater.loop import Updater
 
 AGAIN_S = (0.25, 1.0, 4.0, 15.0)
-"""When a reflex that was refused is tried again, while the container stays near its limit."""
+"""When a refused reflex is retried, while the container stays near its limit."""
 FORGET_S = 3600.0
 PAGE = 4096
 
@@ -78,7 +78,7 @@ class Reflexes:
             self._under_way.discard(id)
 
     async def _once(self, pod: Object, near: Near) -> str | None:
-        """None when the resize was sent, else why not."""
+        """None if the resize was sent, else why not."""
         vpa = self._of.allowing.vpa_of(pod)
         if vpa is None:
             return "no autoscaler controls the pod"
@@ -152,7 +152,7 @@ def _amount(pod: Mapping[str, Any], name: str, kind: str) -> int | None:
 
 
 def _raised(pod: Mapping[str, Any], near: Near) -> bool:
-    """Whether more was asked for already; the kernel counts in pages."""
+    """Whether more was requested already; the kernel counts in pages."""
     return abs((_amount(pod, near.container, "limits") or 0) - near.limit) >= PAGE
 
 

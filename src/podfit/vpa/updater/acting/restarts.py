@@ -1,4 +1,5 @@
-"""Resizes that restart containers are disruptions: they ask the budgets and the rules of an eviction, one at a time."""
+"""Resizes that restart containers are disruptions: they are subject to budgets and the rules of an eviction, one at a
+time."""
 
 from __future__ import annotations
 
@@ -20,7 +21,7 @@ from podfit.vpa.updater.work import Work
 
 
 def restarted_by(resize: Resize) -> list[str]:
-    """The containers that a resize restarts: their resizePolicy says so of a resource that changes."""
+    """The containers that a resize restarts, by the resizePolicy of a changed resource."""
     found = []
     for (index, kind, resource), amount in resize.changes.items():
         container = containers(resize.pod)[index]
@@ -33,7 +34,7 @@ def restarted_by(resize: Resize) -> list[str]:
 
 
 def is_back(pod: ObjectView) -> bool:
-    """Whether a resized pod has what it asks for, and is ready."""
+    """Whether a resized pod has its requested size, and is ready."""
     if is_resizing(pod) or (condition(pod, "Ready") or {}).get("status") != "True":
         return False
     for container in containers(pod):
@@ -58,7 +59,7 @@ class Restarts:
         """By pod UID."""
 
     def begin(self) -> None:
-        """Starts a pass: forgets the pods that are back."""
+        """Starts a pass: drops the pods that are ready again."""
         now = self._clock.monotonic()
         for uid, entry in list(self._under_way.items()):
             meta = entry.pod["metadata"]
@@ -68,13 +69,13 @@ class Restarts:
                 del self._under_way[uid]
 
     async def ask(self, work: Work, pod: ObjectView, names: list[str]) -> Wait | None:
-        """None when the pod may be restarted; it counts as restarting from then on."""
+        """None if the pod may be restarted; it counts as restarting from then on."""
         words = f"its resize restarts container {' and '.join(names)} (resizePolicy RestartContainer)"
         waiting = self._against_rules(work, pod, words) or self._behind_another(pod, words)
         if waiting is not None:
             return waiting
         uid = pod["metadata"].get("uid", "")
-        # Counted before the server is asked: others decide meanwhile.
+        # Counted before the server is called: other decisions run meanwhile.
         self._under_way[uid] = _UnderWay(pod, self._clock.monotonic())
         refused = await self._writes.may_evict(pod)
         if refused is None:

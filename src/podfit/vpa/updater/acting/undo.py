@@ -1,6 +1,6 @@
-"""Takes back a resize that did harm: soon after a resource was lowered, the container was killed or throttled for it.
+"""Undoes a harmful resize: soon after a resource was lowered, the container was OOM-killed or throttled.
 
-The old amount comes back at once, and the resource is not lowered again for a while.
+The previous amount is restored at once, and the resource is not lowered again for a while.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ log = logging.getLogger(__name__)
 
 VpaId = tuple[str, str]
 FEW = 16
-"""So many pods are asked about one by one; of more the whole list is read."""
+"""Up to this number, pods are read one by one; for more the whole list is read."""
 
 
 @dataclass(frozen=True, slots=True)
 class Lowered:
-    """What a resize took away from a pod, and what stood there before."""
+    """The decrease of a pod by a resize, and the previous amounts."""
 
     pod: Key
     uid: str
@@ -54,15 +54,15 @@ class Undo:
     config: UpdaterConfig
     clock: Clock
     send: Callable[[Lowered, Patch, str], Any]
-    """Sends the patch that takes a resize back; awaits."""
+    """Sends the patch that undoes a resize; awaits."""
     _lowered: dict[Key, Lowered] = field(default_factory=dict)
     _floors: dict[VpaId, dict[tuple[str, str], tuple[float, int]]] = field(default_factory=dict)
     _due: asyncio.Queue[tuple[Lowered, str, str]] = field(default_factory=asyncio.Queue)
 
-    # --- what was done
+    # --- resizes
 
     def note(self, resize: Resize, vpa: Mapping[str, Any]) -> None:
-        """Remembers a resize that was sent, if it lowered anything."""
+        """Records a resize that was sent, if it lowered anything."""
         before: dict[tuple[int, str, str], str] = {}
         fell: set[str] = set()
         for (index, kind, resource), amount in resize.changes.items():
@@ -87,7 +87,7 @@ class Undo:
         now = self.clock.monotonic()
         return {key: amount for key, (until, amount) in self._floors.get(vpa, {}).items() if until > now}
 
-    # --- what came of it
+    # --- consequences
 
     def on_pod(self, before: Object | None, after: Object | None) -> None:
         if after is None:
@@ -124,7 +124,7 @@ class Undo:
                 self._due.put_nowait((lowered, "cpu", f"container {throttled} uses up its CPU limit"))
 
     async def _usage(self, keys: list[Key]) -> dict[Key, Object]:
-        """PodMetrics by pod; what cannot be read is left out."""
+        """PodMetrics by pod; values that cannot be parsed are skipped."""
         if len(keys) > FEW:
             try:
                 items = (await self.client.list(POD_METRICS)).get("items") or []
@@ -135,7 +135,7 @@ class Undo:
         return {key: found for key, found in zip(keys, answers, strict=True) if not isinstance(found, BaseException)}
 
     def _throttled(self, pod: Object, metrics: Object) -> str:
-        """The first container that uses as much CPU as its limit lets it."""
+        """The first container that uses as much CPU as its limit allows."""
         for entry in metrics.get("containers") or ():
             limit = limits_of(pod, entry.get("name") or "").get("cpu")
             try:
@@ -146,7 +146,7 @@ class Undo:
                 return str(entry["name"])
         return ""
 
-    # --- taking it back
+    # --- undo
 
     async def run(self) -> None:
         """Works until cancelled."""
@@ -167,7 +167,7 @@ class Undo:
                 log.warning("undo of pod %s/%s: %s", *lowered.pod, error)
 
     def hold(self, vpa: Mapping[str, Any], container: str, resource: str, amount: int) -> None:
-        """Does not let the autoscaler's requests of a resource fall below this for a while."""
+        """Keeps the autoscaler's requests of a resource from falling below this for a while."""
         id = vpa["metadata"].get("namespace", ""), vpa["metadata"]["name"]
         until = self.clock.monotonic() + self.config.undo_hold
         self._floors.setdefault(id, {})[container, resource] = (until, amount)

@@ -1,4 +1,5 @@
-"""Whether the admission webhook answers. Without it an evicted pod would come back as it was, to be evicted again."""
+"""Checks whether the admission webhook works. Without it an evicted pod would be recreated unchanged, to be evicted
+again."""
 
 from __future__ import annotations
 
@@ -21,7 +22,7 @@ from podfit.vpa.updater.decide.priority import OBSERVED
 log = logging.getLogger(__name__)
 
 UNSIZED_S = 300.0
-"""So long nothing is evicted after a successor that the webhook did not see."""
+"""How long nothing is evicted after a successor that bypassed the webhook."""
 UNSIZED = "an evicted pod would be recreated with the size of its template"
 
 
@@ -29,10 +30,10 @@ class Webhook:
     def __init__(self, client: Client, config: UpdaterConfig, clock: Clock) -> None:
         self._client, self._config, self._clock = client, config, clock
         self._missed: tuple[str, float] | None = None
-        """The successor that came unsized, and when it was seen."""
+        """The successor that was created unsized, and when it was seen."""
 
     def came(self, pod: Mapping[str, Any]) -> None:
-        """The successor of an evicted pod, for which something is recommended: the webhook leaves a note on each."""
+        """Handles the successor of an evicted pod with a recommendation: the webhook leaves an annotation on each."""
         notes = annotations_of(pod)
         seen = OBSERVED in notes or FITTED in notes
         self._missed = None if seen else (pod["metadata"]["name"], self._clock.monotonic())
@@ -62,7 +63,7 @@ class Webhook:
         return f"the webhook renewed its Lease {'/'.join(where)} {age:.0f} s ago, at most {most:g} s are allowed"
 
     async def _silent_url(self) -> str:
-        """Of several webhooks the one that is registered counts: the Lease is renewed by any of them."""
+        """Of several webhooks the registered one counts: the Lease is renewed by any of them."""
         try:
             url, authority = await registered(self._client)
         except (ApiError, Unreachable) as error:

@@ -1,4 +1,4 @@
-"""What the updater does to a pod, as values: API calls with their bodies, and the events they deserve."""
+"""The updater's actions as values: API calls with their bodies, and the Events they cause."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Event:
 
 @dataclass(frozen=True, slots=True)
 class Evict:
-    """POST an Eviction; disruption budgets are the API server's to keep."""
+    """POST an Eviction; the API server enforces disruption budgets."""
 
     pod: ObjectView
     vpa: ObjectView
@@ -48,13 +48,13 @@ class Evict:
 
 @dataclass(frozen=True, slots=True)
 class Resize:
-    """PATCH the pod's resize subresource; when that worked, PATCH its annotations."""
+    """PATCH the pod's resize subresource; if that succeeded, PATCH its annotations."""
 
     pod: ObjectView
     patch: Patch
     annotations: Patch
     unboosted: tuple[str, ...] = ()
-    """The containers whose startup boost it takes back: their CPU falls because its time is up."""
+    """The containers whose startup boost ends: their CPU falls because its time is up."""
     changes: Mapping[tuple[int, str, str], Quantity] = field(init=False, compare=False, repr=False)
     """What the patch sets: (container number, `requests` or `limits`, resource) → amount."""
 
@@ -73,7 +73,7 @@ class Resize:
 
 
 def resize(pod: ObjectView, vpa: ObjectView, now: Seconds, bounds: NamespaceBounds = NO_BOUNDS) -> Resize | None:
-    """The resize that brings a pod to its recommendation; None when there is nothing to change."""
+    """The resize that brings a pod to its recommendation; None if there is nothing to change."""
     expired = expired_boosts(pod, vpa, now)
     originals = _originals(pod, expired)
     if expired and _without_recommendation(vpa):
@@ -96,7 +96,7 @@ def resize(pod: ObjectView, vpa: ObjectView, now: Seconds, bounds: NamespaceBoun
 
 
 def expired_boosts(pod: ObjectView, vpa: ObjectView, now: Seconds) -> list[str]:
-    """The boosted containers whose time is up: the pod has been ready for as long as the boost should last."""
+    """The boosted containers whose time is up: the pod has been ready for the duration of the boost."""
     ready = condition(pod, "Ready") or {}
     if ready.get("status") != "True":
         return []
@@ -114,7 +114,7 @@ def _without_recommendation(vpa: ObjectView) -> bool:
 
 
 def _or_original(recommended: ContainerResources, original: ContainerResources) -> ContainerResources:
-    """What a container had before its boost, where no CPU is recommended for it."""
+    """A container's resources before its boost, if no CPU is recommended for it."""
     if CPU in recommended.requests:
         return recommended
     requests, limits = original.requests | recommended.requests, original.limits | recommended.limits
@@ -122,7 +122,7 @@ def _or_original(recommended: ContainerResources, original: ContainerResources) 
 
 
 def _originals(pod: ObjectView, names: list[str]) -> list[ContainerResources]:
-    """What containers had before their boost, as the annotation remembers it; unreadable notes change nothing."""
+    """Containers' resources before their boost, from the annotation; an invalid annotation changes nothing."""
     found = []
     for container in containers(pod):
         name = container.get("name") or ""

@@ -1,4 +1,4 @@
-"""The updater's numbers, named as its flags are, and its feature gates."""
+"""The updater's parameters, named as its flags, and its feature gates."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ class Config:
     deferred_timeout_s: float = 5 * 60
     in_progress_timeout_s: float = 3600
     timeouts_per_attempt: bool = False
-    """Count a resize's timeout from its own beginning. Upstream counts from the first one ever seen of the pod's name,
-    so that a second deferral, or a namesake, is evicted at once."""
+    """Measure a resize's timeout from its own start. Upstream measures from the first resize ever seen for the pod's
+    name, so that a second deferral, or a pod with the same name, is evicted at once."""
     gates: dict[str, bool] = field(default_factory=dict)
 
     def gate(self, name: str) -> bool:

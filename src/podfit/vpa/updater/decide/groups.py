@@ -1,4 +1,4 @@
-"""The replicas of one controller, and how many of them may be disturbed at once."""
+"""The replicas of one controller, and how many of them may be disrupted at once."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Creator(NamedTuple):
 
 
 ReplicasOf = Callable[[Creator], int | None]
-"""Replicas a controller wants (a DaemonSet: has ready); None when it is unknown. Unknown kinds answer 0."""
+"""A controller's desired replicas (a DaemonSet: ready ones); None if unknown. 0 for unknown kinds."""
 
 
 @dataclass(slots=True)
@@ -41,11 +41,12 @@ class Group:
     evicted: int = 0
     resized: int = 0
     recreated: bool = True
-    """False for pods without a controller: nobody would recreate them, so they are resized in place or not at all."""
+    """False for pods without a controller: they would not be recreated, so they are resized in place or not at all."""
 
     @property
     def disruptable(self) -> bool:
-        """One more replica may go. A controller too small for the tolerance may still lose one at a time."""
+        """Whether one more replica may be disrupted. A controller too small for the tolerance may still lose one at a
+        time."""
         disturbed = self.evicted + self.resized
         if self.running - disturbed > self.configured - self.tolerance:
             return True
@@ -66,7 +67,7 @@ def creator_of(pod: ObjectView) -> Creator:
 def grouped(
     pods: Iterable[ObjectView], vpa: ObjectView, replicas_of: ReplicasOf, config: Config
 ) -> tuple[dict[Creator, Group], dict[PodId, Creator]]:
-    """The groups that may be touched at all, and to which of them each pod belongs."""
+    """The groups that may be changed at all, and the group of each pod."""
     members: dict[Creator, list[ObjectView]] = {}
     for pod in pods:
         members.setdefault(creator_of(pod), []).append(pod)

@@ -1,7 +1,7 @@
-"""One pass of the updater over the cluster, as a conversation: it yields an action, is sent the outcome, and goes on.
+"""One pass of the updater over the cluster, as a generator: it yields an action and receives its outcome.
 
-What is done later depends on what worked before (budgets are used up, a refused resize becomes an eviction), so the
-pass is a generator; it does no I/O itself.
+Later actions depend on earlier outcomes (budgets are used up, a refused resize becomes an eviction), hence the
+generator; it does no I/O itself.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from podfit.vpa.updater.decide.restriction import Attempts, Decision, Restrictio
 
 Action = Evict | Resize
 Result = str | None
-"""None when the action worked, else why not."""
+"""None if the action succeeded, else why not."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,15 +45,15 @@ class ClusterView:
 
 @dataclass(slots=True)
 class Report:
-    """What happened, for metrics and explanations: pods by autoscaler, and what failed."""
+    """The result of a pass, for metrics and explanations: pods by autoscaler, and failures."""
 
     controlled: list[tuple[ObjectView, list[ObjectView]]] = field(default_factory=list)
     evicted: list[tuple[ObjectView, ObjectView]] = field(default_factory=list)
     resized: list[tuple[ObjectView, ObjectView]] = field(default_factory=list)
     failed: list[tuple[ObjectView, ObjectView, str, str]] = field(default_factory=list)
-    """Autoscaler, pod, reason word, message."""
+    """Autoscaler, pod, reason, message."""
     evictable: int = 0
-    """Pods worth an eviction in a mode that evicts, whether or not their budget lasted for all."""
+    """Pods to be evicted in a mode that evicts, whether or not the budget sufficed for all."""
     resizable: int = 0
     """The same of resizes, in a mode that resizes."""
 
@@ -127,14 +127,14 @@ class _Pass:
         return decision is not Decision.DEFERRED
 
     def _unboost(self, pods: list[ObjectView]) -> Generator[Action, Result, list[ObjectView]]:
-        """Takes back boosts whose time is up; boosted pods get no other update in this pass."""
+        """Reverts boosts whose time is up; boosted pods get no other update in this pass."""
         for pod in pods:
             if expired_boosts(pod, self.vpa, self.now) and self.restriction.can_unboost(pod):
                 yield from self._resize(pod, "UnboostError")
         return [pod for pod in pods if not boosted_containers(pod)]
 
     def _resize_all(self, pods: list[ObjectView]) -> Generator[Action, Result, list[ObjectView]]:
-        """Resizes what it may; answers with the pods that have to be evicted instead."""
+        """Resizes pods as far as allowed; returns the pods that have to be evicted instead."""
         evict_instead = update_mode(self.vpa) != "InPlace"
         rest = []
         for pod in pods:

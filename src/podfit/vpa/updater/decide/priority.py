@@ -1,4 +1,4 @@
-"""Which pods are worth an update, and in which order."""
+"""Which pods are updated, and in which order."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from podfit.vpa.updater.decide.config import Config
 
 OBSERVED = "vpaObservedContainers"
 MOST = 2**63 - 1
-"""More thousandths than this are absurd; a number with hundreds of digits is no fraction any more."""
+"""More thousandths than this are absurd; a number with hundreds of digits is not a usable fraction."""
 _LABEL = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 
 
@@ -27,7 +27,7 @@ class Priority:
     outside_range: bool
     scale_up: bool
     difference: float
-    """Summed over resources: how far requests are from the target, relative to the requests."""
+    """Summed over resources: the distance of requests from the target, relative to the requests."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +38,7 @@ class Candidate:
 
 
 def observed_containers(pod: ObjectView) -> frozenset[str] | None:
-    """The containers admission saw, or None when it left no (readable) note."""
+    """The containers that admission processed, or None if it left no (valid) annotation."""
     text = annotations_of(pod).get(OBSERVED)
     if text is None:
         return None
@@ -75,7 +75,7 @@ def priority_of(pod: ObjectView, recommended: Iterable[Recommended]) -> Priority
 
 
 def quick_oom(pod: ObjectView, vpa: ObjectView, config: Config) -> bool:
-    """A scaled container ran out of memory soon after it started."""
+    """Whether a scaled container ran out of memory soon after its start."""
     observed = observed_containers(pod)
     policy = (vpa.get("spec") or {}).get("updatePolicy") or {}
     threshold = config.evict_after_oom_threshold_s
@@ -101,7 +101,7 @@ def worth_updating(pod: ObjectView, vpa: ObjectView, priority: Priority, now: Se
             return False
         if priority.difference < config.pod_update_threshold:
             return False
-    # A restart that changes nothing would not help a container that runs out of memory.
+    # A restart without a change would not help a container that runs out of memory.
     return not (oomed and priority.difference == 0)
 
 
@@ -114,10 +114,10 @@ def candidates(
     infeasible: Mapping[str, ObjectView] | None = None,
     easing: Collection[str] = (),
 ) -> list[Candidate]:
-    """The pods worth an update: those that must grow first, then the ones furthest from their target.
+    """The pods to update: those that must grow first, then the ones furthest from their target.
 
-    `infeasible` are recommendations, by UID, that pods could not be given: in mode InPlace only less is tried again.
-    Pods that are `easing` go on down to their target, although they are within its bounds by now.
+    `infeasible` are recommendations, by UID, that were infeasible for pods: in mode InPlace only smaller ones are
+    retried. Pods that are `easing` continue down to their target, although they are within its bounds by now.
     """
     found = []
     tried = (infeasible or {}) if update_mode(vpa) == "InPlace" else {}
@@ -139,7 +139,7 @@ def candidates(
 
 
 def lower_than(tried: ObjectView, wanted: Mapping[str, ResourceList]) -> bool:
-    """Whether some container of `tried` is now to get less of some resource."""
+    """Whether some container gets less of some resource than in `tried`."""
     for entry in tried.get("containerRecommendations") or ():
         now = wanted.get(entry.get("containerName") or "") or {}
         for resource, amount in resource_list(entry.get("target")).items():

@@ -1,8 +1,7 @@
-"""How much memory a container gets that is near its limit: more, within bounds, in smaller steps when it is slow. Pure.
+"""The new memory size of a container near its limit: within bounds, in smaller steps if it grows slowly. Pure.
 
-The first step is half as much again. A container that is near its new limit within seconds grows fast and is doubled;
-one that takes longer gets a quarter more, which leaves the recommender its time. The bound ends both: a leak climbs to
-it and no further.
+The first step adds 50 %. A container that is near its new limit within seconds grows fast and is doubled; one that
+takes longer gets 25 % more, which leaves the recommender time. The bound ends both: a leak grows to it and no further.
 """
 
 from __future__ import annotations
@@ -12,13 +11,13 @@ from dataclasses import dataclass
 FIRST, FAST, SLOW = 1.5, 2.0, 1.25
 FAST_WITHIN_S = 30.0
 MOST_WITHOUT_BOUND = 4
-"""Where the autoscaler has no maxAllowed for memory, this many times the request at the first reflex is the bound."""
+"""If the autoscaler has no maxAllowed for memory, this multiple of the request at the first reflex is the bound."""
 MI = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
 class Before:
-    """The reflexes that a container has had."""
+    """The previous reflexes of a container."""
 
     count: int = 0
     at: float = 0.0
@@ -31,7 +30,7 @@ class Grow:
     request: int
     limit: int
     at_bound: bool
-    """There is no more after this one."""
+    """No further reflex is possible."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +39,7 @@ class Stay:
 
 
 def grown(request: int, limit: int, most: int | None, before: Before, now: float) -> Grow | Stay:
-    """`most` is the largest request that is allowed; the limit keeps its proportion to the request."""
+    """`most` is the largest request allowed; the limit keeps its ratio to the request."""
     bound = most if most is not None else MOST_WITHOUT_BOUND * (before.first_request or request)
     if request >= bound:
         return Stay(f"its request of {request} bytes is at the bound of {bound}")
@@ -51,5 +50,5 @@ def grown(request: int, limit: int, most: int | None, before: Before, now: float
 
 
 def _whole(count: int) -> int:
-    """Up to whole MiB."""
+    """Rounds up to whole MiB."""
     return -(-count // MI) * MI

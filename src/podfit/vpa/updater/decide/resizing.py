@@ -1,4 +1,4 @@
-"""A pod's progress in the words of the Kubernetes updater, whose decisions ours are compared with."""
+"""A pod's progress in the terms of the Kubernetes updater, with whose decisions ours are compared."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ class ResizeStatus(Enum):
 
 
 def resize_status(pod: ObjectView) -> ResizeStatus:
-    """What no condition reports (`since` is None) does not exist for the updater. A resize that the node has not judged
-    waits like a deferred one."""
+    """A progress that no condition reports (`since` is None) does not exist for the updater. A resize that the node has
+    not decided waits like a deferred one."""
     match progress(_as_upstream_reads(pod)):
         case Pending(since=None) | InProgress(since=None):
             return ResizeStatus.NONE
@@ -43,7 +43,7 @@ def is_resizing(pod: ObjectView) -> bool:
 
 
 def _as_upstream_reads(pod: ObjectView) -> ObjectView:
-    """Upstream takes the status of the first resize condition for that of both. Nodes write no others than True."""
+    """Upstream takes the status of the first resize condition for that of both. Nodes only write True."""
     conditions = (pod.get("status") or {}).get("conditions") or ()
     resizing = [one for one in conditions if one.get("type") in CONDITIONS]
     if all(one.get("status") == "True" for one in resizing):

@@ -1,4 +1,4 @@
-"""May this pod be evicted, or resized, now? The answers change as updates of the same pass are counted."""
+"""Whether a pod may be evicted, or resized, now. Results change as updates of the same pass are counted."""
 
 from __future__ import annotations
 
@@ -26,16 +26,16 @@ class Decision(Enum):
 
 @dataclass(slots=True)
 class Attempts:
-    """What the updater remembers from pass to pass."""
+    """The updater's state between passes."""
 
     resizing_since: dict[PodId, Seconds] = field(default_factory=dict)
     infeasible: dict[str, ObjectView] = field(default_factory=dict)
-    """The recommendation that a pod (by UID) could not be given."""
+    """The recommendation that was infeasible for a pod (by UID)."""
     easing: set[str] = field(default_factory=set)
-    """Pods (by UID) that were brought only a part of their way down."""
+    """Pods (by UID) that were lowered only part of the way."""
 
     def forget(self, pods: Iterable[ObjectView], config: Config) -> None:
-        """Drops what concerns pods that are gone and, if so configured, resizes that are over."""
+        """Drops entries of deleted pods and, if so configured, of completed resizes."""
         alive = list(pods)
         uids = {(pod.get("metadata") or {}).get("uid") for pod in alive}
         self.infeasible = {uid: entry for uid, entry in self.infeasible.items() if uid in uids}
@@ -111,7 +111,7 @@ class Restriction:
         self.attempts.infeasible[uid] = recommendation(self.vpa) or {}
 
     def _known_infeasible(self, pod: ObjectView) -> bool:
-        """It was tried before, and no container is to get less than then."""
+        """Whether it was tried before, and no container gets less than then."""
         tried = self.attempts.infeasible.get((pod.get("metadata") or {}).get("uid") or "")
         if tried is None:
             return False

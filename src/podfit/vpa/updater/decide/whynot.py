@@ -1,4 +1,4 @@
-"""Why a pod was left as it is, in words. Pure."""
+"""Why a pod was left unchanged, as a message. Pure."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class WhyNot(NamedTuple):
     reason: str
     message: str
     quiet: bool = False
-    """All is well: nothing to tell anybody about."""
+    """Nothing is wrong: not reported."""
 
 
 def why_not(
@@ -93,7 +93,7 @@ def _unneeded(pod: ObjectView, vpa: ObjectView, now: Seconds, config: Config, bo
 
 
 def sizes_of(pod: ObjectView, entries: Iterable[Recommended]) -> str:
-    """What the containers request, and what is recommended for them, with units."""
+    """The containers' requests and recommendations, with units."""
     parts = []
     for entry in entries:
         requests = requests_of(pod, entry.container)
@@ -151,7 +151,7 @@ def _restricted(pod: ObjectView, vpa: ObjectView, restriction: Restriction, conf
 
 
 def too_few(pod: ObjectView, running: int, configured: int | None, evicted: int, needed: int, mode: str) -> WhyNot:
-    """Few replicas run: because there are few, or because the updater itself evicted one that is not back."""
+    """Too few replicas run: either there are few, or the updater itself evicted one whose successor is not ready."""
     owner = controller_of(pod) or {}
     name = f"{owner.get('kind')} {owner.get('name')}"
     if configured is None:

@@ -1,1 +1,1 @@
-"""How fast pods may change."""
+"""Limits how fast pods change."""

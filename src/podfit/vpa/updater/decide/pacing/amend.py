@@ -1,5 +1,5 @@
-"""What becomes of a resize before it is sent: not too far down at once, not below what an undo asked for, and no more
-than the node, the quota and the rest of the cluster can take. Pure.
+"""Adjusts a resize before it is sent: not too far down at once, not below what an undo requires, and no more than the
+free capacity of node, quota and cluster. Pure.
 
 The patch's own values are changed; limits follow their requests in proportion.
 """
@@ -27,18 +27,18 @@ class SpareRoom:
     """How much more a pod may request or be limited to; a resource that is not named is without limit."""
 
     node: Mapping[str, int] = field(default_factory=dict)
-    """cpu in millicores, memory in bytes: what the node has left."""
+    """cpu in millicores, memory in bytes: the node's free capacity."""
     quota: Mapping[str, int] = field(default_factory=dict)
-    """By quota names (requests.cpu, limits.memory …): what the namespace has left."""
+    """By quota names (requests.cpu, limits.memory …): the namespace's unused quota."""
     node_words: str = ""
-    """Names the node, for people."""
+    """The node's name, for messages."""
 
 
 @dataclass(frozen=True, slots=True)
 class Rails:
     down_step: float = 1.0
     floors: Mapping[tuple[str, str], int] = field(default_factory=dict)
-    """(container, resource) → the least an undo allows at present."""
+    """(container, resource) → the minimum that an undo currently requires."""
 
 
 def amend(resize: Resize, room: SpareRoom, rails: Rails, lower: Mapping[tuple[str, str], int]) -> Resize | Wait | None:
@@ -52,7 +52,7 @@ def amend(resize: Resize, room: SpareRoom, rails: Rails, lower: Mapping[tuple[st
     for key in [key for key in wanted if key[1] == "requests" and key[2] in RESOURCES]:
         name = containers(pod)[key[0]].get("name") or ""
         if key[2] == CPU and name in resize.unboosted:
-            # Half of a boost would stay for good: nobody knows of it any more.
+            # Half of a boost would stay forever: it is no longer tracked.
             continue
         least = rails.floors.get((name, key[2]), 0)
         _set(wanted, key, _eased(wanted[key], current.get(key), key[2], rails, least))
@@ -73,7 +73,7 @@ def amend(resize: Resize, room: SpareRoom, rails: Rails, lower: Mapping[tuple[st
 
 
 def cut_short(asked: Resize, sent: Resize) -> str:
-    """What of a resize was cut, for people; empty when nothing was."""
+    """What was cut from a resize, as a message; empty if nothing was."""
     wanted, given = asked.changes, sent.changes
     parts = [
         f"container {containers(asked.pod)[index].get('name')} gets {given[index, kind, resource].as_written()} of "
@@ -85,7 +85,7 @@ def cut_short(asked: Resize, sent: Resize) -> str:
 
 
 def eased(asked: Resize, sent: Resize) -> bool:
-    """Whether a request is still above what was asked for."""
+    """Whether a request is still above the recommended one."""
     wanted, given = asked.changes, sent.changes
     return any(given.get(key, amount) > amount for key, amount in wanted.items() if key[1] == "requests")
 
@@ -113,7 +113,7 @@ def _eased(wanted: Quantity, now: Quantity | None, resource: str, rails: Rails, 
 
 
 def _set(wanted: Change, key: tuple[int, str, str], amount: Quantity) -> None:
-    """Changes a request; its limit, if it is changed too, keeps its proportion."""
+    """Changes a request; its limit, if it is changed too, keeps its ratio."""
     before = wanted[key]
     wanted[key] = amount
     limit = (key[0], "limits", key[2])
@@ -124,7 +124,7 @@ def _set(wanted: Change, key: tuple[int, str, str], amount: Quantity) -> None:
 
 
 def _make_whole(wanted: Change, current: Change, before: Change) -> None:
-    """A virtual machine's CPU limit is whole; one that was cut for lack of room loses what does not make a vCPU."""
+    """A virtual machine's CPU limit is whole; one that was cut for lack of capacity loses the fraction of a vCPU."""
     for key in [key for key in wanted if key[1] == "requests" and key[2] == CPU]:
         limit = (key[0], "limits", CPU)
         if limit not in wanted:
@@ -143,7 +143,7 @@ def _fit(
     room: SpareRoom,
     lower: Mapping[tuple[str, str], int],
 ) -> Wait | None:
-    """Cuts what grows until it fits; a Wait when even the lower bounds do not."""
+    """Cuts increases until they fit; a Wait if not even the lower bounds do."""
     growth = _growth(wanted, current, resource, "requests")
     spare, who = _spare(resource, "requests", room)
     if spare is not None and growth > spare and not _cut(pod, wanted, current, resource, spare, lower):
@@ -177,7 +177,7 @@ def _cut(
     spare: int,
     lower: Mapping[tuple[str, str], int],
 ) -> bool:
-    """Shares what there is among the containers that grow. False, and nothing changed, when that is not enough."""
+    """Divides the free capacity among the containers that grow. False, and nothing changed, if it is not enough."""
     growing: list[tuple[tuple[int, str, str], int, int]] = []
     for key, amount in wanted.items():
         if key[1] == "requests" and key[2] == resource:

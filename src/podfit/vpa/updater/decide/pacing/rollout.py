@@ -1,7 +1,7 @@
-"""A changed policy reaches the pods of an autoscaler some at a time: which pod has to wait, and for whom. Pure.
+"""Rolls out a changed policy to the pods of an autoscaler in steps: which pod has to wait, and for which others. Pure.
 
-A pod is settled when it is ready, nothing of its resize is left to do, and it has run for a while with its new size. A
-container that ends meanwhile pauses the rollout: the policy may be the reason, and the other pods are spared.
+A pod is settled when it is ready, its resize is complete, and it has run for a while with its new size. A container
+that terminates before that pauses the rollout: the policy may be the cause, and the other pods are not changed.
 """
 
 from __future__ import annotations
@@ -18,19 +18,19 @@ from podfit.vpa.updater.decide.resizing import ResizeStatus, resize_status
 
 
 class Rollout:
-    """Of one autoscaler, for one pass."""
+    """For one autoscaler and one pass."""
 
     def __init__(
         self, vpa: ObjectView, pods: Sequence[ObjectView], now: Seconds, settle_s: float, awaited: int = 0
     ) -> None:
-        """`awaited` pods were evicted, and their successors have not come."""
+        """`awaited` pods were evicted, and their successors were not created yet."""
         self._vpa, self._pods, self._now, self._settle_s = vpa, pods, now, settle_s
         self.most = at_once(vpa, len(pods) + awaited)
         self._digest = policy_digest(vpa) if self.most else ""
         self._under_way = awaited
 
     def wait(self, pod: ObjectView, raises: bool) -> Wait | None:
-        """Why a pod that is to be changed has to wait. `raises`: the change takes nothing away."""
+        """Why a pod has to wait for its change. `raises`: the change lowers nothing."""
         if not self.most or sized_under(pod)[0] == self._digest or self._in_need(pod, raises):
             return None
         new = [one for one in self._pods if sized_under(one)[0] == self._digest]
@@ -78,7 +78,7 @@ def _killed(status: ObjectView) -> bool:
 
 
 def _ended(pod: ObjectView) -> str:
-    """Which container failed since the pod was sized; empty for none."""
+    """The container that failed since the pod was sized; empty if none did."""
     since = sized_under(pod)[1]
     for status in _statuses(pod):
         for holder in (status.get("state") or {}, status.get("lastState") or {}):
