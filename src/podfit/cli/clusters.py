@@ -1,6 +1,6 @@
-"""The clusters of this machine: where each keeps its files, what its context is called, and which of them run.
+"""The clusters on this machine: their data directories, context names, and which of them run.
 
-A named cluster has its data directory in a place of its user's; others have it where `--data-dir` says.
+The data directory of a named cluster is in a per-user location; others are given by `--data-dir`.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from podfit.kit.process.processes import all_pids, open_files
 
 DEFAULT_DATA = Path("podfit-data")
 CLUSTER_LOCK, AGENT_LOCK = "cluster.lock", "agent.lock"
-"""An agent keeps its files apart from a cluster's: both may use one data directory."""
+"""An agent stores its files separately from a cluster's: both may use one data directory."""
 ADMIN = "admin.kubeconfig"
 _NAME = re.compile(r"[a-z0-9]([-a-z0-9]{0,48}[a-z0-9])?")
 
@@ -43,7 +43,7 @@ class Cluster:
 
     @property
     def option(self) -> str:
-        """What to type to mean this cluster."""
+        """The option that selects this cluster."""
         return f"--name {self.name}" if self.name else f"--data-dir {shlex.quote(str(self.data_dir))}"
 
     @property
@@ -68,13 +68,13 @@ class Cluster:
 
 
 def home() -> Path:
-    """Where named clusters are: one folder each."""
+    """The parent folder of named clusters: one folder each."""
     state = os.environ.get("XDG_STATE_HOME", "")
     return (Path(state) if os.path.isabs(state) else Path.home() / ".local" / "state") / "podfit"
 
 
 def chosen(name: str, data_dir: Path) -> Cluster:
-    """By `--name` or `--data-dir`, of which a command line has one at most."""
+    """By `--name` or `--data-dir`, of which a command line has at most one."""
     if not name:
         inside = data_dir.parent == home().resolve() and _NAME.fullmatch(data_dir.name)
         return Cluster(data_dir, data_dir.name if inside else "")
@@ -91,7 +91,7 @@ def named() -> list[Cluster]:
 
 
 def known() -> list[Cluster]:
-    """The named ones, the one in this folder, and those that run elsewhere on the machine."""
+    """The named ones, the one in this folder, and others that run on the machine."""
     here = [DEFAULT_DATA.resolve()] if (DEFAULT_DATA / ADMIN).exists() else []
     running = [folder for pid in all_pids() for folder in held_by(pid)]
     return list(dict.fromkeys((*named(), *(chosen("", folder) for folder in (*here, *running)))))

@@ -1,4 +1,4 @@
-"""A pod's containers as its status has them: their states, and who was killed for memory. Pure.
+"""A pod's containers according to its status: their states, and OOM kills. Pure.
 
 Only fields of the API are read, so that all of it works with any kubelet.
 """
@@ -23,7 +23,7 @@ _FIELDS = (
 
 @dataclass(frozen=True)
 class Container:
-    """A container of the spec beside its status (empty before the node has reported one)."""
+    """A container of the spec with its status (empty before the node has reported one)."""
 
     field: str
     spec: Object
@@ -35,7 +35,7 @@ class Container:
 
     @property
     def label(self) -> str:
-        """The name, with its role where it is not a regular container."""
+        """The name, with its role if it is not a regular container."""
         if self.field == "containers":
             return self.name
         sidecar = self.spec.get("restartPolicy") == "Always"
@@ -84,7 +84,7 @@ class OomKill:
     container: Container
     at: str
     limit_then: str | None
-    """None where it had none, or the container was resized since and no node remembers."""
+    """None if it had none, or the container was resized since and no node has recorded it."""
     running: bool
 
     @property
@@ -107,7 +107,7 @@ class OomKill:
 
 
 def oom_ended(status: Object) -> Object | None:
-    """How the container ended last, if it was for memory."""
+    """The last termination of the container, if it was an OOM kill."""
     for field in ("state", "lastState"):
         ended = (status.get(field) or {}).get("terminated")
         if ended is not None:
@@ -116,7 +116,7 @@ def oom_ended(status: Object) -> Object | None:
 
 
 def oom_kills(pod: Object, story: Sequence[Object] = ()) -> list[OomKill]:
-    """`story` is the node's, where it has one: it knows the limit at the time of a kill even after a resize."""
+    """`story` is the node's, if it has one: it has the limit at the time of a kill even after a resize."""
     found = []
     for container in containers_of(pod):
         ended = oom_ended(container.status)
@@ -143,7 +143,7 @@ def _remembered(story: Sequence[Object], container: str) -> str | None:
 
 
 def oom_lines(pod: Object, story: Sequence[Object] = ()) -> list[str]:
-    """A sentence for each container that was killed: when, at which limit, how often it restarted, what to do."""
+    """A sentence for each OOM-killed container: when, at which limit, its restarts, and what to do."""
     return [f"{_fact(kill)} {_help(pod, kill)}" for kill in oom_kills(pod, story)]
 
 
@@ -176,7 +176,7 @@ def _memory(amount: str) -> str:
 
 
 def resize_command(pod: Object, container: Container, memory: int) -> str:
-    """What to type. Where request and limit are equal, the limit follows the request and the QoS class stays."""
+    """The command to run. If request and limit are equal, the limit follows the request and the QoS class stays."""
     resources = container.spec.get("resources") or {}
     asked, most = ((resources.get(kind) or {}).get("memory") for kind in ("requests", "limits"))
     size = amount_text("memory", memory)

@@ -1,4 +1,4 @@
-"""What a stopped component leaves on the machine, and how to end it."""
+"""What a stopped component leaves on the machine, and how to remove it."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ if TYPE_CHECKING:
 
 
 async def note_pods_left(agents: Iterable[Agent], command: str, option: str) -> None:
-    """`option` names the cluster to `podfit down`.
+    """`option` selects the cluster in `podfit down`.
 
-    Called after the agents stopped: pods they ended are not counted, nor are those of the fake runtime, which end
-    with the process."""
+    Called after the agents stopped: pods that they stopped are not counted, nor are those of the fake runtime, which
+    end with the process."""
     from podfit.agent.runtimes.base import running_pods
 
     left = [pod for agent in agents if agent.runtime.name != "fake" for pod in await running_pods(agent.runtime)]

@@ -107,11 +107,11 @@ FOR_USERS = frozenset(
         "ImageUnusable",
     )
 )
-"""Errors whose message is for the user. By name: importing all of podfit to name them would slow every command down."""
+"""Errors whose message is for the user. By name, because importing all of podfit would slow every command down."""
 
 
 def main() -> None:
-    """Errors of the user end with one line and exit code 1 (2 for a wrong command line), never with a traceback."""
+    """User errors end with one line and exit code 1 (2 for invalid usage), never with a traceback."""
     if sys.argv[1:2] == [ASK]:
         print_answer(app, sys.argv[2:])
         return
@@ -121,7 +121,7 @@ def main() -> None:
     except KeyboardInterrupt:
         sys.exit(130)
     except OSError as error:
-        # What the machine refuses (a port that is taken, a folder that is not ours) is for the user, too.
+        # Errors from the system (a port that is in use, a folder without permission) are for the user, too.
         note(f"podfit: {refusal(error)}")
         sys.exit(1)
     except Exception as error:
@@ -132,12 +132,12 @@ def main() -> None:
 
 
 def complete() -> None:
-    """`kubectl_complete-podfit WORD…`: the last word is the one to complete, empty where a new one begins."""
+    """`kubectl_complete-podfit WORD…`: the last word is the one to complete, empty at the start of a new one."""
     print_answer(app, sys.argv[1:])
 
 
 def prog_name(path: str) -> str:
-    """The command as it was typed: kubectl runs its plugin `kubectl-podfit` for `kubectl podfit`."""
+    """The command as typed: kubectl runs its plugin `kubectl-podfit` for `kubectl podfit`."""
     return "kubectl podfit" if path.endswith("kubectl-podfit") else "podfit"
 
 

@@ -1,4 +1,6 @@
-"""What only a podfit node can tell: a pod's four states and its story. Other nodes: None, and the caller says so."""
+"""Information from podfit's nodes only: a pod's four states and its story. None for other nodes, which the caller
+reports.
+"""
 
 from __future__ import annotations
 
@@ -43,7 +45,7 @@ async def states(client: Client, pod: Object) -> tuple[list[Object], bool]:
 
 
 def from_status(pod: Object) -> list[Object]:
-    """From the API alone, which does not show Actuated, and of Allocated only the requests."""
+    """From the API alone, which does not expose Actuated, and of Allocated only the requests."""
     desired, allocated, actual = desired_of(pod), allocated_of(pod), actual_of(pod)
     return [
         {

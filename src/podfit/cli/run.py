@@ -32,7 +32,7 @@ def finish(main: Coroutine[Any, Any, int], verbosity: int = 0) -> NoReturn:
 
 
 async def until_stopped(work: Awaitable[None] | None = None) -> None:
-    """Returns at SIGINT or SIGTERM, or raises what ended `work`."""
+    """Returns at SIGINT or SIGTERM, or raises the exception of `work`."""
     stopped = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
@@ -51,7 +51,7 @@ async def until_stopped(work: Awaitable[None] | None = None) -> None:
 
 
 async def serve(start: Callable[[], Awaitable[str]], stop: Callable[[], Awaitable[None]]) -> None:
-    """Starts, prints the ready line that `start` returns, waits for a signal (heard from the first moment), stops."""
+    """Starts, prints the ready line that `start` returns, waits for a signal (handled from the start), stops."""
 
     async def work() -> None:
         ready = await start()

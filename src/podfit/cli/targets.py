@@ -1,4 +1,4 @@
-"""From arguments (`web-1`, `deploy/web`, `-l app=web`) to the pods that they name."""
+"""Resolves arguments (`web-1`, `deploy/web`, `-l app=web`) to pods."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ _JOB = kind_named("Job")
 
 
 class NoSuchTarget(ValueError):
-    """Nothing that can be meant; the message says what was looked for."""
+    """Nothing matches; the message says what was looked for."""
 
 
 @dataclass(frozen=True)
 class Target:
-    """A named object and its pods, or all pods that a selector finds."""
+    """A named object and its pods, or all pods that a selector matches."""
 
     name: str
     kind: Kind
@@ -30,7 +30,7 @@ class Target:
 
 
 async def find_kind(client: Client, word: str) -> Kind:
-    """A kind by any name kubectl takes for it: plural, singular, short, with or without group."""
+    """A kind by any name that kubectl accepts: plural, singular, short, with or without group."""
     name, _, group = word.lower().partition(".")
     for kind in (*BUILT_IN, VPA):
         if _called(kind, name) and group in ("", kind.group):
@@ -57,7 +57,7 @@ async def known_kind(client: Client, word: str) -> Kind | None:
 async def find_targets(
     client: Client, namespace: str, words: list[str], selector: str = "", every: bool = False
 ) -> list[Target]:
-    """`words` are as kubectl takes them: `NAME…` (pods), `TYPE/NAME…` or `TYPE NAME…`; `every` takes TYPE alone."""
+    """`words` are as in kubectl: `NAME…` (pods), `TYPE/NAME…` or `TYPE NAME…`; `every` accepts TYPE alone."""
     if selector:
         if any("/" in word for word in words):
             raise NoSuchTarget("a selector cannot be used together with TYPE/NAME; name the type alone, or no selector")
@@ -76,7 +76,7 @@ async def find_targets(
 
 
 def alive(pod: Object) -> bool:
-    """A label selects pods that run, not those that are terminating."""
+    """A label selects running pods, not terminating ones."""
     phase = (pod.get("status") or {}).get("phase")
     return phase not in ("Succeeded", "Failed") and not pod["metadata"].get("deletionTimestamp")
 
@@ -116,7 +116,7 @@ async def _target(client: Client, kind: Kind, obj: Object) -> Target:
 
 
 async def pods_of(client: Client, kind: Kind, obj: Object) -> list[Object]:
-    """The pods of a workload: matched by its selector and owned by it, or by what it owns."""
+    """The pods of a workload: matched by its selector and owned by it, directly or indirectly."""
     if not kind.namespaced:
         raise NoSuchTarget(f"{kind.plural}/{obj['metadata']['name']} is no workload: it has no pods of its own")
     namespace, uid = obj["metadata"]["namespace"], obj["metadata"]["uid"]

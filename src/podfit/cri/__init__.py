@@ -1,7 +1,7 @@
-"""The Container Runtime Interface (CRI) v1: its messages, and how to call or serve it over gRPC.
+"""The Container Runtime Interface (CRI) v1: its messages, and its client and server over gRPC.
 
-`api.proto` holds the messages and calls; `api_pb2` is compiled from it (scripts/compile-protos). `services` makes the
-callables of a client and the handlers of a server from the compiled descriptors. Nothing here knows about pods.
+`api.proto` defines the messages and calls; `api_pb2` is compiled from it (scripts/compile-protos). `services` creates
+the callables of a client and the handlers of a server from the compiled descriptors. Independent of pods.
 """
 
 from .client import BadEndpoint, CriClient, CriError

@@ -1,6 +1,7 @@
-"""Calls a container runtime over CRI: each call with a deadline, each failure as an exception with the runtime's words.
+"""Calls a container runtime over CRI: each call with a deadline, each failure as an exception with the runtime's
+message.
 
-The channel reconnects by itself: a runtime that was restarted is reached by the next call, within a second.
+The channel reconnects automatically: the next call reaches a restarted runtime within a second.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ DEADLINES_S = {
     "StopPodSandbox": 240.0,
     "PullImage": 3600.0,
 }
-"""As patient as the kubelet: sandboxes wait for networks, pulls for registries."""
+"""The kubelet's timeouts: sandboxes wait for networks, pulls for registries."""
 _CHANNEL = (
     *OPTIONS,
     ("grpc.initial_reconnect_backoff_ms", 100),
@@ -39,7 +40,7 @@ _CHANNEL = (
 
 
 class CriError(Exception):
-    """A call failed. `code` is gRPC's name of the reason (NOT_FOUND, UNAVAILABLE, DEADLINE_EXCEEDED …)."""
+    """A failed call. `code` is the gRPC status (NOT_FOUND, UNAVAILABLE, DEADLINE_EXCEEDED …)."""
 
     def __init__(self, code: str, details: str) -> None:
         super().__init__(details)
@@ -47,21 +48,21 @@ class CriError(Exception):
 
     @property
     def unreached(self) -> bool:
-        """The runtime is away or silent: whether it carried out the call is unknown."""
+        """The runtime is unreachable or does not respond: whether it executed the call is unknown."""
         return self.code in ("UNAVAILABLE", "DEADLINE_EXCEEDED", "CANCELLED")
 
     @property
     def words(self) -> str:
-        """As Go's clients print it, which users know from kubelets."""
+        """In the format of Go's clients, which users know from kubelets."""
         return f"rpc error: code = {_go_code(self.code)} desc = {self.details}"
 
 
 class BadEndpoint(ValueError):
-    """An endpoint's URL that no runtime can listen at."""
+    """An endpoint that is not a valid address of a runtime."""
 
 
 def target(endpoint: str) -> str:
-    """A unix socket's URL or path, or HOST:PORT, as gRPC wants it."""
+    """The URL or path of a unix socket, or HOST:PORT, in gRPC's format."""
     if endpoint.startswith("/"):
         return UNIX + endpoint
     if endpoint.startswith(UNIX) and endpoint.removeprefix(UNIX).startswith("/"):
@@ -79,7 +80,7 @@ class CriClient:
         self._migrations = migration_calls(self._channel)
 
     async def ask(self, method: str, request: Message, timeout_s: float | None = None) -> Any:
-        """The answer of one call of either service; raises CriError."""
+        """The response to one call of either service; raises CriError."""
         deadline = timeout_s if timeout_s is not None else DEADLINES_S.get(method, DEADLINE_S)
         try:
             return await self._calls[method](request, timeout=deadline)
@@ -87,7 +88,7 @@ class CriClient:
             raise CriError(error.code().name, error.details() or "") from error
 
     async def migrate(self, method: str, timeout_s: float = DEADLINE_S, **message: Any) -> dict[str, Any]:
-        """One call of the service that moves containers between runtimes; raises CriError."""
+        """One call of the service that migrates containers between runtimes; raises CriError."""
         try:
             answer: dict[str, Any] = await self._migrations[method](message, timeout=timeout_s)
             return answer

@@ -1,4 +1,4 @@
-"""What containerd shows of its own configuration in a verbose Status: for what older CRI has no call for."""
+"""containerd's own configuration in a verbose Status, for settings that older CRI versions do not expose."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from . import api_pb2 as api
 
 
 def configuration(status: api.StatusResponse, part: str = "config") -> dict[str, Any]:
-    """{} for runtimes that show none. `cniconfig` is the part about the network."""
+    """{} for runtimes without one. `cniconfig` is the network part."""
     try:
         found = msgspec.json.decode(status.info.get(part, "{}"))
     except msgspec.DecodeError:
@@ -19,7 +19,7 @@ def configuration(status: api.StatusResponse, part: str = "config") -> dict[str,
 
 
 def uses_systemd(configuration: dict[str, Any]) -> bool:
-    """Whether containers of the default runtime are put into cgroups by systemd."""
+    """Whether systemd manages the cgroups of the default runtime's containers."""
     containerd = configuration.get("containerd") or {}
     chosen = (containerd.get("runtimes") or {}).get(containerd.get("defaultRuntimeName") or "runc") or {}
     return bool((chosen.get("options") or {}).get("SystemdCgroup") or configuration.get("systemdCgroup"))

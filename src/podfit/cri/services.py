@@ -1,8 +1,8 @@
 """The two services of CRI, RuntimeService and ImageService, as gRPC callables and handlers.
 
-Both are made from the compiled descriptors, so they need no generated gRPC module and work with any release of grpcio.
-A client calls `calls(channel, RUNTIME)["Version"](VersionRequest(), timeout=2)`. A server passes an object whose
-methods carry the names of the calls (`async def Version(self, request, context)`); a streaming call is an async
+Both are created from the compiled descriptors, so they need no generated gRPC module and work with any release of
+grpcio. A client calls `calls(channel, RUNTIME)["Version"](VersionRequest(), timeout=2)`. A server passes an object
+whose methods are named like the calls (`async def Version(self, request, context)`); a streaming call is an async
 generator. Calls that the object does not define are answered with UNIMPLEMENTED.
 """
 
@@ -18,7 +18,7 @@ from . import api_pb2
 
 RUNTIME, IMAGE = "RuntimeService", "ImageService"
 MAX_MESSAGE_BYTES = 16 << 20
-"""As large as the kubelet accepts: a list of all containers of a node fits."""
+"""The kubelet's limit: a list of all containers of a node fits."""
 OPTIONS = (("grpc.max_receive_message_length", MAX_MESSAGE_BYTES), ("grpc.max_send_message_length", MAX_MESSAGE_BYTES))
 """For both ends: `grpc.aio.insecure_channel(url, options=OPTIONS)`, `grpc.aio.server(options=OPTIONS)`."""
 

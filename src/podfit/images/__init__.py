@@ -1,1 +1,1 @@
-"""Container images: references, registries, archives, and a store of images on disk. Knows nothing of pods or nodes."""
+"""Container images: references, registries, archives, and a store of images on disk. Independent of pods and nodes."""

@@ -1,4 +1,4 @@
-"""Images out of a file: an OCI layout in a tar archive, or what `docker save` writes. Plain or packed with gzip."""
+"""Loads images from a file: an OCI layout in a tar archive, or the output of `docker save`. Plain or gzipped."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class _Archive:
 
 
 def load(store: ImageStore, file: Path, tag: str = "", platform: Platform | None = None) -> list[StoredImage]:
-    """Puts every image of an archive into the store. `tag`: names the image, instead of the names in the archive."""
+    """Adds every image of an archive to the store. `tag`: a name for the image, instead of those in the archive."""
     named = [parse(tag)] if tag else []
     with _opened(file) as archive, store.collecting():
         if "index.json" in archive:
@@ -120,7 +120,7 @@ def _path(part: Descriptor) -> str:
 
 
 def _annotated(entry: Mapping[str, Any]) -> str:
-    """The image's whole name. Some tools write only a tag there, which names nothing."""
+    """The full name of the image. Some tools write only a tag there, which is not a name."""
     annotations = entry.get("annotations")
     found = annotations if isinstance(annotations, dict) else {}
     for key in _NAMES:

@@ -11,15 +11,15 @@ from __future__ import annotations
 
 
 class ImageError(Exception):
-    """Root of this package's errors."""
+    """The base class of this package's errors."""
 
 
 class PullFailed(ImageError):
-    """The registry does not give the image; the message has its reason."""
+    """The image could not be pulled; the message has the registry's reason."""
 
 
 class BrokenImage(ImageError):
-    """An archive, manifest or layer that cannot be used."""
+    """An archive, manifest or layer that is unusable."""
 
 
 class NoSuchImage(ImageError):
@@ -27,4 +27,4 @@ class NoSuchImage(ImageError):
 
 
 class ImageInUse(ImageError):
-    """Containers run on it."""
+    """Containers use it."""

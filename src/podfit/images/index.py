@@ -1,6 +1,6 @@
-"""The list of images in a store: one file, replaced whole, shared by processes.
+"""The list of images in a store: one file, replaced atomically, shared by processes.
 
-Readers notice a change by the file's identity and need no lock. Writers hold the lock from reading to replacing it.
+Readers detect a change by the file's identity and need no lock. Writers hold the lock while they read and replace it.
 """
 
 from __future__ import annotations
@@ -27,17 +27,17 @@ class StoredImage(Struct, frozen=True):
     id: str
     """`sha256:…`, the digest of its configuration."""
     rootfs: str = ""
-    """The folder it is unpacked in. Filled in by the store."""
+    """The folder of its unpacked root file system. Set by the store."""
     tags: tuple[str, ...] = ()
     digests: tuple[str, ...] = ()
     """`registry/repository@sha256:…`."""
     layers: tuple[str, ...] = ()
     size_bytes: int = 0
-    """Of its layers as they are transferred, and its configuration."""
+    """Of its compressed layers, and its configuration."""
     added_at: float = 0.0
     settings: Settings = Settings()
     loaded: bool = False
-    """From an archive: no registry is known to have it, so it is not deleted to free disk space."""
+    """Loaded from an archive: it may be in no registry, so it is not deleted to free disk space."""
 
     @property
     def hex(self) -> str:
@@ -45,7 +45,7 @@ class StoredImage(Struct, frozen=True):
 
     @property
     def reported(self) -> str:
-        """What status reports as imageID."""
+        """The imageID in a pod's status."""
         return self.digests[0] if self.digests else self.id
 
 
@@ -59,7 +59,7 @@ class Index:
         self._kept: tuple[tuple[int, int, int], Images] | None = None
 
     def read(self) -> Images:
-        """By id. The same object until the file changes: it must not be changed."""
+        """By id. The same object until the file changes: read only."""
         try:
             found = os.stat(self._file)
         except FileNotFoundError:
@@ -79,7 +79,7 @@ class Index:
 
     @contextlib.contextmanager
     def exclusive(self) -> Iterator[Images]:
-        """A copy to change and write. Other processes wait for their turn; it takes milliseconds."""
+        """A copy to modify and write. Other processes wait for the lock, which is held for milliseconds."""
         with locked(self._lock):
             yield dict(self._load())
 
@@ -92,7 +92,7 @@ def is_id(name: str) -> bool:
 
 
 def find(images: Images, name: str) -> StoredImage | None:
-    """By a reference, or by an id of which 12 digits are enough."""
+    """By a reference, or by an id, of which 12 digits are sufficient."""
     if (found := _ID.fullmatch(name)) is not None:
         matching = [one for one in images.values() if one.hex.startswith(found[1])]
         if len(matching) == 1:
@@ -108,7 +108,9 @@ def find(images: Images, name: str) -> StoredImage | None:
 
 @contextlib.contextmanager
 def locked(file: Path, shared: bool = False, wait: bool = True) -> Iterator[bool]:
-    """Holds a lock among processes, which the kernel drops when its holder dies. False: another has it."""
+    """Holds a lock between processes, which the kernel releases when its holder exits. False if another process holds
+    it.
+    """
     descriptor = os.open(file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         try:

@@ -1,7 +1,7 @@
-"""Image references: what `nginx`, `ghcr.io/team/app:1.2` and `app@sha256:…` mean.
+"""Parses image references: `nginx`, `ghcr.io/team/app:1.2`, `app@sha256:…`.
 
-The grammar is that of the distribution specification, with Docker's defaults: no registry means docker.io, one
-component there means library/, and no tag or digest means the tag latest.
+The grammar is that of the distribution specification, with Docker's defaults: the default registry is docker.io, a
+single component there is below library/, and the default tag is latest.
 """
 
 from __future__ import annotations
@@ -27,17 +27,17 @@ _HEX = {"sha256": 64, "sha384": 96, "sha512": 128}
 
 
 class InvalidReference(ValueError):
-    """A text that names no image; the message is the one Kubernetes users know."""
+    """An invalid image name; the message is that of Kubernetes."""
 
 
 class Reference(Struct, frozen=True):
     registry: str
-    """A host, perhaps with a port: `docker.io`, `localhost:5000`."""
+    """A host, optionally with a port: `docker.io`, `localhost:5000`."""
     repository: str
     """`library/nginx`."""
     tag: str = ""
     digest: str = ""
-    """`sha256:…`. Where both are given, the digest decides and the tag is only a name."""
+    """`sha256:…`. If both are given, the digest decides and the tag is only a name."""
 
     @property
     def name(self) -> str:
@@ -46,7 +46,7 @@ class Reference(Struct, frozen=True):
 
     @property
     def tagged(self) -> str:
-        """The name under which the store lists it; "" for an image that is named by its digest alone."""
+        """The name under which the store lists it; "" for an image that is identified by its digest only."""
         return f"{self.name}:{self.tag}" if self.tag else ""
 
     @property
@@ -63,7 +63,7 @@ class Reference(Struct, frozen=True):
 
 
 def parse(text: str) -> Reference:
-    """Raises InvalidReference with the same words as a kubelet."""
+    """Raises InvalidReference with the same message as a kubelet."""
     found = _WHOLE.fullmatch(text)
     if found is None:
         raise InvalidReference(_complaint(text))
@@ -87,7 +87,7 @@ def _complaint(text: str) -> str:
 
 
 def _split(domain: str | None, path: str) -> tuple[str, str]:
-    """A first component is a registry only if it looks like a host; else it is part of a name on docker.io."""
+    """A first component is a registry only if it looks like a host; otherwise it is part of a name on docker.io."""
     if domain is not None and not (set(".:[") & set(domain) or domain == "localhost" or domain != domain.lower()):
         domain, path = None, f"{domain}/{path}"
     if domain is None or domain == "index.docker.io":
@@ -98,7 +98,7 @@ def _split(domain: str | None, path: str) -> tuple[str, str]:
 
 
 def digest_complaint(digest: str) -> str:
-    """What is wrong with a digest; "" for one that can be verified."""
+    """The error in a digest; "" for one that can be verified."""
     algorithm, _, value = digest.partition(":")
     if algorithm not in _HEX:
         return "unsupported digest algorithm"

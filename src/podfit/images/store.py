@@ -34,18 +34,18 @@ from podfit.images.references import Reference, parse
 from podfit.kit.files.atomicfile import sync_folder
 
 IMAGES = "images"
-"""The folder of a data directory in which nodes and the command line keep their images together."""
+"""The folder of a data directory in which nodes and the command line store images."""
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
 class ImageStore:
     def __init__(self, folder: Path, durable: bool = True, now: Callable[[], float] = time.time) -> None:
-        """`durable`: what is acknowledged survives a power loss. Off only where that cannot matter (tests)."""
+        """`durable`: acknowledged changes survive a power loss. Disabled only where that does not matter (tests)."""
         self.folder, self._durable, self._now = folder, durable, now
         self._index = Index(folder, durable)
 
     def prepare(self) -> None:
-        """Makes the folders, and removes what processes that died were making."""
+        """Creates the folders, and removes unfinished files of dead processes."""
         for name in ("blobs/sha256", "blobs/sha512", "rootfs", "partial", "work", "leases"):
             (self.folder / name).mkdir(parents=True, exist_ok=True, mode=0o700)
         with locked(self.folder / "work.lock"):
@@ -59,7 +59,7 @@ class ImageStore:
         return [self._placed(one) for one in self._index.read().values() if self._root(one.id).is_dir()]
 
     def find(self, name: str) -> StoredImage | None:
-        """By a reference or an id. An image whose files were deleted is not there."""
+        """By a reference or an id. An image whose files were deleted counts as missing."""
         found = find(self._index.read(), name)
         return self._placed(found) if found is not None and self._root(found.id).is_dir() else None
 
@@ -70,9 +70,9 @@ class ImageStore:
         return self.folder / "rootfs" / image_id.partition(":")[2]
 
     def add(self, manifest: Manifest, digest: str, names: Iterable[Reference], loaded: bool = False) -> StoredImage:
-        """Unpacks an image whose blobs are here and lists it. `digest`: of the manifest, "" without one.
+        """Unpacks an image whose blobs are present and lists it. `digest`: of the manifest, "" without one.
 
-        A tag that another image had moves to this one. Call it while `collecting`.
+        A tag that another image had is moved to this one. Call it while `collecting`.
         """
         config = read_config(self.blob(manifest.config.digest).read_bytes())
         if config.diff_ids and len(config.diff_ids) != len(manifest.layers):
@@ -92,7 +92,7 @@ class ImageStore:
 
     def _unpack(self, manifest: Manifest, diff_ids: tuple[str, ...], root: Path) -> None:
         root.mkdir()
-        root.chmod(0o755)  # whatever the umask: containers' users look into it
+        root.chmod(0o755)  # regardless of the umask: containers' users access it
         unpacker = Unpacker(root)
         for at, layer in enumerate(manifest.layers):
             unpacker.apply_file(self.blob(layer.digest), diff_ids[at] if diff_ids else "")
@@ -113,7 +113,7 @@ class ImageStore:
                 return image
             self._unlist(images, image)
             with contextlib.suppress(FileNotFoundError):
-                # Out of sight before it is deleted: nothing finds half of it.
+                # Renamed before it is deleted, so that it is never found half deleted.
                 os.rename(self._root(image.id), folder / "rootfs")
         with contextlib.suppress(OSError):
             (self.folder / "leases" / image.hex).rmdir()
@@ -121,7 +121,7 @@ class ImageStore:
         return image
 
     def _unlist(self, images: Images, image: StoredImage) -> None:
-        """A container that comes meanwhile saw the image, so the image stays: leases count before and after."""
+        """A container that acquired the image meanwhile keeps it: leases are counted before and after."""
         self._refuse_in_use(image)
         self._index.write({key: one for key, one in images.items() if key != image.id})
         try:
@@ -142,7 +142,7 @@ class ImageStore:
         with contextlib.suppress(FileNotFoundError):
             folder.mkdir(exist_ok=True, mode=0o700)
             (folder / owner).touch()
-        # The list is read after the lease is written, and a remover looks for leases after it has written the list.
+        # The list is read after the lease is written, and a remover checks leases after it has written the list.
         found = self.find(image_id)
         if found is None:
             self.release(image_id, owner)
@@ -158,7 +158,9 @@ class ImageStore:
         return []
 
     def keep_leases(self, prefix: str, owners: Collection[str]) -> None:
-        """Of the leases held by `prefix-…`, drops all but those of `owners`: some may have ended unseen."""
+        """Of the leases held by `prefix-…`, drops all except those of `owners`: some owners may have ended
+        unnoticed.
+        """
         kept = {f"{prefix}-{owner}" for owner in owners}
         for lease in (self.folder / "leases").glob(f"*/{prefix}-*"):
             if lease.name not in kept:
@@ -180,7 +182,7 @@ class ImageStore:
             self.settle(file, digest)
 
     def ingest(self, source: IO[bytes], digest: str = "") -> Descriptor:
-        """Copies a stream. `digest`: what it must have; "" takes it as it is."""
+        """Copies a stream. `digest`: its expected digest; "" accepts any."""
         stream = Hashed(source, digest or "sha256:")
         with self._workspace() as folder:
             file = folder / "blob"
@@ -194,7 +196,7 @@ class ImageStore:
         return Descriptor(found, stream.size)
 
     def settle(self, file: Path, digest: str) -> None:
-        """Gives a file its name among the content. Its digest was verified by the caller."""
+        """Renames a file to its digest. The caller has verified it."""
         target = self.blob(digest)
         if self._durable:
             descriptor = os.open(file, os.O_RDONLY | os.O_CLOEXEC)
@@ -211,12 +213,12 @@ class ImageStore:
 
     @contextlib.contextmanager
     def collecting(self) -> Iterator[None]:
-        """While blobs are collected for an image that is not listed yet: they are not swept away."""
+        """While blobs are collected for an image that is not listed yet: they are not garbage-collected."""
         with locked(self.folder / "blobs.lock", shared=True):
             yield
 
     def sweep(self, partials: bool = False) -> None:
-        """Deletes content that no image needs, unless some is being collected right now."""
+        """Deletes content that no image needs, unless content is being collected right now."""
         with locked(self.folder / "blobs.lock", wait=False) as free:
             if not free:
                 return
@@ -233,7 +235,7 @@ class ImageStore:
 
     @contextlib.contextmanager
     def _workspace(self) -> Iterator[Path]:
-        """A folder of this process's own, gone at the end; if the process dies, the next one removes it."""
+        """A temporary folder of this process; if the process dies, the next one removes it."""
         folder = self.folder / "work" / secrets.token_hex(8)
         with contextlib.ExitStack() as held:
             with locked(self.folder / "work.lock", shared=True):
@@ -254,7 +256,7 @@ def _listed(
     now: float,
     loaded: bool,
 ) -> StoredImage:
-    """Adds an image to the list, or names to one that is there."""
+    """Adds an image to the list, or names to an existing one."""
     image_id, old = manifest.config.digest, images.get(manifest.config.digest)
     tags = dict.fromkeys((*(old.tags if old else ()), *(one.tagged for one in names if one.tagged)))
     digests = dict.fromkeys((*(one.at(digest) for one in names if digest), *(old.digests if old else ())))
@@ -280,7 +282,7 @@ def _untag(images: Images, tags: Iterable[str]) -> None:
 
 
 def _sync(folder: Path) -> None:
-    """All that was unpacked reaches the disk before its folder gets its name: a crash leaves no empty files in it."""
+    """Syncs all unpacked files before the folder gets its final name: a crash leaves no empty files in it."""
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         if _libc.syncfs(descriptor) != 0:

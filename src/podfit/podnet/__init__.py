@@ -1,1 +1,1 @@
-"""Networks of pods: namespaces, addresses, a bridge with NAT, CNI plugins. Knows nothing of the agent."""
+"""Pod networks: namespaces, addresses, a bridge with NAT, CNI plugins. Independent of the agent."""

@@ -1,4 +1,4 @@
-"""What a pod asks of its network, and what it got: kept in a file per pod, so that a crash leaves nothing unknown."""
+"""A pod's network request and its result: stored in a file per pod, so that everything is known after a crash."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ class PodRequest(Struct, frozen=True):
     """Only those with a host port."""
     annotations: Mapping[str, str] = {}
     sysctls: Mapping[str, str] = {}
-    """Kernel parameters of the pod's network namespace, their parts separated by dots."""
+    """Kernel parameters of the pod's network namespace, with dots as separators."""
 
 
 class Attachment(Struct):
-    """Written before the first thing is made for the pod, and again when all is there."""
+    """Written before anything is created for the pod, and again when all is done."""
 
     request: PodRequest
     kind: str
@@ -39,9 +39,9 @@ class Attachment(Struct):
     link: str = ""
     """The pod's link on the host's side."""
     published: tuple[PortMapping, ...] = ()
-    """Host ports in our own table."""
+    """Host ports in our own nftables table."""
     cni: dict[str, Any] = {}
-    """The CNI configuration in use, with the plugins' last result: what DEL has to be given."""
+    """The CNI configuration in use, with the plugins' last result: the input of DEL."""
 
 
 class Attachments:
@@ -68,7 +68,7 @@ class Attachments:
         uid = attachment.request.uid
         self._known[uid] = attachment
         self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        # A killed process loses nothing that was written, and a machine that lost power has no networks left.
+        # A killed process loses nothing that was written, and after a power loss there are no networks left.
         write_atomic(self._folder / f"{uid}.json", msgspec.json.encode(attachment), durable=False)
 
     def drop(self, uid: str) -> None:

@@ -1,14 +1,14 @@
-"""What can go wrong with a pod's network. Messages are shown to users as they are."""
+"""Errors of a pod's network. Messages are shown to users unchanged."""
 
 from __future__ import annotations
 
 
 class NetworkFailure(Exception):
-    """Root of what this package raises."""
+    """The base class of this package's errors."""
 
 
 class RulesRefused(NetworkFailure):
-    """nft did not do what it was asked."""
+    """nft failed."""
 
 
 class RangeExhausted(NetworkFailure):
@@ -16,4 +16,4 @@ class RangeExhausted(NetworkFailure):
 
 
 class PortTaken(NetworkFailure):
-    """A host port is in use by something else."""
+    """A host port is in use by another process."""

@@ -1,8 +1,8 @@
-"""Which pod has which address: a file per address, so that a crash neither loses a lease nor gives one out twice.
+"""Address leases: a file per address, so that a crash neither loses a lease nor assigns an address twice.
 
-A lease is a file named after the address, with its owner in it. Making the file is what takes the address: it appears
-with its content or not at all, and only one of two that try gets it. Addresses are given out in turn, so that one that
-was just released is the last to come again.
+A lease is a file named after the address, containing its owner. Creating the file acquires the address: it appears with
+its content or not at all, and only one of two concurrent attempts succeeds. Addresses are assigned round-robin, so that
+one that was just released is reused last.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Leases:
             return {owner: address for address, owner in self._held.items()}
 
     def take(self, owner: str) -> IPv4Address:
-        """The owner's address: the one it has, or the next free one. Raises RangeExhausted."""
+        """The owner's address: its current one, or the next free one. Raises RangeExhausted."""
         with self._lock:
             return self._take(owner)
 
@@ -83,7 +83,7 @@ class Leases:
         found = {}
         for file in self._folder.iterdir():
             if file.name.startswith("."):
-                file.unlink(missing_ok=True)  # a draft of a process that was killed
+                file.unlink(missing_ok=True)  # a temporary file of a killed process
                 continue
             try:
                 found[IPv4Address(file.name)] = file.read_text()

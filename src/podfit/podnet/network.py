@@ -1,7 +1,7 @@
-"""The network of a node's pods: connects each one by CNI or by the node's own bridge, and takes everything back.
+"""The network of a node's pods: connects each one by CNI or by the node's own bridge, and cleans up.
 
-A pod is connected and disconnected by its UID, both idempotent. What was made for it is written down before it is made:
-the next process that opens the folder after a crash disconnects it like any other.
+A pod is connected and disconnected by its UID, both idempotently. Resources are recorded before they are created: after
+a crash, the next process that opens the folder disconnects the pod like any other.
 """
 
 from __future__ import annotations
@@ -41,14 +41,16 @@ _Services = list[tuple[str, int, str, int]]
 
 class NetworkSettings(Struct, frozen=True):
     mode: str = AUTO
-    """`auto`: CNI where a configuration is there, else the bridge, else (without the privileges) the host's network."""
+    """`auto`: CNI if there is a configuration, otherwise the bridge, otherwise (without the privileges) the host's
+    network.
+    """
     cni_conf_dir: Path = CNI_CONFIGURATIONS
     cni_bin_dirs: tuple[Path, ...] = CNI_PLUGINS
 
 
 class PodNetwork:
     def __init__(self, folder: Path, mark: str, settings: NetworkSettings) -> None:
-        """`mark`: eight hexadecimal digits of the node's own, part of every name it gives in the kernel."""
+        """`mark`: eight hexadecimal digits unique to the node, part of every name it uses in the kernel."""
         self._folder, self._mark, self._settings = folder, mark, settings
         self._bridge = Bridge(mark, folder)
         self._firewall = Firewall(mark)
@@ -56,7 +58,7 @@ class PodNetwork:
         self._ports = Reservations()
         self._turn = asyncio.Lock()
         self._ready: set[str] = set()
-        """What is open: the table, and the bridge."""
+        """The open parts: the table, and the bridge."""
         self._host = settings.mode == HOST
 
     # --- life
@@ -73,7 +75,7 @@ class PodNetwork:
             elif any(one.published or one.link for one in known):
                 await self._prepare(_TABLE)
         except (NetworkFailure, OSError) as error:
-            # Pods that run keep what they have; the next one that starts says why it cannot.
+            # Running pods keep what they have; the next one that starts reports why it cannot.
             log.warning("the network of this node's pods: %s", error)
         for one in known:
             self._hold_again(one)
@@ -82,13 +84,13 @@ class PodNetwork:
                 await self._check(one)
 
     async def close(self) -> None:
-        """Pods keep their networks. Without any, nothing of the node's stays in the kernel."""
+        """Pods keep their networks. Without any, all of the node's resources are removed from the kernel."""
         self._ports.close()
         if not self._attachments.all() and (self._folder / "opened").exists():
             await namespaces.in_thread(self._remove_all)
 
     async def purge(self) -> None:
-        """Disconnects every pod and removes all that this node made in the kernel."""
+        """Disconnects every pod and removes everything that this node created in the kernel."""
         for one in self._attachments.all():
             try:
                 await self.disconnect(one.request.uid)
@@ -114,7 +116,7 @@ class PodNetwork:
         return self._attachments.all()
 
     def is_connected(self, uid: str) -> bool:
-        """Whether the pod's namespace is still there: not after a reboot, nor when another program removed it."""
+        """Whether the pod's namespace still exists: not after a reboot, nor if another program removed it."""
         one = self._attachments.get(uid)
         return one is not None and bool(one.ips) and namespaces.exists(Path(one.namespace))
 
@@ -125,7 +127,7 @@ class PodNetwork:
             self._ready.discard(BRIDGE)
 
     async def connect(self, request: PodRequest) -> Attachment | None:
-        """None: the pod uses the host's network. Raises NetworkFailure, and nothing is left of the attempt then."""
+        """None: the pod uses the host's network. Raises NetworkFailure after cleaning up the attempt."""
         chosen = self._choose()
         if chosen is None:
             return None
@@ -160,7 +162,7 @@ class PodNetwork:
         return one
 
     async def disconnect(self, uid: str) -> None:
-        """Raises NetworkFailure if a CNI plugin cannot free what it holds; to be tried again then."""
+        """Raises NetworkFailure if a CNI plugin cannot release its resources; the caller retries later."""
         self._ports.drop(uid)
         one = self._attachments.get(uid)
         if one is None:
@@ -168,7 +170,7 @@ class PodNetwork:
         if one.published:
             await namespaces.in_thread(lambda: self._firewall.unpublish(one.published))
         if one.kind == CNI:
-            # Without its namespace a plugin frees its addresses all the same.
+            # Without its namespace a plugin still releases its addresses.
             there = one.namespace if namespaces.exists(Path(one.namespace)) else ""
             try:
                 await chain.delete(one.request, there, one.cni)
@@ -208,13 +210,13 @@ class PodNetwork:
 
     @staticmethod
     def _own_ports(request: PodRequest, chosen: config.NetworkConfig | str) -> tuple[PortMapping, ...]:
-        """Host ports that no plugin of the chain takes care of."""
+        """Host ports that no plugin of the chain forwards."""
         if isinstance(chosen, config.NetworkConfig) and chain.PORT_MAPPINGS in chosen.capabilities:
             return ()
         return request.ports
 
     async def _prepare(self, what: str) -> None:
-        """Opens the table, or the bridge with it, once; again after a failure: another program may have removed
+        """Opens the table, or the bridge with it, once; again after a failure, because another program may have removed
         them."""
         async with self._turn:
             if what not in self._ready:
@@ -247,8 +249,8 @@ class PodNetwork:
         return {(address, port): (target, to) for address, port, target, to in listed}
 
     async def _connect_to_bridge(self, one: Attachment) -> None:
-        """The address is leased in this thread: its files are small, and each would wait for the interpreter's lock in
-        another one."""
+        """The address is leased in this thread: its files are small, and in another thread each would wait for the
+        interpreter lock."""
         assert self._bridge.leases is not None
         address = self._bridge.leases.take(one.request.uid)
         path, hairpin = Path(one.namespace), bool(one.request.ports)
@@ -265,7 +267,9 @@ class PodNetwork:
             await namespaces.in_thread(lambda: self._follow_link(one))
 
     def _follow_link(self, one: Attachment) -> None:
-        """Service addresses lead to the host for CNI's pods as well, by whatever link their packets come in."""
+        """Redirects Service addresses to the host for CNI's pods as well, for any link on which their packets
+        arrive.
+        """
         with Netlink() as net:
             index = net.link_towards(IPv4Address(_ipv4(one.ips)))
             one.link = next((link.name for link in net.links() if link.index == index), "")
@@ -281,7 +285,7 @@ class PodNetwork:
         try:
             await self.disconnect(one.request.uid)
         except (NetworkFailure, OSError) as error:
-            # Kept as it is: the next attempt begins by disconnecting.
+            # Kept: the next attempt starts by disconnecting.
             log.info("pod %s: %s", one.request.uid, error)
 
     async def _check(self, one: Attachment) -> None:
@@ -301,7 +305,7 @@ def _empty_namespace(path: Path) -> None:
 
 
 def _set_parameters(namespace: Path, parameters: Mapping[str, str]) -> None:
-    """Moves the calling thread into the namespace, whose parameters it then finds below /proc/sys/net."""
+    """Moves the calling thread into the namespace, whose parameters are then below /proc/sys/net."""
     namespaces.enter(namespace)
     for name, value in parameters.items():
         try:

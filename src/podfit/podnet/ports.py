@@ -1,8 +1,8 @@
-"""Host ports: what a pod asks for, and the sockets that keep anything else from listening on them.
+"""Host ports: those that a pod requests, and the sockets that prevent other processes from listening on them.
 
-A port that leads to a pod has a listener of the agent's as well, which no connection ever reaches: a program of the
-host that tries to use it fails with "address in use" instead of waiting for connections that never come, and so does a
-second podfit.
+The agent also listens on a port that is forwarded to a pod, although no connection ever reaches that listener: a
+program of the host that tries to use the port fails with "address in use" instead of waiting for connections that never
+arrive, and so does a second podfit.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class Reservations:
         self._sockets: dict[str, list[socket.socket]] = {}
 
     def hold(self, owner: str, ports: Iterable[PortMapping]) -> None:
-        """Raises PortTaken, holding none of them then."""
+        """Raises PortTaken, and then holds none of them."""
         self.drop(owner)
         held = self._sockets[owner] = []
         try:
@@ -54,7 +54,8 @@ def _bound(port: PortMapping) -> socket.socket:
     made = socket.socket(socket.AF_INET, _KINDS[port.protocol])
     try:
         if port.protocol == "TCP":
-            # Connections of a program that just ended do not count, and a listener keeps out who reuses addresses.
+            # Connections of a program that just exited do not count, and a listener excludes others even if they reuse
+            # addresses.
             made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         made.bind((port.host_ip, port.host_port))
         if port.protocol == "TCP":

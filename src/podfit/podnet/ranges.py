@@ -1,8 +1,8 @@
-"""Which range of addresses a node gives its pods. Pure.
+"""Chooses the range of addresses for a node's pods. Pure.
 
-A Node's spec.podCIDR decides where there is one. Otherwise the range follows from the node's own name, so that nodes of
-one machine (several clusters, tests in parallel) rarely start with the same one, and skips what the machine already
-routes somewhere else.
+A Node's spec.podCIDR is used if there is one. Otherwise the range is derived from the node's name, so that nodes of one
+machine (several clusters, tests in parallel) rarely start with the same one, and ranges that the machine already routes
+are skipped.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from podfit.podnet.failures import NetworkFailure
 POOL = IPv4Network("10.64.0.0/10")
 PREFIX = 24
 _SMALLEST = 30
-"""A range needs a gateway and a pod beside the two addresses that no host can have."""
+"""A range needs a gateway and a pod in addition to the two reserved addresses."""
 
 
 def parse(text: str) -> IPv4Network:
@@ -29,8 +29,8 @@ def parse(text: str) -> IPv4Network:
 
 
 def choose(seed: int, routed: Iterable[IPv4Network]) -> IPv4Network:
-    """The first range from the seed's on that overlaps nothing routed; a default route overlaps everything and is
-    ignored."""
+    """The first range, starting at the seed's, that does not overlap any route; default routes, which overlap
+    everything, are ignored."""
     used = [network for network in routed if network.prefixlen and network.overlaps(POOL)]
     count = 1 << (PREFIX - POOL.prefixlen)
     step = 1 << (32 - PREFIX)
@@ -42,7 +42,7 @@ def choose(seed: int, routed: Iterable[IPv4Network]) -> IPv4Network:
 
 
 def seed_of(network: IPv4Network) -> int:
-    """The seed whose first choice this range is."""
+    """The seed whose first choice is this range."""
     return (int(network.network_address) - int(POOL.network_address)) >> (32 - PREFIX)
 
 
@@ -51,5 +51,5 @@ def gateway(network: IPv4Network) -> IPv4Address:
 
 
 def mac_of(address: IPv4Address) -> bytes:
-    """The same address always has the same MAC: no neighbour has to forget the one of a pod before."""
+    """The same address always has the same MAC: neighbours need not forget the one of an earlier pod."""
     return b"\x0a\x58" + address.packed

@@ -1,4 +1,4 @@
-"""What networks of pods need of the machine, as sentences; an empty list means that they can be made here."""
+"""The requirements of pod networks on the machine, as sentences; an empty list means that all are met."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Exec, attach and port-forward as Kubernetes carries them: SPDY and WebSocket, and the streams they end in."""
+"""Exec, attach and port-forward in Kubernetes' protocols: SPDY and WebSocket, and their endpoints."""

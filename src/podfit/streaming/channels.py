@@ -1,7 +1,7 @@
-"""Kubernetes' channels over a WebSocket: every binary message begins with the number of its channel.
+"""Kubernetes' channels over a WebSocket: every binary message starts with the number of its channel.
 
-v5 adds 255 to v4: `255 n` closes channel n, which is how the end of standard input travels. Before v4 the error channel
-had no Status: an error is its text, and success is silence.
+v5 adds 255 to v4: `255 n` closes channel n, which signals the end of standard input. Before v4 the error channel had no
+Status: an error is its text, and success sends nothing.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What a client's streams are connected to: a process, or a connection into a pod."""
+"""The endpoints of a client's streams: a process, or a connection into a pod."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ from typing import Protocol
 
 
 class StreamFailure(Exception):
-    """Root of what the pod's side may raise. The message is shown to users as it is."""
+    """The base class of errors on the pod's side. The message is shown to users unchanged."""
 
 
 class ExecStream(Protocol):
     """A running exec or attach. Channels: 1 stdout, 2 stderr."""
 
     async def read(self) -> tuple[int, bytes] | None:
-        """The next piece of output, None at the end."""
+        """The next chunk of output, None at the end."""
 
     async def write(self, data: bytes) -> None:
         """To the process's standard input."""
@@ -38,6 +38,6 @@ class ByteStream(Protocol):
     async def write(self, data: bytes) -> None: ...
 
     async def close_write(self) -> None:
-        """Nothing more comes from us; what the other side still says can be read."""
+        """Half-closes the connection: data from the other side can still be read."""
 
     async def close(self) -> None: ...

@@ -12,7 +12,7 @@ from podfit.streaming.ends import ByteStream, StreamFailure
 
 Connect = Callable[[int], Awaitable[ByteStream]]
 _WAITING = 64
-"""Messages from the client that may wait for a connection before the WebSocket is held back."""
+"""The most messages from the client queued for a connection before the WebSocket is no longer read."""
 
 
 class BadPort(ValueError):
@@ -33,7 +33,7 @@ def ports_of(words: Sequence[str]) -> list[int]:
 class ChannelForward:
     """The channel protocol: port number i has channel 2i for data and 2i+1 for errors.
 
-    The first message on each carries the port, two bytes, the lower one first.
+    The first message on each is the port as two bytes, little-endian.
     """
 
     def __init__(self, socket: web.WebSocketResponse, connect: Connect, ports: Sequence[int]) -> None:

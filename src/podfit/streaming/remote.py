@@ -1,6 +1,6 @@
-"""Exec and attach between a container's streams and a client far away, whatever carries them.
+"""Exec and attach between a container's streams and a remote client, over any transport.
 
-A `RemoteEnd` is the client's side: WebSocket channels or SPDY streams. The exit code goes to it as a Status.
+A `RemoteEnd` is the client's side: WebSocket channels or SPDY streams. It receives the exit code as a Status.
 """
 
 from __future__ import annotations
@@ -21,12 +21,14 @@ STDIN, STDOUT, STDERR, ERROR, RESIZE = range(5)
 
 class RemoteEnd(Protocol):
     async def receive(self) -> tuple[int, bytes | None] | None:
-        """The next (channel, data) from the client; data None: the channel is closed; None: the client is gone."""
+        """The next (channel, data) from the client; data is None if the channel was closed; None if the client
+        disconnected.
+        """
 
     async def send(self, channel: int, data: bytes) -> None: ...
 
     async def finish(self, status: dict[str, Any]) -> None:
-        """Tells how it ended and closes."""
+        """Reports the result and closes."""
 
 
 def exit_status(code: int) -> dict[str, Any]:
@@ -53,13 +55,13 @@ def failure_status(why: str) -> dict[str, Any]:
 
 
 async def converse(end: RemoteEnd, stream: ExecStream, wanted: frozenset[int], attached: bool = False) -> None:
-    """Carries bytes both ways until the process ends or the client leaves; then the stream is closed."""
+    """Copies bytes in both directions until the process ends or the client disconnects; then closes the stream."""
     outward = asyncio.ensure_future(_outward(end, stream, wanted))
     inward = asyncio.ensure_future(_inward(end, stream))
     try:
         await asyncio.wait((outward, inward), return_when=asyncio.FIRST_COMPLETED)
         if outward.done():
-            # Attaching says nothing of how the container ends: that is in the pod's status.
+            # Attach does not report how the container ends: the pod's status does.
             status = exit_status(0) if attached else await _status(stream)
             with suppress(ConnectionError):
                 await end.finish(status)
@@ -77,7 +79,7 @@ async def _status(stream: ExecStream) -> dict[str, Any]:
     try:
         return exit_status(await stream.wait())
     except StreamFailure as error:
-        # Some runtimes know only now that the command could not be started.
+        # Some runtimes report only now that the command could not be started.
         return failure_status(f"error executing command in container: {error}")
 
 

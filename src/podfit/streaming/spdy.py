@@ -1,7 +1,7 @@
-"""SPDY/3.1 as Kubernetes uses it: streams over one connection, opened by the client. No HTTP semantics, no push.
+"""SPDY/3.1 as used by Kubernetes: streams over one connection, opened by the client. No HTTP semantics, no push.
 
-Frames are those of the SPDY/3.1 draft (sections 2.2 and 2.6). Flow-control windows are not kept: Kubernetes' clients
-neither send nor obey them; a stream whose reader is slow holds the connection back instead.
+Frames are those of the SPDY/3.1 draft (sections 2.2 and 2.6). Flow-control windows are not implemented: Kubernetes'
+clients neither send nor respect them; instead, a stream whose reader is slow blocks the connection.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ _MOST_HEADERS = 1 << 20
 
 
 class SpdyError(Exception):
-    """The other side does not speak SPDY/3.1; the connection ends."""
+    """The other side does not use SPDY/3.1; the connection is closed."""
 
 
 class Carrier(Protocol):
-    """What frames travel on: a socket, or the binary messages of a WebSocket."""
+    """The transport of frames: a socket, or the binary messages of a WebSocket."""
 
     async def read(self) -> bytes:
-        """b"" at the end; pieces need not be frames."""
+        """b"" at the end; chunks need not be frames."""
 
     async def write(self, data: bytes) -> None: ...
 
@@ -67,7 +67,7 @@ class Blocks:
                 raise SpdyError("headers end too early")
             texts.append(plain[at + 4 : at + 4 + size].decode("utf-8", "replace"))
             at += 4 + size
-        # Several values of one name are joined by NUL: the first is as good as any here.
+        # Several values of one name are joined by NUL: any of them will do here.
         return {name: value.split("\0")[0] for name, value in zip(texts[::2], texts[1::2], strict=True)}
 
 
@@ -102,19 +102,19 @@ class SpdyStream:
             await self._session.send(data_frame(self.number, data[at : at + _CHUNK]))
 
     async def close(self) -> None:
-        """Our half: nothing more comes from us."""
+        """Half-closes our side."""
         if not self._closed and not self.dead:
             self._closed = True
             await self._session.send(data_frame(self.number, b"", FIN))
 
     async def take(self, data: bytes) -> None:
-        # In pieces, so that what waits for a slow reader is bounded in bytes: a frame may have 16 MiB.
+        # In chunks, so that the data buffered for a slow reader is bounded: a frame may have 16 MiB.
         for at in range(0, len(data), _CHUNK):
             if not self.dead:
                 await self._inbox.put(data[at : at + _CHUNK])
 
     def end(self, dead: bool = False) -> None:
-        """The other side's half is closed, or with `dead` all of it: unread bytes are dropped."""
+        """The other side half-closed the stream, or with `dead` reset it: unread bytes are dropped."""
         self.dead = self.dead or dead
         while self.dead and not self._inbox.empty():
             self._inbox.get_nowait()
@@ -126,7 +126,7 @@ class SpdyStream:
 
 class SpdySession:
     def __init__(self, carrier: Carrier, accept: Callable[[SpdyStream], bool]) -> None:
-        """`accept` is called with each new stream and says whether to accept it. It must not block."""
+        """`accept` is called with each new stream and returns whether to accept it. It must not block."""
         self._carrier, self._accept = carrier, accept
         self._blocks = Blocks()
         self._streams: dict[int, SpdyStream] = {}
@@ -137,13 +137,13 @@ class SpdySession:
 
     @property
     def _is_server(self) -> bool:
-        """A client still has to read what came before its server closed the stream, or the whole connection."""
+        """A client still has to read data received before its server closed the stream, or the whole connection."""
         return self._opened < 0
 
     async def open(self, headers: dict[str, str]) -> SpdyStream:
         """Opens a stream, as the client of the connection."""
         async with self._sending:
-            # Packed under the lock: header blocks refer to those that were sent before.
+            # Compressed under the lock: header blocks refer to those that were sent before.
             self._opened += 2
             stream = self._streams[self._opened] = SpdyStream(self, self._opened, headers)
             body = struct.pack(">IIBB", self._opened, 0, 0, 0) + self._blocks.pack(headers)
@@ -155,7 +155,7 @@ class SpdySession:
             await self._carrier.write(frame)
 
     async def run(self) -> None:
-        """Until the other side leaves; then every stream is over."""
+        """Runs until the other side disconnects; then every stream is closed."""
         try:
             while data := await self._carrier.read():
                 self._buffer += data
@@ -175,7 +175,7 @@ class SpdySession:
         await self._carrier.close()
 
     def forget(self, stream: SpdyStream) -> None:
-        """Nobody reads it any more."""
+        """The stream has no reader any more."""
         self._streams.pop(stream.number, None)
         stream.end(dead=True)
 
@@ -208,7 +208,7 @@ class SpdySession:
         elif kind == PING:
             await self.send(control(PING, body))
         elif kind in (HEADERS, SYN_REPLY) and len(body) >= 4:
-            # Read for the history that later blocks refer to.
+            # Decompressed for the history that later blocks refer to.
             self._blocks.open(body[4:])
         return kind != GOAWAY
 

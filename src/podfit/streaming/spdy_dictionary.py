@@ -13,7 +13,7 @@ _WORDS = """
     user-agent vary via warning www-authenticate method get status 200_OK version HTTP/1.1 url public set-cookie
     keep-alive origin
 """
-"""Each with its length before it; `_` stands for a space."""
+"""Each prefixed by its length; `_` stands for a space."""
 _VALUES = (
     "100101201202205206300302303304305306307402405406407408409410411412413414415416417502504505203 Non-Au"
     "thoritative Information204 No Content301 Moved Permanently400 Bad Request401 Unauthorized403 Forbidd"

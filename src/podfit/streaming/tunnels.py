@@ -26,7 +26,7 @@ _STREAMS_S = 30.0
 
 
 class SocketCarrier:
-    """The binary messages of a WebSocket, as one flow of bytes."""
+    """The binary messages of a WebSocket as a byte stream."""
 
     def __init__(self, socket: web.WebSocketResponse) -> None:
         self._socket = socket
@@ -67,7 +67,7 @@ class PlainCarrier:
 
 
 async def upgraded(request: web.BaseRequest, protocol: str) -> tuple[web.StreamResponse, PlainCarrier]:
-    """Answers 101 and goes on with SPDY."""
+    """Answers 101 and switches to SPDY."""
     headers = {"Connection": "Upgrade", "Upgrade": UPGRADE, "X-Stream-Protocol-Version": protocol}
     answer, reader, writer = await take_over(request, headers)
     return answer, PlainCarrier(reader, writer)
@@ -130,7 +130,7 @@ class TunnelForward:
 
 
 async def _both_ways(data: SpdyStream, connection: ByteStream) -> None:
-    """Until the pod's side is done; the client's end of input is passed on as such."""
+    """Runs until the pod's side is done; the client's end of input is forwarded as a half-close."""
 
     async def inward() -> None:
         while piece := await data.read():
@@ -177,7 +177,7 @@ class SpdyEnd:
         return True
 
     async def open(self) -> None:
-        """Returns once every announced stream is there; raises TimeoutError if they do not come."""
+        """Returns once every announced stream is open; raises TimeoutError if one is missing."""
         self._tasks.start(self._run(), "session")
         async with asyncio.timeout(_STREAMS_S):
             await self._complete.wait()

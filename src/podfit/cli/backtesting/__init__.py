@@ -1,1 +1,1 @@
-"""`podfit backtest`: reading histories, and showing how policies would have done."""
+"""`podfit backtest`: reads histories and shows how policies would have performed."""

@@ -1,4 +1,4 @@
-"""Histories as arrays, from npz and CSV files. What cannot be read is refused with one line that names the cause."""
+"""Histories as arrays, from npz and CSV files. Invalid input is rejected with one line that names the cause."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ COLUMNS = ("time", "container", "cpu", "memory")
 DEFAULT_STEP_S = 300.0
 ALL_DAYS = 3650.0
 MOST_CELLS = 400_000_000
-"""Containers times samples that are read at most."""
+"""The most samples (containers times time steps) that are read."""
 MOST_MISSING = 0.2
 MOST_STEPS = 1_000_000
-"""Nine years of five minutes: more is a wrong time among the samples."""
+"""Nine years of five minutes: more indicates a wrong timestamp among the samples."""
 
 
 class BadHistory(ValueError):
-    """The history cannot be used; the message says why."""
+    """The history is unusable; the message says why."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +39,7 @@ class History:
     series: dict[str, Series]
     """By resource; the same containers in each."""
     missing: tuple[str, ...] = field(default=())
-    """What is not in it, so that results are partial."""
+    """Missing parts, which make results partial."""
 
 
 def read_npz(path: Path) -> History:
@@ -99,7 +99,7 @@ def _checked(path: Path, name: str, values: Any) -> Floats:
 
 
 def read_csv(path: Path, step_s: float = DEFAULT_STEP_S) -> History:
-    """Samples of the same step are put together: the mean of CPU, the maximum of memory."""
+    """Samples of the same step are merged: the mean of CPU, the maximum of memory."""
     try:
         with path.open(newline="", encoding="utf-8") as file:
             reader = csv.DictReader(file)
@@ -189,7 +189,7 @@ def from_rows(
 
 
 def gaps(series: dict[str, Series]) -> tuple[str, ...]:
-    """What is missing, in words."""
+    """Describes what is missing."""
     found = []
     for resource, one in series.items():
         absent = np.isnan(one.usage)
@@ -216,7 +216,7 @@ def _with_holes(absent: NDArray[np.bool_]) -> int:
 
 
 async def read_local(path: Path, step_s: float = DEFAULT_STEP_S) -> History:
-    """The file that the recommender of `podfit up` keeps its samples in."""
+    """The file in which the recommender of `podfit up` stores its samples."""
     from podfit.vpa.history.base import NONE, Batch, HistoryAway
     from podfit.vpa.history.local import LocalHistory
 
@@ -232,7 +232,7 @@ async def read_local(path: Path, step_s: float = DEFAULT_STEP_S) -> History:
     if not path.is_file():
         raise BadHistory(f"{path} is no file")
     with tempfile.TemporaryDirectory() as folder:
-        # A copy: a recommender may be writing to the file, and a store cleans up what is too old for it.
+        # A copy: a recommender may be writing to the file, and opening the store deletes old samples.
         copy = Path(folder) / "history"
         store = LocalHistory(copy, days=ALL_DAYS)
         try:

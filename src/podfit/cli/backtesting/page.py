@@ -1,4 +1,4 @@
-"""The backtest as one HTML file with charts of usage against sizes. Opens offline: no address outside of it."""
+"""The backtest as one self-contained HTML file with charts of usage against sizes. Opens offline."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ POINTS = 720
 WIDTH, HEIGHT = 960, 200
 MIDDLE = HEIGHT // 2 + 8
 MOST_DAYS = 14
-"""So many are marked in a chart."""
+"""The most marks in a chart."""
 SHORT_DAYS = 2
 """A chart of at most so many has hours, too."""
 COLOURS = ("#b45309", "#15803d", "#7c3aed", "#dc2626", "#0891b2")
@@ -137,7 +137,7 @@ def _grid(samples: int, day: int) -> str:
 
 
 def _path(values: Floats, top: float) -> str:
-    """At most so many points: of each stretch the maximum. Gaps stay gaps."""
+    """At most this many points: the maximum of each interval. Gaps are preserved."""
     step = max(1, -(-len(values) // POINTS))
     padded = np.full(-(-len(values) // step) * step, np.nan)
     padded[: len(values)] = values

@@ -1,7 +1,8 @@
-"""A history from Prometheus, read as `podfit recommend` reads it: paced, in parts, and resumable. No cluster is asked.
+"""A history from Prometheus, read like `podfit recommend` reads it: throttled, in parts, and resumable. No API server
+is contacted.
 
-One series stands for a container of a workload: at each step the pod that used most, pods that are gone included. Which
-workload a pod belonged to is what kube-state-metrics recorded, else what its name says.
+One series is one container of a workload: at each step the usage of the pod that used most, including deleted pods. A
+pod's workload is taken from kube-state-metrics, otherwise from the pod's name.
 """
 
 from __future__ import annotations
@@ -30,15 +31,15 @@ class Asked:
     namespace: str = ""
     step_s: float = 300.0
     share: float = 0.5
-    """The part of the time in which queries may run."""
+    """The fraction of the time in which queries may run."""
     cache: Path | None = None
-    """Where a reading that was interrupted goes on."""
+    """The position at which an interrupted reading continues."""
 
 
 async def read_prometheus(
     asked: Asked, progress: ProgressLine, clock: Clock | None = None
 ) -> tuple[History, list[str]]:
-    """The history, and what is worth a note. Raises BadHistory."""
+    """The history, and notes. Raises BadHistory."""
     clock = clock or RealClock()
     config = replace(asked.config, history_resolution=asked.step_s)
     questions = f"backtest {config.prometheus_address} {config.prometheus_cluster_label} {asked.namespace}"

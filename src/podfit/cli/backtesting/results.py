@@ -1,4 +1,4 @@
-"""What policies would have given, judged: for each container and in total."""
+"""The sizes that policies would have given, scored per container and in total."""
 
 from __future__ import annotations
 
@@ -24,17 +24,17 @@ def _given(value: float, otherwise: float) -> float:
 
 @dataclass(frozen=True, slots=True)
 class WhatIf:
-    """Other settings than the policies' own; NaN: as they are."""
+    """Overrides of the policies' own settings; NaN: unchanged."""
 
     costs: Costs
     bounds: Mapping[str, tuple[float, float]]
-    """Least and most, by resource, in cores and bytes."""
+    """Minimum and maximum, by resource, in cores and bytes."""
     percentile: float = float("nan")
     margin: float = float("nan")
     mode: str = IN_PLACE
 
     def applied(self, policy: Policy) -> Policy:
-        """`percentile` and `margin` are settings of `default` and `krr`; the others find their own."""
+        """`percentile` and `margin` are settings of `default` and `krr`; the others choose their own."""
         margin, both = self.margin, self.percentile
         if isinstance(policy, Krr):
             return Krr(percentile=_given(both, policy.percentile), margin=_given(margin, policy.margin))
@@ -68,7 +68,7 @@ class Result:
     mode: str
 
     def row(self, quality: Quality) -> dict[str, Any]:
-        """Numbers for tables and JSON; None where there is nothing to judge."""
+        """Numbers for tables and JSON; None if there is nothing to score."""
         recreated = quality.changes_a_day if self.mode == RECREATE else 0.0
         kills = quality.days_short if self.resource != CPU else 0.0
         found = {
@@ -109,7 +109,7 @@ def completed(history: History, results: list[Result]) -> History:
 
 
 def what_if_of(words: list[str]) -> WhatIf:
-    """From `NAME=VALUE`: bounds, prices, percentile, margin, mode. Raises BadHistory for what it does not know."""
+    """From `NAME=VALUE`: bounds, prices, percentile, margin, mode. Raises BadHistory for an unknown name."""
     found = WhatIf(Costs(), {})
     bounds: dict[str, list[float]] = {"cpu": [0.0, float("inf")], "memory": [0.0, float("inf")]}
     prices = {"oom-day": "oom_day", "short": "short", "burst": "burst", "drop": "drop", "memory-drop": "memory_drop"}
@@ -154,7 +154,7 @@ def _number(word: str, name: str, text: str) -> float:
 
 
 def as_object(history: History, results: list[Result]) -> dict[str, Any]:
-    """What `-o json` prints."""
+    """The output of `-o json`."""
     return {
         "kind": "BacktestReport",
         "partial": bool(history.missing),

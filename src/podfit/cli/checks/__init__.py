@@ -1,4 +1,4 @@
-"""The checks of `podfit doctor`. Each tries the real thing and reports what it found and what to do."""
+"""The checks of `podfit doctor`. Each tests the real thing and reports its finding and the remedy."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class Finding:
     level: str
     found: str
     help: str = ""
-    """What to do; only where something is to be done."""
+    """The remedy; only if there is something to do."""
 
 
 def ok(name: str, found: str) -> Finding:
@@ -32,7 +32,7 @@ def fail(name: str, found: str, help: str) -> Finding:
 
 
 def tried(name: str, check: Callable[[], Finding]) -> Finding:
-    """What the check finds; a check that fails itself is a finding, too."""
+    """Runs the check; an exception is a finding, too."""
     try:
         return check()
     except OSError as error:

@@ -1,4 +1,4 @@
-"""The cluster of the kubeconfig: reachable, who we are, what it can do."""
+"""The cluster of the kubeconfig: connectivity, permissions, features."""
 
 from __future__ import annotations
 
@@ -26,12 +26,14 @@ EXPIRES_DAYS = 14
 
 
 def own_kubeconfig(data_dir: Path) -> Path:
-    """What `podfit up` writes."""
+    """Written by `podfit up`."""
     return data_dir / "admin.kubeconfig"
 
 
 def chosen(kubeconfig: str, data_dir: Path) -> str | None:
-    """The kubeconfig to check: the one named, else the data directory's, else ~/.kube/config; None if there is none."""
+    """The kubeconfig to check: the given one, otherwise the data directory's, otherwise ~/.kube/config; None if there
+    is none.
+    """
     if kubeconfig or os.environ.get("KUBECONFIG", "").strip(":"):
         return kubeconfig
     if own_kubeconfig(data_dir).exists():
@@ -40,7 +42,7 @@ def chosen(kubeconfig: str, data_dir: Path) -> str | None:
 
 
 async def cluster_checks(kubeconfig: str, context: str, data_dir: Path) -> AsyncIterator[Finding]:
-    """A cluster that was not started yet is not a failure: only one that was named has to answer."""
+    """A cluster that was not started yet is not a failure: only one that was named has to respond."""
     file = chosen(kubeconfig, data_dir)
     if file is None:
         yield ok("cluster", f"none yet: `podfit up` starts one and writes {own_kubeconfig(data_dir)}")

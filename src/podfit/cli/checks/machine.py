@@ -76,7 +76,7 @@ def privileges() -> Finding:
 
 
 def cgroups() -> Finding:
-    """Makes a cgroup, sets its limits and removes it."""
+    """Creates a cgroup, sets its limits and removes it."""
     from podfit.agent.runtimes.cgroups import detect
     from podfit.agent.runtimes.cgroups.files import mounted
     from podfit.agent.runtimes.values import RuntimeFailure
@@ -146,7 +146,7 @@ def port(host: str, number: int) -> Finding:
 
 
 def _podfit_at(host: str, number: int) -> str:
-    """The version of the podfit that serves this port; "" where something else does. Only its name is believed."""
+    """The version of the podfit that listens on this port; "" if it is something else. Only its name is checked."""
     where = f"https://{f'[{host}]' if ':' in host else host}:{number}/version"
     blind = ssl.create_default_context()
     blind.check_hostname, blind.verify_mode = False, ssl.CERT_NONE

@@ -1,4 +1,4 @@
-"""What the network of pods needs: a CNI configuration with its plugins, or what the node's own bridge takes."""
+"""The requirements of the pod network: a CNI configuration with its plugins, or those of the node's own bridge."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def _by_cni(found: NetworkConfig, conf_dir: Path, bin_dirs: Sequence[Path]) -> F
 
 
 def missing_plugin(kinds: Sequence[str], bin_dirs: Sequence[Path]) -> str:
-    """Why one of these plugins cannot be used; "" if all can."""
+    """Why one of these plugins is unusable; "" if all are usable."""
     try:
         for kind in kinds:
             find_plugin(kind, bin_dirs)

@@ -1,4 +1,4 @@
-"""A container runtime for --runtime cri: does it answer, which one is it, and is it set up so that pods can run?"""
+"""A container runtime for --runtime cri: does it respond, which one is it, and is it set up so that pods can run?"""
 
 from __future__ import annotations
 
@@ -19,7 +19,9 @@ SYSTEMD = Path("/run/systemd/system")
 
 
 async def runtime_checks(endpoint: str) -> AsyncIterator[Finding]:
-    """Without an endpoint the usual one is tried, and its absence is no fault: podfit has a runtime of its own."""
+    """Without an endpoint the default one is tried, and it is no error if it is missing: podfit has a runtime of its
+    own.
+    """
     try:
         from podfit.cri import BadEndpoint, CriClient, CriError
         from podfit.cri import api_pb2 as api
@@ -75,7 +77,7 @@ def _conditions(status: Any) -> list[Finding]:
 
 
 def _network(status: Any, why: str) -> Finding:
-    """A runtime is ready with any configuration; that its plugins exist shows only when a pod starts."""
+    """A runtime is ready with any configuration; missing plugins show only when a pod starts."""
     from podfit.cri.configuration import configuration
 
     shown = configuration(status, "cniconfig")
@@ -93,7 +95,7 @@ def _network(status: Any, why: str) -> Finding:
 
 
 def _oom_scores(configuration: dict[str, Any]) -> list[Finding]:
-    """Without CAP_SYS_RESOURCE (in a container or a sandboxed VM) runc cannot give pods the scores they should have."""
+    """Without CAP_SYS_RESOURCE (in a container or a sandboxed VM) runc cannot set the OOM scores of pods."""
     if configuration.get("restrictOOMScoreAdj") is not False or has_capability(CAP_SYS_RESOURCE):
         return []
     advice = f"set restrict_oom_score_adj = true in the CRI plugin's configuration, {RESTARTED}"

@@ -1,4 +1,4 @@
-"""The data directory: may it be written, is there room, does SQLite keep its promises there."""
+"""The data directory: is it writable, is there space, does SQLite work reliably there?"""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def _existing(folder: Path) -> Path:
 
 
 def _there(folder: Path) -> bool:
-    """A path that may not be read counts as existing: later checks report the missing permission."""
+    """An unreadable path counts as existing: later checks report the missing permission."""
     try:
         return folder.exists()
     except PermissionError:
@@ -91,7 +91,7 @@ def sqlite(folder: Path, version: tuple[int, ...] = sqlite3.sqlite_version_info)
 
 
 def fsync(folder: Path, slow_s: float = SLOW_FSYNC_S) -> Finding:
-    """The median of a few: every acknowledged write waits for one."""
+    """The median of a few: every acknowledged write waits for one fsync."""
     try:
         with tempfile.TemporaryFile(dir=_existing(folder.absolute())) as file:
             times = []

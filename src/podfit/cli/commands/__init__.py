@@ -1,1 +1,1 @@
-"""One module a command, or a few that belong together."""
+"""One module per command, or per group of related commands."""

@@ -1,4 +1,4 @@
-"""Prints the candidates for a command line, in the protocol in which kubectl asks plugins."""
+"""Prints the candidates for a command line, in the protocol that kubectl uses for plugins."""
 
 from __future__ import annotations
 

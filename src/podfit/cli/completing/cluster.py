@@ -1,4 +1,6 @@
-"""What the cluster of an unfinished command line holds. Asked briefly: without an answer there are no candidates."""
+"""Names from the cluster of an unfinished command line. Queried with a short timeout: without a response there are no
+candidates.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,7 @@ if TYPE_CHECKING:
     from podfit.cli.options.connect import Session
 
 TIMEOUT = "PODFIT_COMPLETION_TIMEOUT"
-"""The variable that says how many seconds the cluster may take."""
+"""The variable with the cluster's timeout in seconds."""
 TIMEOUT_S = 2.0
 MOST = "500"
 _NAMES_ONLY = {"Accept": "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json"}
@@ -41,7 +43,7 @@ class Cluster:
         return any(word.lower() in one for one in names)
 
     def names(self, kind: str, without: Sequence[str] = ()) -> list[str]:
-        """Names of the objects of a kind, without those that were typed already."""
+        """Names of the objects of a kind, except those that were typed already."""
 
         async def ask(session: Session) -> list[str]:
             from podfit.cli.targets import find_kind
@@ -54,7 +56,7 @@ class Cluster:
         return [name for name in self._asked(ask) if name not in without]
 
     def containers(self, words: list[str]) -> list[str]:
-        """Of the pods that are named; of all pods where none is."""
+        """Of the named pods; of all pods if none is named."""
 
         async def ask(session: Session) -> list[str]:
             from podfit.cli.targets import find_targets

@@ -1,4 +1,4 @@
-"""Reads an unfinished command line against the commands: what the word at its end can be. Pure."""
+"""Parses an unfinished command line: what the word at its end can be. Pure."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ ALONE = ("--dry-run",)
 
 @dataclass
 class Line:
-    """What was typed before the word to complete."""
+    """The words before the one to complete."""
 
     command: Any
     path: list[str] = field(default_factory=list)
@@ -22,13 +22,13 @@ class Line:
     options: dict[str, str] = field(default_factory=dict)
     """Values by the option's longest name."""
     pending: str = ""
-    """The option whose value the word is."""
+    """The option whose value is being completed."""
     only_arguments: bool = False
     """After `--`."""
 
     @property
     def group(self) -> dict[str, Any]:
-        """Commands that may follow; none where a command was chosen."""
+        """Subcommands that may follow; none if a command was chosen."""
         found: dict[str, Any] = getattr(self.command, "commands", None) or {}
         return {name: one for name, one in found.items() if not one.hidden}
 

@@ -1,4 +1,4 @@
-"""The scripts that make bash, zsh and fish ask `podfit __complete`."""
+"""The scripts that make bash, zsh and fish call `podfit __complete`."""
 
 from __future__ import annotations
 

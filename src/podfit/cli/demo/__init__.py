@@ -1,1 +1,1 @@
-"""The demo: a small cluster that is alive, and a screen that shows its pods grow and shrink while they run."""
+"""The demo: a small running cluster, and a screen that shows its pods grow and shrink."""

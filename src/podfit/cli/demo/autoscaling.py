@@ -1,4 +1,4 @@
-"""The demo's autoscaler: the real one, with a day of its patience squeezed into seconds, so that viewers see it act."""
+"""The demo's autoscaler: the real one, with all its periods shortened to seconds, so that viewers see it act."""
 
 from __future__ import annotations
 

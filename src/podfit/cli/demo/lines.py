@@ -1,4 +1,4 @@
-"""The demo without a terminal: a line for everything that happens, and now and then how things are."""
+"""The demo without a terminal: one line per event, and a status line from time to time."""
 
 from __future__ import annotations
 

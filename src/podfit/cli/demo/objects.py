@@ -11,14 +11,14 @@ from podfit.api.objects import Object
 NAMESPACE = "demo"
 PROGRAMS = Path(__file__).parent / "programs"
 SMALL, LARGE = {"cpu": "100m", "memory": "48Mi"}, {"cpu": "300m", "memory": "96Mi"}
-"""What the visitor gives the load generator, in turns."""
+"""The sizes that the demo's manual resizes cycle through."""
 
 FAKE_LOADS = {
     "web": {"podfit.dev/fake-cpu": "sine:40m..380m:40", "podfit.dev/fake-memory": "constant:20Mi"},
     "load": {"podfit.dev/fake-cpu": "sine:10m..80m:40", "podfit.dev/fake-memory": "constant:14Mi"},
     "worker": {"podfit.dev/fake-cpu": "constant:30m", "podfit.dev/fake-memory": "sine:24Mi..100Mi:50"},
 }
-"""On the fake runtime the pods' appetite is written on them."""
+"""On the fake runtime, usage is set by annotations on the pods."""
 
 
 def resources(cpu: str, memory: str, cpu_limit: str, memory_limit: str) -> Object:
@@ -36,7 +36,7 @@ def deployment(name: str, size: Object, port: int, real: bool, **environment: st
     }
     spec = {"containers": [container], "terminationGracePeriodSeconds": 1, "automountServiceAccountToken": False}
     if real:
-        # The load generator finds the web service on the loopback address of the host.
+        # The load generator reaches the web service at the host's loopback address.
         spec["hostNetwork"] = True
     labels = {"app": name}
     annotations = {} if real else FAKE_LOADS[name]

@@ -1,4 +1,4 @@
-"""The demo's screen: one picture of the pods, their four states, their usage, and what happened last."""
+"""The demo's screen: the pods, their four states, their usage, and the latest Events."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ class Screen:
 
 
 def place_from_here(path: Path) -> str:
-    """A path for a shell in the working directory: one below it is shown without the directories above."""
+    """A path for a shell in the working directory: one below it is shown relative."""
     here = Path.cwd()
     return f"$PWD/{path.relative_to(here)}" if path.is_relative_to(here) else str(path)
 
@@ -88,7 +88,7 @@ def event_line(event: Object) -> str:
 
 
 def pods_table(pods: list[Object], seen: Seen, narrow: bool = False) -> Table:
-    """`narrow` leaves out what only fits into a wide terminal."""
+    """`narrow` omits columns that only fit into a wide terminal."""
     table = Table(expand=True, box=None, pad_edge=False, header_style="bold")
     for title in ("container", "", *STATES, "usage", *(() if narrow else ("", "restarts", "resize"))):
         table.add_column(title, no_wrap=True)
@@ -103,7 +103,7 @@ def pods_table(pods: list[Object], seen: Seen, narrow: bool = False) -> Table:
 
 
 def usage_table(seen: Seen) -> Table:
-    """What a narrow terminal has no room for beside the states: a line a container."""
+    """The columns for which a narrow terminal has no room beside the states: one line per container."""
     table = Table.grid(padding=(0, 1))
     for (_, container), known in seen.containers.items():
         cells: list[RenderableType] = [f"{container} uses"]
@@ -135,7 +135,7 @@ def _cells(known: ContainerSeen, resource: str) -> list[RenderableType]:
 
 
 def _request(known: ContainerSeen, resource: str) -> int:
-    """Usage is drawn against the request: what is full of blocks is worth what it holds."""
+    """Usage is drawn against the request: a full bar means that the request is fully used."""
     return number(resource, ((known.states.get("desired") or {}).get("requests") or {}).get(resource))
 
 

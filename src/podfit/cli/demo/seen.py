@@ -1,4 +1,4 @@
-"""What the viewer has seen so far: sizes as they were and are, usage over time, resizes up and down. Pure."""
+"""The demo's history: previous and current sizes, usage over time, resizes up and down. Pure."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ Key = tuple[str, str]
 @dataclass
 class ContainerSeen:
     states: Object = field(default_factory=dict)
-    """The row of the four states as the node last reported it."""
+    """The row of the four states as last reported by the node."""
     usage: dict[str, deque[int]] = field(default_factory=lambda: {one: deque(maxlen=KEPT) for one in RESOURCES})
     restarts: int = 0
 
 
 @dataclass(frozen=True)
 class Moved:
-    """A resize that arrived in the kernel."""
+    """A resize that has been applied by the kernel."""
 
     pod: str
     container: str
@@ -52,7 +52,7 @@ class Seen:
         self.ups = self.downs = 0
 
     def states(self, pod: str, rows: list[Object]) -> list[Moved]:
-        """Takes a look at a pod in; what has changed in the kernel since the last one."""
+        """Records an observation of a pod; returns what has changed in the kernel since the last one."""
         found: list[Moved] = []
         for row in rows:
             seen = self.containers.setdefault((pod, row["name"]), ContainerSeen())

@@ -1,4 +1,4 @@
-"""The demo's cluster: everything of `podfit up`, the demo's pods on it, and a user who resizes one by hand."""
+"""The demo's cluster: everything of `podfit up`, the demo's pods on it, and simulated manual resizes."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Stage:
         self.events = Cache(self.client, EVENT, NAMESPACE)
         self.seen = Seen()
         self.typed: list[str] = []
-        """What the visitor did last, as a command that anybody could type."""
+        """The latest manual resize, as the command to run."""
         self.started = time.monotonic()
         self._tasks = Tasks("demo")
 
@@ -72,7 +72,7 @@ class Stage:
         await self.up.stop()
 
     async def _clear(self) -> None:
-        """What this demo, or an earlier one that was killed, has made."""
+        """The objects created by this demo, or by an earlier one that was killed."""
         if await self.client.find(NAMESPACES, "", NAMESPACE) is None:
             return
         await self.client.delete(NAMESPACES, "", NAMESPACE)
@@ -80,7 +80,7 @@ class Stage:
             while await self.client.find(NAMESPACES, "", NAMESPACE) is not None:
                 await asyncio.sleep(0.1)
 
-    # --- looking
+    # --- observation
     def running(self) -> list[Object]:
         pods = [
             pod for pod in self.pods if not pod["metadata"].get("deletionTimestamp") and pod["spec"].get("nodeName")
@@ -88,7 +88,7 @@ class Stage:
         return sorted(pods, key=lambda pod: ["web", "load", "worker"].index(pod["metadata"]["labels"]["app"]))
 
     async def look(self) -> list[Moved]:
-        """One look at every pod: what the node says of its size, and what it uses."""
+        """Observes every pod: its sizes according to the node, and its usage."""
         pods = self.running()
         self.seen.forget({pod["metadata"]["name"] for pod in pods})
         moved: list[Moved] = []
@@ -116,7 +116,7 @@ class Stage:
 
     # --- acting
     async def _visit(self) -> None:
-        """Gives the load generator more, then less, then more: what a person would do with kubectl."""
+        """Resizes the load generator up, down and up again, like a user with kubectl."""
         await asyncio.sleep(FIRST_VISIT_S)
         turn = 0
         while True:

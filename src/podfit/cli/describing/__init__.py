@@ -1,1 +1,1 @@
-"""The pages of `podfit describe`: what is gathered from the API and the node, and how it is laid out."""
+"""The pages of `podfit describe`: data from the API and the node, and its layout."""

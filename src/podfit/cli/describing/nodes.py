@@ -1,4 +1,4 @@
-"""A node: its capacity, what its pods hold of it, the resizes that wait for it, the Events."""
+"""A node: its capacity, the requests of its pods, pending resizes, the Events."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ async def gather(client: Client, node: Object) -> Object:
 
 
 def data(facts: Object) -> Object:
-    """What `-o json` shows: quantities as the API has them."""
+    """The output of `-o json`: quantities as in the API."""
     use: NodeUse = facts["use"]
     status = facts["node"].get("status") or {}
     return {

@@ -1,4 +1,4 @@
-"""A pod: its containers, the four states side by side, conditions in words, the story, the Events."""
+"""A pod: its containers, the four states side by side, conditions in plain words, the story, the Events."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def _container(container: Any) -> Object:
 
 
 def page(pod: Object, facts: Object, width: int = 0) -> str:
-    """`width` is the terminal's; 0 leaves every line as long as it is."""
+    """`width` is the terminal's; 0 wraps no lines."""
     parts = [
         table(_head(pod, facts), width=width),
         _containers(pod, facts, width),

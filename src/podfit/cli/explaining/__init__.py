@@ -1,1 +1,1 @@
-"""Why things are as they are: a pod's place, a resize's fate, an autoscaler's numbers. Each gives lines to print."""
+"""Explanations: a pod's placement, the state of a resize, an autoscaler's numbers. Each returns lines to print."""

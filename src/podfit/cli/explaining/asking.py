@@ -1,8 +1,8 @@
-"""Asks the recommender why its numbers are what they are, and the updater what it made of them, where they can be
-reached.
+"""Queries the recommender for the calculation of its numbers, and the updater for its decisions, if they are reachable.
 
-`podfit up` notes on checkpoints where its recommender listens, which also answers for the updater (only addresses of
-this machine are followed); in a cluster both are reached through the API server, by the Services that deploy/vpa makes.
+`podfit up` records on checkpoints where its recommender listens, which also serves the updater's decisions (only
+addresses of this machine are used); in a cluster both are reached through the API server, by the Services of
+deploy/vpa.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ PATIENCE_S = 2.0
 async def recommenders_story(
     client: Client, vpa: Object, checkpoints: Iterable[Object]
 ) -> tuple[dict[str, Any] | None, str]:
-    """What `/explain` of the recommender says, or None without an answer; then why, where that is known."""
+    """The response of the recommender's `/explain`, or None; then the reason, if it is known."""
     path = f"/explain/{vpa['metadata']['namespace']}/{vpa['metadata']['name']}"
     url = noted_url(vpa, checkpoints)
     return await _here(url, path) if url else (await _through_server(client, SERVICE + path, "containers"), "")
 
 
 async def updaters_story(client: Client, vpa: Object, checkpoints: Iterable[Object]) -> dict[str, Any] | None:
-    """What `/why-not` of the updater says about pods that its last pass left as they are; None without an answer."""
+    """The response of the updater's `/why-not` about pods that its last pass skipped; None without a response."""
     path = f"/why-not/{vpa['metadata']['namespace']}/{vpa['metadata']['name']}"
     url = noted_url(vpa, checkpoints)
     return (await _here(url, path))[0] if url else await _through_server(client, UPDATER + path, "pods")

@@ -1,4 +1,4 @@
-"""Why an autoscaler recommends its numbers, and why it leaves a pod alone."""
+"""How an autoscaler arrived at its recommendation, and why it skips a pod."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def _not_started(pods: list[Object]) -> list[str]:
 
 
 def _unserved(vpa: Object, answered: bool) -> list[str]:
-    """An autoscaler may name any recommender; one that nobody runs never answers."""
+    """An autoscaler may name any recommender; one that nobody runs never writes a recommendation."""
     names = [entry.get("name") or "" for entry in vpa["spec"].get("recommenders") or ()]
     if answered or not names or any(name in PLUGINS for name in names):
         return []
@@ -104,7 +104,7 @@ def _conditions(vpa: Object, width: int) -> list[str]:
 
 
 def why_numbers(numbers: dict[str, Any]) -> list[str]:
-    """Each target as the steps that lead to it."""
+    """Each target as the steps of its calculation."""
     lines = []
     for container, known in (numbers.get("containers") or {}).items():
         lines.append(f"Container {container}: {_samples(known)}")
@@ -130,7 +130,7 @@ def why_numbers(numbers: dict[str, Any]) -> list[str]:
 
 
 def policy_lines(judged: dict[str, Any]) -> list[str]:
-    """How good policies would have been, one line each."""
+    """How well other policies would have performed, one line each."""
     lines = []
     for policy, each in judged.items():
         words = [
@@ -157,7 +157,7 @@ def _samples(known: dict[str, Any]) -> str:
 
 
 def other_settings(vpa: Object, numbers: dict[str, Any]) -> bool:
-    """Whether the steps, computed from what checkpoints hold, lead elsewhere than the recommendation."""
+    """Whether the steps, computed from the checkpoints, give a result that differs from the recommendation."""
     given = ((vpa.get("status") or {}).get("recommendation") or {}).get("containerRecommendations") or []
     for one in given:
         known = (numbers.get("containers") or {}).get(one["containerName"])
@@ -165,14 +165,14 @@ def other_settings(vpa: Object, numbers: dict[str, Any]) -> bool:
             if known is None or resource not in known["resources"]:
                 continue
             said, computed = number(resource, target), number(resource, known["resources"][resource]["target"]["value"])
-            # A checkpoint is a little older than the recommendation, so only a real gap counts.
+            # A checkpoint is a little older than the recommendation, so only a real difference counts.
             if abs(said - computed) > 0.2 * max(said, computed):
                 return True
     return False
 
 
 def _verdicts(story: dict[str, Any]) -> list[str]:
-    """What the updater's last pass made of the pods; pods with the same verdict share a line."""
+    """The decisions of the updater's last pass; pods with the same verdict share a line."""
     alike: dict[tuple[str, str], list[str]] = {}
     for pod, verdict in (story.get("pods") or {}).items():
         alike.setdefault((verdict["reason"], verdict["message"]), []).append(pod)

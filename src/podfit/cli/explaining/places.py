@@ -1,4 +1,4 @@
-"""Why a pod is where it is, or nowhere: for each node what was lacking, and by how much."""
+"""Why a pod is on its node, or on none: what each node lacked, and how much."""
 
 from __future__ import annotations
 

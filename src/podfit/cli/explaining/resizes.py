@@ -1,4 +1,4 @@
-"""Why a resize waits, was refused or is done: the numbers of the node, and who holds its room."""
+"""Why a resize is pending, was rejected or is complete: the node's numbers, and the pods that hold its resources."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def _gaps(rows: list[Object]) -> list[str]:
 
 
 def _differ(one: Object, other: Object) -> bool:
-    """Only what both sides name counts: the kernel does not know memory requests."""
+    """Only resources in both states count: the kernel has no memory requests."""
     for kind in ("requests", "limits"):
         mine, theirs = one.get(kind) or {}, other.get(kind) or {}
         if any(number(name, mine[name]) != number(name, theirs[name]) for name in mine.keys() & theirs.keys()):
@@ -72,7 +72,7 @@ def _differ(one: Object, other: Object) -> bool:
 
 
 def room(pod: Object, node: Object, pods: list[Object]) -> tuple[list[str], dict[str, Any]]:
-    """Who holds the node's room, largest first, for each resource that is short."""
+    """The pods that hold the node's resources, largest first, for each resource that is short."""
     whole = room_on(node, pods, pod)
     allocatable, used, needs = _numbers(whole.allocatable), _numbers(whole.used), _numbers(pod_requests(pod))
     others = [one for one in pods if one["metadata"]["uid"] != pod["metadata"]["uid"] and not has_ended(one)]

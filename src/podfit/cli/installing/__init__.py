@@ -1,1 +1,1 @@
-"""What `podfit install` does: manifests, the checks before them, and the wait after them."""
+"""`podfit install`: manifests, prerequisite checks, and the wait for the rollout."""

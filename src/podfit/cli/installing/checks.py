@@ -1,4 +1,4 @@
-"""What must hold before anything is applied: a server new enough, the user's rights, metrics, no other autoscaler."""
+"""Prerequisites of an installation: server version, the user's permissions, metrics, no other autoscaler."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _METRICS = "/apis/metrics.k8s.io/v1beta1"
 
 
 def too_old(version: Object) -> str:
-    """Why a server of this version cannot have it; "" where it can."""
+    """Why a server of this version is not supported; "" if it is."""
     try:
         major, minor = int(version["major"]), int(str(version["minor"]).rstrip("+"))
     except (KeyError, ValueError):
@@ -31,7 +31,7 @@ async def old_server(client: Client) -> str:
 
 
 async def missing_rights(client: Client, bodies: list[Object]) -> list[str]:
-    """What the user may not do of what it takes, in words."""
+    """The required permissions that the user lacks, in words."""
     wanted = list(dict.fromkeys((verb, *_place(body)) for body in bodies for verb in ("create", "patch")))
     answers = await asyncio.gather(*(_allowed(client, *one) for one in wanted))
     return [
@@ -59,7 +59,7 @@ async def _allowed(client: Client, verb: str, kind: Kind, namespace: str) -> boo
 
 
 async def missing_metrics(client: Client) -> str:
-    """Why there is no usage to recommend from; "" where there is."""
+    """Why there are no metrics to recommend from; "" if there are."""
     try:
         await client.raw("GET", f"{_METRICS}/nodes")
     except ApiError as error:
@@ -72,7 +72,7 @@ async def missing_metrics(client: Client) -> str:
 
 
 async def other_autoscaler(client: Client, bodies: list[Object]) -> str:
-    """Another project's autoscaler under the same names; "" for none."""
+    """Another project's autoscaler with the same names; "" for none."""
     for body in bodies:
         if body["kind"] != "Deployment":
             continue
@@ -85,6 +85,6 @@ async def other_autoscaler(client: Client, bodies: list[Object]) -> str:
 
 
 def _ours(found: Object, wanted: Object) -> bool:
-    """Upstream's Deployments have the same names; their containers are called and started otherwise."""
+    """Upstream's Deployments have the same names, but different containers and commands."""
     theirs, ours = (one["spec"]["template"]["spec"]["containers"][0] for one in (found, wanted))
     return bool(theirs.get("args", [])[:1] == ours["args"][:1])

@@ -1,4 +1,4 @@
-"""The manifests that come with podfit, in the order in which they are applied."""
+"""The manifests shipped with podfit, in the order in which they are applied."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _OWN_IMAGE = "podfit:latest"
 
 
 def manifests(what: str, image: str = "") -> list[Object]:
-    """Those of `deploy/WHAT`; containers run `image` where it is given."""
+    """Those of `deploy/WHAT`; containers use `image` if it is given."""
     folder = files("podfit").joinpath("manifests", what)
     listed = yaml.safe_load(folder.joinpath("kustomization.yaml").read_text())["resources"]
     found: list[Object] = []
@@ -34,7 +34,7 @@ def with_image(body: Object, image: str) -> Object:
 
 
 def images(bodies: list[Object]) -> list[str]:
-    """What the containers run, each once."""
+    """The images of the containers, each once."""
     found = [
         one["image"]
         for body in bodies

@@ -1,4 +1,4 @@
-"""After the manifests were applied: whether everything they start works, and what keeps it from that."""
+"""Checks after the manifests were applied whether everything runs, and what prevents it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _PAUSE_S = 1.0
 
 
 async def works(client: Client, bodies: list[Object], report: Callable[[str], None], patience_s: float) -> bool:
-    """Waits until everything works; says each obstacle once. False when the time is over."""
+    """Waits until everything runs; reports each problem once. False on timeout."""
     reported: set[str] = set()
     try:
         async with asyncio.timeout(patience_s):
@@ -69,7 +69,7 @@ def is_rolled_out(deployment: Object) -> bool:
 
 
 def why_waiting(pod: Object) -> list[str]:
-    """What keeps a pod's containers from running, in the words of its status."""
+    """Why a pod's containers do not run, according to its status."""
     status, name = pod.get("status") or {}, pod["metadata"]["name"]
     found = [
         f"pod {name}: {one['reason']}: {one.get('message', '')}"

@@ -1,4 +1,4 @@
-"""Options that several components have, and how their values are read."""
+"""Options of several components, and the parsing of their values."""
 
 from __future__ import annotations
 
@@ -61,7 +61,9 @@ def capacity(cpu: str, memory: str) -> dict[str, str]:
 
 
 def named(node_name: str) -> str:
-    """The node's name, this machine's by default: one that a server takes, since no start would get beyond it."""
+    """The node's name, by default this machine's: must be valid for an API server, or the agent could never
+    register.
+    """
     import socket
 
     from podfit.api.text.names import dns_subdomain

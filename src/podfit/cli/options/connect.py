@@ -1,4 +1,4 @@
-"""The options that every client command shares, and the connection that they ask for."""
+"""The options shared by every client command, and the connection they define."""
 
 from __future__ import annotations
 
@@ -26,12 +26,14 @@ Kubeconfig = Annotated[
 ]
 
 OK, FAILED, WRONG_USAGE, REFUSED, WAITING = 0, 1, 2, 3, 4
-"""Exit codes: done; no connection, or rejected; wrong command line; a node or the API refused; still waiting."""
+"""Exit codes: success; no connection, or rejected; invalid usage; rejected by a node or the API server; still
+pending.
+"""
 
 
 @dataclass(frozen=True)
 class Session:
-    """An open connection and where it looks: `namespace` "" means everywhere."""
+    """An open connection and its namespace; "" means all."""
 
     client: Client
     namespace: str

@@ -1,4 +1,4 @@
-"""Options of `podfit up` and `podfit agent` about the CPU manager and what a node keeps back from pods."""
+"""Options of `podfit up` and `podfit agent` about the CPU manager and reserved resources."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _RESERVABLE = ("cpu", "memory", "ephemeral-storage", "pid")
 def cpu_settings(
     policy: str, reserved_cpus: str, system: str, kube: str, gates: str, alone: bool = True
 ) -> dict[str, Any]:
-    """The fields of an AgentConfig that follow from the options. `alone`: no other node has the machine's CPUs."""
+    """The AgentConfig fields for the options. `alone`: no other node uses the machine's CPUs."""
     from podfit.agent.cpus.decide.state import POLICIES, STATIC
     from podfit.agent.cpus.reservation import BadReservation, replaced
     from podfit.agent.decide.resize.allocate import Policy

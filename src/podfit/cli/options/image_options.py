@@ -1,4 +1,4 @@
-"""Options of `podfit up` and `podfit agent` about images: where from, how many at a time, when they are deleted."""
+"""Options of `podfit up` and `podfit agent` about images: registries, parallel pulls, garbage collection."""
 
 from __future__ import annotations
 

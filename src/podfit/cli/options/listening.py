@@ -1,7 +1,7 @@
-"""Which port a cluster's API server listens on, and which cluster has it if it is taken.
+"""The port of a cluster's API server, and the conflicting cluster if it is in use.
 
-A named cluster takes the usual port if it is free and no other named cluster keeps it, else another one. It keeps that
-port, running or not: its kubeconfigs stay valid.
+A named cluster gets the default port if it is free and belongs to no other named cluster, otherwise another one. It
+keeps that port, running or not: its kubeconfigs remain valid.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _USUAL = 6443
 
 
 def own_port(cluster: Cluster) -> int:
-    """For a named cluster that was not given an address to listen on."""
+    """For a named cluster without `--listen`."""
     with _choosing():
         kept = _kept(_file(cluster))
         port = _free(kept or _USUAL, _kept_by_others(cluster) - {kept})
@@ -54,7 +54,7 @@ def _free(wanted: int, kept: set[int]) -> int:
 
 
 def explain(error: CannotListen, api_port: int) -> None:
-    """Adds who listens there instead and, for the API server's port, what to do."""
+    """Adds which process listens there instead and, for the API server's port, what to do."""
     if error.errno != errno.EADDRINUSE:
         return
     advice = "; choose another port by --listen, or run `podfit up --name NAME` beside it"

@@ -1,4 +1,4 @@
-"""The options for the network of pods."""
+"""The options for the pod network."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where podfit's components listen, for those who want to name ports. By default `podfit up` takes free ones."""
+"""Listening addresses of podfit's components. By default `podfit up` picks free ports."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def ip_address(flag: str, text: str) -> str:
 def autoscaler_flags(
     recommender: str, updater: str, admission: str, webhook_port: int, fail_closed: bool = False
 ) -> dict[str, list[str]]:
-    """The command lines of the autoscaler's components: where they listen, and what happens while none does."""
+    """The command lines of the autoscaler's components: their addresses, and the webhook's failure policy."""
     flags: dict[str, list[str]] = {}
     for name, address in (("recommender", recommender), ("updater", updater), ("admission", admission)):
         if address:
@@ -85,7 +85,7 @@ def autoscaler_flags(
 
 
 def with_flags(flags: dict[str, list[str]], **given: list[str] | None) -> dict[str, list[str]]:
-    """With `FLAG=VALUE` of each component added; one that cannot be read is reported before anything starts."""
+    """With `FLAG=VALUE` of each component added; an invalid one is reported before anything starts."""
     from podfit.vpa.admission.config import admission_config
     from podfit.vpa.recommender.config import recommender_config
     from podfit.vpa.updater.config import updater_config
@@ -113,7 +113,7 @@ def host_port(text: str, flag: str = "--listen", example: str = "127.0.0.1:6443"
 
 
 def check_free(flag: str, address: str) -> None:
-    """Says at once what the component itself would only find out when everything else runs."""
+    """Reports in advance what the component itself would only report once everything else runs."""
     from podfit.compose import BadSetting
 
     host, port = host_port(address, flag, "127.0.0.1:8942")

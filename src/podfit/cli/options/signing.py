@@ -1,4 +1,4 @@
-"""The files with which `podfit controllers` signs certificates, as kube-controller-manager names them."""
+"""The signing files of `podfit controllers`, with kube-controller-manager's option names."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""How the command line prints: tables, amounts, help, pages that refresh."""
+"""Output: tables, amounts, help, refreshing pages."""

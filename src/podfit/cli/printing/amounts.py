@@ -12,7 +12,7 @@ _STEPS = (("Ti", 1 << 40), ("Gi", 1 << 30), ("Mi", 1 << 20), ("Ki", 1 << 10))
 
 
 class BadAmount(ValueError):
-    """What was typed is no amount; the message says what would be."""
+    """An invalid amount; the message says what is valid."""
 
 
 def read_amount(text: str, what: str) -> str:
@@ -40,7 +40,7 @@ def read_pairs(text: str, what: str) -> dict[str, str]:
 
 
 def number(resource: str, amount: Any) -> int:
-    """Millicores or bytes; nothing counts as 0."""
+    """Millicores or bytes; None counts as 0."""
     if amount is None:
         return 0
     parsed = Quantity.parse(amount)
@@ -48,7 +48,7 @@ def number(resource: str, amount: Any) -> int:
 
 
 def cpu_text(milli: float) -> str:
-    """From 100 cores on in whole cores: an upper bound that rests on few samples can be that large."""
+    """From 100 cores on in whole cores: an upper bound based on few samples can be that large."""
     whole = round(milli) if milli < 100_000 else round(milli / 1000) * 1000
     return str(Quantity.of_milli(whole)) if whole else "0"
 
@@ -79,7 +79,7 @@ def amount_text(resource: str, value: float | None) -> str:
 
 
 def pair_text(resources: Mapping[str, Any] | None, resource: str) -> str:
-    """`request/limit` of one resource; "-" for what is not set."""
+    """`request/limit` of one resource; "-" if not set."""
     if resources is None:
         return "?"
     asked = (resources.get("requests") or {}).get(resource)

@@ -1,4 +1,4 @@
-"""Events in the order they happened, and as rows of a page."""
+"""Events in chronological order, and as rows of a page."""
 
 from __future__ import annotations
 
@@ -18,8 +18,9 @@ def when(event: Object) -> str:
 
 
 def in_order(events: Iterable[Object]) -> list[Object]:
-    """Oldest first. Most Events name only the second: within one, those that name the moment come first (they are a
-    scheduler's, whose decision comes before what a node does), then the order in which the server took them counts."""
+    """Oldest first. Most Events have a resolution of one second: within a second, Events with microseconds come first
+    (they are a scheduler's, whose decision precedes the node's actions), then the order in which the server received
+    them."""
     return sorted(events, key=_moment)
 
 

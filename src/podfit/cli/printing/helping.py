@@ -1,4 +1,4 @@
-"""What `-h` prints: plain text, whole option names at any width, and words for values instead of Python's types."""
+"""The output of `-h`: plain text, whole option names at any width, and placeholders instead of Python's types."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Group(TyperGroup):
 
 
 def plain(app: typer.Typer) -> None:
-    """Gives every command of `app` this help, unless it brings its own."""
+    """Gives every command of `app` this help, unless it has its own."""
     for command in app.registered_commands:
         if command.cls in (None, TyperCommand):
             command.cls = Command
@@ -54,7 +54,7 @@ def is_switch(param: Any) -> bool:
 
 
 def value_name(param: Any) -> str:
-    """As given, else the last word of the option: `--node-name` takes a NAME."""
+    """The given one, otherwise the last word of the option: `--node-name` takes a NAME."""
     return str(param.metavar or max(param.opts, key=len).rpartition("-")[2].upper())
 
 

@@ -1,4 +1,4 @@
-"""How answers are printed: tables as kubectl's, JSON, YAML, names. Data goes to stdout, words about it to stderr."""
+"""Output formats: tables like kubectl's, JSON, YAML, names. Data goes to stdout, messages to stderr."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ DATA = ("", "json", "yaml")
 LEAST = 24
 """A wrapped column is never narrower than this."""
 _CONTROL = re.compile("[\\x00-\\x08\\x0b-\\x1f\\x7f-\\x9f\\u200e\\u200f\\u202a-\\u202e\\u2066-\\u2069]")
-"""All of Unicode that moves the cursor, or changes the order in which letters are shown, but tab and line feed."""
+"""All Unicode characters that move the cursor or change the text direction, except tab and line feed."""
 _WHOLE: Any = {"break_long_words": False, "break_on_hyphens": False}
 
 
@@ -36,7 +36,7 @@ DataOutput = Annotated[str, output_option(DATA, "text")]
 
 
 def wrong(text: str) -> NoReturn:
-    """Ends a command whose command line is invalid."""
+    """Exits with the error for invalid usage."""
     note(f"podfit: {text}")
     raise typer.Exit(2)
 
@@ -49,7 +49,7 @@ def check_format(output: str, allowed: Sequence[str] = TABLES) -> str:
 
 
 def note(text: str) -> None:
-    """A word to the person, not to the next program."""
+    """A message to the user, not to the next program."""
     print(visible(text), file=sys.stderr, flush=True)
 
 
@@ -58,8 +58,8 @@ def say(text: str = "") -> None:
 
 
 def visible(text: str) -> str:
-    """Control characters as something to read. Texts of a cluster (messages, annotations, arguments) are written by
-    others, and a terminal obeys what it is sent."""
+    """Makes control characters visible. Text from a cluster (messages, annotations, arguments) is untrusted, and a
+    terminal interprets it."""
     return _CONTROL.sub(_shown, text)
 
 
@@ -69,7 +69,7 @@ def _shown(found: re.Match[str]) -> str:
 
 
 def terminal_width() -> int:
-    """Columns of the terminal; 0 where output goes elsewhere, which wants whole lines."""
+    """Columns of the terminal; 0 if the output goes elsewhere and lines must not be wrapped."""
     return shutil.get_terminal_size().columns if sys.stdout.isatty() else 0
 
 
@@ -80,12 +80,12 @@ def paragraph(text: str, width: int = 0, indent: str = "  ") -> str:
 
 
 def fitted(text: str, width: int) -> str:
-    """Sentences wrapped to `width`; tables and what is laid out already stay as they are."""
+    """Sentences wrapped to `width`; tables and preformatted lines are unchanged."""
     return text if not width or "\n" in text or text.startswith(" ") else paragraph(text, width, "")
 
 
 def table(rows: Iterable[Sequence[Any]], header: Sequence[str] = (), width: int = 0) -> str:
-    """Columns three blanks apart; the last one is not padded, and wrapped where it would run past `width`."""
+    """Columns separated by three spaces; the last one is not padded, and wrapped if it would exceed `width`."""
     lines = [tuple(header)] if header else []
     lines += [tuple("" if cell is None else str(cell) for cell in row) for row in rows]
     if not lines:
@@ -114,7 +114,7 @@ def _wrapped(lines: list[tuple[str, ...]], widths: list[int], width: int) -> Ite
 
 
 def print_object(output: str, value: Any) -> None:
-    """`value` as JSON or YAML, objects in it without managedFields, as kubectl shows them."""
+    """`value` as JSON or YAML, objects in it without managedFields, like kubectl."""
     value = _without_managed_fields(value)
     if output == "json":
         # JSON has a way of its own to write them.
@@ -134,7 +134,7 @@ def _without_managed_fields(value: Any) -> Any:
 
 
 def nothing_in(namespace: str) -> str:
-    """As kubectl says it."""
+    """In kubectl's wording."""
     return f"No resources found in {namespace} namespace." if namespace else "No resources found"
 
 
@@ -143,7 +143,7 @@ def list_of(items: list[Any]) -> dict[str, Any]:
 
 
 def age(stamp: str | None, now: float | None = None) -> str:
-    """How long ago, as kubectl writes it: 12s, 3m20s, 5h, 2d3h."""
+    """The age in kubectl's format: 12s, 3m20s, 5h, 2d3h."""
     from podfit.kit.clock import parse_rfc3339
 
     if not stamp:

@@ -1,4 +1,4 @@
-"""Shows a page again and again: in place in a terminal, one page after the other elsewhere."""
+"""Shows a page repeatedly: in place in a terminal, one page after the other elsewhere."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Plain sentences: what a condition means and what to do about it, and Events without their JSON. Pure."""
+"""Plain sentences: the meaning of a condition and what to do about it, and Events without their JSON. Pure."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def size_text(resources: ObjectView | None) -> str:
 
 
 def condition_words(condition: ObjectView) -> str:
-    """One line: what holds, why in the words of its writer, what to do."""
+    """One line: the state, the original reason and message, what to do."""
     kind, reason = condition.get("type") or "", condition.get("reason") or ""
     message = str(condition.get("message") or "")
     words = f"{kind}={condition.get('status')}"
@@ -52,14 +52,14 @@ def condition_words(condition: ObjectView) -> str:
 
 
 def notable(condition: ObjectView) -> bool:
-    """Whether it says that something is not as it should be, or moves."""
+    """Whether it reports a problem or progress."""
     if condition.get("type") in (PENDING, IN_PROGRESS, "DisruptionTarget"):
         return condition.get("status") == "True"
     return condition.get("status") != "True"
 
 
 def node_notable(condition: ObjectView) -> bool:
-    """A node is well when Ready is True and every pressure is False."""
+    """A node is healthy if Ready is True and there is no pressure."""
     return condition.get("status") != ("True" if condition.get("type") == "Ready" else "False")
 
 
@@ -67,7 +67,7 @@ _CHANGES = {"cpu_shares": "cpu.shares {}", "cpu_quota_us": "cpu quota {} µs", "
 
 
 def chapter_words(numbers: ObjectView | None) -> str:
-    """The numbers of a story's chapter in one line."""
+    """The amounts of a story entry in one line."""
     parts = []
     for key, value in (numbers or {}).items():
         if isinstance(value, Mapping) and ("requests" in value or "limits" in value):

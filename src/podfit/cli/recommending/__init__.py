@@ -1,1 +1,1 @@
-"""`podfit recommend`: asks, decides, shows, and changes what is agreed to."""
+"""`podfit recommend`: collects, computes, shows, and applies confirmed changes."""

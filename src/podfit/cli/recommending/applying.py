@@ -1,4 +1,4 @@
-"""Gives running pods and templates their recommended sizes: in place where pods run, and only after a yes."""
+"""Applies recommended sizes to running pods and templates: in place for running pods, and only after confirmation."""
 
 from __future__ import annotations
 
@@ -40,7 +40,9 @@ class Step:
 
 
 def steps(changed: Sequence[Change], templates: bool) -> tuple[list[Step], list[str]]:
-    """What is sent, and what is not, with the reason. Templates whose change recreates pods only with `templates`."""
+    """The changes to send, and the skipped ones with their reason. Templates whose change recreates pods only with
+    `templates`.
+    """
     made: list[Step] = []
     left: list[str] = []
     for one in changed:

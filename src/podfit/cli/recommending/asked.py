@@ -1,4 +1,4 @@
-"""From the options of the command line to what is asked. Wrong ones end the command."""
+"""Parses the options of the command line into a request. Invalid ones end the command."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ def prometheus_config(options: dict[str, Any]) -> PrometheusConfig | None:
 
 
 def _model(bounds: Bounds) -> Config:
-    """The autoscaler's own smallest pod holds unless another least was given."""
+    """The autoscaler's own minimum pod size applies unless another minimum was given."""
     model = Config()
     if "cpu" in bounds.least:
         model = replace(model, pod_recommendation_min_cpu_millicores=float(bounds.least["cpu"]))

@@ -15,11 +15,11 @@ from podfit.vpa.report.usage.evidence import Curve, Floats
 WIDTH, HEIGHT = 560, 170
 LEFT, RIGHT, TOP, BOTTOM = 58, 12, 10, 24
 POINTS = 420
-"""The most that are drawn: beyond the chart's number of columns, more make no difference."""
+"""The most points that are drawn: more than the chart has columns make no difference."""
 
 
 def chart(one: Finding, resource: str) -> str:
-    """ "" where nothing was measured over time."""
+    """ "" if nothing was measured over time."""
     curve = one.evidence.curve if one.evidence is not None else None
     if curve is None:
         return ""
@@ -55,7 +55,7 @@ def _top(amounts: Sequence[int], peak: float) -> float:
 
 
 def thinned(values: Floats, combine: object) -> Floats:
-    """Neighbours combined, so that at most POINTS are left."""
+    """Neighbours merged, so that at most POINTS are left."""
     step = math.ceil(len(values) / POINTS)
     if step <= 1:
         return values
@@ -75,7 +75,7 @@ def _y(value: float, top: float) -> float:
 
 
 def _runs(values: Floats, unit: float, top: float) -> list[list[tuple[float, float]]]:
-    """Stretches without gaps."""
+    """Segments without gaps."""
     runs: list[list[tuple[float, float]]] = []
     before = -2
     for at in np.flatnonzero(np.isfinite(values)).tolist():

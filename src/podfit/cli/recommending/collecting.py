@@ -1,4 +1,4 @@
-"""Gathers what a report is made from: workloads, then usage from the best source that has some."""
+"""Collects the inputs of a report: workloads, then usage from the best source that has some."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ COMPLETE = 0.8
 
 
 class NothingKnown(Exception):
-    """No source has usage; the message says why of each."""
+    """No source has usage; the message has the reason of each."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +67,7 @@ def _labels(workload: Workload) -> Object:
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """What the command line asks for."""
+    """The request on the command line."""
 
     namespace: str = ""
     filters: Filters = field(default_factory=Filters)
@@ -93,7 +93,7 @@ class Collector:
         self.workloads: dict[Key, Workload] = {}
 
     async def report(self) -> Report:
-        """Raises NothingKnown where no source has anything about any workload."""
+        """Raises NothingKnown if no source has data about any workload."""
         asked = self._asked
         every = await read_workloads(self._client, asked.namespace, self._remarks.notes.append)
         self.workloads = {key: one for key, one in every.items() if asked.filters.let(one)}
@@ -123,7 +123,7 @@ class Collector:
         return ((key, one.get("name") or "") for key, work in self.workloads.items() for _, one in work.containers)
 
     async def _known(self, every: dict[Key, Workload]) -> Known:
-        """Each source is asked for what the ones before it did not have."""
+        """Each source is queried for what the previous ones did not have."""
         source, known = self._asked.source, Known()
         if source in ("auto", PROMETHEUS) and self._asked.prometheus is not None:
             known = self._first(PROMETHEUS, known, await self._from_prometheus(every))

@@ -1,4 +1,4 @@
-"""The report as one HTML file: styles, script and charts inline, no address outside of it. Opens offline."""
+"""The report as one self-contained HTML file: styles, script and charts inline. Opens offline."""
 
 from __future__ import annotations
 

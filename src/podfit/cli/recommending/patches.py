@@ -1,4 +1,4 @@
-"""What would be changed, workload by workload: patches for a pull request, and a diff to read. Pure."""
+"""The changes per workload: patches for a pull request, and a diff to read. Pure."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ IN_PLACE = "podfit.dev/resize-policy"
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """The containers of one workload that get other sizes."""
+    """The containers of one workload with new sizes."""
 
     workload: Workload
     sizes: Mapping[tuple[str, str], ContainerSizes]
@@ -39,7 +39,7 @@ class Change:
 
     @property
     def template(self) -> dict[str, Any] | None:
-        """A strategic merge patch of the workload itself; None where its template cannot be changed."""
+        """A strategic merge patch of the workload itself; None if its template cannot be changed."""
         if self.workload.foreign or self.key.kind not in WELL_KNOWN or self.key.kind == "Job":
             return None
         inside: dict[str, Any] = {"template": {"spec": self.containers}}
@@ -63,7 +63,7 @@ class Change:
 def changes(
     listed: Iterable[Finding], workloads: Mapping[Key, Workload], least: float, confidence: str = "none"
 ) -> list[Change]:
-    """In the report's order. Containers known less well than `confidence` stay as they are."""
+    """In the report's order. Containers with less than `confidence` are not changed."""
     made: dict[Key, dict[tuple[str, str], ContainerSizes]] = {}
     for one in listed:
         known = one.evidence.confidence if one.evidence is not None else "none"
@@ -74,7 +74,9 @@ def changes(
 
 
 def files(changed: Iterable[Change]) -> tuple[dict[str, Any], list[str]]:
-    """Name to content of each patch file and of a kustomize component that lists them; and what has no file, why."""
+    """Name to content of each patch file and of a kustomize component that lists them; and the workloads without a
+    file, with the reason.
+    """
     made: dict[str, Any] = {}
     left: list[str] = []
     for one in changed:

@@ -1,4 +1,4 @@
-"""Lines on stderr: how far a reading is, where stderr is a terminal, and what takes minutes, in any case."""
+"""Progress on stderr: of a reading, if stderr is a terminal, and of operations that take minutes, in any case."""
 
 from __future__ import annotations
 

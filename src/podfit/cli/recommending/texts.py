@@ -14,7 +14,7 @@ from podfit.vpa.report.decide.sizing import RESOURCES, ContainerSizes
 
 
 def change_text(resource: str, now: ContainerSizes, fits: ContainerSizes) -> str:
-    """`500m → 120m`; one number where both agree."""
+    """`500m → 120m`; one number if both are equal."""
     before, after = now.requests.get(resource), fits.requests.get(resource)
     if after is None:
         return f"{amount_text(resource, before)} → ?"
@@ -99,7 +99,7 @@ CSV_HEADER = (
 
 
 def as_csv(report: Report) -> str:
-    """What is not known is an empty cell, never 0."""
+    """Unknown values are empty cells, never 0."""
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
     writer.writerow(CSV_HEADER)
@@ -137,7 +137,7 @@ def as_csv(report: Report) -> str:
 
 
 def as_data(report: Report) -> dict[str, Any]:
-    """For programs: quantities as Kubernetes writes them."""
+    """For programs: quantities in Kubernetes' format."""
     return {
         "apiVersion": "podfit.dev/v1",
         "kind": "RecommendationReport",

@@ -1,1 +1,1 @@
-"""What the commands share about resizes: plans, stages, following one to its end."""
+"""Shared by the commands about resizes: plans, stages, following a resize to its end."""

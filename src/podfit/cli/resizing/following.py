@@ -1,4 +1,4 @@
-"""Follows the resize of several pods to its end, showing each step: bars in a terminal, lines elsewhere."""
+"""Follows the resizes of several pods to their end, showing each step: bars in a terminal, lines elsewhere."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ GONE = Step("Pending", "Gone", "the pod was deleted")
 
 
 class Followed:
-    """What is known of each pod's resize."""
+    """The known state of each pod's resize."""
 
     def __init__(self, pods: Mapping[Key, Object]) -> None:
         self.pods = dict(pods)
         self.steps: dict[Key, Step] = {key: step_of(pod) for key, pod in pods.items()}
 
     def take(self, key: Key, pod: Object | None, shortage: str = "") -> bool:
-        """True when this changed how far the pod is. `shortage`: what its node lacks."""
+        """True if this changed the stage of the pod. `shortage`: what its node lacks."""
         if key not in self.steps:
             return False
         if pod is not None:
@@ -49,7 +49,7 @@ class Followed:
 
 
 class Show:
-    """One line a step; pipes and logs get these."""
+    """One line per step, for pipes and logs."""
 
     def __init__(self, followed: Followed) -> None:
         self._followed = followed
@@ -67,7 +67,7 @@ class Show:
 
 
 class Bars(Show):
-    """A bar a pod, redrawn in place."""
+    """One bar per pod, redrawn in place."""
 
     def __enter__(self) -> Show:
         from rich.console import Console
@@ -103,7 +103,7 @@ def words(step: Step) -> str:
 
 
 async def follow(client: Client, pods: Mapping[Key, Object], timeout_s: float) -> Followed:
-    """Until every pod has its size or is refused for good, or time is up."""
+    """Runs until every pod has its size or is finally rejected, or the timeout has passed."""
     followed = Followed(pods)
     show = Bars(followed) if sys.stderr.isatty() else Show(followed)
     with show:
@@ -139,5 +139,6 @@ async def _watch(client: Client, namespace: str, followed: Followed, show: Show)
                     kind, pod = await anext(events)
                     await take((namespace, pod["metadata"]["name"]), None if kind == "DELETED" else pod)
         except (StopAsyncIteration, ApiError, Unreachable):
-            # The watch ended or is too old: list again, which also says when the server is away for good.
+            # The watch ended or its revision was compacted: list again, which also fails if the server is permanently
+            # down.
             continue

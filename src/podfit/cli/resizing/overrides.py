@@ -1,4 +1,4 @@
-"""Autoscalers that will overwrite the size a pod is given by hand."""
+"""Detects autoscalers that will overwrite the size set manually on a pod."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Key = tuple[str, str]
 
 
 async def override_warnings(client: Client, plans: Iterable[PlannedResize]) -> dict[Key, list[str]]:
-    """A warning for each pod whose new size an autoscaler in a mode that acts will overwrite."""
+    """A warning for each pod whose new size will be overwritten by an autoscaler in an active mode."""
     found: dict[Key, list[str]] = {}
     changing = [plan for plan in plans if plan.changes]
     for namespace in {plan.key[0] for plan in changing}:
@@ -37,7 +37,7 @@ async def _acting(client: Client, namespace: str) -> list[Object]:
         listed = await client.list(VPA, namespace)
     except ApiError as error:
         if error.code in (403, 404):
-            # No autoscalers in this cluster, or none that we may see: a resize is not refused for that.
+            # No autoscalers in this cluster, or no permission to see them: that does not prevent a resize.
             return []
         raise
     frozen = (vpa for vpa in listed["items"] if FROZEN not in (vpa["metadata"].get("annotations") or {}))
@@ -45,7 +45,7 @@ async def _acting(client: Client, namespace: str) -> list[Object]:
 
 
 def overwrites(vpa: Object, plan: PlannedResize) -> str:
-    """The warning, "" where the autoscaler leaves this container or these resources alone."""
+    """The warning, "" if the autoscaler does not control this container or these resources."""
     policy = container_policy(vpa, plan.container)
     touched = {change.resource for change in plan.changes}
     controlled = [one for one in ("cpu", "memory") if one in touched and one in controlled_resources(policy)]

@@ -1,4 +1,4 @@
-"""What a resize would send for one pod, and every error that can be found beforehand. Pure."""
+"""The patch that a resize would send for one pod, and every error that can be detected in advance. Pure."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class CannotResize(ValueError):
 
 @dataclass(frozen=True)
 class RequestedSizes:
-    """What was typed: requests by --cpu and --memory, limits by --limits."""
+    """The given amounts: requests by --cpu and --memory, limits by --limits."""
 
     container: str = ""
     requests: Mapping[str, str] = field(default_factory=dict)
@@ -117,7 +117,7 @@ def _all_containers(pod: Object) -> list[tuple[str, Object]]:
 
 
 def _changes(resources: Mapping[str, Any], request: RequestedSizes) -> tuple[Change, ...]:
-    """A limit that equals its request follows it: a container without room to burst is not given any silently."""
+    """A limit that equals its request follows it: a container that cannot burst does not silently become able to."""
     requests, limits = resources.get("requests") or {}, resources.get("limits") or {}
     found = []
     for resource in RESOURCES:

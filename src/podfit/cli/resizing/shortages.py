@@ -1,4 +1,4 @@
-"""What a node lacks for a resize, computed from the Node and its Pods as the API shows them, and said in one line."""
+"""What a node lacks for a resize, computed from the Node and its Pods in the API, as one line."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from podfit.client.transport import Unreachable
 
 
 async def shortage_of(client: Client, pod: Object) -> str:
-    """`needs 300m cpu, node n1 has 120m free`; "" if nothing is short, or if the node may not be read."""
+    """`needs 300m cpu, node n1 has 120m free`; "" if nothing is short, or if reading the node is forbidden."""
     node_name, waiting = pod["spec"].get("nodeName"), pending(pod)
     if not node_name or waiting is None or not isinstance(waiting.verdict, Deferred | Infeasible):
         return ""

@@ -1,6 +1,6 @@
-"""A pod's progress as a step on the way Pending → Allocated → Actuated → Actual. Pure.
+"""A pod's progress as a step of Pending → Allocated → Actuated → Actual. Pure.
 
-Works with any node that speaks the resize API.
+Works with any node that supports the resize API.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ STAGES = ("Pending", "Allocated", "Actuated", "Actual")
 class Step:
     stage: str
     reason: str = ""
-    """Deferred, Infeasible or Error where the resize is stuck."""
+    """Deferred, Infeasible or Error if the resize is stuck."""
     why: str = ""
 
     @property
@@ -39,7 +39,7 @@ class Step:
 
 
 def step_of(pod: Object, shortage: str = "") -> Step:
-    """`shortage`: what the node lacks, where the caller has computed it; shown in place of the node's message."""
+    """`shortage`: what the node lacks, if the caller has computed it; shown instead of the node's message."""
     match progress(pod):
         case Pending(verdict=Deferred(message=message)):
             return Step("Pending", DEFERRED, shortage or message)
@@ -59,7 +59,7 @@ def step_of(pod: Object, shortage: str = "") -> Step:
 
 
 def seen_by_node(step: Step, rows: list[Object]) -> Step:
-    """The stage that the node's own four states show, where the pod's status is still behind them."""
+    """The stage according to the node's own four states, if the pod's status is still behind them."""
     if step.done or step.reason:
         return step
     reached = 0
@@ -71,7 +71,7 @@ def seen_by_node(step: Step, rows: list[Object]) -> Step:
 
 
 def _reached(row: Object, stage: str) -> bool:
-    """The kernel knows no memory requests: only what both states name can differ."""
+    """The kernel has no memory requests: only resources in both states can differ."""
     wanted, has = row.get("desired") or {}, row.get(stage)
     if has is None:
         return False

@@ -1,1 +1,1 @@
-"""`podfit simulate`: reading scenarios and traces, and showing what came out."""
+"""`podfit simulate`: reads scenarios and traces, and shows the results."""

@@ -1,4 +1,4 @@
-"""The numbers of runs: those of a backtest, and what only a cluster has."""
+"""The numbers of runs: those of a backtest, and those that only a cluster has."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ HOUR_S = 3600.0
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Named:
-    """A run with the policy and the update mode that it was made with."""
+    """A run with its policy and update mode."""
 
     policy: str
     mode: str
@@ -28,7 +28,7 @@ class Named:
     label: str
 
     def results(self) -> list[Result]:
-        """As a backtest has them; workloads take the place of containers."""
+        """As in a backtest, with workloads in place of containers."""
         tally, scenario = self.run.tally, self.run.scenario
         mode = RECREATE if self.mode == MODE_RECREATE else IN_PLACE
         return [
@@ -61,7 +61,7 @@ class Named:
         return scenario.workloads[workload].replicas * scenario.steps * scenario.step_s / DAY
 
     def cluster(self) -> dict[str, Any]:
-        """What concerns the cluster as a whole."""
+        """Numbers of the cluster as a whole."""
         tally = self.run.tally
         waits = np.array(tally.waits or [0.0])
         return {
@@ -105,7 +105,7 @@ def history_of(run: Run) -> History:
 
 
 def as_object(runs: list[Named]) -> dict[str, Any]:
-    """What `-o json` prints."""
+    """The output of `-o json`."""
     scenario = runs[0].run.scenario
     return {
         "kind": "SimulationReport",

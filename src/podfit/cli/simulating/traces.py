@@ -1,4 +1,4 @@
-"""The traces that a scenario names, as arrays. What cannot be read is named by its field, in one line."""
+"""The traces that a scenario names, as arrays. Errors name the field, in one line."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def _read(field: str, path: Path, step_s: float) -> dict[str, Trace]:
 
 def _percents(path: Path) -> dict[str, Trace]:
     """Public traces of 5-minute samples in percent: `usage[series, day, sample, (cpu, memory)]`, or `cpu[series, day,
-    sample]`. Samples become parts of the curve's `scale`."""
+    sample]`. Samples become fractions of the curve's `scale`."""
     try:
         with np.load(path, allow_pickle=False) as file:
             if "step_s" in file.files:

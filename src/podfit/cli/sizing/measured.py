@@ -1,4 +1,4 @@
-"""Usage and recommendations as objects for `-o json`, in the shapes of metrics.k8s.io and with quantities."""
+"""Usage and recommendations as objects for `-o json`, in the format of metrics.k8s.io and with quantities."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def _sampled(metrics: Object | None) -> Object:
 
 
 def pod_objects(uses: Iterable[ContainerUse], metrics: Mapping[tuple[str, str], Object] | None) -> list[Object]:
-    """PodMetrics whose containers also have what they request, their limits, restarts and risk."""
+    """PodMetrics with requests, limits, restarts and risk of each container."""
     found: dict[tuple[str, str], Object] = {}
     for use in uses:
         key = (use.namespace, use.pod)
@@ -43,7 +43,7 @@ def _container(use: ContainerUse) -> Object:
 
 
 def node_objects(uses: Iterable[NodeUse], metrics: Mapping[str, Object] | None) -> list[Object]:
-    """NodeMetrics with what is requested and allocatable."""
+    """NodeMetrics with requested and allocatable resources."""
     return [
         {
             **_headed(NODE_METRICS, use.name),
@@ -59,7 +59,7 @@ def node_objects(uses: Iterable[NodeUse], metrics: Mapping[str, Object] | None) 
 
 
 def vpa_objects(given: Iterable[tuple[Object, list[Recommendation]]]) -> list[Object]:
-    """Autoscalers with their recommendations beside what their pods request now."""
+    """Autoscalers with their recommendations beside the current requests of their pods."""
     return [
         {
             **_headed(VPA, vpa["metadata"]["name"], vpa["metadata"]["namespace"]),

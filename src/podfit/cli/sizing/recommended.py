@@ -1,4 +1,4 @@
-"""An autoscaler's recommendation beside what its pods request now."""
+"""An autoscaler's recommendation beside the current requests of its pods."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from podfit.vpa.observe.sight import WELL_KNOWN
 from podfit.vpa.recommender.decide.histograms.amounts import MAX_AMOUNT
 
 TOLERANCE = 0.1
-"""A request within a tenth of the target counts as being there."""
+"""A request within a tenth of the target counts as reached."""
 
 
 @dataclass(frozen=True)
@@ -52,11 +52,11 @@ class Recommendation:
 
     @property
     def unbounded(self) -> bool:
-        """Without confidence the upper bound is the largest amount an autoscaler knows: there is none."""
+        """Without confidence the upper bound is the autoscaler's maximum amount, which means none."""
         return self.upper is not None and self.upper >= MAX_AMOUNT
 
     def data(self) -> dict[str, Any]:
-        """Amounts as quantities; no upperBound where there is none yet."""
+        """Amounts as quantities; no upperBound if there is none yet."""
         bounds = {"lowerBound": self.lower, "target": self.target, "upperBound": None if self.unbounded else self.upper}
         return {
             "resource": self.resource,
@@ -67,7 +67,7 @@ class Recommendation:
 
 
 async def target_pods(client: Client, vpa: Object) -> list[Object]:
-    """The running pods that the autoscaler scales; none when its target is not there."""
+    """The running pods of the autoscaler's target; none if it does not exist."""
     ref = vpa["spec"].get("targetRef") or {}
     selected = own_selector(vpa)
     group = (ref.get("apiVersion") or "").rpartition("/")[0]
@@ -76,7 +76,7 @@ async def target_pods(client: Client, vpa: Object) -> list[Object]:
             text = str(LabelSelector.from_object(selected))
             listed = await client.list(POD, vpa["metadata"]["namespace"], labelSelector=text)
             return [pod for pod in listed["items"] if alive(pod)]
-        # Of these the autoscaler does not compare the group, which a target may have wrong.
+        # For these the autoscaler ignores the group, which a targetRef may have wrong.
         kind = WELL_KNOWN.get(ref.get("kind", "")) or await find_kind(
             client, f"{ref.get('kind', '')}.{group}" if group else ref.get("kind", "")
         )
@@ -88,7 +88,7 @@ async def target_pods(client: Client, vpa: Object) -> list[Object]:
 
 
 async def recommendations(client: Client, vpa: Object) -> list[Recommendation]:
-    """One for each container and resource; a VPA without any yet gives one empty row."""
+    """One for each container and resource; a VPA without any yet has one empty row."""
     mine = await target_pods(client, vpa)
     name, mode = vpa["metadata"]["name"], update_mode(vpa)
     given = (((vpa.get("status") or {}).get("recommendation")) or {}).get("containerRecommendations") or []

@@ -30,14 +30,14 @@ class ContainerUse:
     oom_killed: bool = False
 
     def waste(self, resource: str) -> int | None:
-        """What is requested and not used."""
+        """The unused part of the request."""
         if self.used is None or resource not in self.requests:
             return None
         return max(0, self.requests[resource] - self.used.get(resource, 0))
 
     @property
     def risk(self) -> str:
-        """What may go wrong next, in a word or two; "" for nothing that numbers show."""
+        """A risk in a word or two; "" for none."""
         if self.oom_killed:
             return "OOM-killed"
         if self.used is None:
@@ -78,7 +78,7 @@ def _ignore(why: str) -> None:
 async def pod_metrics(
     client: Client, namespace: str, selector: str = "", report: Report = _ignore
 ) -> dict[tuple[str, str], Object] | None:
-    """By (namespace, pod); None where there are no metrics, and `report` is given the reason."""
+    """By (namespace, pod); None if there are no metrics, and `report` gets the reason."""
     query = {"labelSelector": selector} if selector else {}
     listed = await _listed(client, POD_METRICS, namespace, query, report)
     if listed is None:

@@ -1,6 +1,6 @@
-"""Layers as they were packed: plain, gzip or zstd, recognised by their first bytes.
+"""Compression of layers: plain, gzip or zstd, detected by their first bytes.
 
-zstd needs Python 3.14, or the package `zstandard` on older ones; an image that needs it says so.
+zstd needs Python 3.14, or the package `zstandard` on older ones; the error for such an image says so.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Hashed:
 
 @contextlib.contextmanager
 def unpacked(file: Path) -> Iterator[IO[bytes]]:
-    """The content of a layer. What is wrong with its packing is a BrokenImage."""
+    """The content of a layer. Raises BrokenImage if it cannot be decompressed."""
     with file.open("rb") as raw:
         first = raw.read(4)
         raw.seek(0)

@@ -1,4 +1,4 @@
-"""Digests of content, `sha256:…`: computed, compared, and as names of files."""
+"""Digests of content, `sha256:…`: computed, compared, and used as file names."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Hash(Protocol):
 
 
 def checked(digest: object) -> str:
-    """A digest out of a document that anybody may have written: it becomes part of a path."""
+    """A digest from an untrusted document: it becomes part of a path."""
     if not isinstance(digest, str) or (complaint := digest_complaint(digest)):
         raise BrokenImage(f"{digest!r}: {complaint if isinstance(digest, str) else 'not a digest'}")
     return digest
@@ -40,7 +40,7 @@ def matches(data: bytes, digest: str) -> bool:
 
 
 def update_from(running: Hash, file: Path) -> int:
-    """Adds what a file holds; returns how many bytes that was."""
+    """Adds the contents of a file; returns its size in bytes."""
     size = 0
     with file.open("rb") as source:
         while data := source.read(CHUNK):

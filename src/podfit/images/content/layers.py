@@ -1,7 +1,7 @@
-"""Layers of an image laid over each other in a folder, as if that folder were the root of all paths.
+"""Applies the layers of an image to a folder, which is the root of all their paths.
 
-A layer comes from anywhere: its names and the links of the layers below it must not lead out of the folder. Links are
-therefore followed here, with the folder for a root, and not by the kernel.
+Layers are untrusted: their names, and links of the layers below, must not lead out of the folder. Links are therefore
+resolved here, relative to the folder, and not by the kernel.
 """
 
 from __future__ import annotations
@@ -17,28 +17,30 @@ from podfit.images.content.compression import Hashed, unpacked
 from podfit.images.errors import BrokenImage
 
 MAX_BYTES, MAX_FILES = 64 << 30, 4_000_000
-"""Of an image that is unpacked: more is taken for an attack on the node's disk."""
+"""The most bytes of an unpacked image: more is treated as an attack on the node's disk."""
 _LINKS = 40
-"""As many links in a path as the kernel follows."""
+"""The most links in a path, as in the kernel."""
 _OPAQUE, _GONE = ".wh..wh..opq", ".wh."
 _XATTR = "SCHILY.xattr."
 _KEPT_XATTRS = ("security.capability", "user.")
 
 
 class LeadsOut(BrokenImage):
-    """A name that does not stay in the image."""
+    """A name that leads out of the image."""
 
 
 class Unpacker:
-    """Applies layers, the lowest first, to one folder. Owners are the numbers in the layer, not names of this host."""
+    """Applies layers, the lowest first, to one folder. Owners are the numeric ids in the layer, not names of this
+    host.
+    """
 
     def __init__(self, root: Path, max_bytes: int = MAX_BYTES, max_files: int = MAX_FILES) -> None:
         self._root, self._bytes_left, self._files_left = root, max_bytes, max_files
         self._added: set[str] = set()
-        """Paths of the present layer and all folders above them: its whiteouts are for the layers below."""
+        """Paths of the current layer and all folders above them: its whiteouts apply to the layers below only."""
 
     def apply_file(self, file: Path, diff_id: str = "") -> None:
-        """One layer, packed or not. `diff_id`: the digest that its content must have."""
+        """Applies one layer, compressed or not. `diff_id`: the digest that its content must have."""
         with unpacked(file) as plain:
             stream = Hashed(plain, diff_id or "sha256:")
             self.apply(cast("IO[bytes]", stream))
@@ -50,7 +52,7 @@ class Unpacker:
         self._added.clear()
         try:
             with tarfile.open(fileobj=layer, mode="r|") as members:
-                # Newer interpreters ask for a filter; what it would check is checked here, on all of them.
+                # Newer interpreters require a filter; its checks are made here, on all versions.
                 members.extraction_filter = lambda member, path: member
                 for member in members:
                     self._one(members, member)
@@ -78,7 +80,7 @@ class Unpacker:
             _remove(self._root / place)
 
     def _hide_below(self, place: str) -> None:
-        """What the layers below brought into a folder goes, what this one brought stays."""
+        """Deletes what the layers below added to a folder, and keeps what this one added."""
         folder = self._root / place
         if folder.is_symlink() or not folder.is_dir():
             return
@@ -93,7 +95,7 @@ class Unpacker:
         self._count(member)
         path = self._root / place
         if not member.isdir() or path.is_symlink() or (path.exists() and not path.is_dir()):
-            # Written through, an old link would lead elsewhere, and an old file may be linked to others.
+            # Writing through an existing link would modify its target, and an existing file may have other links.
             _remove(path)
         self._note(place)
         member.name = place
@@ -102,7 +104,7 @@ class Unpacker:
             self._link(member, path)
             return
         if member.isdir() and os.geteuid() != 0:
-            member.mode |= 0o700  # else nothing could be put into it
+            member.mode |= 0o700  # otherwise nothing could be added to it
         with contextlib.suppress(PermissionError) if member.isdev() else contextlib.nullcontext():
             members.extract(member, self._root, numeric_owner=True)
         self._set_xattrs(member, path)
@@ -127,7 +129,7 @@ class Unpacker:
 
     @staticmethod
     def _set_xattrs(member: tarfile.TarInfo, path: Path) -> None:
-        """File capabilities and the like, where the file system takes them."""
+        """File capabilities and the like, if the file system supports them."""
         for key, value in member.pax_headers.items():
             name = key.removeprefix(_XATTR)
             if key.startswith(_XATTR) and name.startswith(_KEPT_XATTRS):
@@ -136,7 +138,7 @@ class Unpacker:
 
 
 def within(root: Path, name: str) -> str:
-    """The place of a name below the root, all links on the way to it followed, the last part left as it is."""
+    """The path of a name below the root, with all links resolved except in the last component."""
     ends_inside = name.endswith("/.")
     waiting = [part for part in reversed(name.split("/")) if part not in ("", ".")]
     done: list[str] = []

@@ -1,4 +1,4 @@
-"""Manifests, indexes and configurations of images, in OCI's and Docker's form: bytes in, values out."""
+"""Parses manifests, indexes and configurations of images, in OCI's and Docker's formats."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ DOCKER_LIST = "application/vnd.docker.distribution.manifest.list.v2+json"
 DOCKER_MANIFEST = "application/vnd.docker.distribution.manifest.v2+json"
 ACCEPTED = (OCI_INDEX, OCI_MANIFEST, DOCKER_LIST, DOCKER_MANIFEST)
 MAX_DOCUMENT = 4 << 20
-"""Bytes of a manifest, index or configuration. Registries have the same limit for manifests."""
+"""The maximum size of a manifest, index or configuration. Registries have the same limit for manifests."""
 MAX_LAYERS = 512
 _SCHEMA_1 = "application/vnd.docker.distribution.manifest.v1"
 _ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64", "armv7l": "arm", "armv6l": "arm", "i686": "386"}
@@ -36,7 +36,7 @@ class Manifest(Struct, frozen=True):
 
 
 class Settings(Struct, frozen=True):
-    """How an image wants to be run."""
+    """The image's defaults for running it."""
 
     entrypoint: tuple[str, ...] = ()
     command: tuple[str, ...] = ()
@@ -52,7 +52,7 @@ class Settings(Struct, frozen=True):
 class Config(Struct, frozen=True):
     settings: Settings
     diff_ids: tuple[str, ...]
-    """Digests of the layers as they are unpacked."""
+    """Digests of the uncompressed layers."""
 
 
 class Platform(Struct, frozen=True):
@@ -109,7 +109,7 @@ def descriptor(found: object) -> Descriptor:
 
 
 def choose(found: Mapping[str, Any], wanted: Platform) -> Descriptor:
-    """The image for a platform out of an index. One that names no platform is taken if it is the only one."""
+    """Selects the image for a platform from an index. One that names no platform is used if it is the only one."""
     offered = [one for one in found["manifests"] if isinstance(one, dict)]
     ranked = sorted(
         (rank, at) for at, one in enumerate(offered) if (rank := _rank(one.get("platform"), wanted)) is not None

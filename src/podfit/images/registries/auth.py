@@ -1,4 +1,4 @@
-"""How a registry wants to be asked: challenges of WWW-Authenticate, and the answers to them."""
+"""Registry authentication: challenges in WWW-Authenticate, and the responses to them."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Challenge(Struct, frozen=True):
 
 
 def challenges(headers: Iterable[str]) -> list[Challenge]:
-    """All challenges of a response, in the order given. What cannot be read is skipped."""
+    """All challenges of a response, in order. Malformed ones are skipped."""
     found = []
     for header in headers:
         at = 0

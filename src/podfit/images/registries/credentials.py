@@ -1,4 +1,4 @@
-"""Credentials for registries: read from Docker's configuration files, matched to images as a kubelet matches them."""
+"""Credentials for registries: read from Docker's configuration files, matched to images as in a kubelet."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ _DEFAULT_REGISTRY = "index.docker.io"
 
 
 class BadCredentials(ValueError):
-    """A configuration that cannot be read. The message never quotes it."""
+    """A malformed configuration. The message never quotes it."""
 
 
 class Credentials(msgspec.Struct, frozen=True):
-    """For one registry, in the terms of CRI's AuthConfig."""
+    """For one registry, with the fields of CRI's AuthConfig."""
 
     username: str = ""
     password: str = ""
@@ -32,7 +32,7 @@ class Credentials(msgspec.Struct, frozen=True):
     identity_token: str = ""
     """A refresh token, exchanged for access tokens."""
     registry_token: str = ""
-    """An access token, sent as it is."""
+    """An access token, sent unchanged."""
 
     def __repr__(self) -> str:
         return f"Credentials({self.username!r}, server={self.server!r})"
@@ -55,7 +55,7 @@ class Keyring:
                 self._entries.setdefault(key, []).append(found)
 
     def lookup(self, image: Reference) -> list[Credentials]:
-        """All that may be tried for an image, best first."""
+        """All candidates for an image, best first."""
         name = image.name
         matching = [key for key in sorted(self._entries, reverse=True) if _matches(key, name)]
         if not matching and image.registry == DOCKER and _DEFAULT_REGISTRY in self._entries:
@@ -64,7 +64,7 @@ class Keyring:
 
 
 def keyring_of(secrets: Iterable[Mapping[str, Any]]) -> Keyring:
-    """From Secrets of the two types; others are skipped. Raises BadCredentials for one that cannot be read."""
+    """From Secrets of the two types; others are skipped. Raises BadCredentials for a malformed one."""
     keyring = Keyring()
     for secret in secrets:
         data = secret.get("data") or {}
@@ -76,7 +76,7 @@ def keyring_of(secrets: Iterable[Mapping[str, Any]]) -> Keyring:
 
 
 def keyring_in(file: Path) -> Keyring:
-    """From a configuration such as ~/.docker/config.json; empty where there is none or it cannot be read."""
+    """From a configuration such as ~/.docker/config.json; empty if there is none or it is malformed."""
     keyring = Keyring()
     try:
         document = msgspec.json.decode(file.read_bytes())
@@ -87,7 +87,7 @@ def keyring_in(file: Path) -> Keyring:
 
 
 def user_file() -> Path:
-    """Where `docker login` keeps credentials, and where a kubelet looks for those of its node."""
+    """Where `docker login` stores credentials, and where a kubelet reads those of its node."""
     try:
         return Path.home() / ".docker" / "config.json"
     except RuntimeError:
@@ -145,7 +145,7 @@ def _key(place: str) -> str:
 
 
 def _matches(key: str, image: str) -> bool:
-    """Host part by host part with globs, the same port, and the path as a prefix."""
+    """Host label by label with globs, the same port, and the path as a prefix."""
     (host, port, path), (their_host, their_port, their_path) = _parts(key), _parts(image)
     globs, labels = host.split("."), their_host.split(".")
     if port != their_port or len(globs) != len(labels) or not their_path.startswith(path):

@@ -1,6 +1,7 @@
-"""Pulls an image: resolves its name, downloads what is missing, verifies it, and adds it to the store.
+"""Pulls an image: resolves its name, downloads missing content, verifies it, and adds it to the store.
 
-Interrupted downloads are resumed, in this pull or a later one. Several pulls that need the same layer download it once.
+Interrupted downloads are resumed, in this pull or a later one. Concurrent pulls that need the same layer download it
+once.
 """
 
 from __future__ import annotations
@@ -43,14 +44,14 @@ from podfit.kit.process.oserrors import system_words
 
 Result = TypeVar("Result")
 STALL_S = 30.0
-"""A registry that sends nothing for so long has stalled."""
+"""A registry that sends nothing for this long counts as stalled."""
 _LAYERS_AT_ONCE = 3
 _FUTILE = 3
-"""Attempts in a row that bring next to nothing before a download is given up."""
+"""A download is aborted after this many consecutive attempts with almost no progress."""
 _TRICKLE, _WINDOWS = 64 << 10, 5
-"""At least so many bytes come in so many times the timeout for silence."""
+"""At least this many bytes must arrive within this multiple of the inactivity timeout."""
 _SPARE = 64 << 20
-"""Bytes that a pull leaves free on the disk of the images."""
+"""Bytes that a pull leaves free on the image disk."""
 
 
 class Puller:
@@ -61,7 +62,7 @@ class Puller:
         stall_s: float = STALL_S,
         platform: Platform | None = None,
     ) -> None:
-        """`insecure`: registries asked without TLS, or with any certificate, as those on loopback always are."""
+        """`insecure`: registries that may be contacted without TLS, or with any certificate, like those on loopback."""
         self._store, self._insecure, self._stall_s = store, tuple(insecure), stall_s
         self._platform = platform or this_platform()
         self._turns: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
@@ -102,7 +103,7 @@ class Puller:
 
     # --- manifests
     async def _resolve(self, registry: Registry, reference: Reference) -> tuple[Manifest, str]:
-        """The manifest for this machine, and the digest under which the registry has the image."""
+        """The manifest for this machine, and the registry's digest of the image."""
         raw, media_type, digest = await self._document(registry, reference, reference.digest or reference.tag)
         found = document(raw, "the manifest")
         outer = digest
@@ -134,7 +135,7 @@ class Puller:
                 resumed = download.have > 0
                 await self._download(registry, repository, download)
                 if not download.verified and resumed:
-                    # What was kept from last time may be what is wrong.
+                    # The data of an earlier attempt may be corrupt.
                     download.restart()
                     await self._download(registry, repository, download)
                 if not download.verified:
@@ -153,7 +154,7 @@ class Puller:
                 futile += 1
             except NETWORK as error:
                 if isinstance(error, OSError) and error.errno == errno.ENOSPC:
-                    download.discard()  # half a layer takes room that others need
+                    download.discard()  # a partial layer uses space that others need
                     raise
                 futile = 0 if download.have - before >= _TRICKLE else futile + 1
                 if futile >= _FUTILE:
@@ -181,7 +182,7 @@ class Puller:
                     download.write(b"".join(pieces))
 
     async def _aside(self, work: Any, *given: Any) -> Any:
-        sys.setswitchinterval(min(sys.getswitchinterval(), 0.001))  # the loop has its turn while a thread unpacks
+        sys.setswitchinterval(min(sys.getswitchinterval(), 0.001))  # yields to the loop while a thread unpacks
         return await asyncio.get_running_loop().run_in_executor(self._threads, work, *given)
 
     def _turn(self, digest: str) -> asyncio.Lock:
@@ -198,7 +199,7 @@ class _Download:
 
     @classmethod
     def of(cls, store: ImageStore, part: Descriptor) -> _Download:
-        """The file that an interrupted download left, unless another process is writing it."""
+        """The file of an interrupted download, unless another process is writing it."""
         file = store.partial(part.digest)
         while True:
             descriptor = os.open(file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
@@ -254,7 +255,7 @@ class _Download:
 
 
 class _Pace:
-    """Ends a transfer that trickles: each byte comes before the timeout, and the whole takes for ever."""
+    """Aborts a transfer that trickles: each byte arrives before the timeout, but the whole takes forever."""
 
     def __init__(self, stall_s: float) -> None:
         self._window_s, self._since, self._bytes = stall_s * _WINDOWS, time.monotonic(), 0
@@ -268,7 +269,7 @@ class _Pace:
 
 
 async def _all(work: Iterable[Coroutine[Any, Any, None]]) -> None:
-    """All of them, a few at a time; the first failure ends the others."""
+    """Runs all of them, a few at a time; the first failure cancels the others."""
     slots = asyncio.Semaphore(_LAYERS_AT_ONCE)
 
     async def one(each: Coroutine[Any, Any, None]) -> None:

@@ -1,7 +1,7 @@
-"""A client of one registry (OCI distribution, version 2) for the length of one pull.
+"""A client of one registry (OCI distribution, version 2) for the duration of one pull.
 
-Manifests and blobs are only fetched here; that they have the digest they should is checked by the caller for blobs, and
-here for manifests. Redirects are followed by hand: credentials never go to another host, and never from https to http.
+Only fetches manifests and blobs; the digests of manifests are verified here, those of blobs by the caller. Redirects
+are followed by hand: credentials are never sent to another host, nor from https to http.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ _DOCKER_HOST = "registry-1.docker.io"
 _REDIRECTS = 10
 _CONNECT_S = 15.0
 _ANSWERS = 2
-"""A manifest takes at most so many times the timeout for silence, however it trickles."""
+"""A manifest may take at most this multiple of the inactivity timeout, however it trickles."""
 _MESSAGE = 1024
-"""Characters of a registry's own words that are passed on."""
+"""The length to which a registry's own error message is truncated."""
 NETWORK = (aiohttp.ClientError, TimeoutError, asyncio.TimeoutError, OSError)
 
 
@@ -39,7 +39,7 @@ class NotThere(PullFailed):
 
 
 class CannotResume(PullFailed):
-    """416: the registry does not give the rest of what it began."""
+    """416: the registry cannot resume the download."""
 
 
 class Denied(PullFailed):
@@ -52,7 +52,7 @@ class Registry:
         self._host = _DOCKER_HOST if host == DOCKER else host
         self._credentials = credentials
         self._open = is_loopback(host) or host in insecure
-        """Plain http, or https without a certificate that anybody vouches for, is allowed."""
+        """Plain http, or https with an unverified certificate, is allowed."""
         self._base = "" if self._open else f"https://{self._host}"
         self._authorization: dict[str, str] = {}
         """By repository."""
@@ -65,7 +65,7 @@ class Registry:
         await self._session.close()
 
     async def manifest(self, repository: str, which: str) -> tuple[bytes, str, str]:
-        """By tag or digest: the bytes, their media type, and the digest that the registry claims ("" if none)."""
+        """By tag or digest: the bytes, their media type, and the registry's digest ("" if none)."""
         url = f"{await self._root()}/v2/{repository}/manifests/{which}"
         accept = {"Accept": ", ".join(ACCEPTED)}
         async with asyncio.timeout(self._answer_s), self._get(url, repository, accept) as response:
@@ -74,7 +74,7 @@ class Registry:
 
     @contextlib.asynccontextmanager
     async def blob(self, repository: str, digest: str, start: int) -> AsyncIterator[tuple[aiohttp.StreamReader, int]]:
-        """The content from `start` on, and where it really starts: a registry may not be able to resume."""
+        """The content from `start` on, and its actual start: a registry may not support resuming."""
         url = f"{await self._root()}/v2/{repository}/blobs/{digest}"
         headers = {"Range": f"bytes={start}-"} if start else {}
         async with self._get(url, repository, headers) as response:
@@ -82,7 +82,7 @@ class Registry:
 
     # --- requests
     async def _root(self) -> str:
-        """For registries that need not be https: which of the two they speak."""
+        """For registries that need not be https: detects which of the two they use."""
         if not self._base:
             for scheme in ("http", "https"):
                 with contextlib.suppress(*NETWORK):
@@ -131,7 +131,7 @@ class Registry:
 
     # --- authentication
     async def _authorize(self, repository: str, response: aiohttp.ClientResponse) -> bool:
-        """Whether there is something new to show the registry."""
+        """Whether there are new credentials to send."""
         known, before = self._credentials, self._authorization.pop(repository, "")
         for challenge in auth.challenges(response.headers.getall("WWW-Authenticate", [])):
             found = ""
@@ -185,12 +185,12 @@ def _origin(url: str) -> tuple[str, str]:
 
 
 def _shown(url: str) -> str:
-    """Without its query: there may be a signature in it."""
+    """Without its query, which may contain a signature."""
     return url.partition("?")[0]
 
 
 def _proxy(url: str) -> str | None:
-    """As HTTPS_PROXY, HTTP_PROXY and NO_PROXY say."""
+    """According to HTTPS_PROXY, HTTP_PROXY and NO_PROXY."""
     parts = urlsplit(url)
     if not parts.hostname or is_loopback(parts.netloc) or urllib.request.proxy_bypass(parts.netloc):
         return None
@@ -235,7 +235,7 @@ async def _refusal(response: aiohttp.ClientResponse) -> PullFailed:
 
 
 async def _words(response: aiohttp.ClientResponse) -> str:
-    """The status, and the registry's own words as far as they are words."""
+    """The status, and the registry's own message if it is text."""
     status = f"{response.status} {response.reason or ''}".strip()
     text = ""
     with contextlib.suppress(*NETWORK, PullFailed, ValueError, LookupError, TypeError, AttributeError):

@@ -1,7 +1,7 @@
-"""A chain of CNI plugins on one pod: ADD in order, CHECK in order, DEL in reverse, results handed on.
+"""A chain of CNI plugins on one pod: ADD in order, CHECK in order, DEL in reverse, with results passed on.
 
-What ADD used (configuration, runtime configuration, last result) is kept with the pod: DEL gets the same, whatever
-the folder says by then.
+The inputs of ADD (configuration, runtime configuration, last result) are stored with the pod: DEL gets the same, even
+if the folder has changed.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ _INTERFACE = "eth0"
 _RATES = {"ingress": "kubernetes.io/ingress-bandwidth", "egress": "kubernetes.io/egress-bandwidth"}
 _BURST = (1 << 32) - 1
 _CHECKED, _DELETED_WITH_RESULT = (0, 4, 0), (0, 4, 0)
-"""From these versions on CHECK exists, and DEL is given the result of ADD."""
+"""The versions since which CHECK exists, and DEL gets the result of ADD."""
 
 
 async def add(
     config: NetworkConfig, request: PodRequest, namespace: str, folders: Sequence[Path], kept: dict[str, Any]
 ) -> tuple[str, ...]:
-    """Connects the pod and returns its addresses. `kept` is filled with what DEL needs, also if a plugin fails."""
+    """Connects the pod and returns its addresses. `kept` is filled with the inputs of DEL, even if a plugin fails."""
     wanted = runtime_config(request)
     kept.update(config=msgspec.to_builtins(config), wanted=wanted, folders=[str(folder) for folder in folders])
     result: dict[str, Any] | None = None
@@ -44,7 +44,7 @@ async def add(
 
 
 async def check(request: PodRequest, namespace: str, kept: Mapping[str, Any]) -> None:
-    """Raises NetworkFailure if a plugin finds the pod's network changed; nothing where CHECK cannot be asked."""
+    """Raises NetworkFailure if a plugin finds the pod's network changed; does nothing if CHECK is not supported."""
     config = msgspec.convert(kept["config"], NetworkConfig)
     if config.disable_check or version_of(config.version) < _CHECKED:
         return
@@ -54,8 +54,8 @@ async def check(request: PodRequest, namespace: str, kept: Mapping[str, Any]) ->
 
 
 async def delete(request: PodRequest, namespace: str, kept: Mapping[str, Any]) -> None:
-    """Also after an ADD that failed halfway: plugins that ran free what they find. Each is asked, and then the first
-    failure raised."""
+    """Also after an ADD that failed halfway: plugins that ran release what they find. Each is called, and then the
+    first failure is raised."""
     if not kept.get("ran"):
         return
     config = msgspec.convert(kept["config"], NetworkConfig)
@@ -78,7 +78,7 @@ def _folders(kept: Mapping[str, Any]) -> tuple[Path, ...]:
 def plugin_config(
     config: NetworkConfig, plugin: Mapping[str, Any], wanted: Mapping[str, Any], result: Mapping[str, Any] | None
 ) -> dict[str, Any]:
-    """A plugin's own configuration with what the runtime adds: only what it says it is capable of."""
+    """A plugin's own configuration with the runtime's additions: only its declared capabilities."""
     body = {**plugin, "name": config.name, "cniVersion": config.version}
     capable = plugin.get("capabilities") or {}
     given = {name: value for name, value in wanted.items() if capable.get(name) is True}

@@ -1,7 +1,7 @@
 """The CNI configuration of a folder: a list of plugins, from a .conflist or a single .conf or .json.
 
-Files are taken in the order of their names and the first one counts, as for every runtime. One that cannot be used is
-an error that names it: taking the next file instead would connect pods to a network that was not chosen.
+The first file by name is used, as in every runtime. If it is invalid, that is an error that names it: using the next
+file instead would connect pods to the wrong network.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class NetworkConfig(Struct, frozen=True):
 
     @property
     def capabilities(self) -> frozenset[str]:
-        """What some plugin of the chain can be asked for when a pod is connected."""
+        """The capabilities that some plugin of the chain supports."""
         return frozenset(
             name for plugin in self.plugins for name, on in (plugin.get("capabilities") or {}).items() if on is True
         )
@@ -52,7 +52,7 @@ def files(folder: Path) -> list[Path]:
 
 
 def load(folder: Path) -> NetworkConfig | None:
-    """The configuration in use; None where there is none. Raises NetworkFailure for one that cannot be used."""
+    """The configuration in use; None if there is none. Raises NetworkFailure for an invalid one."""
     for file in files(folder):
         try:
             return parse(file.read_bytes(), file.suffix == ".conflist")
@@ -64,7 +64,7 @@ def load(folder: Path) -> NetworkConfig | None:
 
 
 def parse(content: bytes, is_list: bool) -> NetworkConfig:
-    """Raises ValueError with what is wrong."""
+    """Raises ValueError with the reason."""
     try:
         body = msgspec.json.decode(content)
     except msgspec.DecodeError as error:

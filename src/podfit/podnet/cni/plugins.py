@@ -13,7 +13,7 @@ import msgspec
 from podfit.podnet.failures import NetworkFailure
 
 _PATIENCE_S = 120.0
-"""A plugin that hangs is killed after this: its pod waits with the reason, all others are not held up anyway."""
+"""A plugin that hangs is killed after this time: its pod waits with the reason; other pods are not affected."""
 
 
 def find_plugin(kind: str, folders: Sequence[Path]) -> Path:
@@ -28,7 +28,7 @@ def find_plugin(kind: str, folders: Sequence[Path]) -> Path:
 async def run_plugin(
     command: str, config: Mapping[str, Any], parameters: Mapping[str, str], folders: Sequence[Path]
 ) -> dict[str, Any]:
-    """What the plugin answered; {} for commands without a result. Raises NetworkFailure with the plugin's own words."""
+    """The plugin's result; {} for commands without one. Raises NetworkFailure with the plugin's own message."""
     kind = str(config["type"])
     program = find_plugin(kind, folders)
     variables = {**parameters, "CNI_COMMAND": command, "CNI_PATH": ":".join(str(folder) for folder in folders)}

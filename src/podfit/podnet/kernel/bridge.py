@@ -1,7 +1,7 @@
-"""A bridge of the node's own: each pod's eth0 is one end of a veth pair, the other end a port of the bridge.
+"""The node's own bridge: each pod's eth0 is one end of a veth pair, the other end a port of the bridge.
 
-The bridge has the range's first address and is the pods' gateway. Names of links carry the node's mark, those of pods
-their address as well, which no other pod of the node has: nothing has to be looked up to remove what a crash left.
+The bridge has the range's first address and is the pods' gateway. Names of links contain the node's mark, those of pods
+also their address, which is unique on the node: nothing has to be looked up to remove leftovers of a crash.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _INDEXES = (2, 1000)
 
 class Bridge:
     def __init__(self, mark: str, folder: Path, wanted: str = "") -> None:
-        """`wanted`: the range to use; one that is free is chosen otherwise, once."""
+        """`wanted`: the range to use; otherwise a free one is chosen, once."""
         self.name = BRIDGE_PREFIX + mark
         self._mark, self._folder = mark, folder
         self.wanted = wanted
@@ -34,7 +34,7 @@ class Bridge:
     # These block: callers run them in a thread.
 
     def open(self) -> IPv4Network:
-        """Makes the bridge unless it is there. Under a lock, so that two podfits do not choose the same range."""
+        """Creates the bridge if it does not exist. Under a lock, so that two podfits do not choose the same range."""
         with Netlink() as net, forwarding.shared():
             network = self._range(net)
             found = net.find(self.name)
@@ -51,7 +51,7 @@ class Bridge:
         return network
 
     def close(self) -> None:
-        """Removes the bridge, links of pods that are still there, and what was changed for them."""
+        """Removes the bridge, remaining links of pods, and changed kernel parameters."""
         with Netlink() as net:
             self._remove_links(net)
         forwarding.release(self._mark)
@@ -64,8 +64,8 @@ class Bridge:
                 _delete(net, link.name)
 
     def connect(self, address: IPv4Address, namespace: Path, hairpin: bool) -> str:
-        """In a new namespace, into which it moves the calling thread. Returns the pod's link here. `hairpin`: the pod
-        may reach itself by a host port."""
+        """In a new namespace, into which it moves the calling thread. Returns the pod's link on the host. `hairpin`:
+        the pod may reach itself by a host port."""
         assert self.leases is not None and self._link is not None
         link, network = self._link_of(address), self.leases.network
         with Netlink() as here:
@@ -81,8 +81,8 @@ class Bridge:
         return link
 
     def _add_pair(self, here: Netlink, link: str, namespace: int, mac: bytes) -> int:
-        """Returns the index of the pod's eth0: the second link of its namespace, unless modules of the kernel have put
-        links of theirs into every namespace."""
+        """Returns the index of the pod's eth0: the second link of its namespace, unless kernel modules have added links
+        of theirs to every namespace."""
         assert self._link is not None
         first, other = _INDEXES
         try:
@@ -91,7 +91,7 @@ class Bridge:
         except OSError as error:
             if error.errno not in (errno.EBUSY, errno.EEXIST):
                 raise
-        _delete(here, link)  # there only if a pod had the address before a crash
+        _delete(here, link)  # exists only if a pod had the address before a crash
         here.add_veth(link, self._link.index, self._link.mtu, ("eth0", other), namespace, mac)
         return other
 
@@ -104,7 +104,7 @@ class Bridge:
             leases.release(uid)
 
     def _kept_leases(self) -> Leases | None:
-        """Those of a podfit before this one, which has not opened the bridge itself."""
+        """Those of an earlier podfit process, which has not opened the bridge itself."""
         known = self._known_range()
         return Leases(self._folder / "leases", known) if known is not None else None
 
@@ -116,7 +116,7 @@ class Bridge:
         return f"pf{self._mark}-"
 
     def _range(self, net: Netlink) -> IPv4Network:
-        """The one in use as long as a pod has an address of it; then the wanted one, or the one used before unless
+        """The range in use as long as a pod has an address of it; then the wanted one, or the previous one unless
         another program routes it by now. A bridge with another range is removed."""
         known = self._known_range()
         there = net.find(self.name) is not None
@@ -144,11 +144,11 @@ def _delete(net: Netlink, name: str) -> None:
         try:
             net.delete(found.index)
         except OSError:
-            if net.find(name) is not None:  # else it went by itself, with its namespace
+            if net.find(name) is not None:  # otherwise it was removed with its namespace
                 raise
 
 
 def _usual_mtu(net: Netlink) -> int:
-    """That of the link to the world: a packet that fits into the pod's link has to fit into that one as well."""
+    """The MTU of the outgoing link: a packet that fits the pod's link has to fit that one as well."""
     outward = next((route.link for route in net.routes() if route.network.prefixlen == 0 and route.link), 0)
     return next((link.mtu for link in net.links() if link.index == outward), _MTU)

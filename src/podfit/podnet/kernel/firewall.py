@@ -1,11 +1,11 @@
-"""The node's own nftables table: NAT for pods, their host ports, and addresses of Services that lead to the host.
+"""The node's own nftables table: NAT for pods, their host ports, and Service addresses redirected to the host.
 
-One table with a name of its own, replaced whole when the network opens and deleted whole at the end: rules of others
-are never touched. `nft` does it; it is asked at the start and for pods with host ports, not for every pod.
+One table with a unique name, replaced atomically when the network opens and deleted at the end: other rules are never
+touched. `nft` is run at the start and for pods with host ports, not for every pod.
 
-A pod cannot reach the loopback addresses of its host. Where a Service's address has to lead there (the API server of a
-single machine), packets are redirected, which takes route_localnet on the pods' links; packets that come from there
-with a loopback destination of their own are dropped, so that nothing else of the host's loopback is opened.
+A pod cannot reach the loopback addresses of its host. If a Service's address has to lead there (the API server of a
+single machine), packets are redirected, which requires route_localnet on the pods' links; packets from those links with
+a loopback destination of their own are dropped, so that nothing else on the host's loopback is exposed.
 """
 
 from __future__ import annotations
@@ -60,20 +60,20 @@ table ip {table} {{
 
 
 def find_nft() -> str:
-    """Where nft is, "" if it is not installed."""
+    """The path of nft, "" if it is not installed."""
     return shutil.which("nft", path=_PATH) or ""
 
 
 class Firewall:
     def __init__(self, mark: str) -> None:
-        """`mark`: the node's own short name, which keeps its table apart from those of others."""
+        """`mark`: the node's own short name, which distinguishes its table from others."""
         self.table = f"podfit_{mark}"
         self.services: dict[tuple[str, int], tuple[str, int]] = {}
         """(address, port) → (address, port) of the node."""
         self.is_open = False
         self._links: set[str] = set()
 
-    # These block, for some milliseconds: callers run them in a thread.
+    # These block for some milliseconds: callers run them in a thread.
 
     def open(
         self,
@@ -81,8 +81,8 @@ class Firewall:
         ranges: Iterable[IPv4Network] = (),
         published: Iterable[tuple[Iterable[PortMapping], str]] = (),
     ) -> None:
-        """Replaces the table, in one step. Pods' packets come in by these links, and reach the world under the node's
-        address where they are from these ranges. Connections that exist go on: the kernel knows where they lead."""
+        """Replaces the table atomically. Packets from pods arrive on these links, and are masqueraded to the node's
+        address if they are from these ranges. Existing connections are kept by conntrack."""
         changed = self._changed_links()
         commands = _TABLE.format(table=self.table, prefix=BRIDGE_PREFIX)
         commands += "".join(f'add element ip {self.table} localnet {{ "{name}" }}\n' for name in changed)
@@ -97,9 +97,9 @@ class Firewall:
 
     def close(self) -> None:
         for name in self._changed_links():
-            if _localnet(name).exists():  # a link of a CNI plugin, which stays
+            if _localnet(name).exists():  # a link of a CNI plugin, which remains
                 _localnet(name).write_text("0")
-        # Declared first, so that deleting a table that is not there is no error.
+        # Declared first, so that deleting a missing table is not an error.
         _nft(f"table ip {self.table}\ndelete table ip {self.table}\n")
         self.is_open = False
 
@@ -114,7 +114,7 @@ class Firewall:
         self._links.add(name)
 
     def _changed_links(self) -> list[str]:
-        """Links that had no route_localnet before."""
+        """Links that did not have route_localnet before."""
         try:
             listed = _nft("", "-j", "list", "set", "ip", self.table, "localnet")
         except RulesRefused:
@@ -134,7 +134,7 @@ class Firewall:
         return f"add element ip {self.table} services {{ {address} . {port} : {target} . {target_port} }}\n"
 
     def publish(self, ports: Iterable[PortMapping], address: str) -> None:
-        """Host ports of a pod lead to its address."""
+        """Forwards host ports of a pod to its address."""
         _nft(self._published(ports, address))
 
     def _published(self, ports: Iterable[PortMapping], address: str) -> str:
@@ -146,7 +146,7 @@ class Firewall:
             try:
                 _nft(f"delete element ip {self.table} {_element(port)} }}\n")
             except RulesRefused:
-                continue  # it is not there: the pod's network was never finished
+                continue  # it does not exist: the pod's network was never completed
 
 
 def _element(port: PortMapping) -> str:
@@ -159,7 +159,7 @@ def _localnet(link: str) -> Path:
 
 
 def _nft(commands: str, *words: str) -> str:
-    """Runs nft with commands on its standard input, or with words. Returns what it says."""
+    """Runs nft with commands on its standard input, or with arguments. Returns its output."""
     program = find_nft()
     if not program:
         raise RulesRefused("nft is not installed: install nftables, or use --pod-network host")

@@ -1,7 +1,7 @@
-"""net.ipv4.ip_forward, shared by every podfit of a network namespace: on while one needs it, then as it was before.
+"""net.ipv4.ip_forward, shared by every podfit of a network namespace: on while one needs it, then restored.
 
-Who uses it is noted below /run/podfit, in a folder of the namespace's own, with the data directory: one that was
-deleted without `podfit down` does not count any more. Where forwarding was on already, nothing is changed at the end.
+Users are recorded below /run/podfit, in a folder per namespace, with their data directory: one that was deleted without
+`podfit down` no longer counts. If forwarding was on already, nothing is changed at the end.
 """
 
 from __future__ import annotations

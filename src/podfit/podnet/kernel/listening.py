@@ -1,4 +1,4 @@
-"""Who listens on a TCP port of this network namespace: these processes, or others."""
+"""The listeners of a TCP port in this network namespace: these processes, or others."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _LISTEN = "0A"
 
 
 def taken_by_others(ports: Iterable[int], pid: int) -> tuple[list[int], list[int]]:
-    """Of these ports, those that only others listen on, and those that the process or one below it listens on."""
+    """Of these ports, those that only others listen on, and those that the process or a descendant listens on."""
     found = _listeners(set(ports))
     own = _sockets(pid) if found else set()
     mine = [port for port, sockets in found.items() if sockets & own]
@@ -19,7 +19,7 @@ def taken_by_others(ports: Iterable[int], pid: int) -> tuple[list[int], list[int
 
 
 def _listeners(ports: set[int]) -> dict[int, set[str]]:
-    """Inodes of the listening sockets by port; other ports are left out."""
+    """Inodes of the listening sockets by port; other ports are omitted."""
     found: dict[int, set[str]] = {}
     for table in _TABLES:
         try:
@@ -35,7 +35,7 @@ def _listeners(ports: set[int]) -> dict[int, set[str]]:
 
 
 def _sockets(pid: int) -> set[str]:
-    """Inodes of all sockets that the process and its descendants hold; processes may end while they are read."""
+    """Inodes of all sockets of the process and its descendants; processes may exit while they are read."""
     found: set[str] = set()
     waiting = [pid]
     while waiting:

@@ -1,6 +1,6 @@
-"""Network namespaces with a name: made, entered, removed. A bind mount below /run/netns keeps each one alive.
+"""Named network namespaces: created, entered, removed. A bind mount below /run/netns keeps each one alive.
 
-`ip netns` shows them there. A namespace belongs to a thread, so whatever enters one runs in a thread of its own.
+`ip netns` shows them there. A namespace belongs to a thread, so code that enters one runs in a thread of its own.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _NS_GET_NSTYPE = 0xB703
 _MS_BIND, _MNT_DETACH = 4096, 2
 
 T = TypeVar("T")
-# PyDLL keeps the interpreter's lock: these calls are short, and getting it back can take longer than they do.
+# PyDLL keeps the interpreter lock: these calls are short, and reacquiring it can take longer than they do.
 _libc = ctypes.PyDLL(None, use_errno=True)
 
 
@@ -60,7 +60,7 @@ async def in_thread(work: Callable[[], T]) -> T:
     try:
         return await asyncio.shield(future)
     except asyncio.CancelledError:
-        # The caller must find the work done or not begun; it is short.
+        # The caller must find the work either done or not started; it is short.
         await asyncio.gather(future, return_exceptions=True)
         raise
 
@@ -89,7 +89,7 @@ def enter(path: Path) -> None:
 
 
 def exists(path: Path) -> bool:
-    """Whether a namespace is mounted there: after a reboot, or a removal by hand, at most an empty file is left."""
+    """Whether a namespace is mounted there: after a reboot, or a manual removal, at most an empty file remains."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     except OSError:
@@ -103,7 +103,7 @@ def exists(path: Path) -> bool:
 
 
 def remove(path: Path) -> None:
-    """Takes its name away; it ends with the last process in it."""
+    """Removes its name; it ends with the last process in it."""
     while _libc.umount2(os.fsencode(path), _MNT_DETACH) == 0:
         pass
     path.unlink(missing_ok=True)

@@ -1,6 +1,6 @@
 """Links, addresses and routes through rtnetlink(7): only what a pod's network needs, IPv4 only.
 
-A `Netlink` speaks for the network namespace of the thread that opened it, for as long as it is open.
+A `Netlink` is bound to the network namespace of the thread that opened it.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class Link(Struct, frozen=True):
 class Route(Struct, frozen=True):
     network: IPv4Network
     link: int
-    """Index of the link it leaves by, 0 for one without."""
+    """Index of the outgoing link, 0 for a route without one."""
 
 
 def _attribute(kind: int, value: bytes) -> bytes:
@@ -92,13 +92,15 @@ class Netlink:
             return None
 
     def add_bridge(self, name: str, mac: bytes, mtu: int) -> None:
-        """Its MAC address is given: one that follows the ports would change whenever a pod comes or goes."""
+        """Its MAC address is fixed: otherwise it would follow the ports and change whenever a pod is added or
+        removed.
+        """
         body = _LINK.pack(socket.AF_UNSPEC, 0, 0, _UP, _UP) + _text(_IFNAME, name)
         body += _attribute(_ADDRESS, mac) + _number(_MTU, mtu)
         self._do((_NEWLINK, _CREATE | _EXCL, body + _attribute(_LINKINFO | _NESTED, _text(_INFO_KIND, "bridge"))))
 
     def add_veth(self, name: str, bridge: int, mtu: int, peer: tuple[str, int], namespace: int, mac: bytes) -> None:
-        """A pair: `name` here, up and a port of the bridge; `peer`, with its index, in the namespace of that
+        """A veth pair: `name` here, up and a port of the bridge; `peer`, with its index, in the namespace of that
         descriptor."""
         other = _LINK.pack(socket.AF_UNSPEC, 0, peer[1], 0, 0) + _text(_IFNAME, peer[0])
         other += _number(_NET_NS_FD, namespace)
@@ -110,7 +112,7 @@ class Netlink:
         self._do((_NEWLINK, _CREATE | _EXCL, body + kind))
 
     def set_hairpin(self, index: int) -> None:
-        """The bridge may send a frame back out of this port: a pod that reaches itself through its host port."""
+        """The bridge may send a frame back out of this port, for a pod that reaches itself through its host port."""
         port = _attribute(_PROTINFO | _NESTED, _attribute(_BRPORT_HAIRPIN, b"\1"))
         self._do((_SETLINK, 0, _LINK.pack(_AF_BRIDGE, 0, index, 0, 0) + port))
 
@@ -125,7 +127,7 @@ class Netlink:
         self._do((_NEWADDR, _CREATE | _EXCL, _address(index, address)))
 
     def configure(self, index: int, address: IPv4Interface, gateway: IPv4Address) -> None:
-        """All of a new namespace in one request: loopback and the link up, its address, the default route."""
+        """Sets up a new namespace in one request: loopback and the link up, its address, the default route."""
         route = _ROUTE.pack(socket.AF_INET, 0, 0, 0, _MAIN_TABLE, _PROTO_BOOT, 0, _UNICAST, 0)
         self._do(
             (_SETLINK, 0, _set_up(LOOPBACK)),
@@ -135,7 +137,7 @@ class Netlink:
         )
 
     def routes(self) -> list[Route]:
-        """Those of all tables, the addresses of this machine among them."""
+        """Those of all tables, including the addresses of this machine."""
         body = _ROUTE.pack(socket.AF_INET, 0, 0, 0, 0, 0, 0, 0, 0)
         return [_route(answer) for answer in self._ask(_GETROUTE, _DUMP, body)]
 
@@ -146,14 +148,14 @@ class Netlink:
 
     # --- messages
     def _do(self, *requests: _Request) -> None:
-        """One after the other, in one call of the kernel. Raises OSError for the first one that fails."""
+        """Sends them in one system call. Raises OSError for the first one that fails."""
         self._send([(kind, flags | _ACK, body) for kind, flags, body in requests])
         for _ in requests:
             for _ in self._answers(self._number, False):
                 pass
 
     def _ask(self, kind: int, flags: int, body: bytes) -> Iterator[bytes]:
-        """Bodies of the answers. Raises OSError with what the kernel has against the request."""
+        """Bodies of the responses. Raises OSError with the kernel's error."""
         self._send([(kind, flags, body)])
         return self._answers(self._number, bool(flags & _DUMP))
 
@@ -167,7 +169,7 @@ class Netlink:
         )
 
     def _answers(self, number: int, many: bool) -> Iterator[bytes]:
-        """Until the end of one request's answers."""
+        """Reads until the end of one request's responses."""
         while True:
             if not self._unread:
                 self._unread = self._socket.recv(1 << 16)

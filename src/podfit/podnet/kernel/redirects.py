@@ -1,6 +1,7 @@
-"""Service addresses that lead to the host, for pods whose network a container runtime makes, with CNI.
+"""Service addresses redirected to the host, for pods whose network a container runtime sets up with CNI.
 
-A table of its own, with the links by which those pods' packets come in. Nothing is made while no address is redirected.
+A table of its own, with the links on which those pods' packets arrive. Nothing is created while no address is
+redirected.
 """
 
 from __future__ import annotations
@@ -21,17 +22,17 @@ log = logging.getLogger(__name__)
 
 class Redirects:
     def __init__(self, owner: str) -> None:
-        """`owner`: names the table, which is this owner's alone."""
+        """`owner`: the name of the table, which belongs to this owner only."""
         self._firewall = Firewall(re.sub(r"\W", "_", owner))
         self._turn = asyncio.Lock()
 
     async def redirect(self, address: str, port: int, target: str, target_port: int) -> None:
-        """TCP connections from pods that are followed to `address`:`port` reach `target`:`target_port` of the node.
-        Raises NetworkFailure."""
+        """TCP connections from followed pods to `address`:`port` reach `target`:`target_port` of the node. Raises
+        NetworkFailure."""
         await in_thread(lambda: self._firewall.redirect(address, port, target, target_port))
 
     async def follow(self, ips: Iterable[str]) -> None:
-        """Of a pod. Where it fails, pods run all the same and cannot reach the redirected addresses."""
+        """Of a pod. If it fails, pods run nevertheless and cannot reach the redirected addresses."""
         own = next((ip for ip in ips if ":" not in ip), "")
         if not own or not self._firewall.services:
             return

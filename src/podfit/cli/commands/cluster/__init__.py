@@ -1,1 +1,1 @@
-"""The commands about a cluster and its access, images and machine."""
+"""Commands for a cluster's access, images and machine."""

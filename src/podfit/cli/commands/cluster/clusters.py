@@ -1,4 +1,4 @@
-"""`podfit clusters`: the clusters of this machine."""
+"""`podfit clusters`: the clusters on this machine."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`podfit completion`: the script that completes podfit's words in a shell."""
+"""`podfit completion`: the completion script for a shell."""
 
 from __future__ import annotations
 

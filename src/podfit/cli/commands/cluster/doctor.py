@@ -1,4 +1,4 @@
-"""`podfit doctor`: tries every prerequisite for real and says what to do about those that are missing."""
+"""`podfit doctor`: tests every prerequisite and says how to fix what is missing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`podfit image`: the images that nodes of a data directory run on, whether podfit runs there or not."""
+"""`podfit image`: the images of the nodes of a data directory, whether podfit is running there or not."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`podfit install vpa`: the autoscaler into a cluster, after a look at whether it can work there."""
+"""`podfit install vpa`: installs the autoscaler into a cluster, after checking its prerequisites."""
 
 from __future__ import annotations
 

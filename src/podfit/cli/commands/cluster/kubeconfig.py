@@ -1,4 +1,4 @@
-"""`podfit kubeconfig`: access to a cluster of this machine, printed or merged into kubectl's own file."""
+"""`podfit kubeconfig`: access to a cluster on this machine, printed or merged into kubectl's own file."""
 
 from __future__ import annotations
 
@@ -49,6 +49,6 @@ def kubeconfig(
 
 
 def _check_foreign(cluster: Cluster, file: Path) -> None:
-    """$KUBECONFIG often names the cluster's own file, which the next start writes again."""
+    """$KUBECONFIG often names the cluster's own file, which the next start overwrites."""
     if file.resolve().parent == cluster.data_dir:
         wrong(f"{file} is the cluster's own kubeconfig: name another file with --kubeconfig, such as ~/.kube/config")

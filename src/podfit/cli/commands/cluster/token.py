@@ -1,4 +1,4 @@
-"""Bootstrap tokens: what a node shows to join."""
+"""Bootstrap tokens, with which nodes join."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`podfit controllers` and `podfit scheduler`: parts of a control plane, against any API server."""
+"""`podfit controllers` and `podfit scheduler`: control-plane components against any API server."""
 
 from __future__ import annotations
 

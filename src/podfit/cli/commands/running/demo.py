@@ -1,4 +1,4 @@
-"""`podfit demo`: a cluster with pods that grow and shrink while they run, to watch."""
+"""`podfit demo`: a cluster with pods that grow and shrink while they run."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def demo(
 
 
 def _choose(runtime: str) -> tuple[str, list[str]]:
-    """The runtime, and what the viewer is to know about it."""
+    """The runtime, and a note about it for the viewer."""
     from podfit.agent.runtimes.process.support import check_support
 
     missing = check_support() if runtime in ("auto", "process") else []

@@ -1,4 +1,4 @@
-"""`podfit down`: ends the pods that run on after `podfit up` or `podfit agent` has ended."""
+"""`podfit down`: stops the pods that `podfit up` or `podfit agent` left running."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def _unmerge(cluster: Cluster) -> None:
 
 @contextlib.contextmanager
 def _held(cluster: Cluster, file: str, force: bool) -> Iterator[None]:
-    """Keeps podfit from starting on the directory while its pods are being ended."""
+    """Prevents podfit from starting on the directory while its pods are being stopped."""
     lock = DirectoryLock(cluster.data_dir, file, "podfit down")
     _take(lock, force, cluster)
     try:
@@ -88,7 +88,7 @@ def _take(lock: DirectoryLock, force: bool, cluster: Cluster) -> None:
     except InUse as error:
         if not force or error.holder is None or not _stop(error.holder):
             _refuse(error, force, cluster)
-        _take(lock, False, cluster)  # a service manager may have started the next one already
+        _take(lock, False, cluster)  # a service manager may already have started the next one
 
 
 def _stop(holder: Holder) -> bool:
@@ -97,7 +97,7 @@ def _stop(holder: Holder) -> bool:
 
 
 def _refuse(error: InUse, force: bool, cluster: Cluster) -> NoReturn:
-    """Ending the pods of a running podfit would only make it start them again, as crashed ones."""
+    """If podfit is running, it would restart stopped pods as crashed ones."""
     where, holder = f"the data directory {error.folder} is in use by", error.holder
     command = f"podfit down --force {cluster.option}"
     if holder is None:

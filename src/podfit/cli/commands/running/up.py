@@ -246,7 +246,8 @@ def apiserver(
         scheduler=False,
         vpa=False,
     )
-    # Everything but a store on etcd is in the directory and has one owner; `pki/` is made by the first and then read.
+    # Everything except a store on etcd is in the directory and has one owner; `pki/` is created by the first and then
+    # read.
     with DirectoryLock(data_dir, CLUSTER_LOCK, "podfit apiserver", shared=store.startswith("etcd=")):
         run(_up(options, Cluster(data_dir)), verbose)
 

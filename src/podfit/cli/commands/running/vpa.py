@@ -1,6 +1,6 @@
 """`podfit vpa recommender|updater|admission`: the autoscaler's components, alone, against any API server.
 
-Flags are read as upstream's binaries read them, so that existing manifests work unchanged.
+Flags are parsed as in upstream's binaries, so that existing manifests work unchanged.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ def admission(context: typer.Context) -> None:
 
 
 def _run(work: Callable[[], Coroutine[Any, Any, None]], level: int) -> None:
-    """`level` is klog's: its usual 4 shows warnings here, 5 also what is done, 8 everything."""
+    """`level` is klog's: its default 4 logs warnings here, 5 also actions, 8 everything."""
 
     async def main() -> None:
         await until_stopped(work())
@@ -84,7 +84,7 @@ def _run(work: Callable[[], Coroutine[Any, Any, None]], level: int) -> None:
 
 
 def _helped(context: typer.Context, default: object) -> bool:
-    """Prints every flag with its default and its meaning, when asked for help."""
+    """Prints every flag with its default and its meaning."""
     from textwrap import fill
 
     from podfit.vpa.flags import described

@@ -1,1 +1,1 @@
-"""The commands about pods and workloads."""
+"""Commands for pods and workloads."""

@@ -163,7 +163,7 @@ def run(
     chosen = policy_named(policy)
     history = read_npz(series)
     sizes = {f"{resource}_size": sizes_of(chosen, one) for resource, one in history.series.items()}
-    # Written beside the place and moved there: a file that is there is whole.
+    # Written to a temporary file and renamed: an existing file is always complete.
     with tempfile.NamedTemporaryFile(dir=out.parent, prefix=f".{out.name}.", suffix=".npz", delete=False) as file:
         try:
             np.savez_compressed(file, **sizes)  # type: ignore[arg-type]

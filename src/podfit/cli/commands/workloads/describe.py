@@ -1,4 +1,4 @@
-"""`podfit describe`: a pod's four states, conditions in words, story and Events; the room on a node."""
+"""`podfit describe`: a pod's four states, conditions in plain words, story and Events; free resources of a node."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from podfit.cli.options.connect import Session
 
 Described = tuple[str, Object]
-"""A page, and the data it is made of."""
+"""A page, and its data."""
 _BETWEEN = "\n\n\n"
 
 

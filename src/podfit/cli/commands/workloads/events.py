@@ -1,4 +1,4 @@
-"""`podfit events`: what happened, oldest first; `-w` goes on."""
+"""`podfit events`: Events, oldest first; `-w` watches."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`podfit migrate`: moves a running VM pod to another node, and stays until it runs there."""
+"""`podfit migrate`: moves a running VM pod to another node, and waits until it runs there."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`podfit recommend`: what the workloads of a cluster should request, from what they used. Installs nothing."""
+"""`podfit recommend`: recommended requests for the workloads of a cluster, based on usage. Installs nothing."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ CONFIDENCES = ("low", "medium", "high")
 
 
 class Recommend(Command):
-    """Takes `--dry-run` as kubectl does: alone, or with `=`."""
+    """Accepts `--dry-run` as kubectl does: alone, or with `=`."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         from podfit.cli.commands.workloads.resize import as_kubectl_reads

@@ -1,4 +1,4 @@
-"""`podfit resize`: gives running pods another size in place, and stays until they have it."""
+"""`podfit resize`: resizes running pods in place, and waits until the new size is in force."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _WAITS = {"--wait=true": "--wait", "--wait=false": "--no-wait"}
 
 
 class ResizeCommand(Command):
-    """Takes flags as kubectl does: `--dry-run` alone, and `--wait` with a value."""
+    """Accepts flags as kubectl does: `--dry-run` alone, and `--wait` with a value."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         return super().parse_args(ctx, as_kubectl_reads(args))
@@ -196,7 +196,7 @@ def _print(pods: list[dict[str, Any]], plans: list[PlannedResize], output: str, 
 
 
 def _shown(pod: dict[str, Any]) -> dict[str, Any]:
-    """A whole object: items of lists and watches name no kind."""
+    """A complete object: items of lists and watches have no kind."""
     return {"apiVersion": "v1", "kind": "Pod", **pod}
 
 

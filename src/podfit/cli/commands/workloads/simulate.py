@@ -1,4 +1,4 @@
-"""`podfit simulate`: a cluster in virtual time, with any policies and update modes side by side."""
+"""`podfit simulate`: a cluster in virtual time, with several policies and update modes compared."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`podfit top`: usage against requests and limits, what is wasted and what is at risk."""
+"""`podfit top`: usage against requests and limits, waste and risk."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""What really runs in the demo's pods. Each file is a program of its own: plain Python, nothing of podfit."""
+"""The programs in the demo's pods. Each file is a stand-alone program: plain Python, nothing of podfit."""

@@ -1,4 +1,4 @@
-"""A load generator: asks the web service few or many times a second, in waves of $WAVE_S seconds."""
+"""A load generator: sends few or many requests per second to the web service, in waves of $WAVE_S seconds."""
 
 import contextlib
 import http.client
@@ -28,6 +28,6 @@ if __name__ == "__main__":
     while True:
         ask(link)
         now = time.monotonic()
-        # A slow answer is not made up for: visitors leave.
+        # Time lost to a slow response is not made up for: visitors leave.
         due = max(due + 1 / rate(now - start), now)
         time.sleep(max(0.0, due - time.monotonic()))
