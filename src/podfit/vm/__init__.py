@@ -5,4 +5,4 @@
 """
 
 LOCK = "vm-runtime.lock"
-"""In the folder of a runtime: names the process that holds it."""
+"""A file in the runtime's folder that names the process holding it."""

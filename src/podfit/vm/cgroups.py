@@ -1,7 +1,7 @@
 """The cgroup of a VM: QEMU runs in it from its first page on, in cgroup v1 and v2.
 
-The limit of memory is the guest's memory plus what QEMU needs itself. In v1 a thread enters the group before it starts
-QEMU; v2 moves whole processes only, so there QEMU is moved right after its start.
+The memory limit is the guest's memory plus QEMU's own needs. In v1 a thread enters the group before it starts QEMU; v2
+moves whole processes only, so there QEMU is moved right after its start.
 """
 
 from __future__ import annotations
@@ -61,8 +61,8 @@ class Cgroups:
             self._move(group, "tasks", threading.get_native_id())
 
     def leave(self, group: str) -> None:
-        """Moves every thread of this process back to where the process is: libvirt starts threads of its own along
-        with QEMU, and they would stay in the group, keep it from being removed, and be killed with it."""
+        """Moves every thread of this process back to the process's own group: libvirt starts threads of its own along
+        with QEMU, and they would stay in the VM's group, prevent its removal, and be killed with it."""
         if self.v2:
             return
         own = set(os.listdir("/proc/self/task"))
@@ -108,7 +108,7 @@ class Cgroups:
             self._put(group, "cpuset", "cpuset.mems", limits.cpuset_mems)
 
     def _make_room(self, group: str, memory_bytes: int) -> None:
-        """v2 accepts a limit below what is used, and kills. v1 refuses it, and so does this. Raises OSError."""
+        """v2 accepts a limit below usage, and kills. v1 refuses it, and so does this. Raises OSError."""
         above = self._number(group, "memory.current") - memory_bytes
         if above > 0:
             with suppress(OSError):
@@ -143,7 +143,7 @@ class Cgroups:
 
 
 def _write(path: Path, value: object) -> None:
-    # Not write_text: the kernel's refusal must surface here, not at close.
+    # Not write_text: the kernel's error must be raised here, not at close.
     descriptor = os.open(path, os.O_WRONLY)
     try:
         os.write(descriptor, str(value).encode())
@@ -165,7 +165,7 @@ def _table(path: Path | None) -> dict[str, int]:
 
 
 def _delegate(root: Path, folder: Path) -> None:
-    """Turns the controllers on for every group on the way."""
+    """Enables the controllers for every group on the path."""
     for parent in reversed([path for path in folder.parents if path == root or root in path.parents]):
         for controller in ("cpu", "memory", "cpuset", "pids"):
             with suppress(OSError):
@@ -173,7 +173,7 @@ def _delegate(root: Path, folder: Path) -> None:
 
 
 def _inherit_cpuset(point: Path, folder: Path) -> None:
-    """A cpuset of v1 is born empty, and nothing can run in it until it is filled."""
+    """A new cpuset of v1 is empty, and nothing can run in it until it is filled."""
     for path in reversed([folder, *(path for path in folder.parents if point in path.parents)]):
         for name in ("cpuset.cpus", "cpuset.mems"):
             if not (path / name).read_text().strip():

@@ -1,4 +1,4 @@
-"""What happens to VMs, for everybody who follows the runtime's stream of container events."""
+"""Container events of VMs, for all followers of the runtime's event stream."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Notices:
 
     def post(self, notice: Notice) -> None:
         for queue in self._followers:
-            # A follower that does not read finds everything in the next list.
+            # A follower that does not read finds the changes in the next list.
             with contextlib.suppress(asyncio.QueueFull):
                 queue.put_nowait(notice)
 

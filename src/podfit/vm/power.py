@@ -1,7 +1,7 @@
-"""The power of VMs: paused, suspended to disk, shut down and started again, while their container stays.
+"""The power state of VMs: paused, suspended to disk, shut down and started again, while their container stays.
 
-A VM that is off on purpose is recorded as such before QEMU ends, so that its end is not taken for the container's; one
-that is started is recorded after it runs. What libvirt says of a VM that runs or is paused always counts.
+A VM that is off on purpose is recorded as such before QEMU exits, so that this does not count as the container's exit;
+one that is started is recorded after it runs. libvirt's state of a running or paused VM always takes precedence.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from podfit.vm.records import RUNNING as CONTAINER_RUNS
 from podfit.vm.records import Container
 
 _OFF_S = 30.0
-"""How long QEMU may take to end after it was killed."""
+"""How long QEMU may take to exit after it was killed."""
 _SAVE_S = 600.0
 
 
@@ -80,7 +80,7 @@ class Power:
             raise
 
     async def _shut_down(self, present: Presence, grace_s: float) -> None:
-        """The power button, then the grace period, then the plug."""
+        """Presses the power button, waits for the grace period, then ends QEMU."""
         with suppress(TimeoutError):
             async with asyncio.timeout(grace_s):
                 await self._lives.shut_down(present)

@@ -1,7 +1,7 @@
 """The runtime's own metadata: sandboxes and VMs in one SQLite file, on disk before any call is answered.
 
-A record is written as a whole, in one transaction; after kill -9 the last written one is there. Nothing else remembers
-which VMs exist: libvirt's domains and cgroups are brought in line with these records at the start.
+A record is written as a whole, in one transaction; after kill -9 the last written one is there. It is the only record
+of which VMs exist: libvirt's domains and cgroups are reconciled with it at the start.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Sandbox:
     namespace: str = ""
     """The path of its network namespace."""
     lease: Lease | None = None
-    """What the guest learns of its network."""
+    """The guest's network settings."""
     translated: bool = False
     """The guest came with another address than the pod has here; packets are translated between the two."""
 
@@ -75,13 +75,13 @@ class Container:
     message: str = ""
     overhead_mib: int = 0
     update: Update | None = None
-    """The change of size that is under way."""
+    """The change of size in progress."""
     offline_vcpus: int = 0
     """vCPUs that are plugged but that the guest may not use."""
     unused_mib: int = 0
     """Memory that is plugged but that the guest does not use, as far as anybody knows."""
     expected_mib: int = 0
-    """What the guest's balloon driver counts once it uses all of its memory; 0: unknown."""
+    """The balloon driver's count once the guest uses all of its memory; 0: unknown."""
     arriving: bool = False
     """It is expected from another host; it does not run here yet."""
     leaving: str = ""
@@ -89,9 +89,9 @@ class Container:
     log_held: bool = False
     """It has arrived, and its log waits for what it logged before."""
     moved: bool = False
-    """It runs there now; nothing of it is left here but this record."""
+    """It runs there now; only this record is left here."""
     power: str = machines.RUNNING
-    """Suspended or Shutdown: QEMU has ended, or will, and the container goes on."""
+    """Suspended or Shutdown: QEMU has exited, or will, and the container stays."""
 
     @property
     def domain(self) -> str:

@@ -1,8 +1,8 @@
-"""Brings records, domains and cgroups back together when the runtime starts, whatever it was doing when it ended, and
-when a libvirt daemon is back.
+"""Reconciles records, domains and cgroups when the runtime starts, whatever it was doing when it ended, and after a
+reconnection to a libvirt daemon.
 
-The records decide which VMs there are, libvirt decides which of them run: a VM is never started here, and one that
-ended meanwhile is recorded as ended.
+The records decide which VMs exist, libvirt decides which of them run: a VM is never started here, and one that stopped
+meanwhile is recorded as exited.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class Recovery:
             await self._recover(container)
 
     async def after_reconnection(self) -> None:
-        """Nobody heard what happened while the daemon was away. What was not answered yet is left to its callers."""
+        """Events were lost while the daemon was down. Unanswered calls are left to their callers."""
         for container in list(self._records.containers.values()):
             if container.state == EXITED:
                 continue
@@ -49,7 +49,7 @@ class Recovery:
                 await self._ended(container, state)
 
     async def _drop_unknown(self) -> None:
-        """Domains of ours without a record: their creation never finished, nobody has heard of them."""
+        """Domains of ours without a record: their creation never finished, and no caller knows them."""
         known = {container.uuid for container in self._records.containers.values()}
         for uuid, name in (await self._hypervisor.names()).items():
             if name.startswith("podfit-") and uuid not in known and self._hypervisor.embedded:
@@ -69,7 +69,7 @@ class Recovery:
         if container.leaving and (state is None or not state.running) and await self._lives.departed(container):
             return
         if state is None and container.state == CREATED:
-            # Recorded, but not defined yet: the caller got no answer and creates it again.
+            # Recorded, but not defined yet: the caller got no response and creates it again.
             await self._lives.clear(container)
         elif state is not None and state.running:
             await self._resume(container, machine)
@@ -85,7 +85,7 @@ class Recovery:
     async def _resume(self, container: Container, machine: Machine) -> None:
         if container.state != RUNNING:
             container.state, container.started_ns = RUNNING, container.started_ns or container.created_ns
-        # Whoever wanted it off and got no answer asks again.
+        # The caller that wanted it off got no response and retries.
         container.power = machines.RUNNING
         if container.update is not None:
             container.update = interrupted(container.update)

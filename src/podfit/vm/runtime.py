@@ -1,4 +1,4 @@
-"""The VM runtime as a whole: its parts, how they are opened and closed, and what several calls ask of them."""
+"""The VM runtime: its components, startup and shutdown, and functions shared by several calls."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ class Runtime:
             self.resizer.resume(container)
 
     async def close(self) -> None:
-        """VMs go on running."""
+        """VMs keep running."""
         await self.departures.close()
         await self.arrivals.close()
         await self._tasks.stop()
@@ -123,8 +123,8 @@ class Runtime:
         return container_status(container, await self._actual(container), str(path) if path is not None else "")
 
     async def _actual(self, container: Container) -> Limits:
-        """The limits that hold in the guest; while no guest runs, those that were set."""
-        # Questions to a VM that is being moved wait for the end of the move, or forever.
+        """The limits in force in the guest; while no guest runs, the configured ones."""
+        # Queries of a migrating VM would wait for the end of the migration, or forever.
         if container.state != RUNNING or container.leaving:
             return container.limits
         try:
@@ -138,7 +138,7 @@ class Runtime:
             return container.limits
 
     async def info(self, container: Container) -> dict[str, str]:
-        """What `crictl inspect` shows besides the status."""
+        """Additional data in `crictl inspect`."""
         update, layout = container.update, container.layout
         asked = container.state == RUNNING and not container.leaving
         power = await self.power.actual(container) if asked else machines.RUNNING

@@ -1,4 +1,4 @@
-"""Memory blocks: how a guest counts its memory. Which of them belong to plugged devices, and which it does not use."""
+"""Memory blocks: how a guest counts its memory. Which of them belong to plugged devices, and which are unused."""
 
 from __future__ import annotations
 
@@ -10,31 +10,31 @@ from podfit.vm.decide.devices import Device
 
 @dataclass(frozen=True)
 class Region:
-    """A virtio-mem device in the guest's memory. The guest's driver plugs parts of it, and shows the blocks that have
-    any."""
+    """A virtio-mem device in the guest's memory. The guest's driver plugs parts of it, and shows the blocks with a
+    plugged part."""
 
     base: int
     """In bytes."""
     size: int
-    """MiB that it can have at most."""
+    """Its maximum size in MiB."""
     plugged: int
-    """MiB that it has now."""
+    """Its current size in MiB."""
 
 
 @dataclass(frozen=True)
 class Unused:
-    """What a guest does not use of its plugged devices."""
+    """Plugged devices, or parts of them, that the guest does not use."""
 
     offline: tuple[int, ...] = ()
-    """Blocks that the guest shows, but has not put online."""
+    """Blocks that the guest shows, but has not brought online."""
     hidden: tuple[int, ...] = ()
     """Blocks that the guest does not show."""
     partial: tuple[int, ...] = ()
-    """Blocks of a virtio-mem device that the guest has not put online, and which may be plugged in part."""
+    """Blocks of a virtio-mem device that the guest has not brought online, and which may be partly plugged."""
     partial_mib: int = 0
-    """What is plugged in them at most."""
+    """The maximum plugged in them."""
     unplaced_mib: int = 0
-    """Devices that begin nobody knows where: whether the guest uses them cannot be known either."""
+    """Devices whose address is unknown: whether the guest uses them is unknown, too."""
     block_mib: int = 0
 
     @property
@@ -51,14 +51,14 @@ class Unused:
 
 
 def blocks_of(device: Device, base: int, block: int) -> range:
-    """The guest's numbers of a device's blocks. `base` and `block` are bytes."""
+    """The guest's block numbers of a device. `base` and `block` are bytes."""
     return range(base // block, (base + (device.size << 20)) // block)
 
 
 def in_zones(
     devices: Iterable[Device], bases: Mapping[int, int | None], fixed: Collection[int], block: int
 ) -> tuple[Device, ...]:
-    """The devices, those with a block among the `fixed` ones as not movable. `bases`: where each begins, by slot."""
+    """The devices, with those that contain a `fixed` block marked as not movable. `bases`: their addresses, by slot."""
     found = []
     for device in devices:
         base = bases.get(device.slot)
@@ -70,7 +70,7 @@ def in_zones(
 def unused(
     devices: Iterable[tuple[Device, int | None]], online: Mapping[int, bool], block: int, region: Region | None = None
 ) -> Unused:
-    """`devices` with where each begins in the guest's memory; `online`: the guest's blocks."""
+    """`devices` with their addresses in the guest's memory; `online`: the guest's blocks."""
     placed = [(device, base) for device, base in devices if base is not None]
     numbers = [number for device, base in placed for number in blocks_of(device, base, block)]
     partial = [number for number in _blocks_in(region, block) if online.get(number) is False]

@@ -1,7 +1,7 @@
-"""The types a limit passes through between the API and libvirt, and that nothing is lost on the way.
+"""The types of a limit between the API and libvirt, without loss.
 
-The runtime keeps every value as CRI has it (int64). The domain's definition carries the same values as unsigned or
-signed 64-bit numbers in its metadata, and memory also as libvirt's own elements, in KiB.
+The runtime stores every value as in CRI (int64). The domain's definition carries the same values as unsigned or signed
+64-bit numbers in its metadata, and memory also as libvirt's own elements, in KiB.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _UINT64 = (0, (1 << 64) - 1)
 
 @dataclass(frozen=True)
 class Settings:
-    """What the definition of a domain says of its size; None means that it says nothing."""
+    """The size in the definition of a domain; None if it is not specified."""
 
     vcpus: int
     shares: int | None
@@ -30,7 +30,7 @@ class Settings:
 
 
 def settings_of(limits: Limits, vcpus: int) -> Settings:
-    """Raises OverflowError for a number that a domain cannot carry."""
+    """Raises OverflowError for a number that does not fit into a domain."""
     return Settings(
         vcpus=_within(vcpus, 0, (1 << 31) - 1),
         shares=_within(limits.cpu_shares, *_UINT64) if limits.cpu_shares else None,

@@ -1,7 +1,7 @@
-"""Which memory devices a VM gets or loses to reach a size, and what the balloon makes up for.
+"""Which memory devices a VM gains or loses to reach a size, and how the balloon corrects the difference.
 
-Devices have fixed sizes, so their sum is at least the size asked for; the balloon takes the difference back. A guest
-therefore reaches every size of whole MiB. All numbers are MiB.
+Devices have fixed sizes, so their sum is at least the requested size; the balloon takes the difference back. A guest
+can therefore have every size in whole MiB. All numbers are MiB.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class Device:
     size: int
     node: int = 0
     movable: bool = True
-    """False: the guest has it in a zone that it cannot vacate."""
+    """False if the guest has it in a zone that cannot be vacated."""
 
 
 @dataclass(frozen=True)
@@ -34,21 +34,21 @@ class DeviceChanges:
     """(size, node) of each new device."""
     detach: tuple[Device, ...] = ()
     balloon: int = 0
-    """What the balloon holds in the end."""
+    """The final size of the balloon."""
     virtio: int | None = None
     """The size to request from the virtio-mem device; None for DIMMs."""
 
 
 @dataclass(frozen=True)
 class Memory:
-    """The memory of a VM as QEMU has it."""
+    """The memory of a VM in QEMU."""
 
     boot: int
     devices: tuple[Device, ...] = ()
     balloon: int = 0
-    """What the balloon holds now."""
+    """The current size of the balloon."""
     virtio: int = 0
-    """What a virtio-mem device has plugged now."""
+    """The currently plugged size of the virtio-mem device."""
 
     @property
     def total(self) -> int:
@@ -56,7 +56,7 @@ class Memory:
 
     @property
     def guest(self) -> int:
-        """What the guest really has."""
+        """The guest's actual memory."""
         return self.total - self.balloon
 
     @property
@@ -64,12 +64,12 @@ class Memory:
         return self.total - self.boot
 
     def usable(self, unused: int) -> int:
-        """What the guest has and uses. `unused`: what is in doubt, from a moment before it is plugged."""
+        """The memory that the guest has and uses. `unused`: the amount in doubt, measured before it is plugged."""
         return self.guest - min(unused, self.plugged)
 
 
 def plan(layout: Layout, memory: Memory, target: int) -> DeviceChanges:
-    """How to get from what is there to the target. Raises OutOfSlots if devices run out."""
+    """The steps from the current state to the target. Raises OutOfSlots if there are not enough slots."""
     if layout.device != DIMM:
         return _virtio_plan(layout, memory, target)
     if target > memory.total:
@@ -81,7 +81,7 @@ def plan(layout: Layout, memory: Memory, target: int) -> DeviceChanges:
 
 
 def grow(missing: int, free_slots: int, room: int) -> tuple[int, ...]:
-    """Devices whose sum is at least what is missing, and exceeds it by no more than the balloon can take back.
+    """Devices whose sum is at least the missing amount, and exceeds it by no more than the balloon can take back.
 
     Small devices are unplugged more easily, so the smallest are chosen that leave half of the free slots for later.
     `room` is how much more the VM may have in devices.
@@ -92,7 +92,7 @@ def grow(missing: int, free_slots: int, room: int) -> tuple[int, ...]:
             sizes = _filled(units, largest)
             if len(sizes) <= most:
                 return sizes
-    # The slots do not suffice for the exact sum: devices a little too large replace many small ones.
+    # The slots do not suffice for the exact sum: slightly larger devices replace many small ones.
     whole, rest = divmod(units, SIZES[-1])
     if whole < free_slots:
         sizes = (SIZES[-1],) * whole + _least_sum(rest, free_slots - whole)
@@ -113,7 +113,7 @@ def _filled(units: int, largest: int) -> tuple[int, ...]:
 
 
 def _least_sum(rest: int, slots: int) -> tuple[int, ...]:
-    """The smallest sum of at most `slots` devices that reaches the rest; one of the largest always does."""
+    """The smallest sum of at most `slots` devices that reaches the rest; a single largest device always does."""
     sums = (
         sizes for count in range(1, min(slots, len(SIZES)) + 1) for sizes in combinations_with_replacement(SIZES, count)
     )
@@ -131,7 +131,7 @@ def shrink(excess: int, devices: Sequence[Device]) -> tuple[Device, ...]:
 
 
 def _nodes(layout: Layout, memory: Memory, sizes: Sequence[int]) -> list[int]:
-    """The NUMA cell of each new device: the one asked for, or whichever has least memory."""
+    """The NUMA cell of each new device: the requested one, or the one with the least memory."""
     if layout.node is not None:
         return [layout.node] * len(sizes)
     cells = {cell: layout.cell_memory(cell) for cell in range(layout.cells)}

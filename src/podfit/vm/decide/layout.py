@@ -1,7 +1,8 @@
-"""What is fixed when a VM is defined: its maxima, its memory slots, its NUMA cells, the kind of its memory devices.
+"""Everything that is fixed when a VM is defined: its maxima, memory slots, NUMA cells, and the kind of its memory
+devices.
 
-Pod annotations choose; without them a VM can grow to four times its size. Page tables for plugged memory come out of
-the memory it boots with: 64 bytes for each page of 4 KiB, so sixteen times the boot memory costs a quarter of it.
+Pod annotations set them; without any a VM can grow to four times its size. Page tables for plugged memory come out of
+the boot memory: 64 bytes for each page of 4 KiB, so sixteen times the boot memory costs a quarter of it.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ MOST_VCPUS = 255
 DEFAULT_SLOTS, MOST_SLOTS = 16, 255
 MOST_CELLS = 64
 UNIT_MIB = 128
-"""The smallest memory device, and what the maximum is rounded up to."""
+"""The smallest memory device; the maximum is rounded up to a multiple of it."""
 
 
 @dataclass(frozen=True)
@@ -44,17 +45,17 @@ class Layout:
     slots: int = DEFAULT_SLOTS
     cells: int = 1
     node: int | None = None
-    """Where plugged memory goes; None: to the cell that has least."""
+    """The cell of plugged memory; None: the cell with the least memory."""
     device: str = DIMM
     firmware: str = BIOS
 
     @property
     def domain_max_mib(self) -> int:
-        """What the domain may hold in devices: more than the guest is given, since the balloon takes the rest back."""
+        """The domain's maximum in devices: more than the guest gets, because the balloon takes the rest back."""
         return self.max_memory_mib + LARGEST_DEVICE_MIB
 
     def cell_memory(self, cell: int) -> int:
-        """The boot memory of a cell in MiB; what does not divide belongs to the first."""
+        """The boot memory of a cell in MiB; the remainder belongs to the first cell."""
         share, rest = divmod(self.boot.memory_mib, self.cells)
         return share + (rest if cell == 0 else 0)
 
@@ -65,7 +66,7 @@ class Layout:
         return first, first + share + (1 if cell < rest else 0) - 1
 
     def check(self, size: Size) -> None:
-        """Raises BeyondMaximum for a size that this VM cannot be brought to while it runs."""
+        """Raises BeyondMaximum for a size that this VM cannot have while it runs."""
         if size.vcpus > self.max_vcpus:
             raise BeyondMaximum(
                 f"{size.vcpus} vCPUs are more than the {self.max_vcpus} this VM was defined for; "

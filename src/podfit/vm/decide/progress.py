@@ -1,7 +1,7 @@
-"""The update in progress of a VM: what repeated and newer requests do to it.
+"""The update in progress of a VM, under repeated and newer requests.
 
-A repeated request for the same target changes nothing. A newer target waits until the running step ends and then takes
-over; it is never dropped. The value is part of the runtime's metadata, so a restarted runtime goes on with it.
+A repeated request for the same target changes nothing. A newer target waits until the current step ends and then takes
+over; it is never dropped. The value is part of the runtime's metadata, so a restarted runtime resumes it.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from podfit.vm.decide.sizes import Size
 class Update:
     target: Size
     running: bool = False
-    """A step towards `working_on` is under way."""
+    """Whether a step towards `working_on` is in progress."""
     working_on: Size | None = None
     problem: str = ""
     """Why the last attempt did not reach the target."""
@@ -56,7 +56,7 @@ def ended(update: Update, actual: Size, problem: str = "") -> Update | None:
 
 
 def interrupted(update: Update) -> Update:
-    """The runtime restarted: whatever step was running is over, the target stands."""
+    """The runtime restarted: no step is running, the target stands."""
     return replace(update, running=False, working_on=None)
 
 

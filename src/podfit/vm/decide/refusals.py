@@ -1,18 +1,18 @@
-"""Why a VM cannot get a size. Each kind becomes a gRPC status of its own, so that callers can tell them apart."""
+"""Why a VM cannot have a size. Each kind maps to its own gRPC status, so that callers can distinguish them."""
 
 from __future__ import annotations
 
 
 class Refused(Exception):
-    """The size is refused and nothing was changed; the message says by whom, by how much, and what would help."""
+    """The size is refused and nothing was changed; the message says by what, by how much, and how to resolve it."""
 
 
 class Invalid(Refused):
-    """No VM can ever have this size: a fraction of a vCPU, a memory size of zero, an annotation that does not parse."""
+    """No VM can have this size: a fraction of a vCPU, a memory size of zero, an invalid annotation."""
 
 
 class BeyondMaximum(Refused):
-    """This VM cannot have it, because of what was fixed when it was defined."""
+    """This VM cannot have it, because of limits fixed when it was defined."""
 
 
 class OutOfSlots(Refused):

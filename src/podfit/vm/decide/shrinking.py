@@ -1,4 +1,4 @@
-"""How much memory a guest can give back now without killing its own processes. All numbers are MiB."""
+"""How much memory a guest can release now without killing its own processes. All numbers are MiB."""
 
 from __future__ import annotations
 
@@ -6,18 +6,18 @@ from dataclasses import dataclass
 
 RESERVE_SHARE = 0.06
 LEAST_RESERVE = 24
-"""What stays available to the guest: page tables, the agent, and whatever it starts meanwhile."""
+"""The guest's reserve: page tables, the agent, and new processes."""
 STEP = 64
-"""The balloon grows by no more at once, so that pressure shows before it hurts."""
+"""The maximum step of the balloon, so that pressure shows before it does harm."""
 
 
 @dataclass(frozen=True)
 class Guest:
-    """What the guest says of its memory."""
+    """The guest's memory statistics."""
 
     total: int
     available: int
-    """Free, or freed at once on demand: MemAvailable."""
+    """Free or immediately reclaimable: MemAvailable."""
 
 
 def reserve(target: int) -> int:
@@ -25,19 +25,19 @@ def reserve(target: int) -> int:
 
 
 def can_give(guest: Guest, target: int) -> int:
-    """How much of its memory the guest can do without, on the way to the target."""
+    """How much memory the guest can release on the way to the target."""
     return max(0, guest.available - reserve(target))
 
 
 def next_step(present: int, target: int, guest: Guest) -> int:
-    """The next size on the way down to the target; the present one if the guest can give nothing now."""
+    """The next size on the way down to the target; the current one if the guest can release nothing now."""
     if present <= target:
         return target
     return max(target, present - min(STEP, can_give(guest, target)))
 
 
 def may_detach(size: int, guest: Guest, target: int) -> bool:
-    """Whether a device of this size may be detached: all of its content must find room elsewhere."""
+    """Whether a device of this size may be detached: its whole content must fit elsewhere."""
     return can_give(guest, target) >= size
 
 

@@ -1,6 +1,6 @@
-"""A VM's size, and how it is read from and written to CRI's resources.
+"""A VM's size, and its conversion from and to CRI's resources.
 
-CRI carries limits only: the limit is what the guest gets, the request is what the scheduler counts.
+CRI carries limits only: the guest gets the limit, the scheduler counts the request.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class Size:
 
 @dataclass(frozen=True)
 class Limits:
-    """What CRI's LinuxContainerResources say, as they say it: 0 and "" mean that the field is unset."""
+    """The fields of CRI's LinuxContainerResources: 0 and "" mean that the field is unset."""
 
     cpu_period: int = 0
     cpu_quota: int = 0
@@ -37,7 +37,7 @@ class Limits:
     cpuset_mems: str = ""
 
     def updated(self, newer: Limits) -> Limits:
-        """Fields that the newer limits leave unset keep their values, as in every runtime."""
+        """Fields that are unset in the newer limits keep their values, as in every runtime."""
         period = newer.cpu_period or self.cpu_period
         return Limits(
             cpu_period=period,
@@ -78,7 +78,7 @@ def memory_of(limits: Limits) -> int:
 
 
 def actual_limits(limits: Limits, actual: Size) -> Limits:
-    """The limits as they hold in the guest: those that were set, wherever the guest has what they say."""
+    """The limits in force in the guest: the configured ones, if the guest's size matches them."""
     period = limits.cpu_period or DEFAULT_PERIOD_US
     quota = actual.vcpus * period if limits.cpu_quota > 0 else limits.cpu_quota
     same = limits.memory_bytes <= 0 or memory_of(limits) == actual.memory_mib

@@ -1,8 +1,8 @@
-"""Room for another vCPU in QEMU's cache of translated code. Emulated machines only.
+"""Room for another vCPU in QEMU's translation cache. Emulated machines only.
 
-The cache is divided into regions. A vCPU takes one after the other as it translates, and all are given back at once
-when the last one is full. A vCPU that is plugged needs one at once: QEMU 7.2 and 10.0 abort if none is free
-(tcg/region.c, tcg_region_initial_alloc), and the guest is lost. So nothing is plugged unless a region is surely free.
+The cache is divided into regions. A vCPU uses one after the other as it translates, and all are released at once when
+the last one is full. A plugged vCPU needs one immediately: QEMU 7.2 and 10.0 abort if none is free (tcg/region.c,
+tcg_region_initial_alloc), and the guest is lost. So nothing is plugged unless a region is certainly free.
 """
 
 from __future__ import annotations
@@ -13,16 +13,16 @@ _LEAST_MIB, _EACH_MIB = 48, 4
 _REGION_MIB = 2
 _SIZE = re.compile(r"gen code size\s+(\d+)/(\d+)")
 _MARGIN = 1.005
-"""Regions differ by some pages."""
+"""Regions differ by a few pages."""
 
 
 def cache_mib(max_vcpus: int) -> int:
-    """Without a bound an emulated guest that reboots costs more than its own memory."""
+    """Without a bound an emulated guest that reboots uses more than its own memory."""
     return max(_LEAST_MIB, _EACH_MIB * max_vcpus)
 
 
 def regions(cache: int, max_vcpus: int) -> int:
-    """How many QEMU makes: up to eight for each vCPU, of 2 MiB at least."""
+    """The number that QEMU creates: up to eight per vCPU, of at least 2 MiB."""
     if max_vcpus == 1:
         return 1
     each = next((each for each in range(8, 0, -1) if cache // max_vcpus // each >= _REGION_MIB), 1)
@@ -30,7 +30,7 @@ def regions(cache: int, max_vcpus: int) -> int:
 
 
 def has_room(info: str, present: int, added: int, max_vcpus: int) -> bool:
-    """Whether `added` vCPUs can be plugged beside those that are present. `info`: what QEMU says of the cache."""
+    """Whether `added` vCPUs can be plugged in addition to the present ones. `info`: QEMU's report on the cache."""
     found = _SIZE.search(info)
     if found is None:
         return True

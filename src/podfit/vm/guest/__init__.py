@@ -1,1 +1,1 @@
-"""What a guest is made from: images, disks, cloud-init, shared folders."""
+"""The parts of a guest: images, disks, cloud-init, shared folders."""

@@ -1,6 +1,6 @@
-"""Block volumes of a VM pod: devices or files of the node that are disks of the guest, raw and whole.
+"""Block volumes of a VM pod: devices or files of the node as disks of the guest, raw and whole.
 
-A file is never taken for an image of another format: what the guest writes into it could name any file of the node.
+A file's format is never detected: an image header written by the guest could name any file of the node.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _SERIAL = "podfit"
 
 
 def disks_of(devices: Iterable[cri.Device], annotations: Mapping[str, str]) -> tuple[Disk, ...]:
-    """Raises Invalid for what cannot be a disk."""
+    """Raises Invalid for a path that cannot be a disk."""
     boot, found = annotations.get(BOOT_DEVICE, ""), []
     for number, device in enumerate(devices):
         path = Path(device.host_path)
@@ -37,7 +37,7 @@ def disks_of(devices: Iterable[cri.Device], annotations: Mapping[str, str]) -> t
 
 
 async def link_in_guest(agent: GuestAgent, devices: Iterable[cri.Device]) -> list[str]:
-    """Gives each disk the path that the pod names, besides the guest's own; returns what could not be linked."""
+    """Links each disk to the path in the pod, inside the guest; returns those that could not be linked."""
     problems = []
     for number, device in enumerate(devices):
         try:

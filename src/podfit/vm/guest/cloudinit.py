@@ -21,7 +21,7 @@ LABEL = "cidata"
 
 
 def seed(annotations: Mapping[str, str], uid: str, hostname: str) -> bytes | None:
-    """The image of the disk; None for a pod that has nothing to say. Raises Invalid."""
+    """The image of the disk; None for a pod without such data. Raises Invalid."""
     data, keys = _user_data(annotations), _keys(annotations)
     if data is None and not keys:
         return None
@@ -43,7 +43,7 @@ def _user_data(annotations: Mapping[str, str]) -> bytes | None:
     """A text, encoded data, or both, as the parts of one message."""
     text, encoded = annotations.get(USER_DATA, ""), annotations.get(USER_DATA_BASE64, "")
     if text and not text.startswith("#"):
-        # cloud-init ignores what does not say what it is.
+        # cloud-init ignores parts without a known header.
         text = f"#!/bin/sh\n{text}"
     try:
         data = base64.b64decode(encoded, validate=True)

@@ -26,11 +26,11 @@ class Disks:
         return self._folder.parent / name
 
     def console(self, id: str) -> Path:
-        """In a folder of its own, which is watched: writes to the disks beside it must not wake the watcher."""
+        """In a folder of its own, which is watched: writes to the disks must not wake the watcher."""
         return self._folder / id / "console" / "raw.log"
 
     async def create(self, id: str, image: Image, seed: bytes | None = None) -> tuple[Disk, ...]:
-        """The VM's disks: that of the image, if it has one, and the one for cloud-init."""
+        """The VM's disks: the image's, if it has one, and the one for cloud-init."""
         self.console(id).parent.mkdir(parents=True, exist_ok=True)
         disks = (await self._overlay(id, image),) if image.disk else ()
         if seed is None:
@@ -41,7 +41,7 @@ class Disks:
         return (*disks, Disk(str(path), "raw", readonly=True))
 
     async def _overlay(self, id: str, image: Image) -> Disk:
-        """A qcow2 file that holds only what differs from the image's disk."""
+        """A qcow2 file with only the differences from the image's disk."""
         overlay = self.of(id) / "root.qcow2"
         if not overlay.exists():
             words = ("create", "-q", "-f", "qcow2", "-b", image.disk, "-F", image.disk_format or "raw", str(overlay))
@@ -56,7 +56,7 @@ class Disks:
 
 
 def format_of(disk: Path) -> str:
-    """qcow2 or raw, by the first bytes: a raw disk says nothing of itself."""
+    """qcow2 or raw, by the first bytes: a raw disk has no header."""
     with disk.open("rb") as file:
         return "qcow2" if file.read(4) == b"QFI\xfb" else "raw"
 

@@ -1,8 +1,8 @@
-"""What a VM starts from, in OCI images: a disk under /disk/, or a kernel and an initrd under /boot/.
+"""The boot source of a VM in an OCI image: a disk under /disk/, or a kernel and an initrd under /boot/.
 
-A disk image is what KubeVirt calls a containerDisk. For direct boot the image carries /boot/vmlinuz and, mostly,
-/boot/initrd.img; the kernel's command line is its label `podfit.dev/vm-cmdline`, unless the pod has an annotation of
-that name. Images are kept in podfit's image store, and only ever read.
+A disk image is what KubeVirt calls a containerDisk. For direct boot the image contains /boot/vmlinuz and, usually,
+/boot/initrd.img; the kernel command line is its label `podfit.dev/vm-cmdline`, unless the pod has an annotation of that
+name. Images are in podfit's image store, and only ever read.
 """
 
 from __future__ import annotations
@@ -31,18 +31,18 @@ class ImageMissing(Exception):
 
 
 class ImageUnusable(Exception):
-    """The image is there, but no VM can start from it; the message says what it lacks."""
+    """The image exists, but no VM can boot from it; the message says what it lacks."""
 
 
 class Images:
     def __init__(self, folder: Path, owner: str, insecure_registries: tuple[str, ...] = ()) -> None:
-        """`owner`: names this runtime among others that share the store."""
+        """`owner`: identifies this runtime among others that share the store."""
         self.folder, self._owner = folder, owner
         self._store = ImageStore(folder)
         self._puller = Puller(self._store, insecure_registries)
 
     def open(self, archives: tuple[Path, ...], vms: Collection[str]) -> None:
-        """Loads the archives as well. `vms`: those that there are; images of others, whose creation was cut off, are
+        """Also loads the archives. `vms`: the existing ones; images of others, whose creation was interrupted, are
         released. Raises ImageError."""
         self._store.prepare()
         self._store.keep_leases(self._owner, vms)
@@ -67,7 +67,7 @@ class Images:
         return await self._puller.pull(parse(name), credentials if known else None)
 
     def remove(self, name: str) -> None:
-        """The whole image, by any of its names, as CRI wants it. Raises ImageInUse."""
+        """Removes the whole image, by any of its names, as CRI requires. Raises ImageInUse."""
         found = self._store.find(name)
         if found is not None:
             with suppress(NoSuchImage):
@@ -75,7 +75,7 @@ class Images:
 
     # --- what VMs use of them
     def take(self, spec: cri.ImageSpec, annotations: Mapping[str, str], vm: str) -> Image:
-        """The image for a VM, which keeps it until it is released. Raises ImageMissing, ImageUnusable."""
+        """The image for a VM; it cannot be removed until it is released. Raises ImageMissing, ImageUnusable."""
         name = spec.image
         found = self._store.find(name)
         if found is None:
@@ -109,7 +109,7 @@ def _guest(found: StoredImage, annotations: Mapping[str, str]) -> Image:
 
 
 def _plain(path: Path) -> bool:
-    """A link of the image could lead anywhere on this machine."""
+    """A link in the image could lead anywhere on this machine."""
     return path.is_file() and not path.is_symlink()
 
 

@@ -1,1 +1,1 @@
-"""VMs as libvirt domains: definition, life, hotplug, the guest's agent. Only this package imports libvirt."""
+"""VMs as libvirt domains: definition, lifecycle, hotplug, the guest agent. Only this package imports libvirt."""

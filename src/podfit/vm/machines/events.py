@@ -1,4 +1,4 @@
-"""libvirt's events: its loop in a thread of its own, and what it reports handed to the asyncio loop."""
+"""libvirt's events: its loop in a thread of its own, which passes events to the asyncio loop."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Event:
 
 
 def run_loop() -> None:
-    """Starts libvirt's event loop, once a process; before the first connection."""
+    """Starts libvirt's event loop, once per process; before the first connection."""
     global _running
     with _started:
         if _running:

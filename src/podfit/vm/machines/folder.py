@@ -1,4 +1,4 @@
-"""The folder of libvirt's embedded QEMU driver: its settings, and whether this machine can run it at all."""
+"""The folder of libvirt's embedded QEMU driver: its settings, and the checks that this machine can run it."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ USER = "libvirt-qemu"
 
 
 class CannotRun(Exception):
-    """This machine lacks something that VMs need; the message says what, and how to get it."""
+    """This machine lacks a requirement of VMs; the message says which, and how to install it."""
 
 
 LONGEST_ROOT = 30
-"""libvirt puts sockets deep below the folder, and the path of a socket has 107 characters at most."""
+"""libvirt creates sockets deep below the folder, and the path of a socket may have 107 characters."""
 SHORT = Path("/run/podfit")
 
 
 def prepare(folder: Path) -> Path:
-    """Writes the settings; returns the path by which libvirt gets the folder, a short link to it if need be."""
+    """Writes the settings; returns the path of the folder for libvirt, a short link to it if necessary."""
     (folder / "etc").mkdir(parents=True, exist_ok=True)
     settings = folder / "etc" / "qemu.conf"
     if not settings.exists() or settings.read_text() != SETTINGS:

@@ -1,4 +1,4 @@
-"""The guest's own agent (qemu-guest-agent): what it says of memory and vCPUs, and commands run in the guest."""
+"""The guest agent (qemu-guest-agent): memory, vCPUs, and commands in the guest."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ class GuestAgent:
 
     # --- memory
     async def memory(self) -> Guest:
-        """From /proc/meminfo, at this moment; balloon statistics are up to a second old."""
+        """From /proc/meminfo, current; balloon statistics are up to a second old."""
         ran = await self.run(["/bin/cat", "/proc/meminfo"])
         rows = {name: int(rest.split()[0]) >> 10 for name, _, rest in map(_row, ran.out.decode().splitlines()) if rest}
         if ran.code or "MemAvailable" not in rows:
@@ -94,16 +94,16 @@ class GuestAgent:
         return {int(block["phys-index"]): bool(block["online"]) for block in found}
 
     async def fixed_blocks(self) -> frozenset[int]:
-        """Memory blocks that are online outside of the movable zone: the kernel may have put there what cannot move."""
+        """Memory blocks that are online outside the movable zone: the kernel may have put unmovable data there."""
         ran = await self.run(["/bin/sh", "-c", f"cd {_BLOCKS} && grep -vs Movable memory*/valid_zones; true"])
         rows = (line.partition("/valid_zones:") for line in ran.out.decode().splitlines())
         return frozenset(int(name.removeprefix("memory")) for name, _, zone in rows if zone and zone != "none")
 
     async def set_blocks(self, numbers: list[int], online: bool) -> list[int]:
-        """Takes memory blocks offline or online; returns those that did not follow.
+        """Takes memory blocks offline or online; returns those that did not change.
 
-        Blocks come back through sysfs as movable: the agent's own command would make them kernel memory, which can
-        never be unplugged again.
+        Blocks are brought online through sysfs as movable: the agent's own command would make them kernel memory, which
+        can never be unplugged again.
         """
         failed = []
         for number in numbers:

@@ -1,4 +1,4 @@
-"""The connection to libvirt: opens it, hands out VMs, delivers events, and is made again when a daemon comes back.
+"""The connection to libvirt: opens it, provides VMs, delivers events, and reconnects when a daemon comes back.
 
 Calls of libvirt block, so each runs in a thread. With libvirt in this process, a VM starts in a thread that has entered
 the pod's cgroup and network namespace first, because QEMU inherits both. A libvirt daemon starts QEMU among its own
@@ -31,7 +31,7 @@ THREADS = 16
 RECONNECT_S = 0.5
 LOCKED_S, RETRY_S = 30.0, 0.1
 KEEPALIVE_S, KEEPALIVE_TRIES = 5, 3
-"""A daemon that answers none of them is gone, although its socket is open."""
+"""A daemon that answers none of them is considered gone, although its socket is open."""
 
 
 class LibvirtFailed(Exception):
@@ -95,7 +95,7 @@ class Hypervisor:
 
     @property
     def network_namespace(self) -> Path | None:
-        """Of the daemon, in which it starts QEMU."""
+        """The daemon's network namespace, in which it starts QEMU."""
         return None if self.embedded else Path(f"/proc/{self._daemon}/ns/net")
 
     async def open(self, deliver: Callable[[Event], None]) -> None:
@@ -124,7 +124,7 @@ class Hypervisor:
             raise LibvirtFailed.by(error) from error
 
     async def _opened(self) -> Any:
-        """A runtime that is just ending may still hold the lock of the libvirt in its process."""
+        """A runtime that is just exiting may still hold the lock of the libvirt in its process."""
         deadline = asyncio.get_running_loop().time() + LOCKED_S
         while True:
             try:
@@ -213,13 +213,13 @@ class Hypervisor:
         return await self.call(lambda: work(self._open().lookupByUUIDString(uuid)))
 
     def _open(self) -> Any:
-        """Raises LibvirtFailed while the daemon is away."""
+        """Raises LibvirtFailed while the daemon is down."""
         if self._connection is None:
             raise LibvirtFailed(f"the libvirt daemon at {self._socket} is not running", libvirt.VIR_ERR_NO_CONNECT)
         return self._connection
 
     def pid_file(self, name: str) -> Path:
-        """A daemon's is where the daemon sees it, which may be in a mount namespace of its own."""
+        """A daemon's file is at the path that the daemon sees, which may be in its own mount namespace."""
         base = self.root if self.embedded else Path(f"/proc/{self._daemon}/root") / "run/libvirt"
         return base / ("run/qemu" if self.embedded else "qemu") / f"{name}.pid"
 

@@ -1,6 +1,6 @@
-"""One VM: its life, its memory devices, its vCPUs and its balloon, as single steps on the libvirt domain.
+"""One VM: its lifecycle, memory devices, vCPUs and balloon, as single steps on the libvirt domain.
 
-Each step is one call that either works or raises LibvirtFailed; what steps to take in which order is decided elsewhere.
+Each step is one call that either succeeds or raises LibvirtFailed; the order of steps is decided elsewhere.
 """
 
 from __future__ import annotations
@@ -49,10 +49,10 @@ class Machine:
     async def _do(self, work: Callable[[Any], Any]) -> Any:
         return await self._hypervisor.on(self.uuid, work)
 
-    # --- life
+    # --- lifecycle
     async def start(self, enter: Callable[[], None], leave: Callable[[], None], paused: bool = False) -> int:
         """Starts the VM from a thread that has entered the pod's cgroup and network; returns QEMU's pid. A VM whose
-        memory was saved goes on with it."""
+        memory was saved resumes."""
 
         def work(domain: Any) -> None:
             enter()
@@ -70,7 +70,7 @@ class Machine:
         return None
 
     async def state(self) -> State | None:
-        """None: there is no such domain."""
+        """None: the domain does not exist."""
         try:
             state, reason = await self._do(lambda domain: domain.state())
         except LibvirtFailed as error:
@@ -91,7 +91,7 @@ class Machine:
         await self._do(lambda domain: domain.resume())
 
     async def save(self) -> None:
-        """Writes its memory to disk and ends QEMU."""
+        """Saves its memory to disk and ends QEMU."""
         await self._do(lambda domain: domain.managedSave(libvirt.VIR_DOMAIN_SAVE_RUNNING))
 
     async def is_saved(self) -> bool:
@@ -117,12 +117,12 @@ class Machine:
             if not error.no_domain:
                 raise
 
-    # --- what it has
+    # --- state
     async def live(self) -> Live:
         return read_live(await self._do(lambda domain: domain.XMLDesc(0)))
 
     async def statistics(self) -> dict[str, int]:
-        """The balloon's, in KiB; those of the guest are missing while it has no driver."""
+        """The balloon statistics, in KiB; those of the guest are missing while it has no driver."""
         found: dict[str, int] = await self._do(lambda domain: domain.memoryStats())
         return found
 
@@ -153,7 +153,7 @@ class Machine:
 
     # --- memory
     async def attach(self, size: int, node: int) -> None:
-        """A DIMM, first in the running VM, then in its definition: if the first fails, both stay as they were."""
+        """Attaches a DIMM, first to the running VM, then to its definition: if the first fails, both stay unchanged."""
         xml = dimm_xml(size, node)
 
         def work(domain: Any) -> None:
@@ -163,14 +163,14 @@ class Machine:
         await self._do(work)
 
     async def detach(self, slot: int) -> str:
-        """Asks the guest to release a DIMM; an event with the returned alias says how that ended."""
+        """Asks the guest to release a DIMM; an event with the returned alias reports the result."""
         xml = (await self.live()).dimms[slot][0]
         alias = ElementTree.fromstring(xml).find("alias")
         await self._do(lambda domain: domain.detachDeviceFlags(xml, LIVE))
         return alias.get("name", "") if alias is not None else ""
 
     async def settle_definition(self) -> None:
-        """Makes the definition hold the devices and vCPUs of the running VM, so that it starts with them again."""
+        """Updates the definition to the devices and vCPUs of the running VM, so that it starts with them again."""
 
         def work(domain: Any) -> None:
             running, stored = domain.XMLDesc(0), domain.XMLDesc(libvirt.VIR_DOMAIN_XML_INACTIVE)
@@ -190,7 +190,7 @@ class Machine:
         await self._do(work)
 
     async def request_virtio(self, mib: int) -> None:
-        """Asks the virtio-mem device for a size; the guest follows as it can."""
+        """Requests a size from the virtio-mem device; the guest follows as far as it can."""
 
         def work(domain: Any) -> None:
             domain.updateDeviceFlags(requesting(domain.XMLDesc(0), mib), LIVE)
@@ -199,7 +199,7 @@ class Machine:
         await self._do(work)
 
     async def virtio_region(self) -> Region | None:
-        """Where the virtio-mem device is, which libvirt does not say; None: there is none."""
+        """The address range of the virtio-mem device, which libvirt does not show; None: there is none."""
         answer = await self._do(
             lambda domain: libvirt_qemu.qemuMonitorCommand(domain, '{"execute": "query-memory-devices"}', 0)
         )
@@ -210,12 +210,12 @@ class Machine:
         return None
 
     async def set_balloon(self, guest_mib: int) -> None:
-        """Asks the balloon to leave the guest this much of its boot memory and its DIMMs."""
+        """Sets the balloon so that the guest keeps this much of its boot memory and its DIMMs."""
         await self._do(lambda domain: domain.setMemoryFlags(guest_mib << 10, LIVE))
 
     # --- vCPUs
     async def translated(self) -> str:
-        """What QEMU says of its cache of translated code; "" under KVM."""
+        """QEMU's report on its translation cache; "" under KVM."""
         hmp = libvirt_qemu.VIR_DOMAIN_QEMU_MONITOR_COMMAND_HMP
         if self._hypervisor.accelerated:
             return ""

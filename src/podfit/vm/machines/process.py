@@ -1,8 +1,8 @@
-"""QEMU's processes: noticed the moment they end, and reaped, so that no zombie is taken for a VM.
+"""QEMU's processes: detected the moment they exit, and reaped, so that no zombie counts as a running VM.
 
 libvirt detaches QEMU, so it becomes a child of the nearest subreaper. This process is that subreaper: otherwise PID 1
-reaps it, often late, and libvirt takes the zombie for a running VM. QEMU that an earlier process started is somebody
-else's child; its end is noticed all the same, only its exit status is not.
+reaps it, often late, and libvirt takes the zombie for a running VM. QEMU started by an earlier process is not our
+child; its exit is detected all the same, only its exit status is not.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _PR_SET_CHILD_SUBREAPER = 36
 _LOOK_S = 0.02
 
 Ended = Callable[[int | None], None]
-"""Gets the exit code as a shell has it (128 + signal), None if it is unknown."""
+"""Gets the exit code as in a shell (128 + signal), None if it is unknown."""
 
 
 def become_subreaper() -> None:
@@ -35,7 +35,7 @@ class Processes:
         self._watched: dict[int, int] = {}
 
     def watch(self, pid: int, ended: Ended) -> None:
-        """Calls `ended` once, when the process has ended."""
+        """Calls `ended` once, when the process has exited."""
         if pid in self._watched:
             return
         loop = asyncio.get_running_loop()
@@ -65,8 +65,8 @@ class Processes:
 
 
 class Orphans:
-    """Reaps QEMU processes that libvirt starts only to ask what QEMU can do. They become children of this process, too;
-    libvirt waits until each is gone, for fifteen seconds if nobody reaps it."""
+    """Reaps QEMU processes that libvirt starts only to probe QEMU's capabilities. They become children of this process,
+    too; libvirt waits until each is gone, for fifteen seconds if nothing reaps it."""
 
     def __init__(self, known: Processes) -> None:
         self._known, self._lock = known, threading.Lock()
@@ -113,8 +113,8 @@ def _is_zombie(pid: int) -> bool:
 
 
 def _is_detached(pid: int) -> bool:
-    """QEMU that went to the background has a session of its own. The process it came from is in ours: libvirt waits for
-    that one, and fails if it is gone."""
+    """QEMU that went to the background has its own session. The process it was forked from is in ours: libvirt waits
+    for that one, and fails if it is gone."""
     with suppress(OSError):
         return os.getsid(pid) != os.getsid(0)
     return False

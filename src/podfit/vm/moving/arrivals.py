@@ -1,4 +1,4 @@
-"""VMs that come to this host: recorded and given a place before libvirt brings them, and taken over once they run."""
+"""VMs that are migrated to this host: recorded and prepared before libvirt moves them, and taken over once they run."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class Arrivals:
         await self._tasks.stop()
 
     async def prepare(self, sandbox: Sandbox, config: cri.ContainerConfig, offer: Offer) -> Place:
-        """Idempotent. Raises CannotMove, ImageMissing and what making disks raises."""
+        """Idempotent. Raises CannotMove, ImageMissing and errors of disk creation."""
         if self._hypervisor.embedded:
             raise CannotMove(
                 "the VM runtime of this node has no libvirt daemon (--libvirt-socket): it cannot receive VMs"
@@ -90,11 +90,11 @@ class Arrivals:
         )
 
     def _socket(self, container: Container, kind: str) -> str:
-        """On one machine QEMU reaches QEMU by a socket; between machines libvirt chooses a port."""
+        """On one machine QEMU connects to QEMU by a socket; between machines libvirt chooses a port."""
         return f"unix://{self._folder}/{kind}-{container.id[:13]}" if "unix" in self._uri.partition(":")[0] else ""
 
     def adopt(self, container: Container) -> None:
-        """The caller has written what the VM logged before it came: what it has logged since follows."""
+        """The caller has written the VM's previous log: its log from here follows."""
         if container.log_held:
             container.log_held = False
             self._records.save(container)
@@ -114,8 +114,8 @@ class Arrivals:
             log.warning("incoming VM %s: %s", container.domain, error)
 
     async def recover(self, container: Container) -> None:
-        """Takes the VM over if it runs here. libvirt defines it with its arrival: one that is defined but off came
-        and has ended since."""
+        """Takes the VM over if it runs here. libvirt defines it when it arrives: one that is defined but off arrived
+        and has stopped since."""
         machine = self._lives.machine(container)
         state = await machine.state()
         if state is None or container.state != CREATED or not container.arriving:

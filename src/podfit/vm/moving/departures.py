@@ -1,7 +1,7 @@
-"""VMs that leave this host. What is under way is in the VM's record before libvirt is asked.
+"""VMs that are migrated away from this host. A migration is in the VM's record before libvirt is called.
 
-libvirt removes a domain from its source only after it runs at its destination. So a VM that has its domain here is
-here, however the migration was cut off, and one that has none, or one that is off because it was migrated, has left.
+libvirt removes a domain from its source only after it runs at its destination. So a VM whose domain is here is here,
+however the migration was interrupted, and one without a domain, or one that is off because it was migrated, has left.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ from podfit.vm.records import RUNNING, Container, Records
 
 log = logging.getLogger(__name__)
 RESIZE_S = 30.0
-"""How long a resize that is under way may take before a move is refused."""
+"""How long a resize in progress may take before a migration is refused."""
 MOVE_S = 600.0
 UNDEFINED_S = 5.0
-"""How long libvirt may take to remove a domain whose QEMU has ended."""
+"""How long libvirt may take to remove a domain whose QEMU has exited."""
 _LOOK_S = 0.1
 _FLAGS = (
     libvirt.VIR_MIGRATE_LIVE
@@ -44,7 +44,7 @@ class Departures:
         lives.departed = self.departed
 
     async def close(self) -> None:
-        """libvirt goes on with what it was asked to do."""
+        """libvirt continues what it was asked to do."""
         for move in self._moves.values():
             move.cancel()
         await asyncio.gather(*self._moves.values(), return_exceptions=True)
@@ -75,7 +75,7 @@ class Departures:
         )
 
     async def _without_resize(self, container: Container) -> None:
-        """A device that is plugged while a VM moves would be refused by QEMU."""
+        """QEMU would refuse a device plugged during a migration."""
         if container.state != RUNNING:
             raise CannotMove(f"the VM is {container.state}, not running")
         patience = asyncio.get_running_loop().time() + RESIZE_S
@@ -84,10 +84,10 @@ class Departures:
                 raise CannotMove(f"a resize to {container.update.target} is in progress: {container.update.problem}")
             await asyncio.sleep(_LOOK_S)
 
-    # --- the move
+    # --- migration
     async def leave(self, container: Container, place: Place) -> None:
-        """Returns when the VM runs at the other place. Raises CannotMove or LibvirtFailed; it may still be here then,
-        or in doubt. Asked again, it goes on with what is under way."""
+        """Returns when the VM runs at the target. Raises CannotMove or LibvirtFailed; its place may then be unknown.
+        Called again, it resumes the migration in progress."""
         move = self._moves.get(container.id)
         if move is None or move.done():
             move = self._moves[container.id] = asyncio.ensure_future(self._leave(container, place))
@@ -109,16 +109,16 @@ class Departures:
         try:
             await self._migrate(container, place)
         except LibvirtFailed as error:
-            # The other daemon may be gone; only if this one is, nobody knows what became of the move.
+            # The other daemon may be gone; only if this one is, the outcome of the migration is unknown.
             if error.gone and not await self._hypervisor.alive():
                 raise
-            # The answer alone may have been lost: only a VM that is here has not left.
+            # Only the response may have been lost: only a VM that is here has not left.
             if not await self._has_left(container):
                 raise CannotMove(str(error)) from error
         await self._concluded(container)
 
     async def _under_way(self, container: Container, abort: bool = False) -> bool:
-        """Waits for a migration that an earlier process began, and may end it. True if the VM has left by it."""
+        """Waits for a migration that an earlier process began, and may abort it. True if the VM has left by it."""
         while True:
             try:
                 if await self._hypervisor.on(container.uuid, lambda domain: domain.jobInfo()[0]) == 0:
@@ -151,7 +151,7 @@ class Departures:
             if place.transport:
                 given[libvirt.VIR_MIGRATE_PARAM_URI] = place.transport
             if place.disks:
-                # Only what the VM has written: both hosts have the image below it.
+                # Only data written by the VM: both hosts have the image.
                 flags |= libvirt.VIR_MIGRATE_NON_SHARED_INC
             if place.disk_transport:
                 given[libvirt.VIR_MIGRATE_PARAM_DISKS_URI] = place.disk_transport
@@ -167,7 +167,7 @@ class Departures:
             await call
 
     async def departed(self, container: Container) -> bool:
-        """QEMU has ended: whether that is because the VM runs elsewhere."""
+        """QEMU has exited: whether that is because the VM runs elsewhere."""
         move = self._moves.get(container.id)
         if move is not None and move is not asyncio.current_task():
             await asyncio.wait({move})
@@ -187,7 +187,7 @@ class Departures:
             await self._lives.presence(container).console.close()
 
     async def stay(self, container: Container) -> None:
-        """The move is off. The guest goes on, also if libvirt was cut off while it stood still."""
+        """The migration is cancelled. The guest keeps running, even if libvirt was interrupted while it was paused."""
         if container.moved or (container.leaving and await self._under_way(container, abort=True)):
             raise CannotMove("the VM has already been migrated")
         state = await self._lives.machine(container).state()

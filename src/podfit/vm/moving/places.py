@@ -1,4 +1,4 @@
-"""What two runtimes say to each other about a VM that moves, and its XML with the places of its new host. Pure.
+"""What two runtimes exchange about a migrating VM, and the rewriting of its XML for the new host. Pure.
 
 The guest must not notice anything: its devices, addresses and sizes stay. Files, sockets and CPUs are the new host's.
 """
@@ -21,12 +21,12 @@ ElementTree.register_namespace("qemu", "http://libvirt.org/schemas/domain/qemu/1
 
 
 class CannotMove(Refused):
-    """The VM stays where it is; the message says why."""
+    """The VM stays where it is; the message gives the reason."""
 
 
 @dataclass(frozen=True)
 class Offer:
-    """A VM that may be moved, as the runtime that has it describes it."""
+    """A VM that may be migrated, as described by the source runtime."""
 
     id: str
     uuid: str
@@ -52,12 +52,12 @@ class Offer:
 
 @dataclass(frozen=True)
 class Place:
-    """Where a VM is expected: how libvirt gets there, and the files and sockets it has there."""
+    """The target's preparation: how libvirt connects to it, and the VM's files and sockets there."""
 
     uri: str
     """Of the libvirt daemon, as the source's daemon reaches it."""
     transport: str = ""
-    """How QEMU reaches QEMU, as a URI; "" if libvirt chooses."""
+    """How QEMU connects to QEMU, as a URI; "" if libvirt chooses."""
     disk_transport: str = ""
     emulator: str = ""
     kernel: str = ""
@@ -129,7 +129,7 @@ def _move_disks(root: ElementTree.Element, place: Place) -> None:
 
 
 def _unpin(root: ElementTree.Element, cpuset: str) -> None:
-    """CPUs of the host it leaves mean nothing on the other."""
+    """CPU pins of the source host mean nothing on the target."""
     vcpu, tuning = root.find("vcpu"), root.find("cputune")
     if vcpu is not None:
         vcpu.attrib.pop("cpuset", None)

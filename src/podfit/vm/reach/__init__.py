@@ -1,1 +1,1 @@
-"""How a guest is reached: its network, its address and its console."""
+"""Access to a guest: its network, its address and its console."""

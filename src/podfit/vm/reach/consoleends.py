@@ -1,4 +1,4 @@
-"""A VM's serial console for `kubectl attach`: what the guest writes, and keys for it to read."""
+"""A VM's serial console for `kubectl attach`: the guest's output, and input to it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _PIECE = 16 * 1024
 
 
 class ConsoleStream:
-    """The guest's end is a pty; the console's log goes on beside it."""
+    """The guest's end is a pty; the console is still logged."""
 
     def __init__(self, path: str, ended: asyncio.Event, stdin: bool) -> None:
         self._path, self._ended, self._stdin = path, ended, stdin

@@ -27,7 +27,7 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 
 def lines(data: bytes, stamp: str) -> bytes:
-    """The entries of a piece of output: F ends a line, P is continued by the next entry."""
+    """The log entries of a piece of output: F ends a line, P is continued by the next entry."""
     entries = []
     for line in data.splitlines(keepends=True) if b"\r" not in data else _unix(data).splitlines(keepends=True):
         whole = line.endswith(b"\n")
@@ -75,7 +75,7 @@ class Console:
             await asyncio.sleep(_GATHER_S)
 
     def copy(self) -> None:
-        """Everything that is in the raw file and not yet in the log."""
+        """Copies everything that is in the raw file and not yet in the log."""
         if self._target is None:
             return
         try:
@@ -103,7 +103,7 @@ class Console:
         os.write(self._out, lines(data, stamp))
 
     def _release(self) -> None:
-        """Copied blocks become a hole in the raw file; QEMU goes on writing at its end."""
+        """Copied blocks become a hole in the raw file; QEMU keeps writing at its end."""
         descriptor = os.open(self._raw, os.O_RDWR | os.O_CLOEXEC)
         try:
             _libc.fallocate(descriptor, _PUNCH, ctypes.c_long(0), ctypes.c_long(self._offset & ~4095))
@@ -111,7 +111,7 @@ class Console:
             os.close(descriptor)
 
     def say(self, text: str) -> None:
-        """A line of the runtime's own."""
+        """A line from the runtime itself."""
         if self._target is not None:
             self._append(self._target, f"{text}\n".encode())
 

@@ -1,4 +1,4 @@
-"""Answers DHCP in a VM pod's network namespace, with the one address that the pod has (RFC 2131)."""
+"""Answers DHCP in a VM pod's network namespace, with the pod's single address (RFC 2131)."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Lease:
 
 @dataclass(frozen=True)
 class Names:
-    """What the guest is called, and how it looks up others."""
+    """The guest's name and resolver settings."""
 
     host: str = ""
     servers: tuple[str, ...] = ()
@@ -39,7 +39,7 @@ class Names:
 
 
 def answer(request: bytes, lease: Lease, names: Names = Names()) -> bytes | None:
-    """None for what is no request of a client, or of another one."""
+    """None for a packet that is not a client's request, or is for another server."""
     if len(request) < _HEAD.size + 4 or request[_HEAD.size : _HEAD.size + 4] != _MAGIC:
         return None
     head = list(_HEAD.unpack_from(request))
@@ -70,7 +70,7 @@ def answer(request: bytes, lease: Lease, names: Names = Names()) -> bytes | None
 
 
 def _domains(searches: tuple[str, ...]) -> bytes:
-    """As DNS writes names (RFC 3397), as many as fit into one option."""
+    """In DNS encoding (RFC 3397), as many as fit into one option."""
     found = b""
     for search in searches:
         labels = [label.encode("idna") for label in search.strip(".").split(".") if label]
@@ -124,7 +124,7 @@ class DhcpServer:
             if reply is not None:
                 self._socket.sendto(reply, ("255.255.255.255", 68))
         except OSError:
-            # A broadcast that cannot be sent now is asked for again by the guest.
+            # If a broadcast cannot be sent now, the guest repeats its request.
             return
 
     async def close(self) -> None:

@@ -1,6 +1,6 @@
 """The links of a VM pod's network namespace: a bridge, the pod's own link, and the guest's tap device.
 
-Bridged, the guest has the pod's address and MAC. A guest that came from another node keeps the address it had there:
+Bridged, the guest has the pod's address and MAC. A guest that was migrated from another node keeps its address there:
 then the pod's link keeps its own, and packets are translated between the two, in the pod's namespace.
 """
 
@@ -21,7 +21,7 @@ from podfit.vm.reach.dhcp import Lease
 TAP, BRIDGE, LINK = "tap0", "br0", "eth0"
 _BROADCAST, _ARP = b"\xff" * 6, 0x0806
 _ANNOUNCED_S = (0.0, 0.5, 2.0)
-"""Packets get lost: the gateway's new MAC is announced more than once."""
+"""Packets get lost: the gateway's new MAC is announced repeatedly."""
 
 
 def tap_of(uid: str) -> str:
@@ -30,7 +30,7 @@ def tap_of(uid: str) -> str:
 
 
 async def ip(namespace: Path, *words: str) -> bytes:
-    """`ip` in a network namespace. Raises OSError with what it said."""
+    """Runs `ip` in a network namespace. Raises OSError with its output."""
     return await _run(namespace, "ip", *words)
 
 
@@ -70,8 +70,8 @@ async def bridged(namespace: Path, mac: str) -> Lease:
 
 
 async def translated(namespace: Path, outer: Lease, inner: Lease) -> None:
-    """Gives the pod's link its address back. The guest goes on with `inner`, behind it: whatever it looks for is
-    answered for, as if all of its old network were here."""
+    """Gives the pod's link its address back. The guest keeps `inner`, behind it: ARP requests of the guest are answered
+    as if all of its old network were here."""
     await _steps(
         namespace,
         f"link set {LINK} nomaster down",
@@ -133,7 +133,7 @@ async def has(namespace: Path, name: str) -> bool:
 
 
 async def move_tap(outside: Path, name: str, namespace: Path) -> None:
-    """QEMU has it open, and goes on with it in the pod's namespace."""
+    """QEMU has it open, and continues to use it in the pod's namespace."""
     await ip(outside, "link", "set", name, "netns", str(namespace))
 
 
@@ -142,7 +142,7 @@ async def join_tap(namespace: Path, name: str, mtu: int) -> None:
 
 
 async def announce(namespace: Path, gateway: str) -> None:
-    """The guest knows its gateway by the MAC of another node's: it gets the one that it has here."""
+    """The guest still has the MAC of the old node's gateway: it is updated to the one here."""
     for pause in _ANNOUNCED_S:
         await asyncio.sleep(pause)
         with suppress(OSError):

@@ -1,8 +1,8 @@
 """The network of VM pods: an address in the pod network, QEMU's own user network, or none.
 
-A pod with an address has a network namespace like that of a container pod. In it a bridge joins the pod's link with
-the guest's tap device, and the guest takes over the link's address and MAC: others cannot tell it from a container.
-The guest learns its address by DHCP, or from its kernel's command line.
+A pod with an address has a network namespace like that of a container pod. In it a bridge joins the pod's link with the
+guest's tap device, and the guest takes over the link's address and MAC: for others it looks like a container. The guest
+learns its address by DHCP, or from its kernel command line.
 """
 
 from __future__ import annotations
@@ -54,8 +54,8 @@ class Networks:
         """By the pod's UID: the sandbox that was connected last."""
 
     async def open(self, sandboxes: list[Sandbox]) -> None:
-        """Pods that are connected already stay so. What an earlier process connected for a pod that never became ready
-        is taken back."""
+        """Connected pods stay connected. Networks that an earlier process set up for a pod that never became ready are
+        removed."""
         if self._pods is None:
             return
         await self._pods.open()
@@ -80,7 +80,7 @@ class Networks:
             log.warning("the network of pod %s: %s", uid, error)
 
     async def close(self) -> None:
-        """What is being connected for a call that was cut off is taken back first."""
+        """Networks being set up for an interrupted call are removed first."""
         while self._pending:
             await asyncio.wait(self._pending)
         for server in self._servers.values():
@@ -89,8 +89,8 @@ class Networks:
             await self._pods.close()
 
     async def connect(self, sandbox: Sandbox) -> None:
-        """Gives the pod an address, if there is a network to give it. Raises NetworkFailure. A caller that is cancelled
-        leaves nothing behind: the steps are finished, and then undone."""
+        """Gives the pod an address, if there is a network. Raises NetworkFailure. A cancelled caller leaves nothing
+        behind: the steps are finished, and then undone."""
         work = self._begin(self._connect(sandbox))
         try:
             await asyncio.shield(work)
@@ -109,12 +109,12 @@ class Networks:
         uid = sandbox.config.metadata.uid
         async with self.turn(uid):
             await self._stop_serving(sandbox)
-            # A caller that asked again meanwhile has connected the pod itself.
+            # A caller that retried meanwhile has connected the pod itself.
             if self._pods is not None and self._connected.get(uid) == sandbox.id:
                 await self._disconnect(self._pods, uid)
 
     def turn(self, uid: str) -> asyncio.Lock:
-        """Held by whoever connects this pod."""
+        """Held while this pod is being connected."""
         return self._turns.setdefault(uid, asyncio.Lock())
 
     async def _connect(self, sandbox: Sandbox) -> None:
@@ -153,7 +153,7 @@ class Networks:
         return links.TAP if self._outside() is None else links.tap_of(sandbox.config.metadata.uid)
 
     async def before_start(self, sandbox: Sandbox) -> None:
-        """A libvirt daemon starts QEMU in its own network namespace: that is where QEMU opens the tap device."""
+        """A libvirt daemon starts QEMU in its own network namespace: QEMU opens the tap device there."""
         outside = self._outside()
         if outside is None or sandbox.lease is None:
             return
@@ -163,7 +163,7 @@ class Networks:
             await links.add_tap(outside, name)
 
     async def after_start(self, sandbox: Sandbox) -> None:
-        """The open device goes to the pod's namespace; a device that is there already stays."""
+        """The open device is moved to the pod's namespace; an existing device there stays."""
         outside = self._outside()
         if outside is None or sandbox.lease is None:
             return
@@ -175,7 +175,7 @@ class Networks:
             self._begin(links.announce(inside, sandbox.lease.gateway))
 
     async def receive(self, sandbox: Sandbox, inner: Lease | None) -> None:
-        """Connects a guest that comes with the address of its former node; idempotent. Raises NetworkFailure."""
+        """Connects a guest that has the address of its former node; idempotent. Raises NetworkFailure."""
         outer = sandbox.lease
         if outer == inner or sandbox.translated:
             return
@@ -215,7 +215,7 @@ class Networks:
         return Network(NO_NETWORK if self._mode == NONE else USER_NETWORK, mac_of(sandbox))
 
     def cmdline(self, sandbox: Sandbox) -> str:
-        """The guest's name, address and resolver, on its kernel's command line."""
+        """The guest's name, address and resolver, on its kernel command line."""
         words = [f"podfit.hostname={sandbox.config.hostname}"] if sandbox.config.hostname else []
         if (lease := sandbox.lease) is not None:
             words.append(f"podfit.address={lease.address}/{lease.prefix}")

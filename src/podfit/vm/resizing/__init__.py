@@ -1,1 +1,1 @@
-"""Brings a running VM to another size, and keeps trying while the guest cannot follow."""
+"""Resizes a running VM, and retries while the guest cannot follow."""

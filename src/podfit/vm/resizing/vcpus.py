@@ -1,4 +1,4 @@
-"""vCPUs of a running VM: plugged by QEMU, brought online and taken offline by the guest's agent.
+"""vCPUs of a running VM: plugged by QEMU, brought online and taken offline by the guest agent.
 
 Under KVM vCPUs are unplugged. An emulated machine does not survive that: there the guest takes them offline, and they
 stay plugged.
@@ -17,13 +17,13 @@ _TRIES, _PAUSE_S = 40, 0.025
 
 
 def wanted_states(present: dict[int, bool], count: int) -> dict[int, bool]:
-    """What to change so that `count` vCPUs are online: low numbers stay, and the first always."""
+    """The changes after which `count` vCPUs are online: low numbers stay, and the first always."""
     chosen = set(sorted(present)[:count])
     return {number: number in chosen for number, online in present.items() if online != (number in chosen)}
 
 
 async def plug(machine: Machine, present: int, count: int, most: int) -> None:
-    """Raises GuestBusy if QEMU would not survive it now."""
+    """Raises GuestBusy if QEMU would crash now."""
     if not has_room(await machine.translated(), present, count - present, most):
         raise GuestBusy(f"QEMU's translation cache has no room for {count - present} more vCPUs yet; retrying")
     await machine.add_vcpus(count)
@@ -66,7 +66,7 @@ def _lacks(shown: int, plugged: int, missing: int) -> str:
 
 
 async def _seen(agent: GuestAgent, plugged: int) -> dict[int, bool]:
-    """The guest's vCPUs; those just plugged appear within a moment."""
+    """The guest's vCPUs; new ones appear within a moment."""
     present: dict[int, bool] = {}
     for _ in range(_TRIES):
         present = await agent.vcpus()

@@ -19,7 +19,7 @@ class Waits:
 
     @contextmanager
     def following(self, uuid: str, *kinds: str) -> Iterator[Heard]:
-        """Collects the VM's events of these kinds from now on: begin before the call that causes them."""
+        """Collects the VM's events of these kinds from now on: start before the call that causes them."""
         heard = Heard()
 
         def follower(event: Event) -> None:
@@ -40,7 +40,7 @@ class Heard:
         self.news = asyncio.Event()
 
     async def wait(self, timeout_s: float) -> bool:
-        """Until there is a new event; False if none came."""
+        """Waits until there is a new event; False if none arrived."""
         with suppress(TimeoutError):
             async with asyncio.timeout(timeout_s):
                 await self.news.wait()

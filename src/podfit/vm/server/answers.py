@@ -1,4 +1,4 @@
-"""Records as CRI's messages, filters, and failures as gRPC statuses."""
+"""Converts records to CRI messages, applies filters, and maps failures to gRPC statuses."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def code_of(error: Exception) -> grpc.StatusCode:
 
 
 def answered(call: Callable[..., Awaitable[Answer]]) -> Callable[..., Awaitable[Answer]]:
-    """A call whose failures become statuses with the cause as message."""
+    """A call whose failures become gRPC statuses with the cause as message."""
 
     @functools.wraps(call)
     async def wrapped(self: Any, request: Any, context: grpc.aio.ServicerContext) -> Answer:
@@ -206,5 +206,5 @@ def container_matches(container: Container, wanted: cri.ContainerFilter) -> bool
 
 
 def _named(image: cri.ImageSpec) -> cri.ImageSpec:
-    """By the name that the pod has it by: callers name the image itself by its ID."""
+    """By its name in the pod: callers name the image itself by its ID."""
     return cri.ImageSpec(image=image.user_specified_image or image.image, annotations=image.annotations)

@@ -1,4 +1,4 @@
-"""CRI's calls about containers, each of which is a VM."""
+"""CRI's container calls; each container is a VM."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from podfit.vm.server.answers import (
 _NOTHING = Limits()
 _GRACE_S = 30.0
 OVERHEAD_MIB = 160
-"""What QEMU needs besides the guest's memory, where the pod's RuntimeClass does not say."""
+"""QEMU's memory besides the guest's, if the pod's RuntimeClass does not specify it."""
 
 
 class Containers:

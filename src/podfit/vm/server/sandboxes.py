@@ -1,4 +1,4 @@
-"""CRI's calls about pod sandboxes. A VM pod's sandbox is its cgroup and its network; no process runs for it."""
+"""CRI's calls for pod sandboxes. A VM pod's sandbox is its cgroup and its network; no process runs for it."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ class Sandboxes:
     async def _run(self, request: cri.RunPodSandboxRequest) -> str:
         runtime, metadata = self._runtime, request.config.metadata
         for known in runtime.records.sandboxes.values():
-            # A caller that got no answer asks again: the same attempt of the same pod is the same sandbox.
+            # A caller that got no response retries: the same attempt of the same pod is the same sandbox.
             if known.ready and known.config.metadata == metadata:
                 return known.id
         sandbox = Sandbox(secrets.token_hex(32), request.config, request.runtime_handler, time.time_ns())
-        # Recorded last: whatever was connected for a pod without a record is taken back at the next start.
+        # Recorded last: networks of pods without a record are removed at the next start.
         if request.config.linux.security_context.namespace_options.network != cri.NamespaceMode.NODE:
             await runtime.networks.connect(sandbox)
         runtime.records.save_sandbox(sandbox)
@@ -82,7 +82,7 @@ class Sandboxes:
     async def UpdatePodSandboxResources(
         self, request: cri.UpdatePodSandboxResourcesRequest, _context: Any
     ) -> cri.UpdatePodSandboxResourcesResponse:
-        """The pod's cgroup belongs to the caller; the sandbox only remembers what it was given."""
+        """The pod's cgroup belongs to the caller; the sandbox only records the values."""
         sandbox = self._runtime.sandbox(request.pod_sandbox_id)
         sandbox.config.linux.resources.CopyFrom(request.resources)
         sandbox.config.linux.overhead.CopyFrom(request.overhead)

@@ -30,11 +30,11 @@ from podfit.vm.server.streaming.streams import StreamServer
 
 
 class SocketInUse(Exception):
-    """Somebody answers on the socket already."""
+    """Another process answers on the socket."""
 
 
 class RuntimeCalls:
-    """All calls of RuntimeService; each is served by the part that has it."""
+    """All calls of RuntimeService; each is served by its component."""
 
     def __init__(self, *parts: object) -> None:
         self._parts = parts
@@ -79,7 +79,7 @@ class Server:
         self._opened = False
 
     async def start(self) -> None:
-        """Raises SocketInUse, and what opening the runtime raises."""
+        """Raises SocketInUse, and the errors of opening the runtime."""
         _clear(self._path)
         await self.runtime.open()
         self._opened = True
@@ -105,7 +105,7 @@ class Server:
         await self._server.start()
 
     async def stop(self) -> None:
-        """VMs go on running; the next start finds them."""
+        """VMs keep running; the next start finds them."""
         if not self._opened:
             return
         await self._server.stop(1.0)
@@ -117,7 +117,7 @@ class Server:
 
 
 def _clear(path: Path) -> None:
-    """Removes the socket of a runtime that was killed; one that answers stays."""
+    """Removes the socket of a runtime that was killed, unless another process answers on it."""
     if not path.exists():
         return
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:

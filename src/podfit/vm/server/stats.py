@@ -1,8 +1,8 @@
-"""CRI's calls about usage: what the guest uses of its memory, and what QEMU uses of the machine.
+"""CRI's usage calls: the guest's memory usage, and QEMU's usage of the machine.
 
-The working set is what the guest itself cannot do without, from its balloon statistics: that is what a limit on the VM
-must cover. It includes what the guest's kernel keeps for itself and does not count as its memory. Usage and RSS are
-those of QEMU's cgroup, page cache of the guest and overhead included.
+The working set is the memory that the guest itself needs, from its balloon statistics: a limit on the VM must cover it.
+It includes the guest kernel's own memory, which the guest does not count. Usage and RSS are those of QEMU's cgroup,
+including the guest's page cache and overhead.
 """
 
 from __future__ import annotations

@@ -19,7 +19,7 @@ from podfit.vm.server.answers import WrongState, answered
 from podfit.vm.server.streaming.streams import Conversation, StreamServer
 
 BOOT_S = 60.0
-"""How long after its start a guest may take until its agent answers; commands wait for it."""
+"""How long after its start a guest's agent may take to answer; commands wait for it."""
 
 
 class Execs:
@@ -33,7 +33,7 @@ class Execs:
         return container
 
     async def _agent(self, container: Container) -> GuestAgent:
-        """The guest's agent. A guest that is still booting is waited for, as a container runs when it is started."""
+        """The guest agent. Waits for a guest that is still booting, because its container counts as running."""
         agent = self._runtime.resizer.agent(container)
         with self._runtime.waits.following(container.uuid, AGENT_UP, STOPPED) as heard:
             while not await agent.answers():
@@ -57,7 +57,7 @@ class Execs:
 
     @staticmethod
     async def _run(agent: GuestAgent, words: list[str]) -> Ran:
-        """Kills the command if nobody waits for it any more."""
+        """Kills the command if no caller waits for it any more."""
         starting = asyncio.ensure_future(agent.start(words))
         try:
             return await agent.result(await asyncio.shield(starting))

@@ -1,4 +1,4 @@
-"""The streaming server: exec, attach and port-forward on an upgraded connection, at a URL that is good for one use."""
+"""The streaming server: exec, attach and port-forward on an upgraded connection, at a URL for one use."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ VALID_S = 60.0
 
 @dataclass(frozen=True)
 class Conversation:
-    """An exec or an attach that a client may begin."""
+    """An exec or attach session that a client may open."""
 
     open: Callable[[], Awaitable[ExecStream]]
     stdin: bool
@@ -55,7 +55,7 @@ class StreamServer:
             await self._door.close()
 
     def offer(self, what: Conversation | Forward) -> str:
-        """The URL for one use."""
+        """A URL for one use."""
         token = secrets.token_urlsafe(16)
         self._pending[token] = what
         asyncio.get_running_loop().call_later(VALID_S, self._pending.pop, token, None)
