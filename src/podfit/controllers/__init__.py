@@ -1,1 +1,1 @@
-"""Controllers: level-triggered, idempotent, one folder each. They meet the rest only through the API."""
+"""Controllers: level-triggered, idempotent, one folder each. They access the cluster only through the API."""

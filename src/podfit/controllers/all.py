@@ -1,4 +1,4 @@
-"""The whole set of controllers, run together over shared caches."""
+"""All controllers, run together over shared caches."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ _SPEAKS_AS = {
     "node-ipam-controller": "cidrAllocator",
     "node-lifecycle-controller": "node-controller",
 }
-"""Where Kubernetes' Events carry another name than the controller's."""
+"""Event sources in Kubernetes that differ from the controller's name."""
 
 _ACTS_AS = {
     "certificate-controller": "certificate-controller",
@@ -100,11 +100,11 @@ _ACTS_AS = {
     "taint-eviction-controller": "node-controller",
     "volumeattributesclass-protection-controller": "volumeattributesclass-protection-controller",
 }
-"""The service account of each controller, as in Kubernetes; "" for the rights of the controller manager itself."""
+"""The service account of each controller, as in Kubernetes; "" for the controller manager's own."""
 
 
 async def run_controllers(world: World, only: frozenset[str] | None = None) -> None:
-    """Runs all controllers (or those named) until cancelled."""
+    """Runs all controllers (or the named ones) until cancelled."""
     chosen = [
         make(world.named(_SPEAKS_AS.get(make.name, make.name)).acting(_ACTS_AS[make.name]))  # type: ignore[call-arg]
         for make in CONTROLLERS

@@ -1,4 +1,4 @@
-"""Who controls an object, and whom a change of it wakes: one look at it, however many controllers wait for theirs."""
+"""The controller of an object, and the owners to enqueue on its change: one dispatch, however many controllers wait."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from podfit.client.cache import Key
 log = logging.getLogger(__name__)
 
 OnChange = Callable[[Key, Object | None, Object | None], None]
-"""Called with an owner's (namespace, name) and an object of it before and after a change: None before when the object
-became this owner's, None after when it is no longer."""
+"""Called with an owner's (namespace, name) and an object of it before and after a change: None before if the object
+became this owner's, None after if it no longer is."""
 Found = Callable[[Object], None]
 
 
@@ -31,12 +31,12 @@ def controller_uid(obj: Object) -> Sequence[str]:
 
 
 def orphan_in(obj: Object) -> Iterable[str]:
-    """The namespace of an object without a controller: where a controller may look for some to adopt."""
+    """The namespace of an object without a controller, where a controller may look for objects to adopt."""
     return () if controller_uid(obj) else (obj["metadata"].get("namespace", ""),)
 
 
 def same_fields(before: Object, after: Object, names: tuple[str, ...]) -> bool:
-    """Of the metadata. States of an object in one process share what did not change."""
+    """Compares metadata. States of an object in one process share what did not change."""
     was, now = before["metadata"], after["metadata"]
     for name in names:
         one, other = was.get(name), now.get(name)
@@ -46,7 +46,7 @@ def same_fields(before: Object, after: Object, names: tuple[str, ...]) -> bool:
 
 
 class Waking:
-    """What follows the objects of one cache for all who own some."""
+    """Watches the objects of one cache on behalf of their owners."""
 
     def __init__(self, cache: Cache) -> None:
         self._cache = cache
@@ -64,8 +64,8 @@ class Waking:
                 on_change((obj["metadata"]["namespace"], owner["name"]), None, obj)
 
     def orphans(self, found: Found) -> None:
-        """For every object without a controller that was not like this before, by its owners or its labels:
-        a controller may adopt it now. Also called for existing ones."""
+        """For every object that newly has no controller, by its owners or its labels: a controller may adopt it now.
+        Also called for existing ones."""
         self._found.append(found)
         for obj in self._cache:
             if controller_of(obj) is None:

@@ -1,4 +1,4 @@
-"""What every controller is given: a client, shared caches, an Event recorder, a clock.
+"""The dependencies of every controller: a client, shared caches, an Event recorder, a clock.
 
 Caches are shared: there is one copy of a kind, however many controllers read it.
 """
@@ -56,18 +56,18 @@ class Informers:
         return cache
 
     def waking(self, kind: Kind) -> Waking:
-        """What wakes the owners of objects of this kind."""
+        """Enqueues the owners of objects of this kind."""
         waking = self._waking.get(kind)
         if waking is None:
             waking = self._waking[kind] = Waking(self.of(kind))
         return waking
 
     def kinds(self) -> list[Kind]:
-        """The kinds followed so far."""
+        """The kinds watched so far."""
         return list(self._caches)
 
     async def start(self) -> None:
-        """Starts all caches asked for so far (later ones start when asked for) and waits until each has its list."""
+        """Starts all caches requested so far (later ones start on request) and waits until each is synced."""
         self._running = True
         for kind, cache in self._caches.items():
             self._tasks.start(cache.run(), f"watch-{kind.plural}")
@@ -87,20 +87,20 @@ class World:
     cluster_ca: bytes = b""
     """PEM of the CA that signed the API server's certificate; published as kube-root-ca.crt."""
     sign_request: Callable[[bytes, Sequence[str], int | None], bytes] | None = None
-    """Signs a PEM certificate request for the given usages; None where this process does not hold the CA's key."""
+    """Signs a PEM certificate request for the given usages; None if this process does not hold the CA's key."""
 
     pod_blocks: tuple[Blocks, ...] = ()
-    """What nodes get their pod ranges from; none are given out without."""
+    """The source of nodes' pod ranges; without it none are assigned."""
 
     client_of: Callable[[str], Client] | None = None
-    """The client of a service account of kube-system; without it everything is done by `client`."""
+    """The client of a service account of kube-system; without it all requests use `client`."""
 
     def named(self, component: str) -> World:
         """The same world for a controller whose Events carry its own name."""
         return replace(self, recorder=self.recorder.named(component))
 
     def acting(self, account: str) -> World:
-        """The same world for a controller that writes in the name of this service account; caches stay shared."""
+        """The same world for a controller that writes as this service account; caches stay shared."""
         return replace(self, client=self.client_of(account)) if self.client_of is not None and account else self
 
     def cache(self, kind: Kind) -> Cache:
@@ -108,9 +108,9 @@ class World:
 
 
 class Controller(Protocol):
-    """Built with a World, before the caches start: it asks for its caches and subscribes in its constructor."""
+    """Built with a World, before the caches start: it requests its caches and subscribes in its constructor."""
 
     name: str
 
     async def run(self) -> None:
-        """Works until cancelled; called when all caches are ready."""
+        """Runs until cancelled; called once all caches are synced."""

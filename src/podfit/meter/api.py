@@ -1,8 +1,8 @@
 """metrics.k8s.io/v1beta1 over a meter: get and list of NodeMetrics and PodMetrics, plain or as tables.
 
-Which pods and nodes there are, and which a selector means, is the API server's to say: it is asked for their
-metadata, and the meter's numbers are put beside it. A part of this process that follows pods itself, as the autoscaler
-does, gets the numbers alone (`api.numbers`). Free of any HTTP library.
+The API server decides which pods and nodes exist and match a selector: their metadata is read from it and combined with
+the meter's numbers. A component of this process that watches pods itself, such as the autoscaler, gets the numbers
+alone (`api.numbers`). Free of any HTTP library.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ Query = Mapping[str, Sequence[str]]
 
 
 class Meta(msgspec.Struct, gc=False):
-    """What is shown of an object's metadata. The rest, most of an answer, is skipped; a scrape of all pods would make
-    hundreds of thousands of dictionaries of it."""
+    """The metadata shown for an object. The rest, which is most of a response, is skipped; a scrape of all pods would
+    create hundreds of thousands of dictionaries."""
 
     name: str
     namespace: str = ""
@@ -79,7 +79,7 @@ class MetricsApi:
     async def answer(
         self, method: str, path: str, query: Query, headers: Mapping[str, str], here: bool = False
     ) -> Answer:
-        """`headers` with lower-case names; `here` if the answer need not be encoded. Refusals are Statuses like
+        """`headers` with lower-case names; `here` if the response need not be encoded. Errors are Statuses as
         everywhere in Kubernetes."""
         accepted = headers.get("accept", "")
         form = NUMBERS if here and NUMBERS in accepted else _TABLE if _TABLE in accepted else ""
@@ -169,7 +169,7 @@ def _usage(use: Use) -> dict[str, str]:
 
 
 def _window(seconds: float) -> str:
-    """Go's way to write a duration, in milliseconds at the finest."""
+    """A duration as Go prints it, in milliseconds at the finest."""
     millis = round(seconds * 1000)
     minutes, rest = divmod(millis, 60_000)
     hours, minutes = divmod(minutes, 60)
@@ -180,7 +180,7 @@ def _window(seconds: float) -> str:
 
 
 def _measured(meta: Meta, use: Use) -> Object:
-    """Whose numbers they are, and of when."""
+    """The owner and time of the numbers."""
     at = rfc3339(use.at)
     shown: Object = {"name": meta.name, "creationTimestamp": at}
     if meta.namespace:

@@ -1,7 +1,8 @@
-"""The meter: scrapes every node, keeps what each container uses now, and passes it to subscribers that keep history.
+"""The meter: scrapes every node, stores the current usage of each container, and passes it to subscribers that keep
+history.
 
 Nodes are read through the API server (nodes/proxy), those of the same process directly. A node that does not answer
-keeps its last values for a while; then they are gone, as Kubernetes shows nothing rather than something old.
+keeps its last values for a while; then they are dropped, because Kubernetes shows nothing rather than outdated values.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from podfit.meter.readings import read_page
 log = logging.getLogger(__name__)
 
 Source = Callable[[], Awaitable[NodeReading]]
-"""Gives what a node's /metrics/resource page says, as numbers."""
+"""Returns a node's /metrics/resource page as numbers."""
 
 
 class Sample(NamedTuple):
@@ -47,10 +48,10 @@ Subscriber = Callable[[Sequence[Sample]], None]
 class MeterConfig:
     interval_s: float = 15.0
     second_look_s: float = 1.2
-    """New containers are read again this soon, so that they have a rate."""
+    """New containers are read again after this time, so that they have a rate."""
     timeout_s: float = 10.0
     at_once: int = 32
-    """Nodes of other processes scraped at the same time."""
+    """Nodes of other processes scraped concurrently."""
     stale_s: float = 60.0
 
 
@@ -71,12 +72,12 @@ class Meter:
         self._tasks = Tasks("meter")
 
     def subscribe(self, subscriber: Subscriber) -> None:
-        """Called after each scrape with everything new it brought."""
+        """Called after each scrape with all new values."""
         self._subscribers.append(subscriber)
 
-    # --- life
+    # --- lifecycle
     async def run(self) -> None:
-        """Until cancelled."""
+        """Runs until cancelled."""
         try:
             self._tasks.start(self._nodes.run(), "nodes")
             await self._nodes.ready.wait()
@@ -100,7 +101,7 @@ class Meter:
             self._forget(before["metadata"]["name"])
 
     async def _pause(self, seconds: float) -> None:
-        """A new node is not kept waiting."""
+        """A new node does not have to wait."""
         await sleep_unless(self.clock, seconds, self._wake)
 
     # --- scraping
@@ -120,7 +121,7 @@ class Meter:
                 log.exception("a subscriber of the meter failed")
 
     async def _scrape_here(self, names: Sequence[str], samples: list[Sample]) -> None:
-        """Nodes of this process hardly wait for anything: one after the other, with a turn for everybody in between."""
+        """Nodes of this process hardly wait for anything: one after the other, yielding in between."""
         for name in names:
             await self._scrape_node(name, samples)
             await asyncio.sleep(0)
@@ -171,7 +172,7 @@ class Meter:
             self._place(node, rates.placed.keys(), set())
         self._heard.pop(node, None)
 
-    # --- asking
+    # --- queries
     def node(self, name: str) -> Use | None:
         rates = self._rates.get(name)
         return rates.node if rates is not None else None
@@ -182,16 +183,16 @@ class Meter:
         return rates.pod(namespace, name) if rates is not None else {}
 
     def containers(self) -> dict[Key, Use]:
-        """Everything that is known now."""
+        """All current values."""
         return {key: use for rates in self._rates.values() for key, use in rates.containers.items()}
 
     async def numbers(self, namespace: str = "") -> Numbers:
-        """The same of a namespace, or of all if it is empty, as columns."""
+        """The same for a namespace, or for all if it is empty, as columns."""
         found = Numbers()
         turns = Turns(self.clock)
         for node, rates in list(self._rates.items()):
             for pod, keys in rates.placed.items():
-                # A pod that moved may still be reported by the node it was on.
+                # A pod that moved may still be reported by its previous node.
                 if self._where.get(pod) == node and (not namespace or pod[0] == namespace):
                     rates.collect(keys, found)
             found.oom_ends.update(

@@ -1,7 +1,7 @@
-"""Where an API server finds a meter that is another process: a Service of its own, by which the APIService names it.
+"""How an API server reaches a meter in another process: a Service, which the APIService names.
 
-An address that other machines reach stands behind the Service in an EndpointSlice (and Endpoints, which API servers
-before 1.33 read). A name, or an address of the machine itself, is the Service's external name.
+An address that other machines reach is in an EndpointSlice (and Endpoints, which API servers before 1.33 read) of the
+Service. A name, or an address of the machine itself, is the Service's external name.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _PORT_NAME = "https"
 
 @dataclass(frozen=True)
 class Place:
-    """Host and port of a server, and the Service that stands for them."""
+    """Host and port of a server, and the Service that represents it."""
 
     host: str
     port: int
@@ -31,7 +31,7 @@ class Place:
 
     @classmethod
     def of(cls, url: str) -> Place:
-        """ValueError for what is no https URL of a host."""
+        """ValueError for anything but an https URL of a host."""
         parts = urlsplit(url)
         if parts.scheme != "https" or not parts.hostname or parts.path.strip("/") or parts.query:
             raise ValueError(f"{url!r} is not https://HOST[:PORT]")
@@ -39,7 +39,7 @@ class Place:
 
     @property
     def routable(self) -> bool:
-        """Whether EndpointSlices may hold it: an address, and one that means the same on every machine."""
+        """Whether EndpointSlices may contain it: an address with the same meaning on every machine."""
         try:
             address = ip_address(self.host)
         except ValueError:
@@ -84,7 +84,7 @@ def _meta(place: Place, name: str = "") -> Object:
 
 
 async def settle(client: Client, place: Place) -> None:
-    """Creates the objects, or changes those that are from another start."""
+    """Creates the objects, or updates those of another start."""
     await _apply(client, SERVICE, service(place))
     if place.routable:
         await _apply(client, ENDPOINTS, endpoints(place))

@@ -1,7 +1,7 @@
-"""From cumulative counters to what is used now. Pure.
+"""From cumulative counters to current usage. Pure.
 
-Two readings of the same run give a rate. A counter that fell, or a start time that moved, starts over; a container
-younger than one scrape is measured from its start. Readings from the past are left out unless the clock was set back.
+Two readings of the same run give a rate. A counter that fell, or a start time that changed, starts over; a container
+younger than one scrape is measured from its start. Readings from the past are dropped unless the clock was set back.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import NamedTuple
 from podfit.api.numbers import Key, NodeReading, Numbers, Reading
 
 _SHORTEST_S = 0.5
-"""Over less than this a rate says nothing."""
+"""Over a shorter time a rate is meaningless."""
 _SET_BACK_S = 60.0
 
 
@@ -23,11 +23,11 @@ class Use(NamedTuple):
     at: float
     window_s: float
     throttled: float = 0.0
-    """The part of the periods in which the CPU limit was reached; 0 where it is not counted."""
+    """The fraction of periods in which the container was throttled; 0 if not counted."""
 
 
 def use_of(before: Reading | None, after: Reading, fresh_s: float) -> Use | None:
-    """What was used until `after`; None while that is unknown."""
+    """The usage until `after`; None while unknown."""
     if before is not None and same_run(before, after):
         passed = after.at - before.at
         if passed >= _SHORTEST_S:
@@ -41,10 +41,10 @@ def use_of(before: Reading | None, after: Reading, fresh_s: float) -> Use | None
 
 
 def _throttled(before: Reading | None, after: Reading) -> float:
-    """The part of the periods since `before`, or since the start, in which the limit was reached."""
+    """The fraction of periods since `before`, or since the start, in which the container was throttled."""
     periods = after.periods - (before.periods if before is not None else 0.0)
     throttled = after.throttled_periods - (before.throttled_periods if before is not None else 0.0)
-    # A limit that is set again may begin to count from nothing.
+    # A limit that is set again may begin to count from zero.
     return min(1.0, throttled / periods) if periods > 0 and throttled > 0 else 0.0
 
 
@@ -54,26 +54,26 @@ def same_run(before: Reading, after: Reading) -> bool:
 
 
 def out_of_order(before: Reading, after: Reading) -> bool:
-    """Already seen, or older than what was seen; a clock that was set back is believed."""
+    """Already seen, or older than the last one; a clock that was set back is accepted."""
     return before.at - _SET_BACK_S < after.at <= before.at and same_run(before, after)
 
 
 @dataclass(slots=True)
 class NodeRates:
-    """The last readings of a node and what follows from them."""
+    """The last readings of a node and the values derived from them."""
 
     fresh_s: float
     looks: int = 0
     node: Use | None = None
     containers: dict[Key, Use] = field(default_factory=dict)
     placed: Mapping[tuple[str, str], Sequence[Key]] = field(default_factory=dict)
-    """The containers by pod: another object whenever there are others."""
+    """The containers by pod: replaced by a new object whenever they change."""
     oom_ends: Mapping[Key, int] = field(default_factory=dict)
     _node_last: Reading | None = None
     _last: dict[Key, Reading] = field(default_factory=dict)
 
     def take(self, reading: NodeReading) -> list[Key]:
-        """Takes a scrape; returns the containers about which something new is known."""
+        """Takes a scrape; returns the containers with new values."""
         self.looks += 1
         self.oom_ends = reading.oom_ends
         if reading.node is not None:

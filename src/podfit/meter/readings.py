@@ -1,4 +1,4 @@
-"""Reads a node's /metrics/resource page. Pure. Lines that make no sense are left out."""
+"""Parses a node's /metrics/resource page. Pure. Invalid lines are skipped."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class _Found:
 
 
 _memo = Memo[str, Key](_MOST_KEPT)
-"""By the text of the labels, which repeat from one page to the next; taking them apart is the expensive part."""
+"""By the text of the labels, which repeat from page to page; parsing them is the expensive part."""
 
 
 def _key(labels: str) -> Key:
@@ -55,7 +55,7 @@ def _number(text: str) -> float | None:
 
 
 def read_page(text: str, now: float) -> NodeReading:
-    """`now` stands in for times that the page does not have."""
+    """`now` stands in for times that are missing on the page."""
     found = _Found()
     node_cpu: tuple[float, float] | None = None
     node_memory: float | None = None
@@ -82,13 +82,13 @@ def read_page(text: str, now: float) -> NodeReading:
         elif name == "node_memory_working_set_bytes":
             node_memory = value
     node = Reading(*node_cpu, node_memory) if node_cpu is not None and node_memory is not None else None
-    # CPU without memory, or the other way round, is half an answer: no answer.
+    # CPU without memory, or the other way round, is incomplete: skipped.
     containers = {key: found.reading(key) for key in found.cpu if key in found.memory and all(key)}
     return NodeReading(node, containers, found.oom_ends)
 
 
 def _parts(line: str, now: float) -> tuple[str, str, float | None, float]:
-    """Name, labels as they are written, value, time."""
+    """Name, labels as written, value, time."""
     brace = line.rfind("}")
     if brace >= 0:
         name, _, labels = line[:brace].partition("{")

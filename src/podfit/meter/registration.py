@@ -1,4 +1,4 @@
-"""What makes metrics.k8s.io known to a cluster: its APIService, a Service behind that, and the role of its readers."""
+"""Registers metrics.k8s.io with a cluster: its APIService, a Service behind that, and the role of its readers."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ def role() -> Object:
 
 @dataclass(frozen=True)
 class Remote:
-    """A meter that is another process: where it is reached, and who signed its certificate."""
+    """A meter in another process: its address, and the authority of its certificate."""
 
     url: str
     ca: bytes
 
 
 def api_service(remote: Remote | None = None) -> Object:
-    """Without `remote` the group is answered by the API server's own process."""
+    """Without `remote` the group is served by the API server's own process."""
     spec: Object = {"group": GROUP, "version": VERSION, "groupPriorityMinimum": 100, "versionPriority": 100}
     if remote is not None:
         place = Place.of(remote.url)
@@ -50,21 +50,21 @@ def api_service(remote: Remote | None = None) -> Object:
 
 
 async def register(client: Client, remote: Remote | None = None) -> None:
-    """Creates what is missing; an APIService that says something else is set right."""
+    """Creates missing objects; an APIService that differs is updated."""
     if remote is not None:
         await settle(client, Place.of(remote.url))
     if await client.find(_CLUSTER_ROLE, "", role()["metadata"]["name"]) is None:
         await _create(client, _CLUSTER_ROLE, role())
     body = api_service(remote)
     if not await _create(client, _API_SERVICE, body):
-        # The annotation is from versions that had no Service.
+        # The annotation is from versions without the Service.
         annotations = {"podfit.dev/url": None}
         where = {"service": None, "caBundle": None, **body["spec"]}
         await client.patch(_API_SERVICE, "", NAME, {"metadata": {"annotations": annotations}, "spec": where})
 
 
 async def _create(client: Client, kind: Kind, body: Object) -> bool:
-    """False where it is there already."""
+    """False if it exists already."""
     try:
         await client.create(kind, body)
     except ApiError as error:
@@ -76,7 +76,7 @@ async def _create(client: Client, kind: Kind, body: Object) -> bool:
 
 @dataclass(frozen=True)
 class FrontProxy:
-    """Whom an aggregated server trusts to speak for users."""
+    """The client that an aggregated server trusts to act for users."""
 
     ca: bytes
     names: frozenset[str]

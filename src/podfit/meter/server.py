@@ -1,6 +1,6 @@
 """The meter as a server of its own, behind an API server that aggregates it.
 
-Only the API server may ask: it has authorized the user, and it shows the front proxy's certificate. Health is open.
+Only the API server is a client: it has authorized the user, and it shows the front proxy's certificate. Health is open.
 """
 
 from __future__ import annotations

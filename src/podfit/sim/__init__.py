@@ -1,1 +1,1 @@
-"""A cluster in virtual time: the pure decisions of scheduler, agent and autoscaler against load and faults."""
+"""A cluster in virtual time: the pure decisions of scheduler, agent and autoscaler under load and faults."""

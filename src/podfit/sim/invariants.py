@@ -1,4 +1,4 @@
-"""What must hold after every step, whatever the scenario. A violation is a bug of the simulation, and ends it."""
+"""Invariants after every step of any scenario. A violation is a bug of the simulation, and ends it."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def _fail_if(wrong: np.ndarray[tuple[int, ...], np.dtype[np.bool_]], cluster: Cl
 
 
 def _places(cluster: Cluster) -> None:
-    """Every pod that runs is on one node that is up; a pending pod is on none; no pod is lost or made twice."""
+    """Every running pod is on one node that is up; a pending pod is on none; no pod is lost or duplicated."""
     pods, nodes = cluster.pods, cluster.nodes
     known = (pods.state >= PENDING) & (pods.state <= LOST)
     _fail_if(~known, cluster, "a pod is in an unknown state")
@@ -46,7 +46,7 @@ def _places(cluster: Cluster) -> None:
 
 
 def _promises(cluster: Cluster) -> None:
-    """A node never promises more than it has."""
+    """A node never allocates more than its capacity."""
     pods, nodes = cluster.pods, cluster.nodes
     cpu, memory = nodes.held(pods)
     _fail_if(cpu > nodes.cpu, cluster, "more CPU is allocated on a node than it has")
@@ -67,7 +67,7 @@ def _board(cluster: Cluster) -> None:
 
 
 def _usage(cluster: Cluster) -> None:
-    """Nobody gets more than its limit, or all together more than the node has."""
+    """No pod gets more than its limit, and all together no more than the node has."""
     pods, nodes, some = cluster.pods, cluster.nodes, cluster.sampled
     beyond = some & (cluster.got_cpu > cluster.limits_cpu * (1 + _ROUNDING))
     _fail_if(beyond, cluster, "a pod got more CPU than its limit")

@@ -1,4 +1,4 @@
-"""A run: the phases of a step in order, again and again, and what comes out of it."""
+"""A run: the phases of all steps in order, and its results."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from podfit.vpa.policies.base import CPU, MEMORY
 
 Phase = Callable[[Cluster], None]
 Progress = Callable[[int, int], None]
-"""Gets how many steps are done, of how many."""
+"""Gets the number of completed steps, and of all steps."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -35,7 +35,7 @@ class Run:
 
 
 def phases(scenario: Scenario) -> tuple[Phase, ...]:
-    """Decisions first, from what was measured before this step; then what the step brings."""
+    """Decisions first, from measurements before this step; then its effects."""
     return fail, recommend, Updater(scenario), judge, schedule, start, consume, report, relieve
 
 
@@ -55,7 +55,7 @@ def simulate(scenario: Scenario, traces: Traces | None = None, progress: Progres
 
 
 def remember(cluster: Cluster) -> None:
-    """Usage before the simulation begins, as if nothing had limited it."""
+    """Usage before the simulation begins, as if it had been unlimited."""
     if not cluster.recommender.active:
         return
     count = len(cluster.pods)

@@ -1,4 +1,5 @@
-"""What every namespace has: the default ServiceAccount and the cluster's root certificate; and Secrets with tokens."""
+"""Default objects of every namespace: the ServiceAccount `default` and the cluster's root certificate; and Secrets with
+tokens."""
 
 from podfit.controllers.accounts.controller import AccountsController
 from podfit.controllers.accounts.tokens import TokensController

@@ -1,4 +1,4 @@
-"""Keeps ServiceAccount `default` and ConfigMap `kube-root-ca.crt` in every namespace that is not going away."""
+"""Maintains ServiceAccount `default` and ConfigMap `kube-root-ca.crt` in every namespace that is not terminating."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class AccountsController:
         try:
             await self._publisher.update(CONFIG, {**config, "data": wanted})
         except ApiError as error:
-            # Changed or deleted meanwhile: the cache brings that, and with it another look.
+            # Changed or deleted meanwhile: the cache delivers that, and triggers another pass.
             if error.code not in (404, 409):
                 raise
 

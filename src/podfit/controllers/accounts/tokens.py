@@ -1,6 +1,6 @@
-"""Fills Secrets of type `kubernetes.io/service-account-token`, and takes them away with their ServiceAccount.
+"""Fills Secrets of type `kubernetes.io/service-account-token`, and deletes them with their ServiceAccount.
 
-Such a token stands as long as its Secret: it is bound to it, and as good as never runs out.
+The token is bound to its Secret and valid as long as it exists; it practically never expires.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ ACCOUNT, SECRET = kind_named("ServiceAccount"), kind_named("Secret")
 TOKEN = "kubernetes.io/service-account-token"
 NAME, UID = "kubernetes.io/service-account.name", "kubernetes.io/service-account.uid"
 _LONGEST_S = 1 << 32
-"""What a token may be asked for at most."""
+"""The maximum lifetime of a token."""
 Key = tuple[str, str]
 
 
@@ -58,7 +58,7 @@ class TokensController:
             else:
                 await self._fill(secret, account)
         except ApiError as error:
-            # Gone, or changed meanwhile: then there is another look.
+            # Gone, or changed meanwhile: that triggers another pass.
             if error.code not in (404, 409):
                 raise
         return DONE

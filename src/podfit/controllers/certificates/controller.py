@@ -1,7 +1,7 @@
-"""Certificate signing requests: approves those of nodes, signs what is approved, and clears away old requests.
+"""Certificate signing requests: approves those of nodes, signs approved ones, and deletes old ones.
 
-Only client certificates of nodes are approved automatically, and only for those who have the right to ask for them: a
-bootstrap identity that joins (`nodeclient`), or the node itself that renews (`selfnodeclient`).
+Only client certificates of nodes are approved automatically, and only for requesters with permission: a bootstrap
+identity that joins (`nodeclient`), or the node itself that renews (`selfnodeclient`).
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _APPROVED = {
     "selfnodeclient": "Auto approving self kubelet client certificate after SubjectAccessReview.",
     "nodeclient": "Auto approving kubelet client certificate after SubjectAccessReview.",
 }
-"""By the right that the asker has, in the order of asking for it."""
+"""By the permission of the requester, in the order of checking."""
 NO_SIGNER = (
     "certificate signing request %s is approved, but this process has no key to sign it with: "
     "start controllers with --cluster-signing-cert-file and --cluster-signing-key-file"
@@ -60,7 +60,7 @@ class CertificatesController:
         return await self._expire(request, "pending" if state == "approved" else state)
 
     async def _may_approve(self, spec: Object) -> str:
-        """The message of the approval; "" if it is not for this controller to approve."""
+        """The message of the approval; "" if this controller must not approve it."""
         for right in rights_to_ask(spec):
             if await self._has_right(spec, right):
                 return _APPROVED[right]
@@ -135,7 +135,7 @@ def state_of(request: Object) -> str:
 
 
 def rights_to_ask(spec: Object) -> tuple[str, ...]:
-    """Which rights would let the asker have this approved automatically; none for anything but a node's client."""
+    """Which permissions would allow automatic approval; none for anything but a node's client certificate."""
     if spec.get("signerName") != NODE_CLIENT:
         return ()
     try:

@@ -1,7 +1,7 @@
-"""What each built-in signer of Kubernetes signs: which subject, names and usages. Pure.
+"""What each built-in signer of Kubernetes signs: subject, names and usages. Pure.
 
-A request that was approved is still checked: who may approve for one signer must not get certificates that belong to
-another. The messages are those of Kubernetes and end up in the request's condition Failed.
+An approved request is still checked: a user who may approve for one signer must not get certificates of another. The
+messages are those of Kubernetes and appear in the request's condition Failed.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _CLIENT_AUTH, _SERVER_AUTH = "client auth", "server auth"
 
 
 class Asked(Struct, frozen=True):
-    """What a signing request asks for."""
+    """The content of a signing request."""
 
     common_name: str = ""
     organizations: tuple[str, ...] = ()
@@ -34,7 +34,7 @@ class Asked(Struct, frozen=True):
 
 
 def read_request(pem: bytes) -> Asked:
-    """Raises ValueError if this is no signing request."""
+    """Raises ValueError if this is not a signing request."""
     request = x509.load_pem_x509_csr(pem)
     try:
         names: x509.SubjectAlternativeName | list[x509.GeneralName]
@@ -50,7 +50,7 @@ def read_request(pem: bytes) -> Asked:
     def named(kind: type[x509.GeneralName]) -> tuple[str, ...]:
         return tuple(str(name.value) for name in names if isinstance(name, kind))
 
-    # Of several common names the last one counts, as in Go; the certificate gets no other.
+    # Of several common names the last one counts, as in Go; the certificate gets only that one.
     return Asked(
         (subject(NameOID.COMMON_NAME) or ("",))[-1],
         subject(NameOID.ORGANIZATION_NAME),
@@ -95,7 +95,7 @@ def _serving(asked: Asked, usages: Collection[str]) -> str:
 
 
 def _exactly(usages: Collection[str], purpose: str) -> str:
-    """Key encipherment is for RSA keys only, so it may be left out."""
+    """Key encipherment is for RSA keys only, so it may be omitted."""
     required = {_SIGNATURE, _ENCIPHERMENT, purpose}
     if set(usages) in (required, required - {_ENCIPHERMENT}):
         return ""

@@ -1,4 +1,4 @@
-"""How many pods a budget lets go just now. Pure."""
+"""How many disruptions a budget currently allows. Pure."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Count:
 
 
 def scaled(value: int | str, total: int, *, round_up: bool = True) -> int:
-    """An int-or-percent of `total`; percentages round up as budgets have it."""
+    """An int-or-percent of `total`; percentages are rounded up, as for budgets."""
     if isinstance(value, str) and value.endswith("%"):
         share = int(value[:-1]) * total / 100
         return math.ceil(share) if round_up else math.floor(share)
@@ -35,7 +35,8 @@ def is_healthy(pod: Object) -> bool:
 
 
 def counts(spec: Object, expected: int, healthy: int) -> Count:
-    """`expected` is what the pods' controllers ask for (or the pods there are, for an absolute minAvailable)."""
+    """`expected` is the desired number from the pods' controllers (or the number of pods, for an absolute
+    minAvailable)."""
     if spec.get("maxUnavailable") is not None:
         desired = max(0, expected - scaled(spec["maxUnavailable"], expected))
     elif spec.get("minAvailable") is not None:
@@ -51,7 +52,7 @@ def needs_scale(spec: Object) -> bool:
 
 
 def selector_text(selector: Object | None) -> str:
-    """A label selector the way Go prints one."""
+    """A label selector as Go prints one."""
     if selector is None:
         return "nil"
     labels = "".join(f"{key}: {value}," for key, value in sorted((selector.get("matchLabels") or {}).items()))

@@ -1,7 +1,7 @@
-"""Keeps PodDisruptionBudget status right at every change of the pods a budget covers.
+"""Updates PodDisruptionBudget status at every change of the pods a budget covers.
 
-Evictions write `disruptedPods` themselves; an entry that no deletion followed is dropped after two minutes, so that a
-failed eviction does not eat the budget for ever.
+Evictions write `disruptedPods` themselves; an entry without a deletion is dropped after two minutes, so that a failed
+eviction does not use up the budget forever.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ class DisruptionController:
         return Requeue(recheck_s, "an eviction is not visible yet") if recheck_s else DONE
 
     def _disrupted(self, budget: Object, pods: list[Object]) -> tuple[dict[str, str], float]:
-        """The evictions still under way, and when to look at them again."""
+        """The evictions in progress, and when to check them again."""
         now = self._world.clock.now()
         by_name = {pod["metadata"]["name"]: pod for pod in pods}
         left: dict[str, str] = {}
@@ -105,7 +105,7 @@ class DisruptionController:
         return left, recheck_s
 
     async def _expected(self, budget: Object, pods: list[Object]) -> int:
-        """How many pods the controllers of these ask for together; pods without one do not count."""
+        """The desired number of pods of their controllers together; pods without one do not count."""
         replicas: dict[str, int] = {}
         owners = [(pod, controller_of(pod)) for pod in pods]
         for pod, owner in owners:
@@ -136,7 +136,7 @@ class DisruptionController:
         status["disruptionsAllowed"] = 0
         for field in ("currentHealthy", "desiredHealthy", "expectedPods"):
             status.setdefault(field, 0)
-        # What the status counts is of the generation before: evictions wait for it to be made up for.
+        # The status counts the previous generation: evictions wait until it is updated.
         status["conditions"] = self._conditions(
             budget, False, "SyncFailed", message, int(status.get("observedGeneration", 0))
         )

@@ -1,4 +1,4 @@
-"""How many pods their controllers ask for: read from those we follow anyway, else from `scale` of whatever they are."""
+"""The desired number of pods of their controllers: from the cached kinds, else from the `scale` subresource."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _FOLLOWED = tuple(map(kind_named, ("Deployment", "ReplicaSet", "StatefulSet", "R
 
 
 class NoScale(Exception):
-    """A pod's controller has no scale to compare with; the message says which."""
+    """A pod's controller has no scale; the message names it."""
 
 
 def controller_of(obj: Object) -> Object | None:
@@ -35,7 +35,7 @@ class Scales:
         return list(self._caches.values())
 
     async def of(self, owner: Object, pod: Object) -> tuple[str, int]:
-        """The UID of what sets the number of pods like this one, and the number."""
+        """The UID of the pod's controller, and its desired number."""
         namespace = pod["metadata"]["namespace"]
         found = self._known(owner, namespace) or await self._asked(owner, namespace)
         if found is None:
@@ -68,7 +68,7 @@ class Scales:
         return owner["uid"], int((scale.get("spec") or {}).get("replicas", 0))
 
     async def _kind(self, api_version: str, name: str) -> Kind:
-        """Definitions come and change: those that have no scale are looked up each time."""
+        """Definitions come and change: kinds without a scale are looked up each time."""
         if (kind := self._kinds.get((api_version, name))) is not None:
             return kind
         for kind in await discover(self._world.client, preferred_only=False):

@@ -1,4 +1,4 @@
-"""Takes back announcements of a disruption that never came.
+"""Reverts announced disruptions that did not happen.
 
 A disruption sets the condition DisruptionTarget of a pod to True, and then deletes the pod. If the pod is not being
 deleted two minutes later, the condition is set to False.
@@ -15,12 +15,12 @@ from podfit.reconcile import DONE, Engine, Requeue, Result
 _TARGET = "DisruptionTarget"
 _STALE_AFTER_S = 120.0
 _BY_NODE = "TerminationByKubelet"
-"""The node's own announcement: its pods may take any time to end."""
+"""The node's own announcement: its pods may take any time to terminate."""
 Key = tuple[str, str]
 
 
 def announced(pod: Object) -> Object | None:
-    """The condition that announces a disruption of a pod that runs on undeleted."""
+    """The condition that announces a disruption of a pod that is running and not being deleted."""
     status = pod.get("status") or {}
     if pod["metadata"].get("deletionTimestamp") or status.get("phase") in ("Succeeded", "Failed"):
         return None

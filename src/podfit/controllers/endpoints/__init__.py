@@ -1,4 +1,4 @@
-"""Endpoints and EndpointSlices of Services, and slices that mirror Endpoints made by others."""
+"""Endpoints and EndpointSlices of Services, and slices that mirror Endpoints created by others."""
 
 from podfit.controllers.endpoints.legacy import EndpointsController
 from podfit.controllers.endpoints.mirroring import EndpointSliceMirroringController

@@ -1,4 +1,4 @@
-"""Endpoints of Services that select pods: the older form, which some clients still read."""
+"""Endpoints of Services with selectors: the older form, which some clients still read."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class EndpointsController:
         self._members = Members(world, self._engine.add)
         self._endpoints.subscribe(self._changed)
         self._written: dict[Key, str] = {}
-        """resourceVersions of Endpoints before the last write of them: the cache lags behind while it shows one."""
+        """resourceVersions of Endpoints before their last write: while the cache shows one, it lags behind."""
 
     async def run(self) -> None:
         await self._engine.run()
@@ -48,7 +48,7 @@ class EndpointsController:
     async def _reconcile(self, key: Key) -> Result:
         service, stored = self._members.services.get(*key), self._endpoints.get(*key)
         if self._lags(key, stored):
-            return DONE  # the event that shows the write wakes the Service again
+            return DONE  # the event of the write enqueues the Service again
         spec = (service or {}).get("spec") or {}
         if service is None:
             if stored is not None and _is_ours(stored):
@@ -136,7 +136,7 @@ def _file(subsets: list[Object], ports: list[Object], address: Object, ready: bo
 
 
 def _truncate(subsets: list[Object]) -> bool:
-    """No more than a thousand addresses, those that are ready first; says whether some were left out."""
+    """At most a thousand addresses, ready ones first; returns whether some were omitted."""
     room, cut = _MOST, False
     for field in ("addresses", "notReadyAddresses"):
         for subset in subsets:

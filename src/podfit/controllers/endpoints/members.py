@@ -1,4 +1,4 @@
-"""Which pods belong to which Service, kept up to date with every change: no change costs a look at all pods.
+"""Which pods belong to which Service, updated with every change: no change scans all pods.
 
 A changed pod is matched with the Services of its namespace, a changed selector with the pods of its namespace.
 """

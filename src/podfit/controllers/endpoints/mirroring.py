@@ -1,4 +1,4 @@
-"""EndpointSlices for Services without a selector: what others write into Endpoints is mirrored."""
+"""EndpointSlices for Services without a selector: mirrors Endpoints written by others."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class EndpointSliceMirroringController:
     async def _reconcile(self, key: Key) -> Result:
         known = self._writer.slices(key)
         if known is None:
-            return DONE  # the event that shows the write wakes the Service again
+            return DONE  # the event of the write enqueues the Service again
         service, endpoints = self._services.get(*key), self._endpoints.get(*key)
         if service is None or (service.get("spec") or {}).get("selector") or not _is_mirrored(endpoints):
             plan = SliceChanges(delete=known)

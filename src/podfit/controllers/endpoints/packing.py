@@ -1,4 +1,4 @@
-"""How endpoints are spread over slices: few slices are written, none holds more than a hundred endpoints. Pure."""
+"""Distributes endpoints over slices: few slices are written, none has more than a hundred endpoints. Pure."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 from podfit.api.objects import Object
 
 MOST = 100
-"""Endpoints in a slice."""
+"""Endpoints per slice."""
 
 
 @dataclass
@@ -20,7 +20,7 @@ class SliceChanges:
 
 @dataclass
 class Wanted:
-    """The endpoints of one family that have the same ports."""
+    """The endpoints of one family with the same ports."""
 
     family: str
     ports: list[Object]
@@ -28,8 +28,8 @@ class Wanted:
 
 
 def pack(wanted: list[Wanted], slices: list[Object], meta: Object, most: int = MOST) -> SliceChanges:
-    """The writes that turn the slices there are into those that are wanted. `meta`: what a new slice's metadata holds;
-    labels of existing ones are brought in line with it."""
+    """The writes that turn the existing slices into the wanted ones. `meta`: the metadata of a new slice; labels of
+    existing ones are updated to it."""
     plan = SliceChanges()
     left = list(slices)
     for group in wanted:
@@ -42,7 +42,7 @@ def pack(wanted: list[Wanted], slices: list[Object], meta: Object, most: int = M
 
 
 def _reuse(plan: SliceChanges) -> None:
-    """A slice that would be deleted takes what a new one of its family would hold."""
+    """A slice that would be deleted gets the content of a new one of its family."""
     created, plan.create = plan.create, []
     for made in created:
         spare = next((row for row in plan.delete if row.get("addressType") == made["addressType"]), None)
@@ -75,7 +75,7 @@ def _fill(group: Wanted, slices: list[Object], meta: Object, most: int, plan: Sl
         found = [pending.pop(identity(one)) for one in row.get("endpoints") or () if identity(one) in pending]
         kept.append((row, found))
     rest = list(pending.values())
-    # Slices that are written anyway are filled first, the fullest of the others next.
+    # Slices that are written anyway are filled first, then the fullest of the others.
     kept.sort(key=lambda pair: (_same(pair[0], pair[1], meta), -len(pair[1])))
     for at, (row, found) in enumerate(kept):
         room = most - len(found)

@@ -1,4 +1,4 @@
-"""What a pod contributes to a Service: whether it counts, its addresses, the numbers of its ports. Pure."""
+"""A pod's contribution to a Service: whether it counts, its addresses, the numbers of its ports. Pure."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def is_ready(pod: Object) -> bool:
 
 
 def counts(pod: Object, terminating: bool) -> bool:
-    """Whether a pod belongs to endpoints at all. `terminating`: also while it is being deleted."""
+    """Whether a pod belongs to endpoints. `terminating`: also while it is being deleted."""
     status = pod.get("status") or {}
     if status.get("phase") in ENDED or not addresses_of(pod):
         return False
@@ -25,8 +25,8 @@ def counts(pod: Object, terminating: bool) -> bool:
 
 
 def addresses_of(pod: Object) -> list[str]:
-    """Where a pod is reached by others. Pods that share the loopback of their machine are not: no endpoint may be
-    there."""
+    """The addresses at which others reach a pod. Pods that share the loopback of their machine have none: endpoints
+    must not contain loopback addresses."""
     status = pod.get("status") or {}
     found = [row.get("ip") or "" for row in status.get("podIPs") or ()] or [status.get("podIP") or ""]
     return [text for text in found if _reachable(text)]
@@ -41,7 +41,7 @@ def _reachable(text: str) -> bool:
 
 
 def relevant(pod: Object) -> tuple[Any, ...]:
-    """All of a pod that endpoints are made from. A change of anything else is none of their business."""
+    """The fields of a pod that endpoints depend on. Other changes are ignored."""
     meta, spec, status = pod["metadata"], pod.get("spec") or {}, pod.get("status") or {}
     return (
         meta.get("labels"),
@@ -60,7 +60,7 @@ def is_headless(service: Object) -> bool:
 
 
 def hostname_of(pod: Object, service: Object) -> str:
-    """The name under which the pod is found below the Service's own."""
+    """The pod's DNS name below the Service's own."""
     spec = pod.get("spec") or {}
     return str(spec.get("hostname") or "") if spec.get("subdomain") == service["metadata"]["name"] else ""
 
@@ -71,7 +71,7 @@ def reference(pod: Object) -> Object:
 
 
 def ports_of(service: Object, pod: Object) -> list[Object]:
-    """The ports of a Service with the numbers they have in a pod. A name that no container has is left out."""
+    """The ports of a Service with their numbers in a pod. A name that no container has is omitted."""
     found: list[Object] = []
     for port in (service.get("spec") or {}).get("ports") or ():
         number = _number(port, pod)

@@ -1,4 +1,4 @@
-"""EndpointSlices of Services that select pods."""
+"""EndpointSlices of Services with selectors."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class EndpointSliceController:
         self._writer = SliceWriter(world.client, slices, CONTROLLER)
         self._members = Members(world, self._engine.add)
         self._awaited: dict[str, set[Key]] = {}
-        """By the name of a node that is not known: Services with pods there."""
+        """By the name of an unknown node: Services with pods there."""
         slices.subscribe(self._slice_changed)
         self._nodes.subscribe(self._node_changed)
 
@@ -67,7 +67,7 @@ class EndpointSliceController:
             return DONE
         known = self._writer.slices(key)
         if known is None:
-            return DONE  # the event that shows the write wakes the Service again
+            return DONE  # the event of the write enqueues the Service again
         plan = pack(self._wanted(key, service), known, _metadata(service))
         if plan.create or plan.update or plan.delete:
             await self._writer.write(key, plan)
@@ -114,7 +114,7 @@ class EndpointSliceController:
 
 
 def _file(groups: list[Wanted], family: str, ports: list[Object], endpoint: Object) -> None:
-    """Puts an endpoint with those that have the same ports."""
+    """Adds an endpoint to those with the same ports."""
     for group in groups:
         if ports_key(group.ports) == ports_key(ports):
             group.endpoints.append(endpoint)

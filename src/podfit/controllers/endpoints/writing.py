@@ -1,4 +1,4 @@
-"""Writes slices, and knows which of its own writes the cache has not shown yet: nothing is decided on a stale view."""
+"""Writes slices, and tracks which of its writes the cache does not show yet: nothing is decided on a stale view."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _LONGEST_NAME = 63 - 5
 
 
 def prefix_of(name: str) -> str:
-    """The beginning of a slice's name; the name of the Service alone where the dash would not fit."""
+    """The prefix of a slice's name; only the name of the Service if the dash would not fit."""
     prefix = f"{name}-"
     return prefix if len(prefix) <= _LONGEST_NAME and re.match("[a-z0-9]", prefix) else name
 
@@ -28,7 +28,7 @@ class SliceWriter:
     def __init__(self, client: Client, cache: Cache, controller: str) -> None:
         self._client, self._cache, self._controller = client, cache, controller
         self._expected: dict[Key, dict[str, int | None]] = {}
-        """By Service: generations of slices that were written last; None for those that were deleted."""
+        """By Service: generations of slices that were written last; None for deleted ones."""
 
     def slices(self, key: Key) -> list[Object] | None:
         """The slices of a Service that this controller manages; None while the cache lags behind its writes."""
@@ -60,7 +60,7 @@ class SliceWriter:
                 await self._client.delete(SLICE, key[0], row["metadata"]["name"])
                 expected[row["metadata"]["name"]] = None
         except ApiError as error:
-            # What the cache shows is not what there is; its next event wakes the Service again.
+            # The cache is outdated; its next event enqueues the Service again.
             expected.clear()
             if error.code != 404 and not is_namespace_going(error):
                 raise

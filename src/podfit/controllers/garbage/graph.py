@@ -1,6 +1,6 @@
-"""Who owns whom: an in-memory graph of UIDs, and what should happen to an object by it. Pure.
+"""Ownership as an in-memory graph of UIDs, and the consequences for an object. Pure.
 
-The graph knows the objects the caches show (`nodes`) and the owners that are only named by a reference.
+The graph contains the cached objects (`nodes`) and owners that are only named by a reference.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class Item:
     deleting: bool
 
     def still(self, obj: Object) -> bool:
-        """Whether the object of this UID says the same as it did."""
+        """Whether the object of this UID is unchanged."""
         meta = obj["metadata"]
         return (
             self.owners == (meta.get("ownerReferences") or [])
@@ -34,7 +34,7 @@ class Item:
         )
 
     def is_named_by(self, reference: Object, namespace: str) -> bool:
-        """Whether an object of the namespace that has this reference means this very object, where it is."""
+        """Whether a reference in this namespace means this very object."""
         said = reference.get("apiVersion"), reference.get("kind"), reference.get("name")
         return said == (self.kind.api_version, self.kind.kind, self.name) and self.namespace in ("", namespace)
 
@@ -95,12 +95,12 @@ class Nothing:
 class Delete:
     policy: str
     unblock: bool = False
-    """Its owners no longer wait for it: one of its dependents waits, too, perhaps in a circle."""
+    """Its owners no longer wait for it: one of its dependents is waiting, too, perhaps in a cycle."""
 
 
 @dataclass(frozen=True, slots=True)
 class DropReferences:
-    """Owners that are gone while another still stands: forget them, keep the object."""
+    """Owners that are gone while another still exists: remove the references, keep the object."""
 
     uids: tuple[str, ...]
 
@@ -112,7 +112,7 @@ class DropFinalizer:
 
 @dataclass(frozen=True, slots=True)
 class Orphan:
-    """Take the references off all dependents, then let the owner go."""
+    """Remove the references from all dependents, then release the owner."""
 
     dependents: tuple[str, ...]
 
@@ -121,7 +121,7 @@ Verdict = Nothing | Delete | DropReferences | DropFinalizer | Orphan
 
 
 def judge(graph: Graph, item: Item, absent: Callable[[Object, str], bool]) -> Verdict:
-    """What to do with `item`. `absent(reference, namespace)` says whether an owner is known not to exist."""
+    """What to do with `item`. `absent(reference, namespace)` returns whether an owner is known not to exist."""
     if item.orphaning:
         return Orphan(tuple(child.uid for child in graph.below(item.uid)))
     if item.foreground:
@@ -138,7 +138,7 @@ def judge(graph: Graph, item: Item, absent: Callable[[Object, str], bool]) -> Ve
     below = graph.below(item.uid)
     if waiting and below:
         return Delete("Foreground", unblock=any(child.foreground for child in below))
-    # What the object itself asks for counts, should it be deleted.
+    # If the object itself is being deleted, its own finalizers count.
     return Delete(
         "Orphan" if ORPHAN in item.finalizers else "Foreground" if FOREGROUND in item.finalizers else "Background"
     )

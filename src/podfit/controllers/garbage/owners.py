@@ -1,7 +1,7 @@
-"""Deletes what lost all its owners; carries out foreground deletion and orphaning.
+"""Deletes objects that lost all their owners; carries out foreground deletion and orphaning.
 
-It follows every kind that can be listed, watched and deleted (custom ones too), keeps a graph of who owns whom and
-looks only at objects whose neighbourhood changed.
+It watches every kind that can be listed, watched and deleted (custom ones too), maintains a graph of owners and
+processes only objects whose neighbourhood changed.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class GarbageCollector:
         self._kinds: dict[tuple[str, str], Kind] = {}
         self._followed: set[tuple[str, str]] = set()
         self._absent: OrderedDict[object, None] = OrderedDict()
-        """UIDs of objects that were seen to go, and references that the server knows no object for."""
+        """UIDs of deleted objects, and references to objects that do not exist on the server."""
         self._engine: Engine[str] = Engine(self.name, self._reconcile, workers=8, clock=world.clock)
 
     async def run(self) -> None:
@@ -90,15 +90,15 @@ class GarbageCollector:
                 for child in self._graph.below(item.uid):
                     self._engine.add(child.uid)
             self._look_at_waiting(old.owners if old else ())
-            # The same name with another UID: the one before was deleted in between.
+            # The same name with another UID: the previous object was deleted in between.
             if before is not None and before["metadata"]["uid"] != item.uid:
                 self._gone(before["metadata"]["uid"])
         elif before is not None:
             self._gone(before["metadata"]["uid"])
 
     def _settled(self, item: Item) -> bool:
-        """Whether all its owners are there. Most changes do not matter here; should an owner go or wait
-        for its dependents, that calls for another look itself."""
+        """Whether all its owners exist. Most changes do not matter here; if an owner is deleted or waits for its
+        dependents, that triggers another pass itself."""
         return not item.owners or all(owner["uid"] in self._graph.nodes for owner in item.owners)
 
     def _gone(self, uid: str) -> None:
@@ -134,9 +134,9 @@ class GarbageCollector:
         return DONE
 
     async def _is_absent(self, owner: Object, item: Item) -> bool:
-        """Whether there is no such owner where the reference says it is.
+        """Whether the owner does not exist where the reference says.
 
-        One that no cache shows there is asked for once: the server's word counts, and is remembered.
+        One that is in no cache is looked up once on the server, and the result is remembered.
         """
         uid, node = owner["uid"], self._graph.nodes.get(owner["uid"])
         if node is not None:
@@ -148,7 +148,7 @@ class GarbageCollector:
             return True
         kind = self._kinds.get((owner.get("apiVersion", ""), owner.get("kind", "")))
         if kind is None or (kind.namespaced and not item.namespace):
-            # Unknown: of a kind that is not served, or in a namespace that the reference cannot name.
+            # Unknown: the kind is not served, or the reference cannot name its namespace.
             return False
         namespace, name = item.namespace if kind.namespaced else "", owner.get("name", "")
         reference = (uid, kind, namespace, name)

@@ -1,5 +1,5 @@
-"""Removes pods that will never finish: bound to a node that is gone or out of service, deleted before they were
-bound, or finished and more of them than are worth keeping."""
+"""Removes pods that will never finish: bound to a node that is gone or out of service, deleted before they were bound,
+or finished and in excess of the limit."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from podfit.kit.clock import rfc3339
 from podfit.reconcile import DONE, Engine, Requeue, Result
 
 _QUARANTINE_S = 40.0
-"""How long a node must be missing before its pods are given up: it may be about to register again."""
+"""How long a node must be missing before its pods are deleted: it may be about to register again."""
 _KEPT_FINISHED = 12500
 _LOOK_EVERY_S = 20.0
 _FINISHED = ("Succeeded", "Failed")
@@ -73,7 +73,7 @@ class PodGarbageController:
             namespace, _, name = rest.partition("/")
             pod = self._pods.get(namespace, name)
             if pod is not None and not (pod.get("spec") or {}).get("nodeName"):
-                # No node will report how it ended, and a finalizer may wait for that.
+                # No node will report how it terminated, and a finalizer may wait for that.
                 await self._fail(pod)
                 await self._remove(pod)
             return DONE
@@ -116,7 +116,7 @@ class PodGarbageController:
             await self._remove(pod)
 
     async def _fail(self, pod: Object, disrupted: tuple[str, str] | None = None) -> None:
-        """`disrupted`: reason and message, where it is a disruption."""
+        """`disrupted`: reason and message, if it is a disruption."""
         if (pod.get("status") or {}).get("phase") in _FINISHED:
             return
         status: Object = {"phase": "Failed"}
@@ -156,7 +156,7 @@ class PodGarbageController:
 
 
 def _worth(pod: Object) -> tuple[bool, str, str]:
-    """Sorts what is worth least first: evicted pods, which no controller waits for, then the oldest."""
+    """Deletes first: evicted pods, which no controller waits for, then the oldest."""
     status, meta = pod.get("status") or {}, pod["metadata"]
     evicted = (status.get("phase"), status.get("reason")) == ("Failed", "Evicted")
     return not evicted, str(meta.get("creationTimestamp")), str(meta["name"])

@@ -1,8 +1,9 @@
-"""A Terminating namespace: delete everything in it, say what is left, and drop the finalizer when nothing is.
+"""Empties a Terminating namespace: deletes everything in it, reports what is left, and removes the finalizer when
+nothing is.
 
-Pods go first and with their grace, and everything else waits for them: what protects a pod (a NetworkPolicy, a Secret
-it reads at its end) outlives it. Their deletion events are waited for, not polled. Only where something else keeps
-content alive (a finalizer) is it checked again after a while.
+Pods are deleted first and with their grace period, and everything else waits for them: objects that a pod needs (a
+NetworkPolicy, a Secret) outlive it. Their deletion events are awaited, not polled. Only if a finalizer keeps content
+alive is it checked again after a while.
 """
 
 from __future__ import annotations
@@ -60,12 +61,12 @@ class NamespaceController:
         body = {**namespace, "spec": {**namespace["spec"], "finalizers": finalizers}}
         made = await self._world.client.update(NAMESPACE, body, "finalize")
         if finalizers or namespace["metadata"].get("finalizers"):
-            # Another finalizer keeps it: report that its content is gone.
+            # Another finalizer keeps it: reports that its content is gone.
             await self._report(made, {}, [])
         return DONE
 
     async def _empty(self, name: str) -> tuple[dict[str, list[Object]], list[str]]:
-        """Deletes all content; returns what is still there by resource, and what could not be deleted."""
+        """Deletes all content; returns the remaining objects by resource, and those that could not be deleted."""
         left: dict[str, list[Object]] = {}
         failures: list[str] = []
         for kind in await self._kinds():
@@ -77,7 +78,7 @@ class NamespaceController:
                     failures.append(str(error))
                 continue
             if remaining:
-                # With the dot also where there is no group: that is how Kubernetes words it.
+                # With the dot even without a group: Kubernetes words it like that.
                 left[f"{kind.plural}.{kind.group}"] = remaining
             if _PODS in left:
                 break

@@ -1,4 +1,4 @@
-"""Node lifecycle: leases, taints, eviction of pods from nodes that are away; the nodes' pod ranges."""
+"""Node lifecycle: leases, taints, eviction of pods from unreachable nodes; the nodes' pod ranges."""
 
 from podfit.controllers.nodes.ipam import NodeIpamController
 from podfit.controllers.nodes.lifecycle import NodeLifecycleController

@@ -1,7 +1,7 @@
-"""Which part of the cluster's pod range each node has: equal blocks of one network, given out in turn. Pure.
+"""The parts of the cluster's pod range per node: equal blocks of one network, allocated in turn. Pure.
 
-Where a node has a range that is no block (written by hand, or by a controller with another mask), every block that it
-overlaps is in use.
+If a node has a range that is not a block (written by hand, or by a controller with another mask), all blocks that it
+overlaps are in use.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ MOST_BITS = 16
 
 
 class BadRange(ValueError):
-    """Settings that make no blocks; the message says which one, and why."""
+    """Invalid settings; the message names them and the reason."""
 
 
 class Blocks:
@@ -68,7 +68,7 @@ class Blocks:
 
 
 class PodRanges(Struct, frozen=True):
-    """The settings, as the flags of kube-controller-manager. A mask of 0 is the usual one."""
+    """The settings, as in the flags of kube-controller-manager. A mask of 0 means the default."""
 
     cluster_cidr: str = ""
     mask: int = 0

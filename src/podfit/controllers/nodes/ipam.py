@@ -1,4 +1,4 @@
-"""Gives every node its part of the cluster's pod range (`spec.podCIDR` and `podCIDRs`), once and for all."""
+"""Assigns every node its part of the cluster's pod range (`spec.podCIDR` and `podCIDRs`), permanently."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ class NodeIpamController:
     def __init__(self, world: World) -> None:
         self._world, self._blocks = world, world.pod_blocks
         self._held: dict[str, tuple[str, ...]] = {}
-        """Ranges by node: those of its spec, or those that were just chosen for it."""
+        """Ranges by node: those of its spec, or those just chosen for it."""
         self._waiting: set[str] = set()
-        """Nodes for which nothing was free."""
+        """Nodes without a free range."""
         # One worker: a node's range is in its spec before the next one is chosen.
         self._engine: Engine[str] = Engine(self.name, self._reconcile, workers=1, clock=world.clock)
         if self._blocks:
@@ -40,7 +40,7 @@ class NodeIpamController:
             self._engine.add(name)
 
     def _hold(self, name: str, ranges: tuple[str, ...]) -> None:
-        """Notes what a node has, and wakes those that wait for what it had before."""
+        """Records a node's ranges, and wakes those that wait for its previous ones."""
         old = self._held.pop(name, ())
         if ranges:
             self._held[name] = ranges

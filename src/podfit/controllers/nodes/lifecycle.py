@@ -1,8 +1,8 @@
 """Detects nodes that stopped reporting, and taints nodes by their conditions.
 
 A node reports by renewing its Lease or by a heartbeat in its status. Silence is measured on our own clock, from the
-last change we saw: the node's clock does not matter. A server outage is no silence of the nodes: while our own watch
-is cut off, no node is judged.
+last change we saw: the node's clock does not matter. A server outage does not count: while our own watch is
+disconnected, no node is judged.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _CONDITIONS = ("Ready", "MemoryPressure", "DiskPressure", "PIDPressure")
 
 @dataclass(slots=True)
 class Sign:
-    """The last sign of life of a node: what we saw, and when on our monotonic clock."""
+    """The last heartbeat of a node: its content, and when it arrived on our monotonic clock."""
 
     seen: tuple[str, str]
     at: float
@@ -72,7 +72,7 @@ class NodeLifecycleController:
         if before is None:
             self._tell(after, "RegisteredNode", "Registered Node {} in Controller")
         elif zones.is_ready(before) != zones.is_ready(after):
-            # Whether lost nodes are evicted hangs on how many there are.
+            # Whether pods of lost nodes are evicted depends on the number of lost nodes.
             for name in self._zones.judged_anew():
                 self._engine.add(name)
         self._note(after["metadata"]["name"])
@@ -181,9 +181,9 @@ class NodeLifecycleController:
 
 
 def wanted_taints(node: Object, now: str, policy: str = zones.EVICT) -> list[Object]:
-    """The node's taints as its conditions ask for; those of others stay as they are. Pure.
+    """The node's taints according to its conditions; those of others are kept. Pure.
 
-    `policy` says whether a lost node's pods are evicted (see `zones`).
+    `policy` decides whether a lost node's pods are evicted (see `zones`).
     """
     spec = node.get("spec") or {}
     evicts = {taint["key"] for taint in spec.get("taints") or [] if taint.get("effect") == "NoExecute"}
@@ -198,7 +198,7 @@ def wanted_taints(node: Object, now: str, policy: str = zones.EVICT) -> list[Obj
     if spec.get("unschedulable"):
         wanted[UNSCHEDULABLE, "NoSchedule"] = {"key": UNSCHEDULABLE, "effect": "NoSchedule", "timeAdded": now}
     if _condition(node, "Ready") is None and any(taint["key"] == NOT_READY for taint in spec.get("taints") or []):
-        # Not reported yet: the taint it was born with stays.
+        # Not reported yet: the taint from registration stays.
         wanted[NOT_READY, "NoSchedule"] = {"key": NOT_READY, "effect": "NoSchedule", "timeAdded": now}
     kept = []
     for taint in spec.get("taints") or []:

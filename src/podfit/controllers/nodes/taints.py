@@ -1,4 +1,4 @@
-"""Evicts pods that do not tolerate a NoExecute taint of their node, when their toleration runs out."""
+"""Evicts pods that do not tolerate a NoExecute taint of their node, or whose toleration has expired."""
 
 from __future__ import annotations
 
@@ -21,11 +21,12 @@ class TaintEvictionController:
         self._world = world
         self._nodes, self._pods = world.cache(NODE), world.cache(POD)
         self._since: dict[Key, float] = {}
-        """When a pod was first seen to tolerate its node's taints only for a time: taints need not say their own."""
+        """When a pod was first seen to tolerate its node's taints only for a time, because taints need not have a
+        time."""
         self._doomed: set[Key] = set()
-        """Pods that are to go when their toleration runs out."""
+        """Pods to be deleted when their toleration expires."""
         self._tainted: set[str] = set()
-        """The nodes that not every pod may stay on."""
+        """Nodes with NoExecute taints."""
         self._engine: Engine[Key] = Engine(self.name, self._reconcile, clock=world.clock)
         self._nodes.subscribe(self._node_changed)
         self._pods.subscribe(self._pod_changed)
@@ -74,7 +75,7 @@ class TaintEvictionController:
         return DONE
 
     def _spare(self, key: Key, pod: Object) -> None:
-        """It need not go any more, or went by itself."""
+        """It is no longer to be deleted, or was deleted."""
         if key in self._doomed:
             self._doomed.discard(key)
             message = f"Cancelling deletion of Pod {key[0]}/{key[1]}"
@@ -112,10 +113,10 @@ def no_execute(node: Object | None) -> list[Object]:
 
 
 def eviction_time(taints: list[Object], tolerations: list[Object], seen: float) -> float | None:
-    """When the pod must go: None for never. Pure.
+    """When the pod must be deleted: None for never. Pure.
 
-    A taint that nothing tolerates: at once. Otherwise the shortest toleration of all used ones counts from the taint,
-    or from when it was first seen where it does not say.
+    At once for a taint that nothing tolerates. Otherwise the shortest of the matching tolerations counts from the
+    taint's time, or from when it was first seen if the taint has none.
     """
     due: float | None = None
     for taint in taints:

@@ -1,8 +1,8 @@
-"""How many nodes of a zone may be lost before it is rather the network that is at fault. Pure.
+"""How many nodes of a zone may be lost before the network is the more likely cause. Pure.
 
-Pods of a lost node are evicted so that others take over. Where no node answers, or most of a small zone's do not, that
-would only end what may be running well: then no pod is evicted. Nodes are counted as they come, change and go: a
-thousand that become ready one after the other are not counted a thousand times.
+Pods of a lost node are evicted so that others replace them. If no node responds, or most of a small zone's do not, that
+would only kill pods that may be running well: then no pod is evicted. Nodes are counted incrementally: a thousand that
+become ready one after the other are not counted a thousand times.
 """
 
 from __future__ import annotations
@@ -29,18 +29,18 @@ def is_ready(node: Object) -> bool:
 
 
 class Zones:
-    """All nodes there are, by zone."""
+    """All nodes, by zone."""
 
     def __init__(self) -> None:
         self._where: dict[str, Zone] = {}
         self._sizes: Counter[Zone] = Counter()
         self._lost: dict[Zone, dict[str, None]] = {}
-        """Names, in the order in which they were lost; no zone that lost none."""
+        """Names, in the order in which they were lost; no entry for zones without lost nodes."""
         self._gone = 0
         self._policies: dict[Zone, str] = {}
 
     def put(self, name: str, node: Object | None) -> None:
-        """As it is now; None: it is no more."""
+        """The node's current state; None: it was deleted."""
         before = self._where.pop(name, None)
         if before is not None:
             self._sizes[before] -= 1
@@ -69,7 +69,7 @@ class Zones:
         return HOLD if partly and size <= _LARGE else EVICT
 
     def judged_anew(self) -> list[str]:
-        """The lost nodes about which something else is decided than when this was asked last."""
+        """The lost nodes whose decision has changed since the last call."""
         policies = {zone: self.decide(zone) for zone in self._lost}
         before, self._policies = self._policies, policies
         return [name for zone, policy in policies.items() if before.get(zone) != policy for name in self._lost[zone]]

@@ -1,4 +1,4 @@
-"""What is in use is not deleted: claims, volumes, attribute classes and ranges of Services keep a finalizer."""
+"""Protects objects in use from deletion: claims, volumes, attribute classes and ranges of Services keep a finalizer."""
 
 from podfit.controllers.protection.attributes import AttributesClassProtectionController
 from podfit.controllers.protection.claims import ClaimProtectionController

@@ -1,7 +1,7 @@
-"""Keeps `status.used` of quotas true: what admission added is taken back when objects go or shrink.
+"""Updates `status.used` of quotas: usage added by admission is released when objects are deleted or shrink.
 
-A quota is recounted when the usage of an object in its namespace changed, not when anything changed: a pod's status
-updates mostly do not matter, but one that shows a smaller size does.
+A quota is recounted when the usage of an object in its namespace changed, not at every change: most status updates of a
+pod do not matter, but one that shows a smaller size does.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class QuotaController:
             self._engine.add(_key(after))
 
     def _namespace_changed(self, before: Object | None, after: Object | None) -> None:
-        """Pods count otherwise in another dialect."""
+        """Pods count differently in another dialect."""
         if after is not None and before is not None and dialect_of(_labels(before)) != dialect_of(_labels(after)):
             for quota in self._quotas.by("namespace", after["metadata"]["name"]):
                 self._engine.add(_key(quota))
@@ -96,14 +96,14 @@ class QuotaController:
             try:
                 await self._world.client.update(QUOTA, body, "status")
             except ApiError as error:
-                # Admission has just counted something: its write will come through the watch, then count again.
+                # Admission has just counted something: its write will arrive by the watch, then count again.
                 if error.code != 409:
                     raise
                 return Requeue(0.02, "the quota changed in the meantime")
         return Requeue(_RESYNC_S, "a periodic full recount")
 
     async def _follow_counted(self, hard: Object) -> None:
-        """Caches for `count/…` of kinds that were not followed yet."""
+        """Caches for `count/…` of kinds that were not watched yet."""
         known = {count_name(*id) for id in self._kinds}
         if all(not name.startswith("count/") or name in known for name in hard):
             return
@@ -115,7 +115,7 @@ class QuotaController:
     def _used(self, quota: Object, hard: Object) -> dict[str, Quantity]:
         total: dict[str, Quantity] = dict.fromkeys(hard, ZERO)
         now = datetime.now(UTC)
-        # The scope test looks at the status' hard; a new quota has none yet.
+        # The scope test reads the status' hard; a new quota has none yet.
         judged = {**quota, "status": {"hard": hard}}
         scoped = bool(scope_demands(quota))
         for kind in self._kinds.values():

@@ -1,4 +1,4 @@
-"""The controllers behind workload kinds: they own pods, or own what owns pods."""
+"""Controllers of workload kinds: they own pods, or objects that own pods."""
 
 from podfit.controllers.workloads.deployments.deployment import DeploymentController
 from podfit.controllers.workloads.deployments.replicaset import ReplicaSetController, ReplicationControllerController

@@ -1,9 +1,9 @@
-"""In-place by choice: a change of a template's cpu and memory resizes the running pods instead of replacing them.
+"""In-place updates, opt-in: a change of a template's cpu and memory resizes the running pods instead of replacing them.
 
-Asked for with the annotation `podfit.dev/resize-policy: InPlace` on the workload. Pods are resized through /resize, at
-most as many at a time as the workload may miss; a pod is replaced only where its resize is refused (a QoS change, for
-one) or still waits after the deadline (`podfit.dev/resize-deadline`, default 5m). Which sizes a pod was brought to is
-written on it: autoscalers and users may change it afterwards without a conflict. `decide` is pure.
+Enabled by the annotation `podfit.dev/resize-policy: InPlace` on the workload. Pods are resized through /resize, at most
+as many at a time as may be unavailable; a pod is replaced only if its resize is refused (because of a QoS change, for
+example) or still pending after the deadline (`podfit.dev/resize-deadline`, default 5m). The sizes that a pod was
+resized to are recorded on it: autoscalers and users may change it afterwards without a conflict. `decide` is pure.
 """
 
 from __future__ import annotations
@@ -40,12 +40,12 @@ def wants_in_place(workload: Object) -> bool:
 
 
 def marks_of(workload: Object, template: Object) -> dict[str, str]:
-    """Annotations of a pod that is made with the template's sizes."""
+    """Annotations of a pod that is created with the template's sizes."""
     return {SIZED_FOR: size_mark(template)} if wants_in_place(workload) else {}
 
 
 def batch_of(workload: Object) -> int:
-    """How many pods a ReplicaSet may resize at a time; one, unless a Deployment wrote it down."""
+    """How many pods a ReplicaSet may resize at a time; one, unless a Deployment set it."""
     try:
         return max(1, int((workload["metadata"].get("annotations") or {}).get(BATCH, "1")))
     except ValueError:
@@ -71,7 +71,7 @@ class ResizePod:
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """Write down which sizes the pod was brought to."""
+    """Records the sizes that the pod was resized to."""
 
     pod: Object
     mark: str
@@ -95,7 +95,8 @@ class InPlaceSteps:
 
 
 def decide(pods: list[Object], template: Object, batch: int, deadline: float, now: float) -> InPlaceSteps:
-    """The next steps: finish the batch under way, give up on what waited too long, then take the next pods in order."""
+    """The next steps: finish the batch in progress, give up on resizes past the deadline, then take the next pods in
+    order."""
     steps: list[Step] = []
     mark = size_mark(template)
     moving, down, done, again = 0, 0, 0, 0.0
@@ -105,13 +106,13 @@ def decide(pods: list[Object], template: Object, batch: int, deadline: float, no
         stands = progress(pod)
         refusal = _refusal(stands)
         if patch is None and marked(pod) not in ("", mark):
-            # Resized, but there was no time to write it down.
+            # Resized, but not recorded.
             steps.append(Mark(pod, mark))
         if patch is not None and (refusal is not None or isinstance(stands, Settled)):
             todo.append(ResizePod(pod, patch, mark))
         elif isinstance(stands, Settled):
             done += 1
-            # One that no node has yet may wait for the very room that resizing the others frees.
+            # A pod without a node may be waiting for the very room that resizing the others frees.
             down += not is_ready(pod) and bool(pod["spec"].get("nodeName"))
         else:
             moving += 1
@@ -122,7 +123,7 @@ def decide(pods: list[Object], template: Object, batch: int, deadline: float, no
                     steps.append(Replace(pod, why))
                 else:
                     again = min(again, left) if again else left
-    # Pods that are not ready lose nothing by being resized now; each ready one may be missed for a while.
+    # Resizing unavailable pods costs nothing; each ready one may be unavailable for a while.
     broken = [step for step in todo if not is_ready(step.pod)]
     serving = [step for step in todo if is_ready(step.pod)]
     steps += broken[: max(0, batch - moving)]
@@ -131,7 +132,7 @@ def decide(pods: list[Object], template: Object, batch: int, deadline: float, no
 
 
 def _refusal(stands: Progress) -> tuple[str, str] | None:
-    """Since when a resize is not carried out, and why: pending with a verdict, or failing."""
+    """Since when a resize is not applied, and why: pending with a verdict, or failing."""
     match stands:
         case Pending(verdict=Deferred(message=message), since=since):
             return since or "", f"{DEFERRED}: {message}"
@@ -152,7 +153,7 @@ class InPlace:
 
     def __init__(self, world: World, owned: Owned) -> None:
         self._world, self._owned = world.acting("inplace-resize-controller"), owned
-        # A recorder of its own: a controller that makes forty pods may have used up its rate limit for their owner.
+        # A recorder of its own: a controller that creates forty pods may have used up its rate limit for their owner.
         self._recorder = world.recorder.named("inplace-resize-controller")
         self._told: dict[str, tuple[int, int]] = {}
 
@@ -185,7 +186,7 @@ class InPlace:
             await self._mark(step.pod, step.mark)
 
     async def _mark(self, pod: Object, mark: str) -> None:
-        """The resize comes first: a pod that is not marked is checked again, one that is marked is left alone."""
+        """The resize comes first: a pod without the record is checked again, one with it is left alone."""
         meta = pod["metadata"]
         change = {"metadata": {"annotations": {SIZED_FOR: mark}}}
         try:

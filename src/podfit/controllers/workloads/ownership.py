@@ -1,8 +1,8 @@
-"""A controller's pods: which it owns, adopting and releasing, creating and deleting without ever doing so twice.
+"""A controller's pods: finding, adopting, releasing, creating and deleting them, each exactly once.
 
-The cache may lag behind our own writes. So what we created is counted from the moment the server acknowledged it, and
-what we deleted is not counted any more, until the cache shows the same. A create whose answer was lost makes the owner
-uncertain: the next look asks the server itself before it creates anything.
+The cache may lag behind our own writes. So a created object counts from the server's response on, and a deleted one no
+longer counts, until the cache shows the same. If the response to a create is lost, the state is uncertain: the next
+pass reads the server itself before it creates anything.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ def owner_reference(kind: Kind, owner: Object) -> Object:
 class Owned:
     """Objects of one kind (pods, or ReplicaSets) owned by objects of another.
 
-    `is_member` says of an owner and an object that the selector matches whether it may be the owner's at all. Adopted
-    objects get `finalizer`, released ones lose it.
+    `is_member` decides whether an object that matches an owner's selector can belong to it at all. Adopted objects get
+    `finalizer`, released ones lose it.
     """
 
     def __init__(
@@ -116,13 +116,14 @@ class Owned:
             return
         reference = owner_reference(self._owner_kind, owner)
         for obj in orphans:
-            # The reference is added, not the list replaced: of two who adopt at once the server refuses the second.
+            # The reference is added, the list is not replaced: of two concurrent adoptions the server refuses the
+            # second.
             adopted = await self._refer(obj, reference, {"finalizers": [self._finalizer]})
             if adopted is not None:
                 found[obj["metadata"]["uid"]] = adopted
 
     async def _lives(self, owner: Object) -> bool:
-        """Asks the server: an owner that is gone would take what it adopts along."""
+        """Reads the server: an owner that is gone would take adopted objects along."""
         meta = owner["metadata"]
         now = await self._world.client.find(self._owner_kind, meta["namespace"], meta["name"])
         return now is not None and now["metadata"]["uid"] == meta["uid"] and not is_deleting(now)
@@ -187,7 +188,7 @@ def pod_of(
     labels: dict[str, str] | None = None,
     annotations: dict[str, str] | None = None,
 ) -> Object:
-    """A pod made from a template, owned by `owner`; named after it unless a name is given."""
+    """A pod created from a template, owned by `owner`; named after it unless a name is given."""
     meta = template.get("metadata") or {}
     made: Object = {
         "generateName": f"{owner['metadata']['name']}-",

@@ -1,4 +1,4 @@
-"""What workload controllers ask of a pod. Pure."""
+"""What workload controllers read from a pod. Pure."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def is_ready(pod: Object) -> bool:
 
 
 def available_in(pod: Object, min_ready_s: int, now: float) -> float | None:
-    """Seconds until the pod counts as available: 0 when it does, None while it is not ready."""
+    """Seconds until the pod counts as available: 0 if it does, None while it is not ready."""
     ready = condition(pod, "Ready")
     if ready is None or ready["status"] != "True":
         return None
@@ -45,7 +45,7 @@ def available_in(pod: Object, min_ready_s: int, now: float) -> float | None:
 
 
 def counts_the_same(before: Object, after: Object) -> bool:
-    """Whether a set of pods is the same with either: whose the pod is, whether it is active, ready and since when."""
+    """Whether both states count the same in a set of pods: owner, activity, readiness and since when."""
     if not same_fields(before, after, _COUNTED):
         return False
     if before.get("status") is after.get("status"):
@@ -67,8 +67,8 @@ def restarts(pod: Object) -> int:
 
 
 def deletion_rank(pod: Object, neighbours: int, now: float) -> tuple[object, ...]:
-    """The pod that sorts first goes first when there are too many: unbound, pending, not ready, cheapest, most
-    crowded node, shortest ready, most restarts, youngest."""
+    """The order of deletion: unbound, pending, not ready, cheapest, most crowded node, shortest ready, most restarts,
+    youngest."""
     ready = condition(pod, "Ready")
     since = parse_rfc3339(ready["lastTransitionTime"]) if ready and ready.get("lastTransitionTime") else now
     cost = (pod["metadata"].get("annotations") or {}).get("controller.kubernetes.io/pod-deletion-cost", "0")
@@ -94,7 +94,7 @@ def _newest_first(text: str) -> float:
 
 
 def set_condition(conditions: list[Object], new: Object) -> list[Object]:
-    """With `new` in the place of its type; a transition time that did not change is kept."""
+    """With `new` in place of the condition of its type; keeps the transition time if the status did not change."""
     kept = []
     for old in conditions:
         if old["type"] == new["type"]:

@@ -1,6 +1,6 @@
-"""Sizes (cpu and memory) of templates and pods: what a resize can bring together, and whether it has. Pure.
+"""Sizes (cpu and memory) of templates and pods: what a resize can change, and whether it has. Pure.
 
-It decides nothing about when a pod is resized: see `inplace`.
+`inplace` decides when a pod is resized.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from podfit.api.quantity import Quantity
 from podfit.api.resize.progress import Settled, progress
 
 SIZED_FOR = "podfit.dev/sized-for"
-"""On pods of workloads that resize in place: the mark of the template's sizes they were brought to last."""
+"""On pods of workloads that resize in place: the digest of the template's sizes they were last resized to."""
 _RESIZABLE = ("cpu", "memory")
 
 
@@ -22,7 +22,7 @@ _RESIZABLE = ("cpu", "memory")
 
 
 def without_sizes(spec: Object) -> Object:
-    """A pod spec with cpu and memory taken out: what must be equal for a resize to be enough."""
+    """A pod spec without cpu and memory: it must be equal for a resize to be enough."""
     bare = {**spec}
     if spec.get("virtualMachine"):
         machine = spec["virtualMachine"]
@@ -45,14 +45,14 @@ def _bare(resources: Object) -> Object:
 
 
 def differ_in_size_only(before: Object, after: Object) -> bool:
-    """Whether a resize brings pods made of `before` to `after`; it cannot take a request or a limit away."""
+    """Whether a resize turns pods of `before` into `after`; it cannot remove a request or a limit."""
     bare_before = {**before, "spec": without_sizes(before.get("spec") or {})}
     bare_after = {**after, "spec": without_sizes(after.get("spec") or {})}
     return bare_before == bare_after and _named(before) <= _named(after)
 
 
 def _named(template: Object) -> set[tuple[str, str, str]]:
-    """(whose, requests or limits, cpu or memory) of all sizes the template names, or a default takes from another."""
+    """(owner, requests or limits, cpu or memory) of all sizes in the template, or defaulted from another."""
     return {
         (whose, field, name)
         for whose, resources in _sized(template.get("spec") or {})
@@ -62,7 +62,7 @@ def _named(template: Object) -> set[tuple[str, str, str]]:
 
 
 def _sized(spec: Object) -> Iterator[tuple[str, dict[str, dict[str, str]]]]:
-    """Whose sizes these are (a container's name, or none for the pod's own), and cpu and memory of each field."""
+    """The owner of these sizes (a container's name, or none for the pod's own), and cpu and memory of each field."""
     for container in [*(spec.get("initContainers") or []), *_containers(spec)]:
         yield container["name"], _defaulted(container.get("resources") or {})
     if spec.get("resources"):
@@ -70,7 +70,7 @@ def _sized(spec: Object) -> Iterator[tuple[str, dict[str, dict[str, str]]]]:
 
 
 def _containers(spec: Object) -> list[Object]:
-    """The containers; a template that names a virtual machine alone has the one that its pods get."""
+    """The containers; a template with only a virtual machine has the one that its pods get."""
     machine = spec.get("virtualMachine")
     return spec.get("containers") or ([machine] if machine else [])
 
@@ -83,13 +83,13 @@ def _resizable(resources: Object) -> dict[str, dict[str, str]]:
 
 
 def _defaulted(resources: Object) -> dict[str, dict[str, str]]:
-    """With requests as a new pod gets them: what is not asked for is as large as its limit."""
+    """With requests as a new pod gets them: a missing request equals the limit."""
     sizes = _resizable(resources)
     return {"requests": {**sizes["limits"], **sizes["requests"]}, "limits": sizes["limits"]}
 
 
 def size_mark(template: Object) -> str:
-    """A short name of the template's sizes: the same for the same amounts, however they are written."""
+    """A digest of the template's sizes: the same for the same amounts, however they are written."""
     named = {
         whose: {field: {name: Quantity.parse(values[name]).nanos for name in sorted(values)} for field, values in sizes}
         for whose, sizes in ((whose, sorted(sizes.items())) for whose, sizes in _sized(template.get("spec") or {}))
@@ -101,21 +101,21 @@ def size_mark(template: Object) -> str:
 
 
 def marked(pod: Object) -> str:
-    """The sizes its workload has brought the pod to last; "" when that is not recorded."""
+    """The sizes its workload last resized the pod to; "" if not recorded."""
     return str((pod["metadata"].get("annotations") or {}).get(SIZED_FOR, ""))
 
 
 def size_patch(pod: Object, template: Object) -> Object | None:
     """The strategic merge patch for /resize that brings `pod` to the template's sizes.
 
-    None when it has them, or had them: what another client made of the pod since (an autoscaler, a person) stays until
-    the template changes.
+    None if it has them, or had them: later changes by other clients (an autoscaler, a person) stay until the template
+    changes.
     """
     return None if marked(pod) == size_mark(template) else _plain_patch(pod, template)
 
 
 def _plain_patch(pod: Object, template: Object) -> Object | None:
-    """The same, regardless of what sized the pod last."""
+    """The same, whichever client sized the pod last."""
     spec, wanted = pod["spec"], template.get("spec") or {}
     change: Object = {}
     for field in ("containers", "initContainers"):
@@ -153,7 +153,7 @@ def is_resized(pod: Object, template: Object) -> bool:
 
 
 def is_up_to_date(pod: Object, template: Object) -> bool:
-    """The same for counting pods as updated: one that never was resized was made with these sizes."""
+    """The same for counting pods as updated: a pod that was never resized was created with these sizes."""
     if int(pod["metadata"].get("generation") or 0) <= 1:
         return size_patch(pod, template) is None
     return is_resized(pod, template)

@@ -1,1 +1,1 @@
-"""The autoscaler of the simulation: what policies recommend, and which pods the updater touches."""
+"""The autoscaler of the simulation: recommendations of policies, and the pods that the updater changes."""

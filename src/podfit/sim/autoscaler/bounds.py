@@ -1,8 +1,8 @@
-"""How far a request may be from its target before the updater acts, as podfit's recommender sets it.
+"""How far a request may be from its target before the updater acts, as in podfit's recommender.
 
-A policy other than `default` has narrow bounds where changes are made in place. Elsewhere the bounds are those of the
-Kubernetes recommender: the 50th and the 95th percentile with a margin, wider while little is known, and never so that
-they leave the target out.
+A policy other than `default` has narrow bounds if changes are made in place. Otherwise the bounds are those of the
+Kubernetes recommender: the 50th and the 95th percentile with a margin, wider with few samples, and always enclosing the
+target.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _CONFIG = Config()
 
 
 def _percentiles(cpu: float, memory: float) -> Default:
-    """The estimate of other percentiles. Usage above it is no kill, and adds nothing to what was used."""
+    """Estimates for other percentiles. Usage above one is not a kill, and adds nothing to the usage."""
     config = replace(
         _CONFIG,
         target_cpu_percentile=cpu,
@@ -52,13 +52,13 @@ def near(targets: Ints) -> tuple[Ints, Ints]:
 
 
 def usual(series: Series, targets: Ints, unit: float) -> tuple[Ints, Ints]:
-    """From what was seen so far; the last column is now. `unit`: millicores or bytes to a core or byte."""
+    """From the samples so far; the last column is now. `unit`: millicores or bytes per core or byte."""
     days = _days_known(series)
     found = []
     for policy, (multiplier, exponent) in ((_LOW, LOWER), (_HIGH, UPPER)):
         sizes = sizes_of(policy, series)[:, -1].astype(np.float64) * unit
         widen = np.array([widening(one, multiplier, exponent) for one in days.tolist()])
-        # A bound that is not known, or beyond all numbers, rules nothing out.
+        # A bound that is unknown, or infinite, excludes nothing.
         found.append(np.nan_to_num(sizes * widen, nan=0.0 if policy is _LOW else np.inf))
     low, high = np.minimum(found[0], targets), np.maximum(found[1], targets)
     return np.floor(low).astype(np.int64), np.ceil(np.minimum(high, 2.0**52)).astype(np.int64)

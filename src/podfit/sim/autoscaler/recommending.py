@@ -1,9 +1,8 @@
-"""The recommender: what each workload used so far, and the size that its policy gives it now.
+"""The recommender: each workload's usage so far, and the size that its policy gives it now.
 
-Policies are functions of whole histories whose sizes at a sample depend on earlier samples alone. So the size for now
-is the last one of the history with one unknown sample more. They are asked every hour, and
-at once after a sample that the size did not hold.
-One series stands for a workload: at each step the pod that used most, as in `podfit recommend --policy`.
+Policies are functions of whole histories whose sizes at a sample depend on earlier samples alone. So the current size
+is the last one of the history plus one unknown sample. They run every hour, and at once after a sample above the size.
+One series stands for a workload: at each step the pod with the highest usage, as in `podfit recommend --policy`.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from podfit.vpa.policies.table import POLICIES
 
 UNKNOWN = -1
 LEAST = {CPU: 10, MEMORY: 32 << 20}
-"""No less is recommended: 10m and 32Mi."""
+"""The minimum recommendation: 10m and 32Mi."""
 
 
 class Recommender:
@@ -31,10 +30,10 @@ class Recommender:
             for resource in (CPU, MEMORY)
         }
         self.cpu: Ints = np.full(len(workloads), UNKNOWN, np.int64)
-        """Targets in millicores and bytes; negative where nothing is recommended yet."""
+        """Targets in millicores and bytes; negative without a recommendation."""
         self.memory: Ints = np.full(len(workloads), UNKNOWN, np.int64)
         self.low = {resource: np.zeros(len(workloads), np.int64) for resource in (CPU, MEMORY)}
-        """Requests outside of `low` to `high` are worth an update."""
+        """Requests outside of `low` to `high` are updated."""
         self.high = {resource: np.zeros(len(workloads), np.int64) for resource in (CPU, MEMORY)}
         self._policies: dict[tuple[str, bool], list[int]] = {}
         """The workloads of each policy, and whether their bounds are narrow."""
@@ -47,11 +46,11 @@ class Recommender:
 
     @property
     def active(self) -> bool:
-        """Whether anybody follows it."""
+        """Whether any workload uses it."""
         return bool(self._policies)
 
     def observe(self, step: int, cpu: Floats, memory: Floats, killed: Flags) -> None:
-        """Usage of all pods in a step, NaN where nothing was measured, and who was killed for its memory."""
+        """Usage of all pods in a step, NaN without a measurement, and the pods that were OOM-killed."""
         column = self._before + step
         self._due |= np.logical_or.reduceat(killed, self._first)
         for resource, unit, values, targets in ((CPU, 1000.0, cpu, self.cpu), (MEMORY, 1.0, memory, self.memory)):
@@ -83,7 +82,7 @@ class Recommender:
             bounded = np.clip(np.where(known, amounts, 0), self._least[resource][rows], self._most[resource][rows])
             targets[rows] = np.where(known, bounded.astype(np.int64), targets[rows])
             low, high = bounds.near(targets[rows]) if narrow else bounds.usual(series, targets[rows], unit)
-            # A target that is bounded itself has bounds within the same limits.
+            # A capped target has bounds within the same limits.
             self.low[resource][rows] = np.minimum(low, targets[rows])
             self.high[resource][rows] = np.maximum(np.minimum(high, self._most[resource][rows]), targets[rows])
 

@@ -1,7 +1,7 @@
-"""The updater: which pods are worth an update, how many at once, and whether in place or by eviction.
+"""The updater: which pods are updated, how many at once, and whether in place or by eviction.
 
 The rules of `vpa/updater/decide` for all pods at once: `worth`, `disturbable` and `update` decide as `worth_updating`,
-`Group.disruptable` and a pass do (property tests compare them). One pass a step.
+`Group.disruptable` and a pass do (property tests compare them). One pass per step.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ from podfit.vpa.policies.base import CPU, MEMORY
 from podfit.vpa.updater.decide.config import Config
 
 CONFIG = Config(timeouts_per_attempt=True)
-"""podfit's own setting: a timeout counts from the beginning of its resize."""
+"""podfit's own setting: a timeout counts from the start of its resize."""
 
 
 def difference(cpu: Ints, memory: Ints, target_cpu: Ints, target_memory: Ints) -> Floats:
-    """How far requests are from their targets, relative to the requests, summed over resources."""
+    """The distance of requests from their targets, relative to the requests, summed over resources."""
     first = np.abs(cpu - target_cpu) / np.maximum(cpu, 1)
     second = np.abs(memory - target_memory) / np.maximum(memory, 1)
     return np.asarray(first + second, np.float64)
@@ -46,7 +46,7 @@ def worth(out: Flags, differs: Floats, age_s: Floats, quick_oom: Flags, config: 
 
 
 def disturbable(configured: Ints, running: Ints, config: Config = CONFIG) -> Ints:
-    """How many replicas of each workload may be disturbed in a pass."""
+    """How many replicas of each workload may be disrupted in a pass."""
     tolerance = (configured * config.eviction_tolerance).astype(np.int64)
     alone = (configured == running) & (tolerance == 0)
     return np.where(alone, 1, np.maximum(running - configured + tolerance, 0))
@@ -83,7 +83,7 @@ class Updater:
             cluster.evict(evicted, UPDATER)
 
     def _candidates(self, cluster: Cluster) -> Numbers:
-        """Pods worth an update: those that must grow first, then the ones furthest from their target."""
+        """Pods to update: those that must grow first, then the ones furthest from their target."""
         pods, recommended = cluster.pods, cluster.recommender
         known = self._acting & (recommended.cpu >= 0) & (recommended.memory >= 0)
         some = np.flatnonzero(known[pods.workload] & (pods.state != PENDING) & (pods.state != LOST))
@@ -100,7 +100,7 @@ class Updater:
 
     @staticmethod
     def _timed_out(cluster: Cluster, ranked: Numbers) -> Flags:
-        """Resizes in place that are given up for an eviction."""
+        """Resizes in place that are abandoned for an eviction."""
         pods = cluster.pods
         waited, resize = cluster.now - pods.resize_since[ranked], pods.resize[ranked]
         deferred = (resize == DEFERRED) & (waited > CONFIG.deferred_timeout_s)
@@ -113,7 +113,7 @@ class Updater:
         cpu, memory = (targets[pods.workload[resized]] for targets in (recommended.cpu, recommended.memory))
         lower = (cpu < pods.want_cpu[resized]) | (memory < pods.want_memory[resized])
         changes = (cpu != pods.want_cpu[resized]) | (memory != pods.want_memory[resized])
-        # What a node could never grant is asked for again only when it has become less.
+        # A size that a node could never grant is retried only when it has become smaller.
         asked = changes & (lower | (pods.resize[resized] != INFEASIBLE))
         resized, cpu, memory = resized[asked], cpu[asked], memory[asked]
         settled = resized[pods.resize[resized] == SETTLED]
@@ -123,7 +123,7 @@ class Updater:
 
 
 def _first(ranked: Numbers, workload: Ints, budget: Ints) -> tuple[Ints, Numbers]:
-    """The first pods of each workload as far as its budget lasts, and what is left of the budgets."""
+    """The first pods of each workload within its budget, and the remaining budgets."""
     if not len(ranked):
         return budget, ranked
     own = workload[ranked]

@@ -1,4 +1,4 @@
-"""The nodes: what each has, which are down, and the scheduler's board that is kept in step with them."""
+"""The nodes: their resources, which are down, and the scheduler's board, kept in sync with them."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Nodes:
         self.most_pods: Ints = np.array([group.pods for group, _ in self.members], np.int64)
         self.alive: Flags = np.ones(count, np.bool_)
         self.version: Ints = np.zeros(count, np.int64)
-        """Counts changes of what pods hold on each node."""
+        """Counts changes of the allocations on each node."""
 
     def __len__(self) -> int:
         return len(self.members)
@@ -50,7 +50,7 @@ class Nodes:
                 self.version[at] += 1
 
     def held(self, pods: Pods) -> tuple[Ints, Ints]:
-        """What the pods of each node have been promised."""
+        """The allocations of the pods on each node."""
         return self.total(pods, pods.cpu), self.total(pods, pods.memory)
 
     def total(self, pods: Pods, values: Ints) -> Ints:

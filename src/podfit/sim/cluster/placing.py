@@ -13,8 +13,8 @@ from podfit.sim.report.tally import PREEMPTED
 
 
 def schedule(cluster: Cluster) -> None:
-    """Asks the scheduler's board about every pending pod. Pods of one shape that follow a refused one are refused, too:
-    within a pass nodes only fill, unless pods are preempted."""
+    """Runs the scheduler's board for every pending pod. Pods of the same shape as a refused one are refused, too:
+    within a pass nodes only fill up, unless pods are preempted."""
     pods = cluster.pods
     waiting = np.flatnonzero(pods.state == PENDING)
     order = np.lexsort((waiting, pods.since[waiting], -pods.priority[waiting]))
@@ -57,7 +57,7 @@ def _arrive(cluster: Cluster, pod: int, node: int) -> None:
 
 
 def start(cluster: Cluster) -> None:
-    """Containers whose wait ends within this step count as running in it; how long they waited is counted."""
+    """Containers whose delay ends within this step count as running in it; their delay is recorded."""
     pods, end = cluster.pods, cluster.now + cluster.step_s
     starting = np.flatnonzero(pods.state == STARTING)
     cluster.tally.down_s += float((np.minimum(pods.until[starting], end) - cluster.now).sum())

@@ -16,7 +16,7 @@ Numbers = NDArray[np.intp]
 PENDING, STARTING, RUNNING, LOST = 0, 1, 2, 3
 """Without a node; on a node, waiting for `until`; running; on a node that is down."""
 SETTLED, UNJUDGED, DEFERRED, INFEASIBLE, IN_PROGRESS = 0, 1, 2, 3, 4
-"""Where the resize of a pod stands. In progress: memory cannot be lowered below what is used."""
+"""The state of a pod's resize. In progress: memory cannot be lowered below usage."""
 NOWHERE = -1
 
 
@@ -37,9 +37,9 @@ class Pods:
         self.state = np.full(count, PENDING, np.int8)
         self.node: Ints = np.full(count, NOWHERE, np.int64)
         self.since: Floats = np.zeros(count)
-        """When the pod was created, or evicted and created again."""
+        """When the pod was created, or evicted and recreated."""
         self.until: Floats = np.zeros(count)
-        """When a starting container runs, or a lost pod is given up."""
+        """When a starting container runs, or a lost pod is evicted."""
         self.started: Floats = np.zeros(count)
         """When the container started; `placed`: when the pod did."""
         self.placed: Floats = np.zeros(count)
@@ -48,17 +48,17 @@ class Pods:
         self.quick_oom: Flags = np.zeros(count, np.bool_)
 
         self.want_cpu: Ints = self._of([workload.cpu for workload in workloads])
-        """Desired; `cpu` and `memory` are what is allocated."""
+        """Desired; `cpu` and `memory` are the allocation."""
         self.want_memory: Ints = self._of([workload.memory for workload in workloads])
         self.cpu, self.memory = self.want_cpu.copy(), self.want_memory.copy()
         self.resize = np.full(count, SETTLED, np.int8)
         self.resize_since: Floats = np.zeros(count)
         self.judged_at: Ints = np.full(count, -1, np.int64)
-        """The version of the node at the last verdict: without a change there is no other one."""
+        """The version of the node at the last verdict: without a change the verdict stays."""
 
         self.used_memory: Floats = np.zeros(count)
         self.backlog: Floats = np.zeros(count)
-        """Core-seconds of work that waits."""
+        """Pending work in core-seconds."""
 
     def __len__(self) -> int:
         return len(self.workload)
@@ -86,7 +86,7 @@ class Pods:
         return self.memory * self.memory_ratio
 
     def counted(self) -> tuple[Ints, Ints]:
-        """What the scheduler counts: the larger of desired and allocated, without what is infeasible."""
+        """What the scheduler counts: the larger of desired and allocated, without infeasible requests."""
         plain = self.resize == INFEASIBLE
         cpu = np.where(plain, self.cpu, np.maximum(self.cpu, self.want_cpu))
         memory = np.where(plain, self.memory, np.maximum(self.memory, self.want_memory))

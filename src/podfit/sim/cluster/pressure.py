@@ -1,4 +1,4 @@
-"""Nodes that run out of memory: the agent's ranking says who has to leave, one pod after the other."""
+"""Nodes that run out of memory: the agent's ranking chooses the pods to evict, one after the other."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from podfit.sim.report.tally import PRESSURE
 
 
 def relieve(cluster: Cluster) -> None:
-    """Pods may use more than they requested, up to their limits; together that can be more than the node has."""
+    """Pods may use more than they requested, up to their limits; their sum can exceed the node's memory."""
     pods, nodes = cluster.pods, cluster.nodes
     on = np.flatnonzero(pods.running & (pods.used_memory > 0))
     used = nodes.sums(pods.node[on], pods.used_memory[on])

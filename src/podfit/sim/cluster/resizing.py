@@ -1,7 +1,7 @@
 """The agents' part of a step: Granted, Deferred or Infeasible for every pending resize.
 
-Most nodes have room for all that their pods ask for; then every verdict is Granted, in whatever order (`roomy`, which a
-property test compares with the agent's decisions). On the others `agent/decide` judges one resize after the other.
+Most nodes have room for all pending resizes; then every verdict is Granted, in whatever order (`roomy`, which a
+property test compares with the agent's decisions). On the others `agent/decide` decides one resize after the other.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ def _versions(cluster: Cluster, waiting: Numbers) -> Ints:
 
 
 def _shrink(cluster: Cluster, waiting: Numbers) -> None:
-    """What asks for no more comes first, and is always granted."""
+    """Resizes that request no more come first, and are always granted."""
     pods = cluster.pods
     grows = (pods.want_cpu[waiting] > pods.cpu[waiting]) | (pods.want_memory[waiting] > pods.memory[waiting])
     _grant(cluster, waiting[~grows])
@@ -122,7 +122,7 @@ def _queue(cluster: Cluster, waiting: Numbers) -> list[int]:
 
 
 def verdict_on(template: Template, own: Amounts, wanted: Amounts, total: Amounts, others: Amounts) -> Verdict:
-    """What the agent decides about a pod that has `own` and asks for `wanted`; others hold `others` of `total`."""
+    """The agent's decision on a pod that has `own` and requests `wanted`; others hold `others` of `total`."""
     pod = template.pod(0, *wanted)
     desired = Desired({CONTAINER: template.resources(*wanted)})
     allocated = Allocated({CONTAINER: template.resources(*own)})

@@ -1,4 +1,4 @@
-"""The simulated cluster: everything that a phase of a step may read and change."""
+"""The simulated cluster: all state that a phase of a step may read and change."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ class Cluster:
         self.tally = Tally(scenario, self.pods.workload)
         self.step, self.now = 0, 0.0
         self.random = random.Random(scenario.seed)
-        """For the scheduler's choices among equal nodes, and for which nodes fail."""
+        """For the scheduler's choices among equal nodes, and for the choice of failing nodes."""
         self.failed: dict[int, Numbers] = {}
         """The nodes that each fault has taken down."""
         count = len(self.pods)
         self.demand_cpu, self.demand_memory = np.zeros(count), np.zeros(count)
         self.got_cpu: Floats = np.zeros(count)
         self.sampled: Flags = np.zeros(count, np.bool_)
-        """Pods that ran in this step; of the others nothing was measured."""
+        """Pods that ran in this step; the others have no measurements."""
         self.killed: Flags = np.zeros(count, np.bool_)
         self.throttled: Flags = np.zeros(count, np.bool_)
         self.limits_cpu, self.limits_memory = self.pods.cpu_limit(), self.pods.memory_limit()
@@ -64,7 +64,7 @@ class Cluster:
         return int(self.pods.first[self._workloads[workload]]) + int(replica)
 
     def needs(self, cpu: int, memory: int) -> Needs:
-        """What a pod of this size takes of its node, as the scheduler counts it."""
+        """The resources that a pod of this size takes on its node, as the scheduler counts them."""
         found = self._needs.get((cpu, memory))
         if found is None:
             if len(self._needs) >= _MOST_NEEDS:
@@ -73,7 +73,7 @@ class Cluster:
         return found
 
     def recount(self, changed: Numbers) -> None:
-        """Tells the scheduler's board what pods on nodes take now."""
+        """Updates the scheduler's board to the current allocations on nodes."""
         cpu, memory = (values[changed].tolist() for values in self.pods.counted())
         snapshot = self.nodes.board.snapshot
         for pod, milli, amount in zip(changed.tolist(), cpu, memory, strict=True):
@@ -81,8 +81,8 @@ class Cluster:
         np.add.at(self.nodes.version, self.pods.node[changed], 1)
 
     def evict(self, evicted: Numbers, cause: str, at: float | None = None) -> None:
-        """Takes pods from their nodes, now or `at` the end of the step. Their controllers create them again, with what
-        is recommended by then."""
+        """Removes pods from their nodes, now or `at` the end of the step. Their controllers recreate them, with the
+        recommendation of that time."""
         pods = self.pods
         np.add.at(self.nodes.version, pods.node[evicted], 1)
         for pod in evicted.tolist():
@@ -95,7 +95,7 @@ class Cluster:
         self.admit(evicted)
 
     def admit(self, created: Numbers) -> None:
-        """The autoscaler's webhook: new pods get what is recommended, else what their workload says."""
+        """The autoscaler's webhook: new pods get the recommendation, else their workload's requests."""
         pods, workload = self.pods, self.pods.workload[created]
         cpu, memory, off = self.recommender.cpu[workload], self.recommender.memory[workload], self._off[workload]
         pods.want_cpu[created] = np.where(off | (cpu < 0), self._asked_cpu[workload], cpu)
@@ -103,7 +103,7 @@ class Cluster:
         pods.cpu[created], pods.memory[created] = pods.want_cpu[created], pods.want_memory[created]
 
     def pod_object(self, pod: int) -> Object:
-        """A pod with what it asks for."""
+        """A pod with its requests."""
         pods, workload = self.pods, int(self.pods.workload[pod])
         replica = pod - int(pods.first[workload])
         return self.templates[workload].pod(replica, int(pods.want_cpu[pod]), int(pods.want_memory[pod]))

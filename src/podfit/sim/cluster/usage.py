@@ -1,4 +1,4 @@
-"""What pods get of what they ask for: CPU is shared and throttled, memory above the limit kills the container."""
+"""The resources that pods get: CPU is shared and throttled, memory above the limit kills the container."""
 
 from __future__ import annotations
 
@@ -9,13 +9,14 @@ from podfit.sim.cluster.state import Cluster
 from podfit.vpa.policies.base import CPU, MEMORY
 
 BACKOFF_S, MOST_BACKOFF_S, QUIET_S = 10.0, 300.0, 600.0
-"""The kubelet's: restarts wait 10 s, doubled each time up to five minutes; ten minutes of running reset that."""
+"""As in the kubelet: restarts are delayed by 10 s, doubled each time up to five minutes; ten minutes of running reset
+that."""
 QUICK_S = 600.0
-"""A kill this soon after the start makes the updater act whatever the bounds are."""
+"""A kill this soon after the start makes the updater act regardless of the bounds."""
 QUEUE_S = 3600.0
-"""Work waits as long as the requested CPU needs for it in this time; more of it is rejected."""
+"""Pending work is limited to what the requested CPU does in this time; more of it is rejected."""
 OVER = 1.001
-"""Nobody knows how much a killed container would have taken: it is reported as just above its limit."""
+"""How much a killed container would have used is unknown: its sample is just above its limit."""
 _ROUNDING = 1e-9
 
 
@@ -34,7 +35,7 @@ def consume(cluster: Cluster) -> None:
 
 
 def _work(cluster: Cluster) -> None:
-    """Work that is not done in a step waits for the next."""
+    """Work that is not done in a step is carried over to the next."""
     pods, step_s = cluster.pods, cluster.step_s
     wanted = np.where(cluster.sampled, cluster.demand_cpu + pods.backlog / step_s, 0.0)
     got = np.minimum(wanted, cluster.limits_cpu)
@@ -48,8 +49,8 @@ def _work(cluster: Cluster) -> None:
 
 
 def shared(wanted: Floats, requests: Ints, node: Ints, capacity: Floats) -> Floats:
-    """Cores that pods get where their nodes have too few: in proportion to requests, as the kernel's weights have it,
-    and nobody more than it wants."""
+    """Cores that pods get on overcommitted nodes: in proportion to requests, as by the kernel's weights, and no pod
+    more than its demand."""
     got = wanted.copy()
     count = len(capacity)
     total = np.bincount(node, wanted, count)
@@ -82,7 +83,7 @@ def _kill(cluster: Cluster, killed: Numbers) -> None:
 
 
 def observe(cluster: Cluster, measured: bool) -> None:
-    """What the metrics of this step tell the recommender; nothing while metrics are missing."""
+    """The metrics of this step for the recommender; none while metrics are missing."""
     blind = ~cluster.sampled if measured else np.ones(len(cluster.pods), np.bool_)
     over = cluster.limits_memory * OVER
     memory = np.where(cluster.killed, np.minimum(cluster.demand_memory, over), cluster.demand_memory)

@@ -1,1 +1,1 @@
-"""What pods ask of their nodes, step by step, before anybody limits them."""
+"""The demand of pods, step by step, before any limit applies."""

@@ -17,7 +17,7 @@ DAY_S = 86400.0
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Trace:
-    """Recorded series [series, sample], in cores, bytes, or parts of a whole; NaN where nothing is known."""
+    """Recorded series [series, sample], in cores, bytes, or fractions of a whole; NaN if unknown."""
 
     samples: NDArray[np.float32]
     step_s: float
@@ -43,7 +43,7 @@ class Usage:
             self._rows = np.full(replicas, curve.series, np.int64)
 
     def at(self, now: float, step_s: float, uptime: Floats, draws: Floats) -> Floats:
-        """`draws` are uniform random numbers, one for each replica: they decide which bursts begin."""
+        """`draws` are uniform random numbers, one per replica: they decide which bursts begin."""
         curve, count = self.curve, len(uptime)
         if curve.kind == CONSTANT:
             return np.full(count, curve.low)
@@ -71,7 +71,7 @@ class Usage:
 
 
 def trace_for(path: str, curve: Curve, resource: str, traces: Traces) -> Trace | None:
-    """The trace that a curve needs. `path` is where the scenario says so."""
+    """The trace of a curve. `path` is its location in the scenario."""
     if curve.kind != TRACE:
         return None
     found = traces.get((curve.file, resource))

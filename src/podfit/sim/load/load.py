@@ -1,4 +1,4 @@
-"""What all pods ask for in a step. Depends on the seed, the step and the containers' starts, never on decisions."""
+"""The demand of all pods in a step. Depends on the seed, the step and the containers' starts, never on decisions."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""What a run is judged by, counted step by step."""
+"""The results of a run, counted step by step."""

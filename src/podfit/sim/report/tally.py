@@ -1,7 +1,7 @@
-"""Counts what happens, step by step and workload by workload. Sums only: memory does not grow with the pods' history.
+"""Counts results by step and workload. Only sums: memory does not grow with the pods' history.
 
-Capacity that a pod was given is its request, or what it really used where that was more. What it got of its demand
-is served; the rest was throttled or it was killed for it.
+A pod's capacity is its request, or its actual usage if that was more. The served part of its demand is what it got; the
+rest was throttled or it was killed for it.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ CAUSES = (UPDATER, PRESSURE, NODE_FAILURE, PREEMPTED)
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Sample:
-    """One resource in one step, for all pods, in cores or bytes. `sampled`: who ran."""
+    """One resource in one step, for all pods, in cores or bytes. `sampled`: the running ones."""
 
     resource: str
     sampled: Flags
@@ -149,7 +149,7 @@ class Tally:
                 sums.end_day(self._workload)
 
     def nodes(self, fragmentation: float, cpu: float, memory: float) -> None:
-        """Of the nodes that are up: how fragmented their free room is, and which part of them is promised."""
+        """Of the nodes that are up: the fragmentation of their free capacity, and the allocated fraction."""
         self.fragmented.append(fragmentation)
         self.allocated[CPU].append(cpu)
         self.allocated[MEMORY].append(memory)
@@ -160,7 +160,7 @@ class Tally:
 
 
 def fragmentation(free_cpu: Ints, free_memory: Ints, cpu: float, memory: float) -> float:
-    """The part of the free room that pods of this size cannot use, because it is spread over nodes."""
+    """The fraction of free capacity that pods of this size cannot use, because it is spread over nodes."""
     if cpu <= 0 or memory <= 0:
         return 0.0
     together = min(float(free_cpu.sum()) // cpu, float(free_memory.sum()) // memory)

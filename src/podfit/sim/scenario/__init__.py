@@ -1,1 +1,1 @@
-"""What is simulated: nodes, workloads, usage curves and faults, read from YAML."""
+"""A scenario: nodes, workloads, usage curves and faults, read from YAML."""

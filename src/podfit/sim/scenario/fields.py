@@ -1,4 +1,4 @@
-"""Reads a YAML mapping field by field. Whatever is wrong is named by its path, in one line."""
+"""Reads a YAML mapping field by field. Every error names its path, in one line."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ MOST_MEMORY, MOST_CPU = 2**50, 10**9
 
 
 class BadScenario(ValueError):
-    """The scenario cannot be simulated; the message names the field and says why."""
+    """The scenario cannot be simulated; the message names the field and the reason."""
 
 
 class Fields:
-    """One mapping of the scenario. `done` complains about fields that nobody has asked for."""
+    """One mapping of the scenario. `done` reports fields that were not read."""
 
     def __init__(self, path: str, value: Any) -> None:
         if not isinstance(value, Mapping):
@@ -90,7 +90,7 @@ def name(path: str, value: Any) -> str:
 
 def one_of(words: Sequence[str]) -> Callable[[str, Any], str]:
     def read(path: str, value: Any) -> str:
-        # YAML reads a bare Off as false.
+        # YAML parses a bare Off as false.
         word = "Off" if value is False and "Off" in words else value
         if word not in words:
             raise BadScenario(f"{path}: {value!r} is not one of {', '.join(words)}")
@@ -153,7 +153,7 @@ def _bounded(path: str, value: Any, amount: int, most: int) -> int:
 
 
 def factor(path: str, value: Any) -> float:
-    """A quantity as a number with a fraction."""
+    """A quantity as a fractional number."""
     return _quantity(path, value).nanos / 1e9
 
 

@@ -33,7 +33,7 @@ class NodeGroup:
 
 @dataclass(frozen=True, slots=True)
 class Curve:
-    """Usage of one resource by one pod, in cores or bytes. Which numbers count depends on the kind."""
+    """Usage of one resource by one pod, in cores or bytes. Which fields apply depends on the kind."""
 
     kind: str
     low: float = 0.0
@@ -89,7 +89,7 @@ class Fault:
     count: int = 1
 
     def active(self, now: float, step_s: float) -> bool:
-        """Whether the step that begins now has a part of it."""
+        """Whether the fault is active in the step that begins now."""
         return self.at_s < now + step_s and now < self.at_s + self.for_s
 
 
@@ -101,10 +101,10 @@ class Scenario:
     duration_s: float = 86400.0
     step_s: float = 300.0
     history_s: float = 0.0
-    """How much usage the autoscaler has seen before the simulation begins."""
+    """The length of the usage history at the beginning of the simulation."""
     seed: int = 0
     policy: str = "default"
-    """Of workloads that name none."""
+    """For workloads that name none."""
 
     @property
     def steps(self) -> int:

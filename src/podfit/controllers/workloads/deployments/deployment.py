@@ -65,7 +65,7 @@ class DeploymentController:
             self._owned.forget(before["metadata"]["uid"])
 
     def _pod_changed(self, key: Key, before: Object | None, after: Object | None) -> None:
-        """A resize shows in the pod alone: its ReplicaSet's counts stay the same."""
+        """A resize is visible only in the pod: its ReplicaSet's counts stay the same."""
         one = self._sets.get(*key)
         owner = controller_of(one) if one is not None and wants_in_place(one) else None
         if owner is not None and owner.get("kind") == DEPLOYMENT.kind:
@@ -140,7 +140,7 @@ class DeploymentController:
         self._world.recorder.record(deployment, "Warning", "ReplicaSetCreateError", message)
 
     async def _collided(self, deployment: Object, body: Object) -> Object | None:
-        """The name is taken: by our own set that the cache does not show yet, or by chance, then hash once more."""
+        """The name exists: as our own set that the cache does not show yet, or by coincidence, then hash again."""
         meta = deployment["metadata"]
         found = await self._world.client.find(REPLICA_SET, meta["namespace"], body["metadata"]["name"])
         owner = controller_of(found) if found else None
@@ -181,7 +181,7 @@ class DeploymentController:
         }
 
     async def _refresh(self, deployment: Object, new: Object, sets: list[Object], paused: bool) -> Object:
-        """Brings the new set's annotations up to date and, in place, its template."""
+        """Updates the new set's annotations and, in place, its template."""
         newest = max((revision_of(replica_set) for replica_set in sets if _uid(replica_set) != _uid(new)), default=0)
         revision = max(revision_of(new), newest + 1)
         template = deployment["spec"]["template"]
@@ -217,7 +217,7 @@ class DeploymentController:
         return await self._world.client.update(REPLICA_SET, body)
 
     async def _keep_former(self, deployment: Object, new: Object, sets: list[Object]) -> None:
-        """Before a template is changed in place, its former self is written down as a set without pods."""
+        """Before a template is changed in place, the previous one is stored as a set without pods."""
         former = bare_template(new["spec"]["template"])
         wanted = bare_template(deployment["spec"]["template"])
         for replica_set in sets:
@@ -241,11 +241,11 @@ class DeploymentController:
         if (meta.get("annotations") or {}).get(REVISION) == str(revision):
             return deployment
         noted = {**meta, "annotations": {**(meta.get("annotations") or {}), REVISION: str(revision)}}
-        # Through the status, where annotations do not count as a new generation. The update is of this very Deployment:
-        # what was decided so far is about no other.
+        # Through the status, where annotations do not increase the generation. The update is of this very Deployment:
+        # earlier decisions are about no other.
         return await self._world.client.update(DEPLOYMENT, {**deployment, "metadata": noted}, "status")
 
-    # --- how large each
+    # --- size of each set
     async def _advance(self, deployment: Object, new: Object | None, old: list[Object], paused: bool) -> None:
         live = [one for one in old if replicas_of(one) or count(one, "replicas")]
         if paused or self._was_rescaled(deployment, [one for one in [new, *live] if one]):
@@ -269,7 +269,7 @@ class DeploymentController:
                 await self._resize_set(deployment, one, sizes[one["metadata"]["name"]])
 
     def _was_rescaled(self, deployment: Object, sets: list[Object]) -> bool:
-        """Someone changed the Deployment's replicas while more than one set is alive."""
+        """The Deployment's replicas changed while more than one set has pods."""
         alive = [replica_set for replica_set in sets if replicas_of(replica_set)]
         wanted = str(replicas_of(deployment))
         return any((one["metadata"].get("annotations") or {}).get(DESIRED, wanted) != wanted for one in alive)
@@ -321,7 +321,7 @@ class DeploymentController:
 
     async def _clean_up(self, deployment: Object, new: Object | None, sets: list[Object]) -> None:
         if not deployment["spec"].get("paused") and not is_complete(deployment):
-            # Until a roll-out has ended, any former revision may be what it goes back to.
+            # Until a rollout has ended, it may be rolled back to any former revision.
             return
         limit = int(deployment["spec"].get("revisionHistoryLimit", 10))
         spent = [
@@ -347,7 +347,7 @@ class DeploymentController:
         return DONE
 
     def _updated(self, deployment: Object, new: Object | None) -> int:
-        """How many pods have the newest template; in place, how many have it in force."""
+        """How many pods have the newest template; in place, how many have it applied."""
         if new is None or not wants_in_place(deployment):
             return count(new, "replicas") if new else 0
         pods = [pod for pod in self._pods.by("controller", _uid(new)) if is_active(pod)]
@@ -360,15 +360,15 @@ def _uid(obj: Object) -> str:
 
 
 def _has_sizes(new: Object, deployment: Object) -> bool:
-    """Whether the set has the Deployment's template to the letter; otherwise it is one to be resized in place."""
+    """Whether the set has exactly the Deployment's template; otherwise it is to be resized in place."""
     return bare_template(new["spec"]["template"]) == bare_template(deployment["spec"]["template"])
 
 
 def _has_pods(one: Object) -> bool:
-    """Including pods that are still ending: until they are gone, what they hold is not free."""
+    """Including terminating pods: until they are gone, their resources are not free."""
     return bool(replicas_of(one) or count(one, "replicas") or count(one, "terminatingReplicas"))
 
 
 def _size(one: Object) -> Size:
-    # The status may not show yet that pods are going: what is beyond the size asked for does not serve any more.
+    # The status may not show terminating pods yet: those beyond the requested size no longer count as available.
     return Size(one["metadata"]["name"], replicas_of(one), min(replicas_of(one), count(one, "availableReplicas")))

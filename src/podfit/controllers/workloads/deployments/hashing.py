@@ -1,4 +1,4 @@
-"""Short names for templates: the words behind `pod-template-hash` and `controller-revision-hash`. Pure."""
+"""Short hashes for templates: `pod-template-hash` and `controller-revision-hash`. Pure."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def safe_encode(text: str) -> str:
 
 
 def template_hash(template: Object, collisions: int = 0) -> str:
-    """The name Kubernetes itself gives to a pod template; `collisions` sets apart templates whose names are equal."""
+    """Kubernetes' name for a pod template; `collisions` distinguishes templates with the same name."""
     data = go_dump(template, type_named("PodTemplateSpec")).encode()
     if collisions:
         data += collisions.to_bytes(8, "little")

@@ -17,11 +17,11 @@ _NO_DEADLINE = 2**31 - 1
 
 
 class Start(Enum):
-    """What this look at the Deployment began."""
+    """Changes made by this pass over the Deployment."""
 
     NOTHING = 0
     MADE = 1
-    """The ReplicaSet of a new template was made."""
+    """The ReplicaSet of a new template was created."""
     RESIZING = 2
     """The running ReplicaSet got other sizes."""
 
@@ -29,7 +29,7 @@ class Start(Enum):
 def deployment_status(
     deployment: Object, new: Object | None, sets: list[Object], now: float, updated: int, start: Start = Start.NOTHING
 ) -> tuple[Object, float | None]:
-    """The status to write, and the time by which the roll-out must have progressed (None: it is not waiting)."""
+    """The status to write, and the time by which the rollout must have progressed (None: it is not waiting)."""
     counts = {
         field: sum(count(replica_set, field) for replica_set in sets)
         for field in ("replicas", "readyReplicas", "availableReplicas")
@@ -54,7 +54,7 @@ def deployment_status(
 
 
 def not_made(deployment: Object, message: str, now: float) -> Object:
-    """The status of a Deployment whose new ReplicaSet could not be made."""
+    """The status of a Deployment whose new ReplicaSet could not be created."""
     conditions = _Conditions(deployment, now)
     if _has_deadline(deployment):
         conditions.set(_PROGRESSING, "False", "ReplicaSetCreateError", message)
@@ -62,7 +62,8 @@ def not_made(deployment: Object, message: str, now: float) -> Object:
 
 
 def is_complete(deployment: Object) -> bool:
-    """Whether the status says of the present template that all its pods are there, available, and no others."""
+    """Whether all pods of the current template exist and are available, and there are no others, according to the
+    status."""
     status = deployment.get("status") or {}
     counts = {field: int(status.get(field, 0)) for field in _COUNTS}
     current = int(status.get("observedGeneration", 0)) >= int(deployment["metadata"].get("generation", 0))
@@ -80,7 +81,7 @@ class _Conditions:
         return next((one for one in self.all if one["type"] == type), None)
 
     def set(self, type: str, status: str, reason: str, message: str, *, touch: bool = False, at: str = "") -> None:
-        """A condition that holds for the same reason stays as it is, words and times, unless it is to be touched."""
+        """A condition with the same reason stays unchanged, message and times, unless it is to be touched."""
         before, at = self.get(type), at or self.now
         if before and not touch and (before["status"], before.get("reason")) == (status, reason):
             return
@@ -104,7 +105,7 @@ def _has_deadline(deployment: Object) -> bool:
 
 
 def _begin(conditions: _Conditions, deployment: Object, new: Object | None, start: Start) -> None:
-    """What is to be said of the roll-out before anything is counted."""
+    """The progress before anything is counted."""
     if not _has_deadline(deployment):
         return
     reason = (conditions.get(_PROGRESSING) or {}).get("reason")
@@ -145,7 +146,7 @@ def _availability(conditions: _Conditions, deployment: Object, counts: dict[str,
 
 
 def _failure(conditions: _Conditions, new: Object | None, sets: list[Object]) -> None:
-    """The new set's failure counts more than that of one that is going."""
+    """A failure of the new set takes precedence over that of an old one."""
     found = (condition(replica_set, _FAILURE) for replica_set in [*([new] if new else []), *sets])
     failed = next((one for one in found if one), None)
     if failed:
@@ -167,7 +168,7 @@ def _progress(
     before = conditions.get(_PROGRESSING) or {}
     done = before.get("reason") == _COMPLETE
     if done and counts["replicas"] == counts["updatedReplicas"]:
-        # The roll-out has ended: that pods come, go or fail later is no progress of it, nor a lack of any.
+        # The rollout has ended: pods created, deleted or failing later are neither progress nor a lack of it.
         return None
     if _complete(counts, replicas_of(deployment)):
         conditions.set(_PROGRESSING, "True", _COMPLETE, f"{_what(deployment, new)} has successfully progressed.")

@@ -1,4 +1,4 @@
-"""ReplicaSets and ReplicationControllers: as many pods as asked for, no more and no fewer."""
+"""ReplicaSets and ReplicationControllers: exactly the requested number of pods."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ class ReplicaSetController:
                 self._set_changed(None, candidate)
 
     def _sizes(self, key: Key) -> bool:
-        """Sizes, and how far a resize is, matter to those sets only that resize their pods themselves."""
+        """Sizes and the progress of resizes only matter to sets that resize their pods themselves."""
         owner = self._sets.get(*key)
         return owner is not None and wants_in_place(owner)
 
@@ -104,7 +104,7 @@ class ReplicaSetController:
             await self._delete(owner, active, min(surplus, _BURST))
 
     async def _create(self, owner: Object, count: int) -> None:
-        """In growing batches: where the first pod is refused (quota), a thousand others are not even tried."""
+        """In growing batches: if the first pod is refused (quota), a thousand others are not even tried."""
         template = owner["spec"].get("template") or {}
         body = pod_of(template, self.kind, owner, annotations=marks_of(owner, template))
         batch = 1
@@ -145,7 +145,7 @@ class ReplicaSetController:
             self._world.recorder.record(owner, "Normal", "SuccessfulDelete", f"Deleted pod: {pod['metadata']['name']}")
 
     async def _report(self, owner: Object, pods: list[Object], failure: ApiError | None) -> float:
-        """Writes the status if it changed; returns in how long a pod becomes available."""
+        """Writes the status if it changed; returns the time until a pod becomes available."""
         now, spec = self._world.clock.now(), owner["spec"]
         active = [pod for pod in pods if is_active(pod)]
         waits = [available_in(pod, int(spec.get("minReadySeconds", 0)), now) for pod in active]
@@ -177,7 +177,7 @@ class ReplicaSetController:
         if failure is None:
             return [one for one in old if one["type"] != "ReplicaFailure"]
         if any(one["type"] == "ReplicaFailure" and one["status"] == "True" for one in old):
-            # The message names another pod each time: writing it again would wake this very loop, for ever.
+            # The message names a different pod each time: writing it again would trigger this very loop, forever.
             return old
         condition = {
             "type": "ReplicaFailure",

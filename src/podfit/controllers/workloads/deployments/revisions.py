@@ -26,7 +26,7 @@ def revision_of(obj: Object) -> int:
 
 
 def aim_of(one: Object) -> int:
-    """How many pods all sets of the Deployment were to have at most when this one's size was chosen; 0: unknown."""
+    """The maximum total of the Deployment when this set's size was chosen; 0: unknown."""
     return _noted(one, MAXIMUM)
 
 
@@ -52,7 +52,7 @@ def by_age(sets: list[Object]) -> list[Object]:
 
 
 def find_new(deployment: Object, sets: list[Object]) -> Object | None:
-    """The oldest ReplicaSet with just the Deployment's template."""
+    """The oldest ReplicaSet with exactly the Deployment's template."""
     wanted = bare_template(deployment["spec"]["template"])
     return next(
         (replica_set for replica_set in by_age(sets) if bare_template(replica_set["spec"]["template"]) == wanted), None
@@ -72,7 +72,7 @@ def find_resizable(deployment: Object, sets: list[Object]) -> Object | None:
 
 
 def set_annotations(deployment: Object, current: dict[str, str], revision: int, maximum: int) -> dict[str, str]:
-    """The annotations a ReplicaSet should carry: the Deployment's own, its revision, and what its size was chosen for.
+    """The annotations of a ReplicaSet: the Deployment's own, its revision, and the total its size was chosen for.
 
     The last stays until another size is chosen: it records the set's share of the whole.
     """

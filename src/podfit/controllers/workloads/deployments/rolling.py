@@ -23,7 +23,7 @@ def scaled(value: int | str, total: int, *, up: bool) -> int:
 
 
 def bounds(spec: Object) -> Bounds:
-    """How many pods more, and how many fewer, a Deployment may have while it rolls."""
+    """The surge and the number of unavailable pods that a Deployment allows during a rollout."""
     strategy = spec.get("strategy") or {}
     replicas = int(spec.get("replicas", 1))
     if strategy.get("type") == "Recreate":
@@ -32,14 +32,14 @@ def bounds(spec: Object) -> Bounds:
     surge = scaled(rolling.get("maxSurge", "25%"), replicas, up=True)
     unavailable = scaled(rolling.get("maxUnavailable", "25%"), replicas, up=False)
     if surge == 0 and unavailable == 0:
-        # Both may round to nothing; a roll-out has to move all the same.
+        # Both may be rounded to zero; a rollout has to make progress all the same.
         unavailable = 1
     return Bounds(surge, min(unavailable, replicas))
 
 
 @dataclass(frozen=True, slots=True)
 class Size:
-    """A ReplicaSet as the roll-out sees it."""
+    """A ReplicaSet during a rollout."""
 
     name: str
     replicas: int
@@ -47,7 +47,7 @@ class Size:
 
 
 def new_size(replicas: int, surge: int, new: int, total: int) -> int:
-    """How large the new ReplicaSet should be now."""
+    """The current size of the new ReplicaSet."""
     if new >= replicas:
         return replicas
     room = replicas + surge - total
@@ -55,9 +55,9 @@ def new_size(replicas: int, surge: int, new: int, total: int) -> int:
 
 
 def old_sizes(replicas: int, unavailable: int, new: Size, old: list[Size]) -> dict[str, int]:
-    """How large each old ReplicaSet should be now; oldest first in `old`. Only those that change are named.
+    """The current size of each old ReplicaSet; oldest first in `old`. Only changes are returned.
 
-    Unhealthy pods go first: they serve no traffic. Then healthy ones, as far as availability allows.
+    Unhealthy pods are removed first: they serve no traffic. Then healthy ones, as far as availability allows.
     """
     minimum = replicas - unavailable
     total = new.replicas + sum(one.replicas for one in old)
@@ -82,10 +82,10 @@ def old_sizes(replicas: int, unavailable: int, new: Size, old: list[Size]) -> di
 
 
 def proportional(total: int, sets: list[Size], aims: Mapping[str, int] | None = None) -> dict[str, int]:
-    """Shares a new total among ReplicaSets that are in the middle of a roll-out, by their size; largest first.
+    """Distributes a new total among ReplicaSets in the middle of a rollout, by their size; largest first.
 
     `sets` are sorted by age: of two that are as large the newer one grows first, and the older one shrinks first.
-    `aims` are the totals that sets were made for, where it is not what there is now.
+    `aims` are the totals that sets were created for, if different from the current one.
     """
     now = sum(replica_set.replicas for replica_set in sets)
     change = total - now
@@ -100,7 +100,7 @@ def proportional(total: int, sets: list[Size], aims: Mapping[str, int] | None = 
         sizes[one.name] = max(0, one.replicas + (min(share, left) if change > 0 else max(share, left)))
         left -= sizes[one.name] - one.replicas
     for one in ordered:
-        # What rounding left over goes to the largest, or to as many as it takes.
+        # The rounding remainder goes to the largest, or to as many as necessary.
         size = max(0, sizes[one.name] + left)
         left -= size - sizes[one.name]
         sizes[one.name] = size

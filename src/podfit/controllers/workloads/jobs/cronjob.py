@@ -63,7 +63,7 @@ class CronJobController:
             return DONE
         jobs = await self._owned.of(cron, None)
         if _listed(cron) != {job["metadata"]["uid"] for job in jobs if not is_finished(job)}:
-            # The cache may not show our own last write yet, which knows these jobs.
+            # The cache may not show our own last write yet, which lists these jobs.
             cron = await self._world.client.find(CRON_JOB, *key) or cron
         status = self._status(cron, jobs)
         await self._clean_up(cron, jobs)
@@ -77,7 +77,7 @@ class CronJobController:
         return Requeue(max(0.05, upcoming - self._world.clock.now()), "the next due time") if upcoming else DONE
 
     def _schedule(self, cron: Object) -> Schedule | None:
-        """None, and an Event, for what is no schedule: only a change of the CronJob can help."""
+        """None, and an Event, for an invalid schedule: only a change of the CronJob can help."""
         text, zone = cron["spec"]["schedule"], cron["spec"].get("timeZone") or ""
         if zone and not is_zone(zone):
             reason, message = "UnknownTimeZone", f"invalid timeZone: {go_quote(zone)}: unknown time zone {zone}"
@@ -137,7 +137,7 @@ class CronJobController:
             "apiVersion": "batch/v1",
             "kind": "Job",
             "metadata": {
-                # Named by its due time: however often this is tried, the time has one Job.
+                # Named by its due time: however often this is retried, the time has one Job.
                 "name": f"{meta['name']}-{int(due) // 60}",
                 "namespace": meta["namespace"],
                 "labels": inner.get("labels") or {},
@@ -212,7 +212,7 @@ def _key(cron: Object) -> Key:
 
 
 def _since(cron: Object, status: Object) -> float:
-    """The last due time that was met, or when the CronJob was made."""
+    """The last due time that was handled, or when the CronJob was created."""
     return parse_rfc3339(status.get("lastScheduleTime") or cron["metadata"]["creationTimestamp"])
 
 

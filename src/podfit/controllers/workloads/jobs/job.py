@@ -43,7 +43,7 @@ from podfit.reconcile import DONE, Engine, Requeue, Result
 _BACKOFF_S, _BACKOFF_MAX_S = 10.0, 600.0
 _BURST = 500
 _LONGEST_BASE = 58
-"""What is left of a generated name beside its five random letters."""
+"""The length of a generated name without its five random letters."""
 Key = tuple[str, str]
 
 
@@ -90,7 +90,7 @@ class JobController:
         job, counted = await self._count(job, pods)
         return await self._advance(job, pods, counted)
 
-    # --- counting
+    # --- counts
     async def _count(self, job: Object, pods: list[Object]) -> tuple[Object, Object]:
         """The job as last written, and its status with every finished pod counted; those lose their finalizer."""
         status = dict(job.get("status") or {})
@@ -175,12 +175,12 @@ class JobController:
             self._world.recorder.record(job, "Normal", "SuccessfulDelete", f"Deleted pod: {pod['metadata']['name']}")
 
     async def _withdraw(self, job: Object, pods: list[Object]) -> None:
-        """Ends pods that did nothing wrong: untracked before, so that they are not counted as failures."""
+        """Deletes pods without a failure of their own: untracked before, so that they do not count as failures."""
         await self._untrack(pods)
         await self._end(job, pods)
 
     def _tell_end(self, job: Object, status: Object, found: JobVerdict) -> None:
-        """After the status was written: a look at a stale copy of the Job fails there, and says nothing twice."""
+        """After the status was written: a pass over a stale copy of the Job fails there, and reports nothing twice."""
         if found.type == FAILED:
             self._world.recorder.record(job, "Warning", found.reason, found.message)
             return
@@ -231,7 +231,7 @@ class JobController:
         bodies = self._bodies(job, counts, status, missing, set(waits))
         made, batch = 0, 1
         while bodies:
-            # In growing batches: where the first pod is refused (quota), hundreds of others are not even tried.
+            # In growing batches: if the first pod is refused (quota), hundreds of others are not even tried.
             made += await self._create(job, bodies[:batch])
             bodies, batch = bodies[batch:], batch * 2
         again = Requeue(min(waits.values()), "a failed index is retried with backoff") if waits else DONE
@@ -251,7 +251,7 @@ class JobController:
         return len(results)
 
     def _waits(self, job: Object, counts: Tally) -> dict[int | None, float]:
-        """How long which index has to wait yet; None stands for all of them."""
+        """The remaining delay of each index; None stands for all of them."""
         if not has_index_limit(job["spec"]):
             return {None: self._backoff_left(counts)}
         now, waits = self._world.clock.now(), dict[int | None, float]()
@@ -263,7 +263,7 @@ class JobController:
         return waits
 
     def _backoff_left(self, counts: Tally) -> float:
-        """After failures in a row the next pod waits: 10 s, 20 s, 40 s … from the newest failure."""
+        """After consecutive failures the next pod is delayed: 10 s, 20 s, 40 s … from the newest failure."""
         ended = sorted((_finished_at(pod) for pod in counts.failed), reverse=True)
         good = max((_finished_at(pod) for pod in counts.succeeded), default=0.0)
         row = [at for at in ended if at > good]
@@ -304,7 +304,7 @@ class JobController:
                 spec[field] = [_with_variable(one, variable) for one in spec[field]]
         return {**body, "spec": spec}
 
-    # --- telling
+    # --- Events
     async def _report(self, job: Object, status: Object, counts: Tally, active: int) -> None:
         numbers = {
             "active": active,
@@ -347,13 +347,13 @@ def is_finished(job: Object) -> bool:
 
 
 def _is_ending(job: Object) -> bool:
-    """Whether it was declared to have failed: every pod that is made to end counts as failed then."""
+    """Whether it was declared failed: every pod that is deleted for that counts as failed then."""
     target = condition(job, "FailureTarget")
     return target is not None and target["status"] == "True"
 
 
 def _settled(status: Object) -> Indexes:
-    """Indexes that are not tried any more: done, or failed for good."""
+    """Indexes that are not retried any more: completed, or failed for good."""
     return Indexes.parse(status.get("completedIndexes", "")) | Indexes.parse(status.get("failedIndexes", ""))
 
 
@@ -362,7 +362,7 @@ def _annotated(meta: Object, more: dict[str, str]) -> Object:
 
 
 def _with_variable(container: Object, variable: Object) -> Object:
-    """Unless it says itself what the variable is."""
+    """Unless the pod defines the variable itself."""
     have = container.get("env") or []
     return (
         container if any(one["name"] == variable["name"] for one in have) else {**container, "env": [*have, variable]}

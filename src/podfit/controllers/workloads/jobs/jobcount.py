@@ -1,4 +1,4 @@
-"""What a Job should do next, from its pods. Pure."""
+"""The next step of a Job, from its pods. Pure."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ INDEX = "batch.kubernetes.io/job-completion-index"
 
 @dataclass(frozen=True, slots=True)
 class Tally:
-    """A Job's pods, counted; pods that are gone are remembered in the status."""
+    """The counts of a Job's pods; pods that are gone are in the status."""
 
     active: tuple[Object, ...]
     succeeded: tuple[Object, ...]
@@ -40,11 +40,11 @@ def index_of(pod: Object) -> int | None:
 
 
 def wanted_active(spec: Object, active: int, succeeded: int, lost: int = 0) -> int:
-    """How many pods should be running now; `lost` indexes are not tried any more."""
+    """How many pods should be running now; `lost` indexes are not retried any more."""
     parallelism = int(spec.get("parallelism", 1))
     completions = spec.get("completions")
     if completions is None:
-        # A work queue: as soon as one pod succeeded no new ones are made, those that run finish.
+        # A work queue: as soon as one pod succeeded no new ones are created, those that run finish.
         return active if succeeded else parallelism
     return max(0, min(parallelism, int(completions) - succeeded - lost))
 
@@ -57,7 +57,7 @@ def is_complete(spec: Object, active: int, succeeded: int) -> bool:
 
 
 def is_pod_failed(spec: Object, pod: Object) -> bool:
-    """A pod that is deleted counts as failed, unless the Job waits to see how it ends."""
+    """A deleted pod counts as failed, unless the Job waits for its outcome."""
     if phase(pod) == "Failed":
         return True
     if waits_for_the_end(spec):
@@ -66,7 +66,7 @@ def is_pod_failed(spec: Object, pod: Object) -> bool:
 
 
 def waits_for_the_end(spec: Object) -> bool:
-    """Whether only pods that did fail are replaced, and a pod that is still ending is not."""
+    """Whether only failed pods are replaced, not terminating ones."""
     return spec.get("podReplacementPolicy") == "Failed" or bool(spec.get("podFailurePolicy"))
 
 
@@ -100,7 +100,7 @@ def _restarts(pod: Object) -> int:
 
 
 def failure_action(spec: Object, pod: Object) -> tuple[str, str]:
-    """What the Job's podFailurePolicy says of a failed pod: (action or "", why)."""
+    """The result of the Job's podFailurePolicy for a failed pod: (action or "", why)."""
     name = f"{pod['metadata'].get('namespace', '')}/{pod['metadata']['name']}"
     for number, rule in enumerate((spec.get("podFailurePolicy") or {}).get("rules") or []):
         action, which = str(rule["action"]), f"matching {rule['action']} rule at index {number}"
@@ -116,7 +116,7 @@ def failure_action(spec: Object, pod: Object) -> tuple[str, str]:
 
 
 def _ended_with(rule: Object, pod: Object) -> tuple[str, int] | None:
-    """The container that ended as the rule says, and its exit code."""
+    """The container that exited as in the rule, and its exit code."""
     status = pod.get("status") or {}
     for one in [*(status.get("containerStatuses") or []), *(status.get("initContainerStatuses") or [])]:
         ended = (one.get("state") or {}).get("terminated")

@@ -38,7 +38,7 @@ def failed_indexes(spec: Object, pods: list[Object]) -> set[int]:
 
 
 def failures_so_far(spec: Object, pods: list[Object]) -> dict[int, int]:
-    """How often each index failed, as far as its pods remember."""
+    """How often each index failed, according to its pods."""
     found: dict[int, int] = {}
     for pod in _spoiled(spec, pods):
         index = index_of(pod)
@@ -49,7 +49,7 @@ def failures_so_far(spec: Object, pods: list[Object]) -> dict[int, int]:
 
 
 def held(spec: Object, pods: list[Object], settled: Indexes) -> set[str]:
-    """UIDs of failed pods that are the only memory of an index that is neither done nor failed."""
+    """UIDs of failed pods that hold the only failure count of an index that is neither completed nor failed."""
     newest: dict[int, Object] = {}
     replaced = {index_of(pod) for pod in pods if not is_pod_failed(spec, pod)}
     for pod in _spoiled(spec, pods):

@@ -1,8 +1,8 @@
 """Removes the tracking finalizer from pods whose Job is gone: no Job will ever count them.
 
-A Job that exists removes the finalizer itself when it has counted the pod. A Job deleted in the background, or with its
-pods orphaned, never comes to that. The pods are found by their own changes, by the deletion of their Job, and by one
-look at all pods at the start.
+An existing Job removes the finalizer itself after it has counted the pod. A Job deleted in the background, or with its
+pods orphaned, never does. The pods are found by their own changes, by the deletion of their Job, and by one scan of all
+pods at the start.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class JobOrphans:
         return DONE
 
     async def _job_exists(self, pod: Object) -> bool:
-        """Asks the server: the cache may lag behind."""
+        """Reads the server: the cache may lag behind."""
         owner = controller_of(pod)
         if owner is None:
             return False

@@ -1,4 +1,4 @@
-"""Whether a Job is over, and how that is reported: first as a target, then for good when its last pod is gone. Pure."""
+"""Whether a Job is over, and how that is reported: first as intended, then finally when its last pod is gone. Pure."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class JobVerdict(NamedTuple):
 def verdict(
     job: Object, pods: list[Object], counts: Tally, succeeded: int, failed: int, now: float
 ) -> JobVerdict | None:
-    """What has become of the Job; None while it goes on. What was declared once stays."""
+    """The outcome of the Job; None while it runs. A declared outcome is final."""
     spec, status = job["spec"], job.get("status") or {}
     declared = _declared(job)
     if declared is not None:
@@ -75,7 +75,7 @@ def _declared(job: Object) -> JobVerdict | None:
 
 
 def declare(status: Object, found: JobVerdict, now: float) -> None:
-    """From now on the Job is to end so, whatever its last pods do."""
+    """From now on this is the Job's outcome, whatever its last pods do."""
     _add(status, _TARGETS[found.type], found, now)
 
 

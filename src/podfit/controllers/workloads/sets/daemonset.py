@@ -40,7 +40,7 @@ def with_tolerations(spec: Object) -> Object:
         added.append({"key": "node.kubernetes.io/network-unavailable", "operator": "Exists", "effect": "NoSchedule"})
     tolerations = list(spec.get("tolerations") or [])
     for one in added:
-        # One that differs in nothing but how long it holds is lifted: a daemon stays for good.
+        # Tolerations that differ only in their duration are extended: a daemon stays.
         same = [at for at, other in enumerate(tolerations) if {**other, **_ANY_TIME} == {**one, **_ANY_TIME}]
         for at in same:
             tolerations[at] = one
@@ -59,7 +59,7 @@ def bound_to(spec: Object, node: str) -> Object:
 
 
 def node_of(pod: Object) -> str:
-    """The node a daemon pod is on, or meant for."""
+    """The node that a daemon pod is on, or destined for."""
     spec = pod.get("spec") or {}
     if spec.get("nodeName"):
         return str(spec["nodeName"])
@@ -74,7 +74,7 @@ def node_of(pod: Object) -> str:
 
 
 def should_run(template: Object, node: Object) -> tuple[bool, bool]:
-    """(a pod should be started there, a running one may go on). Pure."""
+    """(a pod should be started there, a running one may stay). Pure."""
     spec = with_tolerations(template.get("spec") or {})
     if not node_matches(spec, node):
         return False, False
@@ -85,7 +85,7 @@ def should_run(template: Object, node: Object) -> tuple[bool, bool]:
 
 
 def surplus(pods: list[Object], update: Object, *, paired: bool) -> list[Object]:
-    """Of several pods on one node those too many: the oldest stays; of each revision where they come in pairs. Pure."""
+    """Surplus pods on one node: the oldest stays; one per revision during a surge. Pure."""
     ordered = sorted(pods, key=lambda one: str(one["metadata"].get("creationTimestamp")))
     if not paired:
         return ordered[1:]
@@ -130,7 +130,7 @@ class DaemonSetController:
             self._failed.forget(place)
 
     def _node_changed(self, before: Object | None, after: Object | None) -> None:
-        # Heartbeats change a node all the time; only what decides where daemons run is of interest.
+        # Heartbeats change a node all the time; only fields that decide where daemons run matter.
         if _traits(before) != _traits(after):
             for one in self._sets:
                 self._changed(None, one)
@@ -153,7 +153,7 @@ class DaemonSetController:
         return Requeue(min(waits), "a daemon pod is due for a check") if waits else DONE
 
     async def _place(self, owner: Object, pods: list[Object], update: Object) -> float:
-        """Starts pods where they miss, stops them where they do not belong; returns when to retry failed ones."""
+        """Creates missing pods, deletes misplaced ones; returns when to retry failed ones."""
         by_node: dict[str, list[Object]] = {}
         for pod in pods:
             by_node.setdefault(node_of(pod), []).append(pod)
@@ -220,7 +220,7 @@ class DaemonSetController:
         self._world.recorder.record(owner, "Normal", "SuccessfulDelete", message)
 
     async def _stop_failed(self, owner: Object, pod: Object, node: str) -> float:
-        """Removes a failed pod so that another is started; the more often on this node, the later. How long to wait."""
+        """Deletes a failed pod so that another is started; with a growing delay per node. Returns the delay."""
         place, now = (str(owner["metadata"]["uid"]), node), self._world.clock.monotonic()
         left = self._kept_until.get(place, now) - now
         if left > 0:
@@ -268,7 +268,7 @@ class DaemonSetController:
     async def _surge(
         self, owner: Object, live: list[Object], old: list[Object], update: Object, surge: int, available: set[str]
     ) -> None:
-        """Starts the new pod beside the old one, which goes as soon as the new one is available."""
+        """Starts the new pod next to the old one, which is deleted as soon as the new one is available."""
         fresh = {node_of(pod): pod["metadata"]["uid"] for pod in live if _is_of(pod, update)}
         room = surge - len(
             {node_of(pod) for pod in old} & {node for node, uid in fresh.items() if uid not in available}
@@ -287,7 +287,7 @@ class DaemonSetController:
         await self._start(owner, begin, update)
 
     async def _relabel(self, old: list[Object], revisions: list[Object], update: Object) -> list[Object]:
-        """Gives pods whose resize is in force the newest revision's label; returns those no resize can bring to it."""
+        """Gives pods whose resize is applied the newest revision's label; returns those that a resize cannot update."""
         template = template_of(update)
         known = {hash_of(revision): template_of(revision) for revision in revisions}
         others: list[Object] = []
@@ -318,7 +318,7 @@ class DaemonSetController:
             counts["desired"] += 1
             if here:
                 counts["current"] += 1
-                # While a roll-out surges there are two: either serves, and the old one has to go yet.
+                # During a surge there are two: either serves, and the old one still has to be deleted.
                 due = [available_in(pod, minimum, now) for pod in here]
                 waits += due
                 counts["ready"] += any(map(is_ready, here))

@@ -1,4 +1,4 @@
-"""ControllerRevisions: the templates a StatefulSet or DaemonSet has had, numbered, oldest first."""
+"""ControllerRevisions: the former templates of a StatefulSet or DaemonSet, numbered, oldest first."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def hash_of(revision: Object) -> str:
 
 
 def template_of(revision: Object) -> Object:
-    """Empty when the data, which may be any JSON in a revision that another client made, holds no template."""
+    """Empty if the data, which may be any JSON in a revision created by another client, contains no template."""
     found = revision.get("data")
     for step in ("spec", "template"):
         found = found.get(step) if isinstance(found, dict) else None
@@ -44,7 +44,7 @@ class History:
         return sorted(found, key=lambda one: (int(one.get("revision", 0)), one["metadata"]["name"]))
 
     async def current(self, owner: Object, revisions: list[Object]) -> Object:
-        """The revision of the owner's template now: an equal one brought to the top, or a new one."""
+        """The revision of the owner's current template: an equal one moved to the top, or a new one."""
         template = owner["spec"]["template"]
         top = max((int(revision.get("revision", 0)) for revision in revisions), default=0)
         for one in reversed(revisions):
@@ -85,7 +85,7 @@ class History:
                 collisions += 1
 
     async def trim(self, owner: Object, revisions: list[Object], used: set[str]) -> None:
-        """Forgets the oldest revisions that no pod has, beyond the limit."""
+        """Deletes the oldest revisions that no pod has, beyond the limit."""
         limit = int(owner["spec"].get("revisionHistoryLimit", 10))
         spare = [
             revision
@@ -97,7 +97,7 @@ class History:
 
 
 def in_order(value: Any) -> Any:
-    """The value with sorted keys. Clients compare the bytes of a revision with those that Go makes of a template."""
+    """The value with sorted keys. Clients compare the bytes of a revision with Go's encoding of a template."""
     if isinstance(value, dict):
         return {key: in_order(value[key]) for key in sorted(value)}
     return [in_order(item) for item in value] if isinstance(value, list) else value

@@ -1,7 +1,7 @@
-"""The volume claims of a StatefulSet's pods: made before the pod, kept or let go as the set says.
+"""The volume claims of a StatefulSet's pods: created before the pod, kept or deleted by the set's policy.
 
 Claims outlive pods and, by default, the set. With `persistentVolumeClaimRetentionPolicy` a claim belongs to the set
-(whenDeleted) or to the pod that is scaled away (whenScaled): garbage collection then takes it along.
+(whenDeleted) or to the pod that is scaled away (whenScaled): garbage collection then deletes it.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ class SetClaims:
         self._world = world
 
     async def make(self, owner: Object, number: int) -> list[Object]:
-        """Makes the pod's volume claims; returns the volumes that use them."""
+        """Creates the pod's volume claims; returns the volumes that use them."""
         volumes = []
         for template in owner["spec"].get("volumeClaimTemplates") or []:
             meta = template["metadata"]
@@ -34,7 +34,7 @@ class SetClaims:
         return volumes
 
     async def _make_one(self, owner: Object, name: str, body: Object, pod: str) -> None:
-        """Makes one claim, unless it is there from an earlier pod of the same name."""
+        """Creates one claim, unless it exists from an earlier pod of the same name."""
         set_name = owner["metadata"]["name"]
         try:
             await self._world.client.create(CLAIM, body)
@@ -48,7 +48,7 @@ class SetClaims:
         self._world.recorder.record(owner, "Normal", "SuccessfulCreate", message)
 
     async def retire(self, owner: Object, pod: Object, number: int) -> None:
-        """Before a pod is scaled away: its claims go with it, if the set says so."""
+        """Before a pod is scaled away: its claims are deleted with it, if the set says so."""
         if _policy(owner, "whenScaled") != "Delete":
             return
         for template in owner["spec"].get("volumeClaimTemplates") or []:

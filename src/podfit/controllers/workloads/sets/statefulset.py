@@ -1,4 +1,4 @@
-"""StatefulSets: pods with an ordinal and a name that stay, made and replaced in order."""
+"""StatefulSets: pods with a stable ordinal and name, created and replaced in order."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Revisions:
     current: Object
     update: Object
     templates: dict[str, Object]
-    """Of all revisions kept, by what pods have in their label."""
+    """Of all stored revisions, by pods' labels."""
 
 
 def ordinal(pod: Object) -> int:
@@ -47,19 +47,19 @@ def is_member(owner: Object, pod: Object) -> bool:
 
 
 def _marks(revision: Object) -> tuple[str, str]:
-    """What a pod of the revision has in its label: the name, or the hash if an older version of us made it."""
+    """The pod's label value for the revision: the name, or the hash if an older version of podfit created it."""
     return revision["metadata"]["name"], hash_of(revision)
 
 
 def allowed_missing(owner: Object) -> int:
-    """How many pods may be missing while the set is updated; a share is rounded down, as far as to one."""
+    """How many pods may be unavailable during an update; a percentage is rounded down, to one at least."""
     rolling = (owner["spec"].get("updateStrategy") or {}).get("rollingUpdate") or {}
     return max(1, scaled(rolling.get("maxUnavailable", 1), int(owner["spec"].get("replicas", 1)), up=False))
 
 
 def next_out(extra: list[Object], available: Callable[[Object], bool]) -> list[Object]:
-    """Of pods beyond the wanted number, the highest first, those that an ordered set ends now: the first one; none
-    while it ends, or while it is sick and a lower one is, too."""
+    """Of pods beyond the wanted number, the highest first, those that an ordered set deletes now: the first one; none
+    while it terminates, or while both it and a lower one are unavailable."""
     sick = [at for at, pod in enumerate(extra) if is_deleting(pod) or not available(pod)]
     waits = bool(extra) and (is_deleting(extra[0]) or (0 in sick and sick != [0]))
     return [] if waits else extra[:1]
@@ -147,7 +147,7 @@ class StatefulSetController:
         return available_in(pod, int(owner["spec"].get("minReadySeconds", 0)), self._world.clock.now()) == 0.0
 
     async def _update(self, owner: Object, pods: dict[int, Object | None], revisions: Revisions) -> Result:
-        """Replaces, or resizes in place, pods of an older revision. `pods` by ordinal; None: it was just made."""
+        """Replaces, or resizes in place, pods of an older revision. `pods` by ordinal; None: it was just created."""
         if (owner["spec"].get("updateStrategy") or {}).get("type", "RollingUpdate") != "RollingUpdate":
             return DONE
         resized = await self._resize(owner, [pod for pod in pods.values() if pod is not None], revisions)
@@ -158,8 +158,8 @@ class StatefulSetController:
     def _outdated(self, owner: Object, pods: dict[int, Object | None], revisions: Revisions) -> list[Object]:
         """The pods to replace now, highest ordinal first, within the partition.
 
-        One after the other, whatever those below are like, and none before the one above it serves; where the set says
-        how many may be missing, as many at once, and unavailable ones in any case.
+        One after the other, whatever the state of lower ones, and none before the one above it is available; with
+        maxUnavailable, that many at once, and unavailable ones in any case.
         """
         rolling = (owner["spec"].get("updateStrategy") or {}).get("rollingUpdate") or {}
         start = int((owner["spec"].get("ordinals") or {}).get("start", 0))
@@ -191,17 +191,17 @@ class StatefulSetController:
         return (pod["metadata"].get("labels") or {}).get(HASH_LABEL) in _marks(revision)
 
     def _resizable(self, owner: Object, pod: Object, revisions: Revisions) -> bool:
-        """Whether this pod's own revision differs from the newest only in sizes, and its owner wants it resized."""
+        """Whether this pod's own revision differs from the newest only in sizes, and its owner resizes in place."""
         if not wants_in_place(owner):
             return False
         if self._has(pod, revisions.update):
             return not is_up_to_date(pod, template_of(revisions.update))
-        # Not just the current revision: a second change may come while pods are on their way to the first.
+        # Not only the current revision: a second change may arrive while pods are being changed to the first.
         own = revisions.templates.get(str((pod["metadata"].get("labels") or {}).get(HASH_LABEL, "")))
         return own is not None and differ_in_size_only(own, template_of(revisions.update))
 
     async def _resize(self, owner: Object, pods: list[Object], revisions: Revisions) -> Result:
-        """Resizes what differs in size only; a pod whose resize is in force gets the newest revision's label."""
+        """Resizes pods that differ in size only; a pod whose resize is applied gets the newest revision's label."""
         if not wants_in_place(owner):
             return DONE
         partition = int(((owner["spec"].get("updateStrategy") or {}).get("rollingUpdate") or {}).get("partition", 0))
@@ -284,7 +284,7 @@ class StatefulSetController:
     async def _report(self, owner: Object, pods: list[Object], revisions: Revisions) -> float:
         now, minimum = self._world.clock.now(), int(owner["spec"].get("minReadySeconds", 0))
         live = [pod for pod in pods if not is_deleting(pod)]
-        # A pod that is ending serves as long as it is ready.
+        # A terminating pod serves as long as it is ready.
         waits = [available_in(pod, minimum, now) for pod in pods]
         updated = [
             pod for pod in live if self._has(pod, revisions.update) and not self._resizable(owner, pod, revisions)
@@ -305,7 +305,7 @@ class StatefulSetController:
         replicas = int(owner["spec"].get("replicas", 1))
         rolls = (owner["spec"].get("updateStrategy") or {}).get("type", "RollingUpdate") == "RollingUpdate"
         if rolls and len(updated) == replicas == len(pods) == counts["readyReplicas"]:
-            # All pods are of the newest revision: from now on it is the current one.
+            # All pods have the newest revision: from now on it is the current one.
             status["currentRevision"] = status["updateRevision"]
             counts["currentReplicas"] = counts["updatedReplicas"]
         status.update({field: number for field, number in counts.items() if number})
