@@ -1,4 +1,4 @@
-"""The scheduler: gives pods nodes, makes room for the important ones, explains every refusal."""
+"""The scheduler: assigns pods to nodes, makes room for high-priority ones, explains every refusal."""
 
 from podfit.scheduler.config import SchedulerConfig
 from podfit.scheduler.loop import Scheduler

@@ -1,6 +1,6 @@
-"""What the scheduler does to the cluster: bind, report a refusal, preempt, evict. No decisions here.
+"""The scheduler's writes to the cluster: bind, report a refusal, preempt, evict. No decisions here.
 
-Writes wait in two queues with workers of their own, so that a burst of refusals never holds up bindings.
+Writes wait in two queues with workers of their own, so that a burst of refusals never delays bindings.
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ log = logging.getLogger(__name__)
 Work = Callable[[], Awaitable[None]]
 _MOST_UNTOLD = 10_000
 _LULL_S, _PATIENCE_S = 0.1, 3.0
-"""Events are sent when nothing was bound for so long; the oldest waits no longer than that."""
+"""Events are sent after no binding for this long; the oldest waits no longer than that."""
 ACTIONS = {
     "Scheduled": "Binding",
     "FailedScheduling": "Scheduling",
     **dict.fromkeys(("Preempted", "ResizePreempting", "ResizePreemptionFailed"), "Preempting"),
 }
-"""The action of each reason of an Event."""
+"""The action of each Event reason."""
 _BREATH = 16
-"""So many Events are sent between two looks at whether there is something better to do."""
+"""The number of Events sent between two checks for more urgent work."""
 
 
 class SchedulerWrites:
@@ -101,7 +101,7 @@ class SchedulerWrites:
         self.emit(pod, "Normal", "Scheduled", f"Successfully assigned {namespace}/{name} to {node}")
 
     async def report_refusal(self, pod: Object, reason: str, message: str, nominated: str | None) -> None:
-        """PodScheduled=False, written only where it says something new. `nominated`: None leaves it as it is."""
+        """Writes PodScheduled=False, only if it changed. `nominated`: None leaves the nomination unchanged."""
         status = pod.get("status") or {}
         rows: list[Object] = status.get("conditions") or []
         before: Object = next((row for row in rows if row.get("type") == "PodScheduled"), {})
@@ -129,7 +129,7 @@ class SchedulerWrites:
         await self._patch_status(pod, {"nominatedNodeName": None})
 
     async def preempt(self, victim: Object, preemptor: Object, node: str) -> None:
-        """Ends a victim as gracefully as it asks for."""
+        """Deletes a victim with its own grace period."""
         if victim["metadata"].get("deletionTimestamp"):
             return
         namespace, name = pod_key(victim)
@@ -154,7 +154,7 @@ class SchedulerWrites:
         self.emit(victim, "Normal", "Preempted", f"Preempted by pod {uid} on node {node}", preemptor)
 
     async def evict(self, victim: Object, why: str) -> bool:
-        """Through the Eviction API; False where a disruption budget says no."""
+        """Through the Eviction API; False if a disruption budget refuses."""
         namespace, name = pod_key(victim)
         eviction = {
             "apiVersion": "policy/v1",
@@ -174,7 +174,7 @@ class SchedulerWrites:
         return True
 
     def emit(self, pod: Object, type: str, reason: str, message: str, because_of: Object | None = None) -> None:
-        """An Event; in a burst of bindings it waits until pods have their nodes, which matters more.
+        """Emits an Event; in a burst of bindings it waits, because bindings take precedence.
 
         `because_of`: the related object of the Event.
         """
@@ -215,7 +215,7 @@ class SchedulerWrites:
         try:
             await self._client.patch(POD, namespace, name, patch, "status", STRATEGIC)
         except ApiError as error:
-            # Gone, or another pod of the same name by now: nothing to report on.
+            # Gone, or replaced by a pod of the same name: nothing to report on.
             if error.code not in (404, 409):
                 raise
 

@@ -1,4 +1,4 @@
-"""How a scheduler is set up. The composer fills it in from flags; nothing else reads them."""
+"""The configuration of a scheduler. The composer fills it in from flags; nothing else reads them."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ WAIT, PREEMPT = "wait", "preempt"
 @dataclass
 class SchedulerConfig:
     scheduler_name: str = "default-scheduler"
-    """Pods whose spec.schedulerName is this are ours."""
+    """Pods with this spec.schedulerName are scheduled."""
     rules: Rules = field(default_factory=Rules)
     deferred_resize_policy: str = WAIT
-    """`preempt`: a resize deferred longer than the deadline may evict less important pods of its node."""
+    """`preempt`: a resize deferred longer than the deadline may evict lower-priority pods of its node."""
     deferred_resize_deadline_s: float = 60.0
     bind_workers: int = 64
-    """How many bindings are in flight at once."""
+    """The maximum of concurrent bindings."""
     write_workers: int = 16
-    """How many other writes (conditions, preemptions) are in flight at once."""
+    """The maximum of other concurrent writes (conditions, preemptions)."""
     turn_pods: int = 256
-    """How many pods are decided before others in this process get their turn."""
+    """How many pods are decided before the loop yields to other tasks."""
     flush_after_s: float = 300.0
-    """Waiting pods are tried again after so long even if nothing seemed to change for them."""
+    """Pending pods are retried after this time even if no relevant change was seen."""
     seed: int | None = None
 
     def __post_init__(self) -> None:

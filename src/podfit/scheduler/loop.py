@@ -1,7 +1,8 @@
-"""The scheduler: watches fill the board, each turn assigns nodes to the pods that are due, workers write the bindings.
+"""The scheduler: watches update the board, each turn assigns nodes to the pods that are due, workers write the
+bindings.
 
-A turn decides many pods without yielding; what it decided is assumed at once, so that the next decision sees it, and
-taken back should the API server refuse it.
+A turn decides many pods without yielding; a decision is assumed at once, so that the next one takes it into account,
+and reverted if the API server refuses it.
 """
 
 from __future__ import annotations
@@ -54,7 +55,7 @@ class Scheduler:
         self._measure()
 
     def _reset(self) -> None:
-        """A scheduler that becomes leader again starts from what the API server says, not from what it believed."""
+        """A scheduler that becomes leader again starts from the API server's state, not from its own."""
         config, client, clock = self.config, self.client, self.clock
         self.board = Board(rules=config.rules, seed=config.seed)
         self.queue = PodQueue()
@@ -94,7 +95,7 @@ class Scheduler:
             caches = (self.nodes, self.namespaces, self.budgets, *self.owners, self.claims, self.pods)
             for cache in caches:
                 if cache is self.pods:
-                    # Pods count as the labels of their namespaces say.
+                    # Namespace labels affect the matching of pods.
                     await self.namespaces.ready.wait()
                 tasks.start(cache.run(), f"watch-{cache.kind.plural}")
             await asyncio.gather(*(cache.ready.wait() for cache in caches))
@@ -106,7 +107,7 @@ class Scheduler:
                 await self._due.wait()
                 self._due.clear()
                 self.turn()
-                # Watches and bindings get their turn between two of ours.
+                # Watches and bindings run between two turns.
                 await asyncio.sleep(0)
         finally:
             self.ready.clear()
@@ -116,13 +117,13 @@ class Scheduler:
         return [pod for pod in self.pods if pod["metadata"].get("namespace") == namespace]
 
     async def idle(self) -> None:
-        """Until nothing is due and everything decided was written."""
+        """Waits until nothing is due and every decision was written."""
         while self._due.is_set() or self.queue.due or self._observer.assumed:
             await asyncio.sleep(0)
         await self._writes.idle()
 
     async def _tick(self) -> None:
-        """What comes with time alone: the end of a backoff, pods that waited too long, deadlines of resizes."""
+        """Time-driven work: the end of a backoff, pods that waited too long, deadlines of resizes."""
         flushed = self.clock.monotonic()
         while True:
             await self.clock.sleep(0.25)
@@ -155,7 +156,7 @@ class Scheduler:
 
     # --- a turn
     def turn(self) -> None:
-        """Gives nodes to pods that are due, and to those that waited for what has changed since."""
+        """Assigns nodes to pods that are due, and to those that waited for a change that has happened."""
         self._regroup()
         self._wake(self.queue.top_priority)
         for _ in range(self.config.turn_pods):
@@ -170,14 +171,14 @@ class Scheduler:
     def _regroup(self) -> None:
         cared_for, claims = self.board.snapshot.holders.cared_for, self.board.claims.version
         if (cared_for, claims) != (self._cared_for, self._claimed):
-            # Pods that were of one shape may not be any more: each finds its group again.
+            # Pods of the same shape may no longer have the same shape: each is grouped again.
             self._cared_for, self._claimed = cared_for, claims
             self.queue.flush(self.clock.monotonic(), 0.0)
 
     def _wake(self, above: int | None) -> None:
-        """Makes due the most important waiting pod that fits now, if it is more important than `above`.
+        """Makes due the highest-priority waiting pod that fits now, if its priority is above `above`.
 
-        One at a time: it may take the room that others would fit in too, and they would only try in vain.
+        One at a time: it may take the room that others would fit in too, and they would be retried in vain.
         """
         changed = []
         for group in self.queue.groups.values():
@@ -193,7 +194,7 @@ class Scheduler:
 
     def _try_group(self, group: Group) -> bool:
         head = group.head()
-        # Room may be promised to one of the group that is not its first.
+        # Capacity may be reserved for one of the group that is not its first.
         promised = [group.members[key] for key in self.board.nominated if key in group.members]
         for entry in dict.fromkeys([*([head] if head is not None else []), *promised]):
             if self.board.fits_somewhere(entry.pod, group.shape):
@@ -203,7 +204,7 @@ class Scheduler:
         return False
 
     def _seen(self, shape: Shape) -> tuple[int, ...]:
-        """What must change before a pod of this shape may fit; new pods help only those that care for others."""
+        """What must change before a pod of this shape may fit; new pods only help those with relations to others."""
         freed, filled, nodes, promises = self.board.epoch
         return (freed, nodes, promises, filled) if shape.relational else (freed, nodes, promises)
 
@@ -219,7 +220,7 @@ class Scheduler:
                 self._refuse(entry, shape, verdict)
                 result = UNSCHEDULABLE
         except Exception as error:
-            # One pod that cannot be understood must not stop the others.
+            # One pod that cannot be parsed must not stop the others.
             log.exception("scheduling %s/%s failed", *entry.key)
             self._writes.emit(entry.pod, "Warning", "FailedScheduling", f"internal error: {error}")
             self.queue.back_off(entry, self.clock.monotonic())
@@ -234,7 +235,7 @@ class Scheduler:
 
     async def _bind(self, entry: Entry, node: str) -> None:
         if self._observer.assumed.get(entry.key) != entry.uid:
-            return  # deleted meanwhile, or bound by someone else
+            return  # deleted meanwhile, or bound by another client
         try:
             await self._writes.bind_pod(entry.pod, node)
         except (ApiError, Unreachable) as error:
@@ -243,7 +244,7 @@ class Scheduler:
         self.metrics.bound(entry.attempts, self.clock.monotonic() - entry.added_s)
 
     def _forget(self, entry: Entry, error: ApiError | Unreachable) -> None:
-        """Takes back what was assumed; the pod tries again later unless it is gone or has its node by now."""
+        """Reverts an assumption; the pod is retried later unless it is gone or has its node by now."""
         if self._observer.assumed.get(entry.key) != entry.uid:
             return
         del self._observer.assumed[entry.key]
@@ -275,7 +276,7 @@ class Scheduler:
         self._writes.write(lambda: self._writes.report_refusal(pod, "Unschedulable", message, nominated))
 
     def _find_victims(self, entry: Entry, shape: Shape, refused: Refused) -> Candidate | NoRoom:
-        """Pods of one shape and priority fail alike as long as nothing changes: looking once is enough."""
+        """Pods of one shape and priority fail alike as long as nothing changes: one search is enough."""
         policy = entry.pod["spec"].get("preemptionPolicy") or ""
         kind = (shape.key, entry.priority, policy)
         nominated = (entry.pod.get("status") or {}).get("nominatedNodeName")
@@ -290,7 +291,7 @@ class Scheduler:
         return outcome
 
     def _keep_nomination(self, pod: Object, outcome: NoRoom) -> str | None:
-        """A pod whose victims are still going keeps its claim; any other gives up a claim that did not come true."""
+        """A pod whose victims are still terminating keeps its nomination; any other loses one that did not work out."""
         mine = (pod.get("status") or {}).get("nominatedNodeName")
         if not mine or not outcome.eligible:
             return None
@@ -311,7 +312,7 @@ class Scheduler:
         try:
             await self._writes.preempt(victim, entry.pod, node)
         except (ApiError, Unreachable) as error:
-            # No event will come of it, so the pod must look again by itself.
+            # No event follows, so the pod must be retried by itself.
             log.info("preempting %s for %s: %s", victim["metadata"]["name"], entry.key, error)
             self.board.unnominate(entry.key)
             if entry.state == WAITING:

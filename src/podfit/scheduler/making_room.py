@@ -1,6 +1,6 @@
-"""The policy for resizes that stay deferred: after the deadline, less important pods of the node are asked to go.
+"""The policy for resizes that stay deferred: after the deadline, lower-priority pods of the node are evicted.
 
-Off by default (`wait`), as in Kubernetes. Evictions go through the API, so disruption budgets have the last word.
+Off by default (`wait`), as in Kubernetes. Evictions go through the API, so disruption budgets are enforced.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from podfit.scheduler.metrics import SchedulerMetrics
 from podfit.scheduler.observe import Observer
 
 _AGAIN_S = 10.0
-"""Between two tries for the same pod: victims need time to go, and a budget time to recover."""
+"""The interval between two attempts for the same pod: victims need time to terminate, and a budget time to recover."""
 
 
 class MakingRoom:

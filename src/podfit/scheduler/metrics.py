@@ -1,4 +1,4 @@
-"""What the scheduler counts, under kube-scheduler's names."""
+"""The scheduler's metrics, under kube-scheduler's names."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ CACHED = ("nodes", "pods", "assumed_pods")
 CLUSTER_CHANGED = "ClusterChanged"
 _FINE = tuple(0.0001 * 2**power for power in range(18))
 _MOST_ATTEMPTS = 16
-"""More are shown as so many."""
+"""More are reported as this many."""
 _ATTEMPTS = tuple(str(number) for number in range(1, _MOST_ATTEMPTS + 1))
 _RESULTS = (SCHEDULED, UNSCHEDULABLE, ERROR)
 _COARSE = tuple(0.01 * 2**power for power in range(20))
@@ -98,7 +98,7 @@ class SchedulerMetrics:
         self.duration.labels(result, profile).observe(seconds)
 
     def bound(self, attempts: int, seconds: float) -> None:
-        """One pod that has its node, after so many attempts and so long."""
+        """One pod that has its node, after this number of attempts and this time."""
         self.tries.observe(attempts)
         shown = str(min(attempts, _MOST_ATTEMPTS))
         self.sli.labels(shown).observe(seconds)

@@ -27,15 +27,15 @@ class Observer:
         changed: Callable[[], None],
         pods_in: Callable[[str], Iterable[Object]],
     ) -> None:
-        """`pods_in` answers with the pods of a namespace as the API server shows them."""
+        """`pods_in` returns the pods of a namespace from the API server."""
         self._board, self._queue, self._clock, self._name = board, queue, clock, name
         self._changed, self._pods_in = changed, pods_in
         self.assumed: dict[Key, str] = {}
-        """Pods that were given a node which the API server does not show yet, with their UID."""
+        """Pods assumed on a node that the API server does not show yet, with their UID."""
         self.deferred: dict[Key, Object] = {}
-        """Pods whose resize their node defers."""
+        """Pods whose resize is deferred by their node."""
         self.default_dialect = NATIVE
-        """Of namespaces without a label."""
+        """For namespaces without a label."""
 
     # --- nodes, namespaces
     def node(self, before: Object | None, after: Object | None) -> None:
@@ -69,7 +69,7 @@ class Observer:
         self._changed()
 
     def _reserve(self, before: Object | None, after: Object | None) -> None:
-        """A pod that is being migrated counts at its target, too, as a pod beside it with a name no pod can have."""
+        """A pod that is being migrated counts at its target, too, as an additional pod with a name no pod can have."""
         was = before is not None and moving(before) is not None
         migration = moving(after) if after is not None and not finished(after) else None
         if not was and migration is None:
@@ -87,7 +87,7 @@ class Observer:
             self._board.snapshot.put_pod(reserved)
 
     def _counted(self, pod: Object) -> Object:
-        """The pod as it counts in its namespace, whose dialect may have a rule of its own."""
+        """The pod as counted in its namespace, whose dialect may have a rule of its own."""
         return counted(pod, self._dialect(pod["metadata"].get("namespace") or ""))
 
     def _dialect(self, namespace: str) -> str:
@@ -101,7 +101,7 @@ class Observer:
         self.deferred.pop(key, None)
 
     def _bound(self, pod: Object) -> bool:
-        """Whether this is news. Most updates are of what does not matter here: no row changes, no pod is woken."""
+        """Whether this is a relevant change. Most updates are irrelevant here: no row changes, no pod is woken."""
         key, snapshot = pod_key(pod), self._board.snapshot
         known = snapshot.pods.get(key)
         if known is None or not known.still(pod):
@@ -120,7 +120,7 @@ class Observer:
         return placed or needs is not None
 
     def _placed(self, key: Key) -> None:
-        """It waits for a node no longer, nor is one only assumed."""
+        """It no longer waits for a node, and its node is no longer just assumed."""
         self._queue.remove(key)
         self._board.unnominate(key)
         self.assumed.pop(key, None)

@@ -1,1 +1,1 @@
-"""What the scheduler decides, without clock or I/O: a model of the cluster in, verdicts out."""
+"""The scheduler's decisions, without clock or I/O: a model of the cluster in, verdicts out."""

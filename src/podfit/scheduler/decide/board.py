@@ -1,6 +1,6 @@
-"""The snapshot with everything derived from it: shapes seen lately, and room promised to pods that preempted.
+"""The snapshot with everything derived from it: recent shapes, and capacity reserved for pods that preempted.
 
-`place` answers one question: which node, if any, for this pod now.
+`place` decides which node, if any, a pod gets now.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Placed:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Refused:
-    """No node takes the pod now; `codes` say why, row by row (None when there is no node to ask)."""
+    """No node accepts the pod now; `codes` gives the reason, row by row (None if there is no node)."""
 
     message: str
     fitting: Fitting
@@ -49,7 +49,7 @@ class Board:
         self.selection = Selection(self.snapshot)
         self.owners, self.claims = Owners(), Claims()
         self.nominated: dict[Key, Resident] = {}
-        """Pods that wait for the pods they preempted to go, with the node they are to get."""
+        """Pods that wait for their preempted victims to terminate, with their nominated nodes."""
         self._fittings: OrderedDict[bytes, Fitting] = OrderedDict()
         self._refusals: dict[bytes, tuple[Epoch, Refused]] = {}
         self._random = random.Random(seed)
@@ -57,7 +57,7 @@ class Board:
 
     @property
     def epoch(self) -> Epoch:
-        """The same as long as every question has the same answer."""
+        """Unchanged as long as all results are unchanged."""
         snapshot = self.snapshot
         return snapshot.freed, snapshot.filled, snapshot.reshaped.position, self._promises
 
@@ -108,7 +108,7 @@ class Board:
         best = (ranked == top).nonzero()[0]
         return int(best[self._random.randrange(len(best))]) if len(best) > 1 else first
 
-    # --- room promised to others
+    # --- reserved capacity
     def nominate(self, pod: Object, node: str) -> None:
         key = pod_key(pod)
         before = self.nominated.get(key)
@@ -122,7 +122,7 @@ class Board:
         return known
 
     def promised_on(self, pod: Object) -> dict[int, list[Resident]]:
-        """Rows where other waiting pods, no less important than this one, are to go."""
+        """Rows nominated by other waiting pods of the same or a higher priority."""
         if not self.nominated:
             return {}
         key, priority, found = pod_key(pod), priority_of(pod), {}  # type: tuple[str, str], int, dict[int, list[Resident]]
@@ -143,7 +143,7 @@ class Board:
         return ranked
 
     def fits_beside(self, fitting: Fitting, row: int, others: list[Resident]) -> bool:
-        """Whether the row still takes the shape with `others` on it."""
+        """Whether the row still fits the shape with `others` on it."""
         if not others:
             return fitting.fits_row(row)
         with self.beside(others):
@@ -151,7 +151,7 @@ class Board:
 
     @contextmanager
     def beside(self, others: list[Resident]) -> Iterator[None]:
-        """As if `others` had their nodes already."""
+        """As if `others` were already bound."""
         with self.snapshot.rehearsal():
             for other in others:
                 self.snapshot.put_pod(other)
@@ -161,9 +161,9 @@ class Board:
                 for other in others:
                     self.snapshot.remove_pod(other.key)
 
-    # --- refusing
+    # --- refusals
     def _refuse(self, fitting: Fitting, ranked: Ints) -> Refused:
-        """Many pods of one shape are refused for one reason: it is worked out once."""
+        """Many pods of one shape are refused for one reason: it is computed once."""
         if self.nominated:
             return self._refusal(fitting, ranked)
         epoch, refused = self._refusals.get(fitting.shape.key, (None, None))
@@ -186,7 +186,7 @@ class Board:
         reasons = fitting.reasons(codes)
         held = np.flatnonzero((codes == 0) & (ranked < 0))
         if len(held):
-            # Free to look at, but promised to others: they lack what those will take.
+            # They seem free, but are reserved for others: the shortage is what those will use.
             reasons += self._reasons_beside(fitting, held)
         return Refused(available(nodes, reasons), fitting, codes)
 

@@ -1,6 +1,6 @@
-"""Room for a resize that a node keeps deferring: which less important pods of the node would have to go.
+"""Room for a resize that a node keeps deferring: which lower-priority pods of the node to evict.
 
-Kubernetes leaves deferred resizes waiting for ever; this is the answer to "how long?" where the policy allows it.
+In Kubernetes deferred resizes may wait forever; this bounds the time where the policy allows it.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ Amounts = dict[str, int]
 
 @dataclass(frozen=True, slots=True)
 class Enough:
-    """The node has room, or will have when pods that are going have gone."""
+    """The node has room, or will have when terminating pods are gone."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +33,7 @@ class Evict:
 
 @dataclass(frozen=True, slots=True)
 class Stuck:
-    """Even without all pods that may go the resize would not fit."""
+    """The resize does not fit even without all pods that may be evicted."""
 
     missing: tuple[tuple[str, int], ...]
 
@@ -42,7 +42,7 @@ class Stuck:
 
 
 def deferred_since(pod: Object) -> float | None:
-    """When the pod's resize was deferred; None when it is not, or was not judged since the spec changed."""
+    """When the pod's resize was deferred; None if it is not, or was not decided since the spec changed."""
     waiting = pending(pod)
     if waiting is None or not isinstance(waiting.verdict, Deferred):
         return None
@@ -50,7 +50,7 @@ def deferred_since(pod: Object) -> float | None:
 
 
 def make_room(pod: Object, node: Object, pods: Iterable[Object], budgets: list[Budget]) -> Enough | Evict | Stuck:
-    """`pods` are those of the node. Others count with what they have been given, this one with what it wants."""
+    """`pods` are those of the node. Others count with their allocation, this one with its desired size."""
     status = node.get("status") or {}
     limits = {name: units(name, Quantity.parse(text)) for name, text in (status.get("allocatable") or {}).items()}
     wanted = _amounts(pod_requests(pod, use_status=True))
@@ -93,7 +93,7 @@ def _victims(pod: Object, staying: list[Object], missing: Amounts, budgets: list
 
 
 def _importance(pod: Object) -> tuple[int, float]:
-    """Sorts the least important first: lower priority, then started later."""
+    """Sorts the lowest priority first, then the latest started."""
     began = (pod.get("status") or {}).get("startTime")
     return priority_of(pod), -(parse_rfc3339(began) if began else float("inf"))
 
@@ -114,7 +114,7 @@ def _may_go(pod: Object, budgets: list[Budget], left: dict[int, int]) -> bool:
 
 
 def _held(pod: Object) -> Amounts:
-    """As the node counts, not as the scheduler does."""
+    """As the node counts, not the scheduler."""
     return _amounts(held(pod))
 
 

@@ -1,6 +1,6 @@
-"""Why a pod fits where it does and nowhere else: for each node what was lacking, and by how much.
+"""Why a pod fits on some nodes and not on others: for each node what was missing, and how much.
 
-Works from plain lists of nodes and pods as JSON, so that the command line can explain what any scheduler would say.
+Works from plain lists of nodes and pods as JSON, so that the command line can explain the decisions of any scheduler.
 """
 
 from __future__ import annotations
@@ -36,12 +36,12 @@ class NodeVerdict:
     node: str
     fits: bool
     plugin: str = ""
-    """The check that refused, by kube-scheduler's name for it."""
+    """The plugin that refused, by kube-scheduler's name for it."""
     reasons: tuple[str, ...] = ()
     detail: str = ""
     shortages: tuple[PrintedShortage, ...] = ()
     preemption_helps: bool = False
-    """Whether removing pods from the node could make room at all."""
+    """Whether removing pods from the node could help at all."""
 
 
 def snapshot_of(nodes: Iterable[Object], pods: Iterable[Object], namespaces: Iterable[Object] = ()) -> Snapshot:
@@ -58,7 +58,7 @@ def snapshot_of(nodes: Iterable[Object], pods: Iterable[Object], namespaces: Ite
 
 
 def explain(pod: Object, snapshot: Snapshot | Board) -> list[NodeVerdict]:
-    """One verdict for each node, by name. A pod that has its node is judged as if it had none yet."""
+    """One verdict for each node, by name. A pod that has a node is judged as if it had none."""
     board = snapshot if isinstance(snapshot, Board) else Board(snapshot)
     place = board.snapshot
     spec = {key: value for key, value in (pod.get("spec") or {}).items() if key != "nodeName"}

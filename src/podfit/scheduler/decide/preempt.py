@@ -1,4 +1,4 @@
-"""Which pods to remove so that a more important one fits: as few, as unimportant and as little promised as can be."""
+"""Which pods to remove so that a higher-priority one fits: as few, and of as low a priority, as possible."""
 
 from __future__ import annotations
 
@@ -27,17 +27,17 @@ class Candidate:
     row: int
     node: str
     victims: tuple[Resident, ...]
-    """The most important first."""
+    """The highest priority first."""
     violations: int
 
 
 @dataclass(frozen=True, slots=True)
 class NoRoom:
-    """Preemption does not help; the message says why."""
+    """Preemption does not help; the message gives the reason."""
 
     message: str
     eligible: bool = True
-    """False: the pod may not preempt, whatever the nodes hold. A claim that it has on a node stays."""
+    """False: the pod may not preempt, whatever the nodes hold. Its nomination for a node stays."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +94,7 @@ def preempt(
 
 
 def _room_is_coming(board: Board, pod: Object, priority: int) -> bool:
-    """Pods on the node this one is to get are going already: removing more would be too much."""
+    """Pods on the nominated node are already terminating: removing more would be too much."""
     nominated = (pod.get("status") or {}).get("nominatedNodeName")
     row = board.snapshot.rows.get(nominated or "", -1)
     if row < 0:
@@ -111,7 +111,7 @@ def _candidates(
     reasons: Counter[str],
     rng: random.Random | None,
 ) -> list[Candidate]:
-    """Looks at nodes until enough would do; from anywhere on, so that not always the same ones suffer."""
+    """Checks nodes until enough would do; from a random one on, so that the load is spread."""
     enough = max(_LEAST_CANDIDATES, len(board.snapshot) // _SHARE)
     start = rng.randrange(len(rows)) if rng is not None and len(rows) else 0
     found: list[Candidate] = []
@@ -163,7 +163,7 @@ def importance(one: Resident) -> tuple[int, float]:
 
 
 def _by_budget(victims: list[Resident], budgets: list[Budget]) -> tuple[list[Resident], list[Resident]]:
-    """Those whose going would break a budget, and the others."""
+    """Those whose removal would violate a budget, and the others."""
     left = {id(budget): budget.allowed for budget in budgets}
     protected: list[Resident] = []
     free: list[Resident] = []
@@ -192,6 +192,6 @@ def _best(candidates: list[Candidate]) -> Candidate:
 
 
 def less_important_waiting(board: Board, node: str, pod: Object) -> list[Resident]:
-    """Pods that were promised room on the node and lose it to this one."""
+    """Nominated pods of lower priority, which lose their reservation on the node to this one."""
     mine, priority = pod_key(pod), priority_of(pod)
     return [one for one in board.nominated.values() if one.node == node and one.key != mine and one.priority < priority]

@@ -1,7 +1,7 @@
-"""Pods that want a node: due now, due later, or waiting for the cluster to change.
+"""Pods without a node: due now, due later, or waiting for the cluster to change.
 
-Waiting pods are kept in groups of one shape. When the cluster has room for a group, its first pod is due at once; the
-next follows when that one has its node, so that no event makes pods try in vain.
+Waiting pods are grouped by shape. When the cluster has room for a group, its first pod is due at once; the next follows
+when that one has its node, so that no event triggers useless attempts.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class Entry:
     state: str = ACTIVE
     attempts: int = 0
     failures: int = 0
-    """Tries that ended in an error rather than a verdict; they back off."""
+    """Attempts that ended in an error rather than a verdict; they back off."""
     since_s: float = 0.0
     group: Group | None = None
 
@@ -47,7 +47,7 @@ class Group:
     plugins: frozenset[str] = frozenset()
     """The checks that refused it."""
     seen: tuple[int, ...] = ()
-    """How the cluster was when the group was last found not to fit."""
+    """The state of the cluster when the group was last found not to fit."""
 
     def head(self) -> Entry | None:
         while self.heap and self.members.get(self.heap[0][3].key) is not self.heap[0][3]:
@@ -79,9 +79,9 @@ class PodQueue:
                 found[entry.state] += 1
         return found
 
-    # --- coming and going
+    # --- adding and removing
     def add(self, pod: Object, now: float, gated: bool = False) -> Entry:
-        """A pod that is new, or changed so that trying again makes sense."""
+        """A pod that is new, or changed so that a retry makes sense."""
         key, uid = pod_key(pod), pod["metadata"].get("uid") or ""
         entry = self._entries.get(key)
         if entry is None or entry.uid != uid:
@@ -105,7 +105,7 @@ class PodQueue:
         return entry
 
     def pop(self) -> Entry | None:
-        """The most important pod that is due; it is the caller's until parked, backed off or removed."""
+        """The highest-priority pod that is due; the caller has to park, back off or remove it."""
         while self._active:
             entry = heapq.heappop(self._active)[3]
             if entry.state == ACTIVE:
@@ -129,14 +129,14 @@ class PodQueue:
 
     @property
     def top_priority(self) -> int | None:
-        """The priority of the next pod that is due; None when none is."""
+        """The priority of the next pod that is due; None if none is."""
         return self._active[0][3].priority if self.due else None
 
     # --- waiting
     def park(
         self, entry: Entry, shape: Shape, seen: tuple[int, ...], now: float, plugins: frozenset[str] = frozenset()
     ) -> None:
-        """No node takes it: wait until one may."""
+        """No node fits: wait until one may."""
         if self._entries.get(entry.key) is not entry:
             return
         group = self.groups.get(shape.key)
@@ -148,7 +148,7 @@ class PodQueue:
         group.seen, group.plugins = seen, plugins
 
     def back_off(self, entry: Entry, now: float) -> None:
-        """Something failed that has nothing to do with room."""
+        """An error that is unrelated to capacity."""
         if self._entries.get(entry.key) is not entry:
             return
         delay = min(BACKOFF_INITIAL_S * 2 ** min(entry.failures, 10), BACKOFF_MAXIMUM_S)
@@ -158,7 +158,7 @@ class PodQueue:
         heapq.heappush(self._backoff, (now + delay, next(self._order), entry))
 
     def ripen(self, now: float) -> float | None:
-        """Makes due what has backed off long enough; when the next will be."""
+        """Makes due the pods whose backoff has ended; returns when the next one ends."""
         while self._backoff:
             at, _, entry = self._backoff[0]
             if entry.state == BACKOFF and at > now:
@@ -173,7 +173,7 @@ class PodQueue:
             yield from list(group.members.values())
 
     def flush(self, now: float, older_s: float) -> int:
-        """Tries those that have waited very long, in case an event was missed."""
+        """Retries those that have waited very long, in case an event was missed."""
         old = [entry for entry in self.waiting() if now - entry.since_s >= older_s]
         for entry in old:
             self.activate(entry)

@@ -1,1 +1,1 @@
-"""The cluster as the scheduler sees it: arrays of nodes, kept current."""
+"""The scheduler's model of the cluster: arrays of nodes, updated incrementally."""

@@ -1,4 +1,4 @@
-"""A log of changed rows, so that what is derived from all rows can be updated for the few that changed."""
+"""A log of changed rows, so that values derived from all rows can be updated for the few that changed."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Changes:
             self._base += half
 
     def since(self, position: int) -> list[int] | None:
-        """The rows changed after `position`, each once; None where the log no longer goes back so far."""
+        """The rows changed after `position`, each once; None if the log no longer goes back that far."""
         start = position - self._base
         if start < 0:
             return None

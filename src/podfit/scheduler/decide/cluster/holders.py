@@ -1,7 +1,7 @@
-"""Where pods that matter to others are: counts of matching pods by node, and the terms that running pods carry.
+"""Counts of matching pods by node, and the affinity terms that running pods carry.
 
-Pods with the same labels in the same namespace are kin: whether they match is asked once for all of them. A count is
-made when first asked for, from the kin, and then kept by one addition for each pod that comes or goes.
+Pods with the same labels in the same namespace form a group: a match is evaluated once for all of them. A count is
+computed on first use, from the groups, and then updated by one addition for each pod added or removed.
 """
 
 from __future__ import annotations
@@ -34,14 +34,14 @@ class Tally:
 
 
 class Counted:
-    """Amounts by row, and summed up by domain for each topology key in use."""
+    """Amounts by row, and summed by domain for each topology key in use."""
 
     __slots__ = ("_by_domain", "_topology", "_version", "by_row", "stale")
 
     def __init__(self, topology: Topology, by_row: Ints) -> None:
         self.by_row = by_row
         self.stale = False
-        """No longer kept current: ask for another one."""
+        """No longer updated: a new one is needed."""
         self._topology, self._version = topology, -1
         self._by_domain: dict[str, Ints] = {}
 
@@ -54,7 +54,7 @@ class Counted:
                     sums[at] += amount
 
     def by_domain(self, key: str) -> Ints:
-        """One slot more than domains, always 0: that of nodes in none."""
+        """One entry more than domains, always 0: that of nodes in none."""
         if self._version != self._topology.version:
             self._by_domain.clear()
             self._version = self._topology.version
@@ -71,7 +71,7 @@ class Kin:
     labels: Mapping[str, str]
     terminating: bool
     rows: dict[int, int] = field(default_factory=dict)
-    """How many of them are on each row."""
+    """The number of them on each row."""
     counts: list[Counted] = field(default_factory=list)
     """Where they count."""
 
@@ -87,14 +87,14 @@ class Holders:
         self.keep_away: dict[Term, Counted] = {}
         """Required anti-affinity of running pods: how many pods of each row carry the term."""
         self.attract: dict[Term, Counted] = {}
-        """Preferences of running pods for who comes near them: the sum of weights on each row."""
+        """Preferences of running pods for pods near them: the sum of weights on each row."""
         self._carriers: dict[tuple[int, Term], int] = {}
         self._cared: frozenset[str] | None = None
         self._cared_at = 0
         self.version = 0
         """Changes when a term appears that no pod carried before, or labels of namespaces change."""
 
-    # --- who matches
+    # --- matching
     def count(self, tally: Tally) -> Counted:
         found = self._counts.get(tally)
         if found is None:
@@ -130,7 +130,7 @@ class Holders:
             kin.counts = [counted for tally, counted in self._counts.items() if self._matches(tally, kin)]
         return kin
 
-    # --- pods that come and go
+    # --- pods added and removed
     def arrived(self, one: Resident) -> None:
         self._moved(one, 1)
 
@@ -176,7 +176,7 @@ class Holders:
 
     @property
     def cared_for(self) -> frozenset[str] | None:
-        """The labels that terms of running pods look at; None when no pod carries a term."""
+        """The labels in terms of running pods; None if no pod carries a term."""
         if self._cared_at != self.version:
             self._cared_at = self.version
             terms = [*self.keep_away, *self.attract]
@@ -185,7 +185,7 @@ class Holders:
         return self._cared
 
     def renamed(self) -> None:
-        """Labels of a namespace changed: who matches must be found out again."""
+        """Labels of a namespace changed: matches must be evaluated again."""
         for counted in self._counts.values():
             counted.stale = True
         self._counts.clear()

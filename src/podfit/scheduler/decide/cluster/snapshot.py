@@ -1,7 +1,7 @@
-"""The cluster as arrays: a row a node, a column a resource, kept current pod by pod and node by node.
+"""The cluster as arrays: a row per node, a column per resource, updated pod by pod and node by node.
 
-No change costs more than its own row: filters and scores learn from the change logs which rows to look at again. It
-is not a copy of the API objects (the caches hold those); it answers "what is free where, and who is there".
+No change costs more than its own row: filters and scores learn from the change logs which rows to recompute. It is not
+a copy of the API objects (the caches hold those), but of free resources and pods by node.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class Snapshot:
         self.reshaped = Changes()
         """Rows whose labels, taints or existence changed."""
         self.freed = self.filled = 0
-        """How often room or a place became free, and how often one was taken."""
+        """How often capacity or a node became available, and how often some was taken."""
         self._ports: dict[tuple[str, int], dict[int, list[str]]] = {}
         self._homeless: dict[str, dict[Key, Resident]] = {}
         self._free: list[int] = []
@@ -72,7 +72,7 @@ class Snapshot:
 
     # --- nodes
     def put_node(self, node: Object) -> int:
-        """Adds a node or takes over what changed; the row it has."""
+        """Adds a node or updates it; returns its row."""
         name = node["metadata"]["name"]
         row = self.rows.get(name)
         if row is None:
@@ -147,7 +147,7 @@ class Snapshot:
 
     # --- pods
     def put_pod(self, one: Resident) -> None:
-        """Adds a pod to its node, or replaces what is known of it."""
+        """Adds a pod to its node, or replaces its state."""
         if one.key in self.pods:
             self.remove_pod(one.key)
         self.pods[one.key] = one
@@ -171,7 +171,7 @@ class Snapshot:
         return one
 
     def resize_pod(self, one: Resident, needs: Needs) -> None:
-        """A pod that is here takes other amounts now; nothing else of it changed."""
+        """Updates only the amounts of a pod that is already here."""
         if one.row < 0:
             one.needs = needs
             return
@@ -234,7 +234,7 @@ class Snapshot:
             for other in self._ports.get((protocol, port), {}).get(row, ())
         )
 
-    # --- the rest
+    # --- namespaces and rehearsals
     def put_namespace(self, name: str, labels: Mapping[str, str] | None) -> None:
         """None: the namespace is gone."""
         if labels is None:
@@ -246,7 +246,7 @@ class Snapshot:
 
     @contextmanager
     def rehearsal(self) -> Iterator[None]:
-        """For moves that are undone before anyone else looks: they do not count as news."""
+        """For changes that are undone before anyone else reads them: they are not logged."""
         freed, filled = self.freed, self.filled
         try:
             yield
@@ -285,7 +285,7 @@ def _selectable(node: Object) -> tuple[object, object, object]:
 
 
 def _given(node: Object) -> Mapping[str, Any]:
-    """What the node lets pods have."""
+    """The node's allocatable resources."""
     status = node.get("status") or {}
     return status.get("allocatable") or status.get("capacity") or {}
 

@@ -1,4 +1,4 @@
-"""Domains: for each topology key in use, the domain of each node, as small numbers."""
+"""Domains: for each topology key in use, the domain of each node, as a small number."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Topology:
         return len(self._values[key])
 
     def domains(self, key: str) -> int:
-        """How many domains all nodes are in; those without the label count as one."""
+        """The number of domains of all nodes; nodes without the label count as one."""
         return self._all_nodes(key)[0]
 
     def everywhere(self, key: str) -> bool:
@@ -56,14 +56,14 @@ class Topology:
         return found
 
     def sum(self, key: str, counts: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Counts by row summed up by domain."""
+        """Counts by row, summed by domain."""
         ids = self.of(key)
-        # Shifted by one, so that nodes in no domain fall into a slot of their own, which is dropped.
+        # Shifted by one, so that nodes in no domain have an entry of their own, which is dropped.
         found = np.bincount(ids + 1, weights=counts, minlength=self.size(key) + 1)
         return found[1:].astype(np.int64)
 
     def spread(self, key: str, by_domain: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Counts by domain back to rows; 0 for nodes in none."""
+        """Counts by domain mapped back to rows; 0 for nodes in none."""
         spread: NDArray[np.int64] = np.append(by_domain, 0)[self.of(key)]
         return spread
 

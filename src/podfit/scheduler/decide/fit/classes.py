@@ -1,7 +1,7 @@
-"""Rows that are equal to default spread constraints: each class of them is compared once, not each row.
+"""Rows that are equal for default spread constraints: each class of them is compared once, not each row.
 
-A default constraint looks at the pods of the family on the node, or at the larger domain the node is in. Nodes with as
-many of them in the same domains score alike, and there are few such classes however many nodes there are.
+A default constraint counts the family's pods on the node, or in the larger domain of the node. Nodes with equal counts
+in the same domains score alike, and there are few such classes however many nodes there are.
 """
 
 from __future__ import annotations
@@ -22,20 +22,20 @@ Ints = NDArray[np.int64]
 Live = tuple[list[int], list[list[int]]]
 """Classes that have members: their numbers, and by constraint their traits."""
 Traits = tuple[int, ...]
-"""By constraint what it sees of a node: how many pods of the family, or which domain. -1: the node lacks the label."""
+"""By constraint the node's trait: how many pods of the family, or which domain. -1: the node lacks the label."""
 _FEW = 8
-"""Up to so many rows are moved one by one; more are numbered again all at once."""
+"""Up to this number rows are moved one by one; more are renumbered all at once."""
 _MOST = 128
-"""With more classes than that it is quicker to compare rows."""
+"""With more classes than that it is faster to compare rows."""
 NO_CLASS = 0
-"""The number of rows that do not take the pod."""
+"""The number of rows that do not fit the pod."""
 
 
 class Classes:
-    """The class of each row that takes a pod.
+    """The class of each row that fits a pod.
 
-    What it depends on changes only with the pods of the row and with its node: the snapshot's logs say which rows to
-    look at again, and a node that changed makes all numbers stale.
+    It changes only with the pods of the row and with its node: the snapshot's logs say which rows to check again, and a
+    changed node makes all numbers stale.
     """
 
     def __init__(self, snapshot: Snapshot, spreads: tuple[Spread, ...]) -> None:
@@ -50,7 +50,7 @@ class Classes:
         self._of_row: Ints = np.zeros(0, np.int64)
 
     def sync(self, ranked: Ints, counted: Sequence[Counted]) -> bool:
-        """Keeps up with rows that changed; False when there are too many classes to be worth it."""
+        """Processes changed rows; False if there are too many classes to be worth it."""
         snapshot = self._snapshot
         made_of = (snapshot.reshaped.position, snapshot.capacity, *counted)
         rows = snapshot.changed.since(self._changed) if made_of == self._made_of else None
@@ -63,7 +63,7 @@ class Classes:
         return bool(self._made_of)
 
     def scores(self, by_domain: Sequence[Ints], weight: int = 1) -> Ints:
-        """What `scores.spreading_by_default` says of every row, and 0 for rows that do not take the pod."""
+        """The result of `scores.spreading_by_default` for every row, and 0 for rows that do not fit the pod."""
         of_class = [0] * len(self._members)
         live, columns = self._live or self._find_live()
         if live:
@@ -139,7 +139,7 @@ class Classes:
         size = math.prod(widths)
         if size > max(len(ranked), _MOST):
             return False
-        # Each trait is a digit of a number; those that occur get small numbers of their own.
+        # Each trait is a digit of a number; existing ones are mapped to small numbers.
         digits = np.ravel_multi_index([column + 1 for column in columns], widths)
         rows = np.bincount(digits[ranked >= 0], minlength=size)
         found = np.flatnonzero(rows)

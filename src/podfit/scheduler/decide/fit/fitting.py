@@ -1,7 +1,7 @@
-"""One shape of pod against all nodes: who refuses it and how good the others are, kept current row by row.
+"""One shape of pod against all nodes: which refuse it and how the others score, updated row by row.
 
-The first question about a shape looks at every node at once; later ones look only at rows that changed since, which is
-what makes placing many pods of one shape cheap.
+The first query of a shape evaluates every node at once; later ones evaluate only rows that changed since, which is what
+makes placing many pods of one shape cheap.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _UNSCHEDULABLE = {"key": "node.kubernetes.io/unschedulable", "value": "", "effec
 _REFUSED = -1
 _SHORT = Code.RESOURCES
 _FEW = 8
-"""Up to so many rows plain arithmetic is faster than arrays."""
+"""Up to this number of rows plain arithmetic is faster than arrays."""
 
 
 class Fitting:
@@ -55,7 +55,7 @@ class Fitting:
         self._liked: Ints = np.zeros(0, np.int64)
         self._changed = self._reshaped = -1
 
-    # --- keeping up
+    # --- updates
     def sync(self) -> None:
         snapshot = self._snapshot
         changed, reshaped = snapshot.changed.position, snapshot.reshaped.position
@@ -98,7 +98,7 @@ class Fitting:
                 if codes[at] in (Code.FITS, Code.RESOURCES) and snapshot.port_taken(row, self.shape.ports):
                     codes[at] = Code.PORTS
         self._codes[rows] = codes
-        # A few long rows are quicker to work on than many short ones.
+        # A few long rows are faster to process than many short ones.
         has, used, nonzero = has[:, :2].T.copy(), used[:, :2].T.copy(), snapshot.nonzero.take(rows, axis=0).T.copy()
         good = scores.allocation(self.shape, has, used, nonzero, self._rules)
         if np.count_nonzero(codes):
@@ -106,7 +106,7 @@ class Fitting:
         self._ranked[rows] = good
 
     def _glance(self, row: int) -> None:
-        """`_look` for one row whose node is as it was."""
+        """`_look` for one row whose node did not change."""
         snapshot = self._snapshot
         code = int(self._static[row])
         has, used = snapshot.allocatable[row].tolist(), snapshot.requested[row].tolist()
@@ -140,7 +140,7 @@ class Fitting:
         return codes
 
     def _taint_table(self) -> Bools:
-        """For each distinct set of taints whether one of them keeps the pod away."""
+        """For each distinct set of taints whether one of them excludes the pod."""
         sets = self._snapshot.taint_sets
         if len(self._tainted) != len(sets):
             self._tainted = np.array([self.first_taint(number) is not None for number in range(len(sets))], np.bool_)
@@ -154,7 +154,7 @@ class Fitting:
                 return key, value, effect
         return None
 
-    # --- questions
+    # --- queries
     def codes(self) -> Codes:
         """The first refusal of every row; a copy."""
         self.sync()
@@ -174,7 +174,7 @@ class Fitting:
         return out is None or not out[row]
 
     def ranked(self) -> Ints:
-        """The score of every row, negative where the pod does not fit. Not to be written to."""
+        """The score of every row, negative if the pod does not fit. Not to be written to."""
         self.sync()
         ranked = self._ranked
         if self.relations.active:
@@ -196,7 +196,7 @@ class Fitting:
         return bool(self.shape.defaults and not self._prefers_nodes and self._soft is None and not self.relations.liked)
 
     def _ranked_by_class(self) -> Ints:
-        """`ranked` where no relation rules out a row and only default constraints prefer any."""
+        """`ranked` if no relation rules out a row and only default constraints prefer any."""
         if self._classes.sync(self._ranked, [self.relations.matching(spread) for spread in self.shape.defaults]):
             counts = self._default_counts()
             return self._ranked + self._classes.scores([one for _, one in counts], self._rules.spread_weight)
@@ -229,7 +229,7 @@ class Fitting:
         return self.relations.default_spreads(self._selected())
 
     def _selected(self) -> Bools | None:
-        """The nodes that the selector allows; None when it allows all. Remembered until a node changes."""
+        """The nodes that the selector allows; None if it allows all. Cached until a node changes."""
         position = (self._snapshot.reshaped.position, self._snapshot.capacity)
         if self._selected_at != position:
             mask = self._selection.mask(self.shape)
@@ -237,7 +237,7 @@ class Fitting:
             self._selected_at, self._selected_rows = position, None if everywhere else mask
         return self._selected_rows
 
-    # --- explaining
+    # --- explanations
     def reasons(self, codes: Codes) -> Counter[str]:
         """How many nodes refuse for which reason, in Kubernetes' words."""
         found: Counter[str] = Counter()
@@ -262,7 +262,7 @@ class Fitting:
         return self.reasons(only)
 
     def lacking(self, rows: NDArray[np.intp]) -> dict[str, Ints]:
-        """By resource how much each of the rows has too little (negative: to spare)."""
+        """By resource how much is missing on each of the rows (negative: free)."""
         snapshot = self._snapshot
         names = {column: name for name, column in snapshot.columns.items()}
         free = snapshot.allocatable[rows[:, None], self._columns] - snapshot.requested[rows[:, None], self._columns]
@@ -270,7 +270,7 @@ class Fitting:
         return {names[int(column)]: short[:, at] for at, column in enumerate(self._columns)}
 
     def hopeless(self, codes: Codes) -> Bools:
-        """Where removing pods would not help."""
+        """Rows on which removing pods would not help."""
         never = np.isin(codes, (*HOPELESS, Code.NO_ROW))
         too_small = (self._snapshot.allocatable[:, self._columns] < self._needs).any(axis=1)
         hopeless: Bools = never | ((codes == Code.RESOURCES) & too_small)

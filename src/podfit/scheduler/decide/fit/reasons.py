@@ -1,4 +1,4 @@
-"""Why a node refuses a pod, in the order nodes are asked, with Kubernetes' words for each."""
+"""Why a node refuses a pod, in the order of the checks, with Kubernetes' message for each."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ class Code(IntEnum):
     ANTI_AFFINITY = 10
     EXISTING_ANTI_AFFINITY = 11
     NOT_NAMED = 12
-    """The pod's affinity lists nodes by name, and this is none of them."""
+    """The pod's affinity lists nodes by name, and not this one."""
     CLAIM = 13
-    """A volume claim of the pod is not there: no node will do."""
+    """A volume claim of the pod does not exist: no node fits."""
     NO_ROW = 100
 
 
@@ -61,7 +61,7 @@ HOPELESS = (
     Code.NOT_NAMED,
     Code.CLAIM,
 )
-"""Refusals that no removal of pods can lift."""
+"""Refusals that removing pods cannot resolve."""
 
 PLUGINS: dict[Code, str] = {
     Code.UNSCHEDULABLE: "NodeUnschedulable",
@@ -91,5 +91,5 @@ def available(nodes: int, reasons: Mapping[str, int] | Counter[str], before: str
 
 
 def refusal(first: str, preemption: str) -> str:
-    """The whole message of a pod that found no node and could not make room either."""
+    """The whole message for a pod that fits no node and cannot preempt either."""
     return f"{first} {NO_CLAIMS}, preemption: {preemption}"

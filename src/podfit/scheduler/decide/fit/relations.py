@@ -1,4 +1,4 @@
-"""Pods that want to be near, away from, or spread among others: which nodes that leaves.
+"""Inter-pod affinity, anti-affinity and topology spread: which nodes they leave.
 
 Everything is counted by domain of a topology key; a pod's own terms and those of running pods both count.
 """
@@ -29,14 +29,14 @@ Masks = Callable[[], tuple[Bools, Bools]]
 class Domains(NamedTuple):
     spread: Spread
     eligible: Ints | None
-    """1 for rows whose pods count, 0 for others; None when all count."""
+    """1 for rows whose pods count, 0 for others; None if all count."""
     domains: Ints
     missing: Bools | None
-    """Nodes without the topology key; None when there are none."""
+    """Nodes without the topology key; None if there are none."""
 
 
 class Relations:
-    """One shape's relations; cheap to ask again after pods moved."""
+    """One shape's relations; cheap to query again after pods moved."""
 
     def __init__(self, shape: Shape, snapshot: Snapshot) -> None:
         self._shape, self._snapshot = shape, snapshot
@@ -84,14 +84,14 @@ class Relations:
         return codes
 
     def ruled_out(self, masks: Masks) -> Bools | None:
-        """The rows that have a code, for who need not know which; None where no row has. Not to be written to."""
+        """The rows with a code, for callers that need no codes; None if there are none. Not to be written to."""
         found: Bools | None = None
         for refused, _ in self._refusals(masks):
             found = refused if found is None else found | refused
         return found
 
     def _refusals(self, masks: Masks) -> Iterator[tuple[Bools, Code]]:
-        """From the last relation to be asked to the first, so that of codes written in turn the first one stays."""
+        """From the last relation to be checked to the first, so that of codes written in turn the first one stays."""
         self._refresh()
         for term in self._kept_away_by:
             carried = self._snapshot.holders.keep_away[term]
@@ -104,7 +104,7 @@ class Relations:
             yield from self._spread_refusals(masks)
 
     def _count(self, about: Term | Spread, who: tuple[Matcher, ...], terminating: bool = True) -> Counted:
-        """The matching pods, kept by the identity of the term: hashing a term costs more than reading it."""
+        """The matching pods, cached by the identity of the term: hashing a term costs more than reading it."""
         found = self._counted.get(id(about))
         if found is None or found.stale:
             found = self._counted[id(about)] = self._snapshot.tally(Tally(who, terminating))
@@ -129,7 +129,7 @@ class Relations:
             anybody = anybody or bool(near.any())
             found &= near > 0
         if not anybody and all(self._about_me(term) for term in terms):
-            # The first of a group that wants to be together may go anywhere the topology is known.
+            # The first of a group with affinity to itself may go anywhere the topology is known.
             found = np.ones(self._snapshot.capacity, np.bool_)
             for term in terms:
                 found &= self._snapshot.topology.of(term.topology_key) >= 0
@@ -153,7 +153,7 @@ class Relations:
                 yield missing, Code.SPREAD_LABEL
 
     def _domains(self, hard: list[Spread], masks: Masks) -> list[Domains]:
-        """What of the constraints changes only with the nodes."""
+        """The part of the constraints that changes only with the nodes."""
         position = (self._snapshot.reshaped.position, self._snapshot.capacity)
         if self._domains_at != position:
             self._domains_at = position
@@ -200,7 +200,7 @@ class Relations:
     def default_spreads(self, selected: Bools | None) -> list[tuple[Spread, Ints]]:
         """Each default constraint with its matching pods, by row for nodes and by domain for larger ones.
 
-        `selected`: the nodes whose pods count; None when all do.
+        `selected`: the nodes whose pods count; None if all do.
         """
         topology = self._snapshot.topology
         found = []
@@ -215,7 +215,7 @@ class Relations:
         return found
 
     def liking(self) -> Ints | None:
-        """The sum of what this pod and the running ones prefer, by row; None where no pod prefers anything."""
+        """The sum of the preferences of this pod and the running ones, by row; None if no pod prefers anything."""
         if not self.liked:
             return None
         total = np.zeros(self._snapshot.capacity, np.int64)

@@ -1,4 +1,4 @@
-"""How nodes are compared: the strategy and the weight of each score, as kube-scheduler's by default."""
+"""How nodes are compared: the strategy and the weight of each score, with kube-scheduler's defaults."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ class Rules:
     spread_weight: int = 2
     pod_affinity_weight: int = 2
     default_spread: bool = True
-    """Spread the pods of a Service or a set softly among nodes and zones, where they do not say how."""
+    """Spread the pods of a Service or a set softly among nodes and zones, if they have no constraints of their own."""
     deterministic: bool = False
-    """Among equally good nodes take the first instead of any."""
+    """Among equal nodes take the first instead of a random one."""
     max_shapes: int = 1024
-    """How many shapes of pods to remember."""
+    """How many shapes of pods to cache."""

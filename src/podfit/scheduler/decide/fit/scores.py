@@ -1,4 +1,4 @@
-"""How good a node is for a pod that fits on it: 0 to 100 a score, in whole numbers as Kubernetes rounds them."""
+"""The score of a node for a pod that fits on it: 0 to 100 each, in whole numbers rounded as in Kubernetes."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ MAX = 100
 
 
 def allocation(shape: Shape, has: Ints, requested: Ints, nonzero: Ints, rules: Rules) -> Ints:
-    """Weighted scores of allocation and balance of nodes: a row for cpu, a row for memory, a column a node."""
+    """Weighted scores of allocation and balance of nodes: a row for cpu, a row for memory, a column per node."""
     needs = shape.needs
     used = nonzero + np.array(((needs.nonzero_cpu,), (needs.nonzero_memory,)))
     divisor, free = np.maximum(has, 1), has - used
@@ -65,7 +65,7 @@ def allocation_of(shape: Shape, has: list[int], requested: list[int], nonzero: l
 
 
 def preferred_affinity(snapshot: Snapshot, shape: Shape, rows: list[int]) -> Ints:
-    """The sum of weights of the node preferences that hold on each of the rows."""
+    """The sum of weights of the node preferences that match on each of the rows."""
     affinity = (shape.spec.get("affinity") or {}).get("nodeAffinity") or {}
     found = np.zeros(len(rows), np.int64)
     for one in affinity.get(PREFERRED) or ():
@@ -80,7 +80,7 @@ def preferred_affinity(snapshot: Snapshot, shape: Shape, rows: list[int]) -> Int
 
 
 def soft_taints(snapshot: Snapshot, shape: Shape) -> Ints | None:
-    """How many PreferNoSchedule taints of each taint set the pod does not tolerate; None where no node has any."""
+    """How many PreferNoSchedule taints of each taint set the pod does not tolerate; None if no node has any."""
     soft = [
         toleration
         for toleration in shape.tolerations
@@ -98,10 +98,10 @@ def soft_taints(snapshot: Snapshot, shape: Shape) -> Ints | None:
 
 
 def scaled(raw: Ints, among: Bools, reverse: bool = False) -> Ints:
-    """Scores relative to the best of the nodes that fit; nothing where they do not differ."""
+    """Scores relative to the best of the nodes that fit; nothing if they do not differ."""
     top = int(raw[among].max(initial=0))
     if top == 0:
-        # A score that is the same for all ranks no node, and must not depend on taints that only nodes of the past had.
+        # A score that is the same for all ranks no node, and must not depend on taints of former nodes.
         return np.zeros(len(raw), np.int64)
     share = raw * MAX // top
     return MAX - share if reverse else share
@@ -137,7 +137,7 @@ def spreading(snapshot: Snapshot, counted: list[tuple[Spread, Ints]], among: Boo
 
 
 def spreading_by_default(snapshot: Snapshot, counted: list[tuple[Spread, Ints]], among: Bools) -> Ints:
-    """The same for default constraints: a node without a key is compared by the others it has.
+    """The same for default constraints: a node without a key is compared by its other keys.
 
     Counts of nodes are by row, those of larger domains by domain.
     """
@@ -163,9 +163,9 @@ def spreading_by_default(snapshot: Snapshot, counted: list[tuple[Spread, Ints]],
 
 
 def _fewest_best(raw: Floats, eligible: Bools, flat: float = 0.0) -> Ints:
-    """Whole numbers from the least loaded (100) down; few distinct ones, so each is divided once.
+    """Whole numbers from the least loaded (100) down; there are few distinct ones, so each is divided once.
 
-    `flat` is the same for all nodes; others than the eligible get any number.
+    `flat` is the same for all nodes; nodes that are not eligible get an arbitrary number.
     """
     rounded = np.where(eligible, (raw + (flat + 0.5)).astype(np.int64), 0)
     high = int(rounded.max(initial=0))

@@ -1,4 +1,4 @@
-"""Which nodes a pod's node selector and affinity allow: a mask for each distinct selector, kept row by row."""
+"""Which nodes a pod's node selector and affinity allow: a mask for each distinct selector, updated row by row."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _KEPT = 1024
 
 
 def named_nodes(spec: Object) -> frozenset[str] | None:
-    """The nodes that the required affinity lists by name, when every term does; None when it leaves others open."""
+    """The nodes that the required affinity lists by name, if every term does; None otherwise."""
     terms = required_terms(spec)
     if terms is None:
         return None
@@ -40,7 +40,7 @@ class Selection:
         self._masks: OrderedDict[bytes, tuple[Bools, int]] = OrderedDict()
 
     def mask(self, shape: Shape) -> Bools:
-        """True where selector and affinity hold (dead rows: anything)."""
+        """True if selector and affinity match (deleted rows: any value)."""
         snapshot = self._snapshot
         mask, position = self._masks.get(shape.selector_key, (None, 0))
         rows = snapshot.reshaped.since(position) if mask is not None else None

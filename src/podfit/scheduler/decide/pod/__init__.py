@@ -1,1 +1,1 @@
-"""A pod as the scheduler sees it."""
+"""The scheduler's model of a pod."""

@@ -1,4 +1,4 @@
-"""Volume claims that pods name: one that does not exist, or is going, keeps its pod from every node.
+"""Volume claims of pods: a claim that does not exist, or is being deleted, keeps its pod from every node.
 
 Whether a claim has a volume does not matter: volumes are stored, and no controller binds them.
 """
@@ -13,9 +13,9 @@ Key = tuple[str, str]
 class Claims:
     def __init__(self) -> None:
         self.aware = False
-        """Set by the component that keeps this current; otherwise no claim counts as missing."""
+        """Set by the component that updates this; otherwise no claim counts as missing."""
         self.version = 0
-        """Changes when a claim that a pod missed is there."""
+        """Changes when a missing claim appears."""
         self._going: dict[Key, bool] = {}
         self._missed: set[Key] = set()
 
@@ -31,7 +31,7 @@ class Claims:
             self.version += 1
 
     def refusal(self, pod: Object) -> str:
-        """Why no node can take the pod, in Kubernetes' words; empty when all its claims are there."""
+        """Why no node fits the pod, in Kubernetes' words; empty if all its claims exist."""
         volumes = (pod.get("spec") or {}).get("volumes")
         if not volumes or not self.aware:
             return ""

@@ -1,4 +1,5 @@
-"""What a pod takes of a node, in the snapshot's units. Pods of one template take the same: it is worked out once."""
+"""The resources that a pod takes on a node, in the snapshot's units. Pods of one template take the same: it is computed
+once."""
 
 from __future__ import annotations
 
@@ -13,9 +14,9 @@ from podfit.api.quantity import Quantity
 from podfit.kit.memo import Memo
 
 MOST = 2**53
-"""No pod asks for more and no node has as much: sums of a node's pods stay within 64 bits."""
+"""No pod requests more and no node has as much: sums of a node's pods stay within 64 bits."""
 _LEAST = {CPU: "100m", MEMORY: "200Mi"}
-"""What a container without a request counts for when nodes are compared (never when they are filled)."""
+"""The default request of a container when nodes are scored (never when they are filtered)."""
 _LEAST_AMOUNTS = {name: Quantity.parse(text) for name, text in _LEAST.items()}
 _encode = msgspec.json.encode
 
@@ -28,15 +29,15 @@ class Needs:
     nonzero_cpu: int
     nonzero_memory: int
     key: bytes = b""
-    """The same for the same amounts."""
+    """Equal for equal amounts."""
 
 
 _memo = Memo[bytes, Needs](65536)
-"""By `requests_key`, which holds everything that a pod's needs depend on."""
+"""By `requests_key`, which contains everything that a pod's needs depend on."""
 
 
 def needs_of(pod: Object, use_status: bool) -> Needs:
-    """Pods of one template ask for the same, so the answer is looked up by what it depends on."""
+    """Pods of one template request the same, so the result is cached by what it depends on."""
     key = requests_key(pod, use_status)
     found = _memo.get(key)
     return found if found is not None else _memo.keep(key, _measure(pod, use_status))
@@ -48,14 +49,14 @@ def _measure(pod: Object, use_status: bool) -> Needs:
         units = amount.milli if name == CPU else amount.value
         if units > 0:
             amounts[name] = min(units, MOST)
-    # Where a resize is infeasible the spec does not count: what no status shows then is the least there is.
+    # While a resize is infeasible the spec does not count: without a status the minimum applies.
     counted = {**_LEAST_AMOUNTS, **pod_requests(_outspoken(pod), use_status=use_status)}
     cpu, memory = min(counted[CPU].milli, MOST), min(counted[MEMORY].value, MOST)
     return Needs(amounts, cpu, memory, _encode((sorted(amounts.items()), cpu, memory)))
 
 
 def _outspoken(pod: Object) -> Object:
-    """The pod with a request of every container for what it is silent about; one of nothing is a request too."""
+    """The pod with a default request for every container that has none; an explicit 0 is a request too."""
     spec = pod.get("spec") or {}
     fields = {field: [_asking(one) for one in spec.get(field) or ()] for field in ("containers", "initContainers")}
     return {**pod, "spec": {**spec, **fields}}

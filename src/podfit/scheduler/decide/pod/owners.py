@@ -1,7 +1,7 @@
-"""Whose pods belong together where a pod does not say so itself: those of its Services and of the set that owns it.
+"""Groups of pods for default spreading: those of their Services and of the set that owns them.
 
-Nodes are then compared as if the pod asked, softly, to be spread among nodes and zones: kube-scheduler's built-in
-default constraints. Kept current by the watches; which nodes are better is `scores`' business.
+Nodes are then scored as if the pod had soft constraints for nodes and zones: kube-scheduler's built-in default
+constraints. Updated by the watches; `scores` ranks the nodes.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class Family:
     """Pods that should be apart from each other."""
 
     key: bytes
-    """The same for the same family."""
+    """Equal for the same family."""
     spreads: tuple[Spread, ...]
 
 
@@ -40,7 +40,7 @@ class Owners:
         """By kind, namespace and name."""
         self._known: dict[object, Family | None] = {}
 
-    # --- keeping up
+    # --- updates
     def service(self, before: Object | None, after: Object | None) -> None:
         meta = (after or before or {})["metadata"]
         here = self._services.setdefault(meta.get("namespace") or "", {})
@@ -66,9 +66,9 @@ class Owners:
             self._sets[key] = selector
         self._known.clear()
 
-    # --- questions
+    # --- queries
     def family(self, pod: Object) -> Family | None:
-        """None: the pod has no kin that anybody knows of."""
+        """None: the pod belongs to no known group."""
         if not self._services and not self._sets:
             return None
         meta = pod["metadata"]
@@ -119,7 +119,7 @@ def _selector(owner: Object) -> LabelSelector:
 
 
 def only_selector(obj: Object) -> Object:
-    """What the caches keep of Services, sets and claims: who they are and whom they select."""
+    """The cached fields of Services, sets and claims: identity and selector."""
     meta = obj["metadata"]
     kept = {key: meta[key] for key in _KEPT if key in meta}
     return {

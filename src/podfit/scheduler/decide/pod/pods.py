@@ -1,7 +1,7 @@
-"""A pod as the scheduler sees it: what it takes on a node, and what it asks of one.
+"""The scheduler's model of a pod: the resources it takes on a node, and its requirements.
 
-`Resident` is a pod on a node (its usage is the largest of desired, allocated and actual); `Shape` is what matters of a
-pod that wants a node, so that pods of one shape share everything computed for it.
+`Resident` is a pod on a node (its usage is the largest of desired, allocated and actual); `Shape` contains what matters
+of a pod without a node, so that pods of one shape share everything computed for it.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class Resident:
     terminating: bool
     pod: Object
     vector: tuple[tuple[int, int], ...] = ()
-    """Amounts by column of the snapshot that holds the pod."""
+    """Amounts by column of the snapshot that contains the pod."""
     row: int = -1
 
     @property
@@ -51,12 +51,12 @@ class Resident:
 
     @property
     def bound(self) -> bool:
-        """Whether the pod itself says where it is; else it was only given its node here."""
+        """Whether the pod itself names its node; otherwise it was only assumed here."""
         return bool((self.pod.get("spec") or {}).get("nodeName"))
 
     def still(self, pod: Object) -> bool:
-        """Whether this is what `resident` would make of the pod, but for what it takes and when it started. The rest
-        of a pod that has its node never changes."""
+        """Whether `resident` would return the same for the pod, except for its amounts and start time. The rest of a
+        pod that has its node never changes."""
         meta = pod["metadata"]
         return (
             self.uid == (meta.get("uid") or "")
@@ -67,13 +67,13 @@ class Resident:
         )
 
     def seen(self, pod: Object) -> None:
-        """It looks like this now."""
+        """The pod's current state."""
         if pod.get("status") is not self.pod.get("status") and _start_time(pod) != _start_time(self.pod):
             self.started = started_at(pod)
         self.pod = pod
 
     def other_needs(self, pod: Object) -> Needs | None:
-        """What the pod takes now; None if that is what it took."""
+        """The pod's current amounts; None if they did not change."""
         if same_requests(self.pod, pod):
             return None
         needs = needs_of(pod, use_status=True)
@@ -93,13 +93,13 @@ class Shape:
     tolerations: list[Object] = field(default_factory=list)
     selector_key: bytes = b""
     defaults: tuple[Spread, ...] = ()
-    """Soft constraints that a pod without its own has by default; they rule nothing out."""
+    """Soft default constraints of a pod without its own; they rule nothing out."""
     refused: str = ""
-    """Why no node whatever can take it."""
+    """Why no node can fit the pod."""
 
     @property
     def relational(self) -> bool:
-        """Whether where it fits depends on other pods beyond what they take."""
+        """Whether its placement depends on other pods beyond their resources."""
         return bool(self.terms or self.spreads)
 
 
@@ -161,7 +161,8 @@ def shape_of(
     refused: str = "",
 ) -> Shape:
     """`cared_for` are the labels that terms of running pods select by (None: there are none): pods that differ only in
-    other labels are of one shape. `family`: whom the pod is spread among if it does not say so itself."""
+    other labels have the same shape. `family`: the group that the pod is spread among if it has no constraints of its
+    own."""
     meta, spec = pod["metadata"], pod.get("spec") or {}
     namespace, labels = meta.get("namespace") or "", meta.get("labels") or {}
     affinity = spec.get("affinity") or {}

@@ -1,6 +1,6 @@
-"""Inter-pod terms and spread constraints of a pod, read once into hashable values.
+"""Inter-pod terms and spread constraints of a pod, parsed once into hashable values.
 
-Who matches a term is decided here; where the matching pods are is the snapshot's business.
+Matching is decided here; the snapshot knows where the matching pods are.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ HOSTNAME = "kubernetes.io/hostname"
 REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
 HARD_AFFINITY_WEIGHT = 1
-"""What a required affinity of a running pod adds to the score of nodes for the pods it wants near."""
+"""The weight that a required affinity of a running pod adds to the score of nodes for the pods it selects."""
 
 Namespaces = Mapping[str, Mapping[str, str]]
 """Labels of each namespace."""
@@ -24,7 +24,7 @@ _NO_LABELS: Mapping[str, str] = {}
 
 @dataclass(frozen=True, slots=True)
 class Matcher:
-    """Selects pods: by namespaces listed, by labels of the namespace, and by labels of the pod."""
+    """Selects pods: by listed namespaces, by labels of the namespace, and by labels of the pod."""
 
     namespaces: frozenset[str]
     namespace_selector: LabelSelector | None
@@ -53,7 +53,7 @@ class Terms:
     affinity: tuple[Term, ...] = ()
     anti_affinity: tuple[Term, ...] = ()
     preferred: tuple[tuple[int, Term], ...] = ()
-    """(weight, term); what should be kept away from has a negative weight."""
+    """(weight, term); anti-affinity has a negative weight."""
 
     def __bool__(self) -> bool:
         return bool(self.affinity or self.anti_affinity or self.preferred)
