@@ -1,4 +1,4 @@
-"""The life of VMs: created, started, stopped, ended, removed. Every change is in the records before it is reported."""
+"""The lifecycle of VMs: created, started, stopped, exited, removed. Every change is recorded before it is reported."""
 
 from __future__ import annotations
 
@@ -32,14 +32,15 @@ from podfit.vm.records import EXITED, RUNNING, Container, Records, Sandbox
 log = logging.getLogger(__name__)
 KILLED = 137
 _REASON_WAIT_S = 2.0
-"""How long libvirt may take to say why a VM ended."""
+"""How long libvirt may take to report why a VM stopped."""
 _PRESS_AGAIN_S = (1.0, 2.0, 4.0, 8.0)
-"""A guest that is still booting does not notice its power button: it is pressed again, the last pause repeating."""
+"""A guest that is still booting ignores its power button: it is pressed repeatedly, the last interval being
+repeated."""
 
 
 @dataclass
 class Presence:
-    """What this process holds of a VM that exists."""
+    """This process's state of an existing VM."""
 
     machine: Machine
     console: Console
@@ -48,11 +49,11 @@ class Presence:
     stopped: asyncio.Event
     """libvirt has cleaned up after QEMU."""
     off: asyncio.Event = field(default_factory=asyncio.Event)
-    """QEMU has ended."""
+    """QEMU has exited."""
     killed: bool = False
     shut_down: bool = False
     panicked: bool = False
-    """The guest's kernel said so."""
+    """The guest's kernel panicked."""
     crashed: bool = False
     oom_kills: int = 0
 
@@ -74,7 +75,7 @@ class Lives:
         self._by_uuid: dict[str, str] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self.departed: Callable[[Container], Awaitable[bool]] = _never
-        """Whether the VM has left for another host; set by the departures."""
+        """Whether the VM was migrated to another host; set by the departures."""
 
     def presence(self, container: Container) -> Presence:
         found = self._present.get(container.id)
@@ -100,18 +101,18 @@ class Lives:
         return Path(folder) / container.config.log_path if folder and container.config.log_path else None
 
     def disk_bytes(self, container: Container) -> int:
-        """What the VM has written to its own disk, and its console log."""
+        """The VM's writes to its own disk, and its console log."""
         files = [path.stat() for path in self._disks.of(container.id).rglob("*") if path.is_file()]
         return sum(about.st_blocks * 512 for about in files)
 
     def limit_bytes(self, container: Container, memory_mib: int) -> int:
-        """What the VM's cgroup may use: the guest's memory and QEMU's own."""
+        """The limit of the VM's cgroup: the guest's memory plus QEMU's own."""
         return (memory_mib + container.overhead_mib) * MIB
 
     # --- create
     async def create(self, sandbox: Sandbox, container: Container) -> None:
-        """A failure undoes what was done. The record comes first: it names what a start has to clear away that finds
-        a VM without a domain."""
+        """A failure is rolled back. The record comes first: after a crash it names what has to be removed for a VM
+        without a domain."""
         try:
             self._records.save(container)
             await self.define(sandbox, container)
@@ -122,7 +123,7 @@ class Lives:
         self.post(container, notices.CREATED)
 
     async def define(self, sandbox: Sandbox, container: Container) -> None:
-        """Its size goes to cgroup, record and domain, in this order."""
+        """Writes its size to cgroup, record and domain, in this order."""
         blocks = disks_of(container.config.devices, sandbox.config.annotations)
         shares = await self.shares.prepare(container.id, self._shares_of(sandbox, container))
         disks = await self._disks.create(container.id, container.image, cloudinit.seed_of(sandbox.config))
@@ -159,7 +160,7 @@ class Lives:
         await self.clear(container)
 
     async def clear(self, container: Container) -> None:
-        """Removes what a VM without a domain has left here; the record, which names the rest, last."""
+        """Removes the remains of a VM without a domain; the record, which names them, last."""
         self._cgroups.remove(container.group)
         self._disks.remove(container.id)
         await self.shares.remove(container.id)
@@ -167,7 +168,7 @@ class Lives:
 
     # --- start
     async def start(self, container: Container) -> None:
-        """As its annotation says: running, paused, or not at all."""
+        """As in its annotation: running, paused, or not at all."""
         present, power = self.presence(container), container.config.annotations.get(machines.POWER)
         async with present.lock:
             pid = 0
@@ -211,7 +212,7 @@ class Lives:
         return pid
 
     async def connect(self, container: Container) -> None:
-        """The network of a VM that runs already: an earlier process may have ended in between."""
+        """Sets up the network of a running VM: an earlier process may have died in between."""
         try:
             await self._networks.after_start(self._records.sandboxes[container.sandbox_id])
         except OSError as error:
@@ -222,7 +223,7 @@ class Lives:
         return shares_of(container.config.mounts, sandbox.config.annotations.get(machines.TOKEN) == "true")
 
     async def mount_volumes(self, container: Container, agent: GuestAgent) -> None:
-        """In a guest that has booted; what cannot be mounted is said in the container's log."""
+        """In a booted guest; volumes that cannot be mounted are named in the container's log."""
         sandbox = self._records.sandboxes[container.sandbox_id]
         problems = await mount_in_guest(agent, self._shares_of(sandbox, container))
         for problem in problems + await link_in_guest(agent, container.config.devices):
@@ -231,7 +232,7 @@ class Lives:
 
     # --- power
     async def power(self, container: Container) -> str:
-        """What libvirt says of a VM that is on; of one that is off, the record knows why."""
+        """libvirt's state of a VM that is on; for one that is off, the record has the reason."""
         state = await self.machine(container).state()
         if state is not None and state.running:
             return machines.PAUSED if state.paused else machines.RUNNING
@@ -246,7 +247,7 @@ class Lives:
         self.post(container, notices.STARTED)
 
     def watch(self, container: Container, pid: int) -> None:
-        """Follows the console and the process of a VM that runs."""
+        """Follows the console and the process of a running VM."""
         present = self.presence(container)
         present.oom_kills = self._cgroups.usage(container.group).oom_kills
         if not container.log_held:
@@ -259,9 +260,9 @@ class Lives:
 
         self._hypervisor.processes.watch(pid, ended)
 
-    # --- the end
+    # --- exit
     def heard(self, event: Event) -> None:
-        """libvirt reports; the process itself says when it has ended."""
+        """Handles libvirt's events; the exit is reported by the process itself."""
         container = self.container_of(event.uuid)
         present = self._present.get(container.id) if container is not None else None
         if present is None:
@@ -282,7 +283,7 @@ class Lives:
             self.changed(container)
             return
         if not code and not present.killed:
-            # QEMU ended in order, or is not our child: whether the guest shut down or crashed, libvirt knows.
+            # QEMU exited regularly, or is not our child: libvirt knows whether the guest shut down or crashed.
             with suppress(TimeoutError):
                 async with asyncio.timeout(_REASON_WAIT_S):
                     await present.stopped.wait()
@@ -293,14 +294,14 @@ class Lives:
         await self.finish(container, code)
 
     async def is_off_on_purpose(self, container: Container) -> bool:
-        """A VM that ended before its memory was saved has not been suspended."""
+        """A VM that stopped before its memory was saved is not suspended."""
         if container.power == machines.SUSPENDED:
             with suppress(LibvirtFailed):
                 return await self.machine(container).is_saved()
         return container.power == machines.SHUTDOWN
 
     async def finish(self, container: Container, code: int | None) -> None:
-        """Records how a VM ended; once."""
+        """Records how a VM exited; once."""
         present = self.presence(container)
         if container.state == EXITED:
             return
@@ -330,7 +331,7 @@ class Lives:
 
     # --- stop and removal
     async def stop(self, container: Container, grace_s: float) -> None:
-        """The power button, then the grace period, then the plug."""
+        """Presses the power button, waits for the grace period, then ends QEMU."""
         if container.state != RUNNING:
             return
         if container.moved or (container.leaving and await self.departed(container)):
@@ -360,7 +361,7 @@ class Lives:
 
     @staticmethod
     async def shut_down(present: Presence) -> None:
-        """Presses the power button until QEMU has ended."""
+        """Presses the power button until QEMU has exited."""
         pauses = iter(_PRESS_AGAIN_S)
         while not present.off.is_set():
             with suppress(LibvirtFailed):

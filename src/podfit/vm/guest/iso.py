@@ -1,4 +1,4 @@
-"""A folder of a few files as an ISO 9660 image with Joliet names: what guests read on a disk that nobody writes to.
+"""A folder of a few files as an ISO 9660 image with Joliet names: a read-only disk for guests.
 
 Layout in sectors of 2048 bytes: 16 empty ones, the three volume descriptors, a path table of each byte order for the
 plain and the Joliet tree, the root folder of each tree, then the files.
@@ -39,7 +39,7 @@ def iso_image(label: str, files: Mapping[str, bytes]) -> bytes:
 
 
 def _plain(number: int) -> bytes:
-    """The names of the plain tree mean nothing: everybody reads the other one."""
+    """The names of the plain tree do not matter: all guests read the Joliet tree."""
     return b"FILE%d.;1" % number
 
 

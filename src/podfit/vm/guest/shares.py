@@ -1,7 +1,7 @@
 """Volumes of a VM pod: folders of the node that the guest mounts by virtiofs, once its agent is up.
 
-A read-only one is bound to a place of its own, read-only, and that is what the guest gets: whatever its kernel does, it
-cannot write to it. Places are never deleted recursively: behind them are the volumes.
+A read-only volume is bind-mounted read-only to a path of its own, which the guest gets: whatever its kernel does, it
+cannot write to it. These paths are never deleted recursively: behind them are the volumes.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from podfit.vm.machines.guest import AgentFailed, GuestAgent
 
 DAEMONS = ("/usr/lib/qemu/virtiofsd", "/usr/libexec/virtiofsd")
 _NOT_VOLUMES = ("/etc/hosts", "/dev/termination-log")
-"""What every pod gets besides its volumes; a guest has files of its own in these places."""
+"""Mounts that every pod gets besides its volumes; a guest has its own files at these paths."""
 _TOKEN, _AUTOMATIC = "/var/run/secrets/kubernetes.io/serviceaccount", "kube-api-access-"
-"""Where every pod gets the token of its service account, and how the name of that volume begins."""
+"""The mount path of the service account token, and the prefix of that volume's name."""
 
 
 @dataclass(frozen=True)
@@ -35,8 +35,8 @@ class Share:
 
 
 def shares_of(mounts: Iterable[cri.Mount], token: bool = False) -> tuple[Share, ...]:
-    """`token`: the automatic volume of the service account is wanted, too. Raises Invalid for what no guest can
-    mount."""
+    """`token`: the automatic volume of the service account is included. Raises Invalid for mounts that a guest does not
+    support."""
     wanted = [one for one in mounts if _is_volume(one) and (token or not _is_automatic(one))]
     daemon = next((path for path in DAEMONS if os.access(path, os.X_OK)), "")
     if wanted and not daemon:
@@ -68,7 +68,7 @@ class Shares:
         self._folder = folder
 
     async def prepare(self, id: str, shares: tuple[Share, ...]) -> tuple[Share, ...]:
-        """As the VM is to be defined with them. Raises Invalid."""
+        """The shares for the VM's definition. Raises Invalid."""
         return tuple([await self._prepared(id, one) for one in shares])
 
     async def _prepared(self, id: str, share: Share) -> Share:
@@ -95,7 +95,7 @@ class Shares:
 
 
 async def mount_in_guest(agent: GuestAgent, shares: tuple[Share, ...]) -> list[str]:
-    """Mounts what is not mounted yet; returns what could not be."""
+    """Mounts what is not mounted yet; returns the failures."""
     problems = []
     for share in shares:
         target = shlex.quote(share.target)

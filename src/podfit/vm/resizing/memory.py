@@ -30,23 +30,23 @@ log = logging.getLogger(__name__)
 SILENCE_S = 10.0
 """How long a guest may take to release a device without an event."""
 BLOCK = 128 << 20
-"""The size of a memory block of Linux guests on x86, where the agent does not say it."""
+"""The size of a memory block of Linux guests on x86, if the agent does not report it."""
 ONLINE_S = 0.06
-"""What most kernels take to put a device online. Questions before that are in vain, and an emulated guest answers them
-with the time that it needs to get done."""
+"""The time in which most kernels bring a device online. Earlier queries are useless, and answering them delays an
+emulated guest."""
 BALLOON_S = 3.0
-"""How long the balloon may stand still."""
+"""How long the balloon may make no progress."""
 
 
 @dataclass(frozen=True)
 class Present:
-    """What a VM has, measured at once."""
+    """A VM's memory, measured at once."""
 
     vcpus: int
     """Plugged."""
     memory: Memory
     count: Count
-    """The guest's own, by its balloon driver."""
+    """The guest's own count, by its balloon driver."""
 
 
 class MemoryOf:
@@ -60,7 +60,7 @@ class MemoryOf:
         self._container, self._save, self._layout = container, save, container.layout
 
     async def actual(self) -> Memory:
-        """As QEMU has it now, with what the balloon really holds."""
+        """The memory in QEMU now, with the balloon's actual size."""
         return (await self.present()).memory
 
     async def present(self) -> Present:
@@ -72,9 +72,8 @@ class MemoryOf:
         return Present(live.vcpus, memory, count_of(live, found))
 
     async def set(self, now: Present, target: int, booted: bool = False) -> None:
-        """`now`: what there is at this moment. `booted`: what the guest uses of its devices is unknown. Raises
-        GuestBusy if the guest has more than the target in the end, GuestLacks if it does not use what it was given or
-        nobody knows."""
+        """`now`: the current state. `booted`: the guest's use of its devices is unknown. Raises GuestBusy if the guest
+        ends with more than the target, GuestLacks if it does not use its memory or that is unknown."""
         if booted and now.memory.plugged:
             await self._look_again(now.memory)
         if target >= now.memory.guest:
@@ -89,7 +88,7 @@ class MemoryOf:
         added = sum(size for size, _ in found.attach) + max(0, (found.virtio or 0) - memory.virtio)
         total = await Online(self._machine, self._agent).total_mib(now.count) if added else 0
         if added:
-            # Before it is plugged: a process that ends in between claims nothing that is not known.
+            # Before it is plugged: if the process dies in between, nothing unknown counts as used.
             self._doubt(self._container.unused_mib + added, expected(total, added))
         if found.virtio is not None and found.virtio != memory.virtio:
             accepted = max(0, await self._request_virtio(memory.virtio, found.virtio) - memory.virtio)
@@ -113,7 +112,7 @@ class MemoryOf:
         self._save()
 
     async def _confirm(self) -> None:
-        """Memory that the guest does not use is none of its own, and the balloon takes nothing in exchange for it.
+        """Memory that the guest does not use does not count, and the balloon does not inflate in exchange for it.
         Raises GuestLacks."""
         container = self._container
         if not container.unused_mib:
@@ -125,7 +124,7 @@ class MemoryOf:
             raise GuestLacks(found.why)
 
     async def _look_again(self, memory: Memory) -> None:
-        """By the agent alone: the balloon's statistics cannot say which memory is missing."""
+        """Through the agent only: the balloon's statistics cannot identify the missing memory."""
         try:
             found = await Online(self._machine, self._agent).by_agent()
         except AgentFailed as error:
@@ -138,11 +137,11 @@ class MemoryOf:
         self._doubt(found.unused_mib, 0)
 
     async def _usable(self) -> int:
-        """What the guest has and uses."""
+        """The memory that the guest has and uses."""
         return (await self.actual()).usable(self._container.unused_mib)
 
     async def _set_balloon(self, target: int) -> int:
-        """Waits until the balloon is there or stands still; returns what the guest has and uses."""
+        """Waits until the balloon has its size or makes no progress; returns the memory that the guest has and uses."""
         with self._waits.following(self._machine.uuid, BALLOON) as heard:
             await self._leave(target)
             while (usable := await self._usable()) != target:
@@ -151,9 +150,9 @@ class MemoryOf:
         return usable
 
     async def _leave(self, usable: int) -> None:
-        """Asks the balloon to leave the guest this much of what it uses."""
+        """Sets the balloon so that the guest keeps this much of its used memory."""
         memory = (await self._machine.live()).memory
-        # A virtio-mem device may have shrunk meanwhile, and a balloon cannot leave more than there is.
+        # A virtio-mem device may have shrunk meanwhile, and the guest cannot keep more than there is.
         await self._machine.set_balloon(min(usable + self._container.unused_mib, memory.total) - memory.virtio)
 
     # --- shrinking
@@ -173,7 +172,7 @@ class MemoryOf:
             raise GuestBusy(missing(reached, target))
 
     async def _zoned(self, memory: Memory) -> Memory:
-        """Which devices the guest has in its movable zone, where there is a choice and an agent that knows."""
+        """Which devices are in the guest's movable zone, if there is a choice and an agent that knows."""
         if len(memory.devices) < 2:
             return memory
         try:
@@ -184,7 +183,7 @@ class MemoryOf:
         return replace(memory, devices=in_zones(memory.devices, bases, fixed, size))
 
     async def _forget_unused(self) -> None:
-        """What is not plugged any more is not unused either. Without an agent, what is left stays in doubt."""
+        """Devices that are no longer plugged are not unused either. Without an agent, the rest stays unconfirmed."""
         left = min((await self.actual()).plugged, self._container.unused_mib)
         if left:
             with suppress(AgentFailed):
@@ -211,7 +210,7 @@ class MemoryOf:
             return Guest(found.get("available", 0) >> 10, found["usable"] >> 10)
 
     async def _detach(self, device: Device, goal: int) -> None:
-        """Leaves the device in place if the guest cannot vacate it; the balloon then takes as much."""
+        """Leaves the device in place if the guest cannot vacate it; the balloon then takes the same amount."""
         taken = await self._vacate(device, goal)
         if taken is None:
             return
@@ -229,8 +228,8 @@ class MemoryOf:
         await self._machine.settle_definition()
 
     async def _vacate(self, device: Device, goal: int) -> list[int] | None:
-        """Takes the device's blocks offline one by one, as long as the guest has room for what is in them. Returns
-        those it took; None if the device must stay."""
+        """Takes the device's blocks offline one by one, as long as the guest has room for their content. Returns the
+        blocks; None if the device must stay."""
         try:
             size = await self._agent.block_size()
             online = await self._agent.blocks()
@@ -253,7 +252,7 @@ class MemoryOf:
             return False
 
     async def _bring_back(self, taken: list[int]) -> None:
-        """Blocks that stay offline are none of the guest's memory."""
+        """Blocks that stay offline do not belong to the guest's memory."""
         try:
             size = await self._agent.block_size()
             online = await self._agent.blocks()
@@ -267,9 +266,9 @@ class MemoryOf:
             self._doubt(self._container.unused_mib + offline, 0)
 
     async def _inflate(self, goal: int) -> None:
-        """Steps down to the goal; after a step that the guest did not follow, the balloon asks for no more."""
+        """Inflates in steps down to the goal; if the guest did not follow a step, no further one is requested."""
         if await self._usable() < goal and (await self.actual()).balloon:
-            # Devices went, and the balloon still holds what it held beside them.
+            # Devices were detached, and the balloon still has its size from before.
             await self._set_balloon(goal)
         while (present := await self._usable()) > goal:
             step = next_step(present, goal, await self._guest())
@@ -279,8 +278,8 @@ class MemoryOf:
 
     # --- virtio-mem
     async def _request_virtio(self, present: int, requested: int) -> int:
-        """Returns what the device has then. One that gave up once tries again only when it is asked for something else,
-        so that comes first."""
+        """Returns the device's final size. A device that gave up retries only after a different request, so that is
+        sent first."""
         assert self._layout.device == VIRTIO_MEM
         if requested < present:
             await self._machine.request_virtio(present)

@@ -1,7 +1,7 @@
-"""Whether the guest uses the memory that was plugged: its agent says it exactly, the balloon's statistics nearly.
+"""Whether the guest uses plugged memory: exactly by its agent, approximately by the balloon's statistics.
 
-Blocks that the guest's kernel leaves offline are brought online by the agent. What the guest does not use is not
-reported as its own, and the reason names what it lacks.
+The agent brings blocks online that the guest's kernel leaves offline. Memory that the guest does not use is not
+reported as its own, and the message names what the guest lacks.
 """
 
 from __future__ import annotations
@@ -36,13 +36,13 @@ class Count:
     """The guest's memory by its balloon driver."""
 
     mib: int
-    """0: it does not say."""
+    """0: not reported."""
     held_mib: int
-    """What the balloon holds; included."""
+    """The size of the balloon; included."""
     updated: int
-    """When the guest said so, in whole seconds."""
+    """The time of the guest's report, in whole seconds."""
     agent: bool
-    """The guest has an agent, which knows better."""
+    """Whether the guest has an agent, which is more precise."""
 
 
 class Online:
@@ -50,11 +50,11 @@ class Online:
         self._machine, self._agent = machine, agent
 
     async def total_mib(self, found: Count) -> int:
-        """What the balloon driver counts, with what the balloon holds; 0 if nobody counts. `found`: a moment ago.
+        """The balloon driver's count plus the balloon's size; 0 without one. `found`: a moment ago.
 
-        Statistics are up to a second old. Where they must be right, because there is no agent or the balloon may have
-        moved just now, the next ones are waited for: compared with an outdated count, unused memory could pass for
-        used. Raises GuestLacks if none come."""
+        Statistics are up to a second old. If they have to be current, because there is no agent or the balloon may have
+        moved just now, this waits for the next ones: compared with an outdated count, unused memory could seem used.
+        Raises GuestLacks if none arrive."""
         asked = time.time()
         deadline = asked + SILENT_S
         now = found
@@ -70,7 +70,7 @@ class Online:
         return count_of(*await self._machine.measured())
 
     async def look(self, unused_mib: int, expected_mib: int) -> Found:
-        """`unused_mib`: what is in doubt; `expected_mib`: what the balloon driver counts once it is used."""
+        """`unused_mib`: the unconfirmed amount; `expected_mib`: the balloon driver's count once it is used."""
         try:
             return await self.by_agent()
         except AgentFailed as error:
@@ -81,14 +81,15 @@ class Online:
         deadline, size, seen = time.monotonic() + patience_s, await self._agent.block_size(), False
         while True:
             live = await self._machine.live()
-            # After the devices: a block that the guest shows by now may belong to none of them, but not the reverse.
+            # Read after the devices: a block that the guest already shows may belong to none of them, but not vice
+            # versa.
             region = await self._machine.virtio_region() if live.memory.virtio else None
             left = unused(live.placed(), await self._agent.blocks(), size, region)
             if not left.mib:
                 return Found()
             if time.monotonic() > deadline:
                 return Found(left.mib, _why_not(left))
-            # Most kernels put it online by themselves, a moment after they show it.
+            # Most kernels bring it online by themselves, a moment after they show it.
             ready = [*left.offline, *left.partial] if seen and not left.hidden else []
             refused = await self._agent.set_blocks(ready, True)
             seen = not left.hidden
@@ -120,13 +121,13 @@ class Online:
 
 def count_of(live: Live, statistics: Mapping[str, int]) -> Count:
     held = max(0, live.memory.total - live.memory.virtio - (statistics.get("actual", 0) >> 10))
-    # The guest does not count what its balloon holds. Both together change only with what it uses.
+    # The guest does not count the balloon's memory. Their sum changes only with the guest's use.
     counted = (statistics["available"] >> 10) + held if statistics.get("available") else 0
     return Count(counted, held, statistics.get("last_update", 0), live.agent)
 
 
 def expected(total_mib: int, added_mib: int) -> int:
-    """What the balloon driver counts when the added memory is in use; 0: nobody counts."""
+    """The balloon driver's count when the added memory is in use; 0: unknown."""
     return total_mib + int(added_mib * _COUNTED) if total_mib else 0
 
 

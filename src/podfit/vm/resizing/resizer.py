@@ -30,7 +30,7 @@ from podfit.vm.resizing.waits import Waits
 
 log = logging.getLogger(__name__)
 ANSWER_S = 8.0
-"""How long a caller waits for its target; the work goes on without it."""
+"""How long a caller waits for its target; the update continues without it."""
 
 
 class Worker:
@@ -38,7 +38,7 @@ class Worker:
 
     def __init__(self) -> None:
         self.turn = asyncio.Lock()
-        """Requests are accepted in the order in which they came."""
+        """Requests are accepted in order of arrival."""
         self.wake = asyncio.Event()
         self.booted = False
         """The guest booted: which of its vCPUs and memory blocks are online is unknown."""
@@ -53,7 +53,7 @@ class Worker:
         return answer
 
     def attempted(self, target: Size | None, now: Size | None) -> None:
-        """Answers whoever waits for this target, and whoever waits for one that is no longer wanted."""
+        """Answers callers that wait for this target, and those whose target was replaced."""
         waiting, self._answers = self._answers, []
         for wanted, answer in waiting:
             if wanted == now and wanted != target:
@@ -64,7 +64,7 @@ class Worker:
                 answer.set_result(None)
             else:
                 answer.set_exception(self.failure or GuestBusy(f"a newer size replaced {wanted}"))
-                # A caller that has left does not hear it.
+                # A caller that has disconnected is not answered.
                 answer.exception()
 
 
@@ -83,7 +83,7 @@ class Resizer:
         return GuestAgent(self._hypervisor, container.uuid)
 
     async def actual(self, container: Container) -> Size:
-        """What the guest really has."""
+        """The guest's actual size."""
         now = await self.memory(container).present()
         return Size(now.vcpus - container.offline_vcpus, now.memory.usable(container.unused_mib))
 
@@ -131,7 +131,7 @@ class Resizer:
             raise GuestBusy(f"the change to {target} is still in progress") from None
 
     def resume(self, container: Container) -> None:
-        """Goes on with an update that an earlier process began."""
+        """Resumes an update that an earlier process began."""
         if container.update is not None and container.state == RUNNING:
             worker = self._workers.setdefault(container.id, Worker())
             worker.booted = True
@@ -149,7 +149,7 @@ class Resizer:
             try:
                 await self._attempt(container, worker, before)
             except (LibvirtFailed, OSError) as error:
-                # libvirt went away: the target stays in the record, and the next attempt comes in a while.
+                # libvirt went down: the target stays in the record, and the next attempt follows after a while.
                 worker.failure = error
                 if container.update is not None:
                     container.update = replace(progress.interrupted(container.update), problem=str(error))
@@ -187,7 +187,7 @@ class Resizer:
             await self._conclude(container, worker)
 
     async def _conclude(self, container: Container, worker: Worker) -> None:
-        """What the guest has now is written down; if it is not the target, there will be another attempt."""
+        """Records the guest's current size; if it is not the target, another attempt follows."""
         assert container.update is not None
         actual = await self.actual(container)
         await self._settle(container, actual)
@@ -205,14 +205,14 @@ class Resizer:
         try:
             await self._change(container, target, booted)
         except BaseException:
-            # What the guest did when it booted is as unknown as before.
+            # The state of the guest after its boot is still unknown.
             worker.booted = worker.booted or booted
             raise
 
     async def _change(self, container: Container, target: Size, booted: bool) -> None:
         memory, lacks = self.memory(container), ""
         if booted:
-            # An earlier process may have changed the running VM only, and ended.
+            # An earlier process may have changed the running VM only, and died.
             await self._lives.machine(container).settle_definition()
         now = await memory.present()
         if booted or now.vcpus - container.offline_vcpus != target.vcpus:
@@ -225,7 +225,7 @@ class Resizer:
             raise GuestLacks(lacks)
 
     async def _set_vcpus(self, container: Container, count: int, booted: bool) -> str:
-        """What the guest lacks, if it does not use all of them."""
+        """Returns what the guest lacks, if it does not use all of them."""
         machine, most, accelerated = (
             self._lives.machine(container),
             container.layout.max_vcpus,
@@ -237,7 +237,7 @@ class Resizer:
             )
         except GuestLacks:
             if booted:
-                # It began with all of its vCPUs online.
+                # It started with all of its vCPUs online.
                 self._set_offline(container, 0)
             raise
         self._set_offline(container, offline)
@@ -250,13 +250,13 @@ class Resizer:
             self._lives.changed(container)
 
     async def _settle(self, container: Container, actual: Size) -> None:
-        """The cgroup follows a guest that shrank; the domain's definition says what was set."""
+        """Lowers the cgroup after a shrink, and updates the domain's definition."""
         target = size_of(container.limits)
         limit = self._lives.limit_bytes(container, max(actual.memory_mib, target.memory_mib))
         try:
             self._cgroups.write(container.group, container.limits, limit)
         except OSError as error:
-            # The guest has shrunk, but QEMU has not given the pages back yet; the next change tries again.
+            # The guest has shrunk, but QEMU has not freed the pages yet; the next change retries.
             log.warning("the memory limit of %s is not changed: %s", container.group, error)
         await self._lives.machine(container).set_size_xml(to_xml(settings_of(container.limits, actual.vcpus)))
 
@@ -267,7 +267,7 @@ class Resizer:
         self._cgroups.write(container.group, before, self._lives.limit_bytes(container, actual.memory_mib))
         self._records.save(container)
 
-    # --- what the guest does by itself
+    # --- reactions to the guest
     def agent_is_up(self, container: Container) -> None:
         """A guest that booted has all of its vCPUs online again: those it must not use go offline."""
         if container.state != RUNNING or container.leaving:

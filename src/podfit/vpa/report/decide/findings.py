@@ -51,7 +51,7 @@ class Finding:
     notes: tuple[str, ...] = ()
 
     def wasted(self, resource: str) -> int | None:
-        """Requested by all pods and not needed; negative where more is needed. None where nothing is known."""
+        """Requested by all pods beyond the recommendation; negative if more is needed. None if unknown."""
         now, fits = self.now.requests.get(resource), self.recommended.requests.get(resource)
         return None if now is None or fits is None else (now - fits) * self.replicas
 
@@ -66,13 +66,13 @@ class Finding:
         return resource in self.now.requests and resource not in self.recommended.requests
 
     def monthly(self, prices: Prices) -> float | None:
-        """What the waste costs a month; negative where more is needed. None where a part of it is not known."""
+        """The monthly cost of the waste; negative if more is needed. None if a part of it is unknown."""
         if not self.recommended.requests or any(self.unknown(name) and prices.of(name) for name in RESOURCES):
             return None
         return sum((self.wasted(name) or 0) * prices.of(name) for name in RESOURCES) * HOURS_A_MONTH
 
     def changes(self, least: float) -> ContainerSizes:
-        """What is worth changing: sizes that are off by more than this part of what they are now."""
+        """Changes above the threshold: sizes that differ by more than this fraction of the current size."""
         requests = {
             resource: amount
             for resource, amount in self.recommended.requests.items()
@@ -100,10 +100,10 @@ class Report:
     sources: Sequence[str] = ()
     notes: Sequence[str] = ()
     missing: Sequence[str] = ()
-    """Why the report is partial; empty for a whole one."""
+    """Why the report is partial; empty for a complete one."""
 
     def total(self, resource: str) -> int | None:
-        """What is wasted; None where no container's need is known."""
+        """The total waste; None if no container's recommendation is known."""
         if not any(resource in one.recommended.requests for one in self.findings):
             return None
         return sum(max(0, one.wasted(resource) or 0) for one in self.findings)
@@ -113,13 +113,13 @@ class Report:
 
     @property
     def monthly(self) -> float | None:
-        """Of the containers whose waste is known; None where there are none."""
+        """For the containers whose waste is known; None if there are none."""
         known = [cost for one in self.findings if (cost := one.monthly(self.prices)) is not None]
         return sum(known) if known else None
 
     @property
     def without(self) -> int:
-        """Containers of which nothing is known."""
+        """Containers without any data."""
         return sum(not one.recommended.requests for one in self.findings)
 
     @property
@@ -131,7 +131,7 @@ class Report:
 class Rules:
     bounds: Bounds = field(default_factory=Bounds)
     runtimes: bool = True
-    """Whether settings of language runtimes are heeded."""
+    """Whether heap settings of language runtimes are a floor."""
 
 
 def findings(workloads: Iterable[Workload], known: Known, rules: Rules) -> list[Finding]:
@@ -176,7 +176,8 @@ def _finding(
 
 
 def _nothing(workload: Workload, name: str, known: Mapping[str, Evidence]) -> list[str]:
-    """Why there is no recommendation. A name that ended where this one has no past may be its old one."""
+    """Why there is no recommendation. A container whose samples ended, next to one without a past, may be the same one
+    before a rename."""
     there = {container.get("name") for _, container in workload.containers}
     old = {other: one for other, one in known.items() if other not in there and one.size.target}
     if len(old) == 1:
