@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,17 +11,6 @@ from podfit.agent.runtimes.values import Change
 from podfit.api.registry.kinds import POD
 
 SIZE = {"requests": {"cpu": "100m", "memory": "64Mi"}, "limits": {"cpu": "500m", "memory": "128Mi"}}
-
-
-@pytest.fixture
-async def cluster(tmp_path: Path) -> AsyncIterator[Cluster]:
-    async with Cluster(tmp_path) as cluster:
-        yield cluster
-
-
-@pytest.fixture
-async def node(cluster: Cluster) -> TestNode:
-    return await cluster.node(capacity={"cpu": "2", "memory": "4Gi"})
 
 
 async def pod(cluster: Cluster, node: TestNode, resources: dict[str, Any]) -> str:

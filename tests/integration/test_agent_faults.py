@@ -28,17 +28,6 @@ LARGER = {"requests": {"cpu": "300m", "memory": "64Mi"}, "limits": {"cpu": "400m
 
 
 @pytest.fixture
-async def cluster(tmp_path: Path) -> AsyncIterator[Cluster]:
-    async with Cluster(tmp_path) as running:
-        yield running
-
-
-@pytest.fixture
-async def node(cluster: Cluster) -> TestNode:
-    return await cluster.node(capacity={"cpu": "2", "memory": "4Gi"})
-
-
-@pytest.fixture
 async def remote(cluster: Cluster) -> TestNode:
     """A node with a connection of its own, that can be cut."""
     made = TestNode(cluster, "node1", {"capacity": {"cpu": "2", "memory": "4Gi"}})

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import AsyncIterator
-from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -20,17 +18,6 @@ from podfit.client.transport import Ask, Reply
 LARGER = {"requests": {"cpu": "150m", "memory": "64Mi"}, "limits": {"cpu": "200m", "memory": "128Mi"}}
 
 HOPELESS = {"requests": {"cpu": "100"}, "limits": {"cpu": "100"}}
-
-
-@pytest.fixture
-async def cluster(tmp_path: Path) -> AsyncIterator[Cluster]:
-    async with Cluster(tmp_path) as running:
-        yield running
-
-
-@pytest.fixture
-async def node(cluster: Cluster) -> TestNode:
-    return await cluster.node(capacity={"cpu": "2", "memory": "4Gi"})
 
 
 async def lose_everything(node: TestNode) -> None:

@@ -2,26 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-from pathlib import Path
 from typing import Any
 
-import pytest
 from tests.support.cluster.nodes import Cluster, TestNode
 
 from podfit.api.registry.kinds import LEASE, NODE
 from podfit.client.rest import STRATEGIC
-
-
-@pytest.fixture
-async def cluster(tmp_path: Path) -> AsyncIterator[Cluster]:
-    async with Cluster(tmp_path) as running:
-        yield running
-
-
-@pytest.fixture
-async def node(cluster: Cluster) -> TestNode:
-    return await cluster.node(capacity={"cpu": "2", "memory": "4Gi"})
 
 
 async def test_the_node_registers_with_what_it_has_and_renews_its_lease(cluster: Cluster, node: TestNode) -> None:

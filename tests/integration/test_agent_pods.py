@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
-from pathlib import Path
 
 import pytest
 from tests.support.cluster.agentpods import container, create, pod, states
@@ -17,18 +15,6 @@ from podfit.api.registry.kinds import NODE, POD
 from podfit.api.status import ApiError
 from podfit.client.rest import STRATEGIC
 from podfit.client.transport import Ask, Reply, Unreachable
-
-
-@pytest.fixture
-async def cluster(tmp_path: Path) -> AsyncIterator[Cluster]:
-    async with Cluster(tmp_path) as running:
-        yield running
-
-
-@pytest.fixture
-async def node(cluster: Cluster) -> TestNode:
-    return await cluster.node(capacity={"cpu": "2", "memory": "4Gi"})
-
 
 # --- admission ------------------------------------------------------------------------------------------------------
 

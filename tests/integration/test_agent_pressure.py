@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
@@ -25,12 +24,6 @@ class Machine:
 
     def __call__(self) -> Readings:
         return self.now
-
-
-@pytest.fixture
-async def cluster(tmp_path: Path) -> AsyncIterator[Cluster]:
-    async with Cluster(tmp_path) as running:
-        yield running
 
 
 async def memory(cluster: Cluster) -> dict[str, Any]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import base64
 import json
-from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
@@ -21,12 +20,6 @@ from podfit.client.rest import STRATEGIC
 from podfit.images.registries.credentials import Credentials
 
 SECRET = kind_named("Secret")
-
-
-@pytest.fixture
-async def cluster(tmp_path: Path) -> AsyncIterator[Cluster]:
-    async with Cluster(tmp_path) as running:
-        yield running
 
 
 @pytest.fixture

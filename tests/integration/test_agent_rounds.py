@@ -5,25 +5,12 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from pathlib import Path
 from typing import Any
 
-import pytest
 from tests.support.cluster.nodes import Cluster, TestNode
 
 from podfit.api.registry.kinds import POD
 from podfit.client.cache import Cache, Handler
-
-
-@pytest.fixture
-async def cluster(tmp_path: Path) -> AsyncIterator[Cluster]:
-    async with Cluster(tmp_path) as cluster:
-        yield cluster
-
-
-@pytest.fixture
-async def node(cluster: Cluster) -> TestNode:
-    return await cluster.node(capacity={"cpu": "2", "memory": "4Gi"})
 
 
 def size(cpu: str, memory: str = "64Mi") -> dict[str, Any]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from typing import Any
@@ -28,12 +27,6 @@ def manifest(command: str = "sleep 1d", name: str = "web") -> str:
         "containers": [{"name": "c", "image": "busybox:1", "command": ["sh", "-c", command]}],
     }
     return json.dumps({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": body})
-
-
-@pytest.fixture
-async def cluster(tmp_path: Path) -> AsyncIterator[Cluster]:
-    async with Cluster(tmp_path) as running:
-        yield running
 
 
 @pytest.fixture

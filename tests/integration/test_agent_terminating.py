@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,17 +9,6 @@ from tests.support.cluster.nodes import Cluster, TestNode
 
 from podfit.agent.runtimes.values import RUNNING, Limits
 from podfit.api.registry.kinds import POD
-
-
-@pytest.fixture
-async def cluster(tmp_path: Path) -> AsyncIterator[Cluster]:
-    async with Cluster(tmp_path) as cluster:
-        yield cluster
-
-
-@pytest.fixture
-async def node(cluster: Cluster) -> TestNode:
-    return await cluster.node(capacity={"cpu": "2", "memory": "4Gi"})
 
 
 def size(cpu: str, memory: str = "64Mi") -> dict[str, Any]:

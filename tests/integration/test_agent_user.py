@@ -2,20 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 from tests.support.cluster.nodes import Cluster, TestNode
 
 from podfit.api.registry.kinds import POD
-
-
-@pytest.fixture
-async def cluster(tmp_path: Path) -> AsyncIterator[Cluster]:
-    async with Cluster(tmp_path) as running:
-        yield running
 
 
 async def started(cluster: Cluster, node: TestNode, command: str, pod: Any, container: Any) -> dict[str, Any]:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,12 +12,6 @@ from podfit.api.registry.kinds import POD, kind_named
 from podfit.api.status import ApiError
 
 STRATEGIC = "application/strategic-merge-patch+json"
-
-
-@pytest.fixture
-async def cluster(tmp_path: Path) -> AsyncIterator[Cluster]:
-    async with Cluster(tmp_path) as made:
-        yield made
 
 
 # --- volumes in memory

@@ -44,12 +44,6 @@ async def ask(tmp_path: Path) -> AsyncIterator[Asker]:
         yield Asker(server)
 
 
-@pytest.fixture
-async def cluster(tmp_path: Path) -> AsyncIterator[Cluster]:
-    async with Cluster(tmp_path) as running:
-        yield running
-
-
 # --- admission ------------------------------------------------------------------------------------------------------
 
 ENV_FROM = {"envFrom": [{"secretRef": {"name": "other"}}]}

@@ -47,7 +47,7 @@ class SocketCarrier:
 
 
 class PlainCarrier:
-    """The connection of a request that was upgraded."""
+    """A connection that was upgraded: bytes as they are."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._reader, self._writer = reader, writer
@@ -55,7 +55,7 @@ class PlainCarrier:
     async def read(self) -> bytes:
         try:
             return await self._reader.read(65536)
-        except ConnectionError:
+        except OSError:
             return b""
 
     async def write(self, data: bytes) -> None:

@@ -6,7 +6,9 @@ from pathlib import Path
 from typing import Any
 
 from tests.support.cluster.expect import becomes
+from tests.support.cluster.invariants import expect_node_is_sound
 
+from podfit.agent.runtimes.fake.runtime import FakeRuntime
 from podfit.api.objects import Object
 from podfit.api.registry.kinds import NAMESPACE, kind_named
 from podfit.api.resize.dialects import LABEL
@@ -30,7 +32,12 @@ class Whole:
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        await self.up.stop()
+        try:
+            for agent in self.up.agents:
+                if isinstance(agent.runtime, FakeRuntime) and agent.synced.is_set():
+                    expect_node_is_sound(agent, agent.runtime.state)
+        finally:
+            await self.up.stop()
 
     async def namespace(self, name: str, dialect: str = "") -> str:
         """`dialect`: the form of resize that it is labelled with."""

@@ -18,7 +18,7 @@ from podfit.apiserver.strategy.kinds.replicas import autoscalers, policy, statef
 from podfit.apiserver.strategy.kinds.replicas import workloads as apps
 from podfit.apiserver.strategy.networking import ingresses, policies, ranges, slices
 from podfit.apiserver.strategy.pod.pods import PodStrategy
-from podfit.apiserver.strategy.policies import mutating, validating
+from podfit.apiserver.strategy.policies import bindings, mutating, validating
 from podfit.apiserver.strategy.storage import attachments, classes, csi
 
 _RBAC = "rbac.authorization.k8s.io"
@@ -60,9 +60,9 @@ _TABLE: dict[tuple[str, str], type[Strategy]] = {
     (_HOOKS, "MutatingWebhookConfiguration"): webhooks.WebhookConfigurationStrategy,
     (_HOOKS, "ValidatingWebhookConfiguration"): webhooks.WebhookConfigurationStrategy,
     (_HOOKS, "MutatingAdmissionPolicy"): mutating.MutatingAdmissionPolicyStrategy,
-    (_HOOKS, "MutatingAdmissionPolicyBinding"): mutating.MutatingAdmissionPolicyBindingStrategy,
+    (_HOOKS, "MutatingAdmissionPolicyBinding"): bindings.MutatingAdmissionPolicyBindingStrategy,
     (_HOOKS, "ValidatingAdmissionPolicy"): validating.ValidatingAdmissionPolicyStrategy,
-    (_HOOKS, "ValidatingAdmissionPolicyBinding"): validating.ValidatingAdmissionPolicyBindingStrategy,
+    (_HOOKS, "ValidatingAdmissionPolicyBinding"): bindings.ValidatingAdmissionPolicyBindingStrategy,
     ("apiextensions.k8s.io", "CustomResourceDefinition"): definitions.CustomResourceDefinitionStrategy,
     ("events.k8s.io", "Event"): notes.EventStrategy,
     ("certificates.k8s.io", "CertificateSigningRequest"): extensions.CertificateSigningRequestStrategy,

@@ -24,8 +24,8 @@ from podfit.api.schema import type_of
 from podfit.apiserver.calls import Call
 from podfit.apiserver.request import Response
 from podfit.apiserver.strategy.meta import copied
-from podfit.apiserver.strategy.pod import resize as rules
 from podfit.apiserver.strategy.pod.pods import PodStrategy
+from podfit.apiserver.strategy.pod.sizes_only import differs_in_sizes_only, has_its_defaults
 from podfit.apiserver.verbs.get import get
 from podfit.apiserver.verbs.patch import patch, patch_type, patched
 from podfit.apiserver.verbs.update import update
@@ -97,7 +97,7 @@ def fill_in(pod: Object, stored: Object) -> bool | None:
     """
     pod["metadata"] = dict(pod["metadata"])
     spec, kept = pod.get("spec") or {}, stored["spec"]
-    if spec is kept or (rules.is_resize(spec, kept) and rules.is_complete(spec, kept)):
+    if spec is kept or (differs_in_sizes_only(spec, kept) and has_its_defaults(spec, kept)):
         return True
     pod["spec"] = copied(spec)
     _STRATEGY.default(pod)

@@ -135,14 +135,14 @@ async def memory_above(cgroups: Cgroups, group: str, threshold: int) -> None:
                 kernel.inotify_add_watch(inotify, cgroups.oom_file(group), kernel.IN_MODIFY)
         while cgroups.held_memory(group) < threshold:
             full = cgroups.usage(group).memory_bytes >= threshold
-            await _any_readable(eventfd if eventfd is not None else inotify, FULL_LOOK_S if full else SAFETY_LOOK_S)
+            await _readable(eventfd if eventfd is not None else inotify, FULL_LOOK_S if full else SAFETY_LOOK_S)
     except FileNotFoundError as error:
         raise Vanished(f"cgroup {group} is gone") from error
     finally:
         os.close(eventfd if eventfd is not None else inotify)
 
 
-async def _any_readable(descriptor: int, timeout_s: float) -> None:
+async def _readable(descriptor: int, timeout_s: float) -> None:
     """An eventfd or an inotify descriptor; its value is read and discarded."""
     loop = asyncio.get_running_loop()
     ready = asyncio.Event()
@@ -152,21 +152,6 @@ async def _any_readable(descriptor: int, timeout_s: float) -> None:
             await ready.wait()
         with suppress(BlockingIOError):
             os.read(descriptor, 65536)
-    except TimeoutError:
-        return
-    finally:
-        loop.remove_reader(descriptor)
-
-
-async def _readable(descriptor: int, timeout_s: float) -> None:
-    loop = asyncio.get_running_loop()
-    ready = asyncio.Event()
-    loop.add_reader(descriptor, ready.set)
-    try:
-        async with asyncio.timeout(timeout_s):
-            await ready.wait()
-        with suppress(BlockingIOError):
-            os.eventfd_read(descriptor)
     except TimeoutError:
         return
     finally:

@@ -17,6 +17,7 @@ import msgspec
 from podfit.agent.runtimes.values import CannotRun, RuntimeFailure
 from podfit.kit.concurrency.tasks import Tasks
 from podfit.streaming.spdy import SpdyError, SpdySession, SpdyStream
+from podfit.streaming.tunnels import PlainCarrier
 
 REMOTE_COMMAND, PORT_FORWARD = "v4.channel.k8s.io", "portforward.k8s.io"
 CONNECT_S = 10.0
@@ -27,27 +28,7 @@ _SAID_AGAIN = ("Internal error occurred: ", "error executing command in containe
 """The agent's own server adds this prefix, too."""
 
 
-class Connection:
-    """The upgraded connection, which carries frames."""
-
-    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self._reader, self._writer = reader, writer
-
-    async def read(self) -> bytes:
-        try:
-            return await self._reader.read(65536)
-        except (ConnectionError, OSError):
-            return b""
-
-    async def write(self, data: bytes) -> None:
-        self._writer.write(data)
-        await self._writer.drain()
-
-    async def close(self) -> None:
-        self._writer.close()
-
-
-async def upgrade(url: str, protocol: str) -> Connection:
+async def upgrade(url: str, protocol: str) -> PlainCarrier:
     parts = urlsplit(url)
     secure = ssl.create_default_context() if parts.scheme == "https" else None
     try:
@@ -68,13 +49,13 @@ async def upgrade(url: str, protocol: str) -> Connection:
     if " 101 " not in status:
         writer.close()
         raise RuntimeFailure(f"the runtime's streaming server at {parts.netloc} answered {status}")
-    return Connection(reader, writer)
+    return PlainCarrier(reader, writer)
 
 
 class _Streams:
     """One connection and its session."""
 
-    def __init__(self, connection: Connection) -> None:
+    def __init__(self, connection: PlainCarrier) -> None:
         self.session = SpdySession(connection, lambda stream: False)
         self.tasks = Tasks("cri-stream")
         self.tasks.start(self._run(), "cri-stream-session")

@@ -21,25 +21,22 @@ _BY_FIELD: dict[str, dict[str, str]] = {
     "DeviceClassConfiguration": {"opaque": "DeviceConfiguration"},
     **{struct: {"name": "LocalObjectReference"} for struct in _NAMED},
 }
+VOLUME_FIELDS = (
+    "capacity",
+    "accessModes",
+    "claimRef",
+    "persistentVolumeReclaimPolicy",
+    "storageClassName",
+    "mountOptions",
+    "volumeMode",
+    "nodeAffinity",
+    "volumeAttributesClassName",
+)
+"""The fields of a PersistentVolume other than its source."""
 _BY_REST: dict[str, tuple[str, frozenset[str]]] = {
     "Volume": ("VolumeSource", frozenset({"name"})),
     "EphemeralContainer": ("EphemeralContainerCommon", frozenset({"targetContainerName"})),
-    "PersistentVolumeSpec": (
-        "PersistentVolumeSource",
-        frozenset(
-            {
-                "capacity",
-                "accessModes",
-                "claimRef",
-                "persistentVolumeReclaimPolicy",
-                "storageClassName",
-                "mountOptions",
-                "volumeMode",
-                "nodeAffinity",
-                "volumeAttributesClassName",
-            }
-        ),
-    ),
+    "PersistentVolumeSpec": ("PersistentVolumeSource", frozenset(VOLUME_FIELDS)),
 }
 
 

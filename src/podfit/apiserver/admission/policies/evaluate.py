@@ -35,12 +35,8 @@ class Compiled:
 
     def __init__(self, spec: Object) -> None:
         compiler = Compiler(spec)
-        for row in spec.get("variables") or ():
-            compiler.variable(row.get("name", ""), row.get("expression", ""))
+        self.conditions = compiler.conditions(spec)
         self.variables = compiler.variables
-        self.conditions = [
-            (row, compiler.compile(row.get("expression", ""))) for row in spec.get("matchConditions") or ()
-        ]
         self.validations = [
             (row, compiler.compile(row.get("expression", "")), _optional(compiler, row.get("messageExpression")))
             for row in spec.get("validations") or ()

@@ -51,6 +51,12 @@ class Compiler:
         self._fields[name] = program.type
         self.variables[name] = program
 
+    def conditions(self, spec: Object) -> list[tuple[Object, Program]]:
+        """Declares the variables of a policy, and compiles its match conditions. Raises BadExpression."""
+        for row in spec.get("variables") or ():
+            self.variable(row.get("name", ""), row.get("expression", ""))
+        return [(row, self.compile(row.get("expression", ""))) for row in spec.get("matchConditions") or ()]
+
     def compile(self, text: str) -> Program:
         return self._environment().compile(text)
 

@@ -41,12 +41,8 @@ class CompiledMutations:
 
     def __init__(self, spec: Object) -> None:
         compiler = Compiler(spec)
-        for row in spec.get("variables") or ():
-            compiler.variable(row.get("name", ""), row.get("expression", ""))
+        self.conditions = compiler.conditions(spec)
         self.variables = compiler.variables
-        self.conditions = [
-            (row, compiler.compile(row.get("expression", ""))) for row in spec.get("matchConditions") or ()
-        ]
         self.mutations = [
             (row.get("patchType") == "JSONPatch", compiler.mutation(expression_of(row)))
             for row in spec.get("mutations") or ()

@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 
 from podfit.api.objects import Object
 from podfit.api.quantity import ZERO, Quantity
+from podfit.api.schema.golang.embedded import VOLUME_FIELDS
 from podfit.api.status import field_forbidden as forbidden
 from podfit.api.status import invalid, not_supported, required
 from podfit.api.text import names
@@ -97,18 +98,6 @@ class PersistentVolumeClaimStrategy(Strategy):
         return errors
 
 
-_OWN_FIELDS = (
-    "capacity",
-    "accessModes",
-    "claimRef",
-    "persistentVolumeReclaimPolicy",
-    "storageClassName",
-    "mountOptions",
-    "volumeMode",
-    "nodeAffinity",
-    "volumeAttributesClassName",
-)
-"""The fields of a volume other than its source."""
 _LABELS_NOW = {
     "beta.kubernetes.io/arch": "kubernetes.io/arch",
     "beta.kubernetes.io/os": "kubernetes.io/os",
@@ -189,7 +178,7 @@ class PersistentVolumeStrategy(Strategy):
         errors = self._volume(new)  # Kubernetes checks volumes twice, and reports errors twice.
         spec, stored = new.get("spec") or {}, old.get("spec") or {}
         mine, before = (
-            {key: value for key, value in each.items() if key not in _OWN_FIELDS} for each in (spec, stored)
+            {key: value for key, value in each.items() if key not in VOLUME_FIELDS} for each in (spec, stored)
         )
         if not equal(mine, before):
             detail = f"spec.persistentvolumesource is immutable after creation\n{difference(before, mine)}"

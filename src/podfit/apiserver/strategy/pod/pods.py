@@ -12,6 +12,7 @@ from podfit.apiserver.strategy.pod import status as pod_status
 from podfit.apiserver.strategy.pod import update as pod_update
 from podfit.apiserver.strategy.pod.machine_status import show_machine
 from podfit.apiserver.strategy.pod.moves import drop_migration, keep_migration
+from podfit.apiserver.strategy.pod.sizes_only import differs_in_sizes_only
 from podfit.apiserver.strategy.pod.warnings import pod_warnings
 from podfit.apiserver.strategy.podspec import virtual_machines
 from podfit.apiserver.strategy.podspec.annotations import profiles_agree
@@ -107,7 +108,7 @@ class PodStrategy(Strategy):
         if spec.get(virtual_machines.FIELD) is not None and spec is not stored:
             virtual_machines.reconcile(spec, stored)
             sizes_only = None
-        resized = pod_resize.is_resize(spec, stored) if sizes_only is None else sizes_only
+        resized = differs_in_sizes_only(spec, stored) if sizes_only is None else sizes_only
         resized = pod_resize.prepare(new, old, resized)
         keep_migration(new, old)
         self.count_generation(new, old)
@@ -121,7 +122,7 @@ class PodStrategy(Strategy):
 
     def validate_update(self, new: Object, old: Object, subresource: str = "") -> Errors:
         if subresource == "resize":
-            return self.validate_resize(new, old, pod_resize.is_resize(new["spec"], old["spec"]))
+            return self.validate_resize(new, old, differs_in_sizes_only(new["spec"], old["spec"]))
         errors = self.validate_update_meta(new, old, subresource)
         if subresource == "status":
             pod_status.validate(new, old, errors)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 from podfit.api.objects import Object
 from podfit.api.pods.resources import is_sidecar, qos_class
 from podfit.api.resize.dialects import LABEL
@@ -11,69 +9,23 @@ from podfit.api.status import field_forbidden as forbidden
 from podfit.api.status import invalid
 from podfit.apiserver.strategy import meta
 from podfit.apiserver.strategy.checks import Errors, equal, same_fields
+from podfit.apiserver.strategy.pod.sizes_only import LISTS, RESIZABLE, differs_in_amounts_only, pairs
 from podfit.apiserver.strategy.podspec.annotations import MIRROR
 from podfit.apiserver.strategy.podspec.spec import validate_pod, validate_resized
 
-_RESIZABLE = ("cpu", "memory")
-_LISTS = ("containers", "initContainers")
-_CHANGEABLE = frozenset(("resources", "resizePolicy"))
 _WHOLE = "[]"
 """How Kubernetes prints the empty path of errors that concern the pod as a whole."""
 
 
-def is_resize(new: Object, old: Object) -> bool:
-    """Whether two specs, of pods or of containers, differ in resources and resize policies at most. Shared parts are
-    not compared."""
-    if new.keys() != old.keys() and not new.keys() ^ old.keys() <= _CHANGEABLE:
-        return False
-    for key, mine in new.items():
-        stored = old.get(key)
-        if mine is stored or key in _CHANGEABLE:
-            continue
-        if key == "virtualMachine":
-            if not mine or not stored or not is_resize(mine, stored):
-                return False
-        elif key not in _LISTS:
-            if mine != stored:
-                return False
-        elif not mine or not stored or len(mine) != len(stored) or not all(map(_is_resized, mine, stored)):
-            return False
-    return True
-
-
-def _is_resized(new: Object, old: Object) -> bool:
-    return new is old or is_resize(new, old)
-
-
-def is_complete(new: Object, old: Object) -> bool:
-    """Whether a spec that `is_resize` of a stored one needs no defaults: it was decoded as typed, so amounts are in
-    their canonical form, and each limit has a request."""
-    if new.get("resources") or new.get("virtualMachine") is not old.get("virtualMachine"):
-        return False
-    return all(mine is kept or _has_requests(mine) for key in _LISTS for mine, kept in _pairs(new, old, key))
-
-
-def _pairs(new: Object, old: Object, key: str) -> Iterator[tuple[Object, Object]]:
-    return zip(new.get(key) or (), old.get(key) or (), strict=True)
-
-
-def _has_requests(container: Object) -> bool:
-    resources = container.get("resources")
-    if resources is None:
-        return False
-    limits = resources.get("limits")
-    return not limits or limits.keys() <= (resources.get("requests") or {}).keys()
-
-
 def prepare(new: Object, old: Object, sizes_only: bool) -> bool:
     """Resets everything except resources and resize policies. If containers are added or removed, nothing is reset, and
-    a list with other names in it is kept: validation reports it. `sizes_only`: `is_resize` of the two specs. Returns
-    the same for the result."""
+    a list with other names in it is kept: validation reports it. `sizes_only`: whether the two specs differ in sizes
+    only. Returns the same for the result."""
     asked, stored = new.get("spec") or {}, old["spec"]
     if not sizes_only:
-        if any(len(asked.get(key) or ()) != len(stored.get(key) or ()) for key in _LISTS):
+        if any(len(asked.get(key) or ()) != len(stored.get(key) or ()) for key in LISTS):
             return False
-        sizes_only = all(_same_names(asked, stored, key) for key in _LISTS)
+        sizes_only = all(_same_names(asked, stored, key) for key in LISTS)
         new["spec"] = _reset(asked, stored)
     meta.keep(new, old, "status")
     annotations = old["metadata"].get("annotations")
@@ -90,7 +42,7 @@ def _same_names(asked: Object, stored: Object, key: str) -> bool:
 
 def _reset(asked: Object, stored: Object) -> Object:
     spec = dict(stored)
-    for key in _LISTS:
+    for key in LISTS:
         if not _same_names(asked, stored, key):
             spec[key] = asked[key]
         elif stored.get(key):
@@ -131,7 +83,7 @@ def validate(new: Object, old: Object, errors: Errors, sizes_only: bool) -> None
     if old_status.get("nodeAllocatableResourceClaimStatuses"):
         errors.append(forbidden("spec", "pods with node allocatable resource claims cannot be resized"))
     if sizes_only:
-        if not all(_only_amounts(*pair) for key in _LISTS for pair in _pairs(new["spec"], stored, key)):
+        if not all(differs_in_amounts_only(*pair) for key in LISTS for pair in pairs(new["spec"], stored, key)):
             _containers(new["spec"], stored, errors)
     elif _same_containers(new["spec"], stored, errors):
         _containers(new["spec"], stored, errors)
@@ -171,7 +123,7 @@ def _fixed(resources: Object) -> Object:
     rest: Object = {"claims": resources.get("claims") or []}
     for kind in ("requests", "limits"):
         amounts = resources.get(kind) or {}
-        rest[kind] = {name: amount for name, amount in amounts.items() if name not in _RESIZABLE}
+        rest[kind] = {name: amount for name, amount in amounts.items() if name not in RESIZABLE}
     return rest
 
 
@@ -185,8 +137,8 @@ def masked_resources(new: Object, old: Object) -> Object:
     masked: Object = {}
     for kind in ("requests", "limits"):
         before = old.get(kind) or {}
-        rest = {name: amount for name, amount in (new.get(kind) or {}).items() if name not in _RESIZABLE}
-        rest.update((name, before[name]) for name in _RESIZABLE if name in before)
+        rest = {name: amount for name, amount in (new.get(kind) or {}).items() if name not in RESIZABLE}
+        rest.update((name, before[name]) for name in RESIZABLE if name in before)
         if rest or before:
             masked[kind] = rest
     return masked
@@ -194,7 +146,7 @@ def masked_resources(new: Object, old: Object) -> Object:
 
 def _same_containers(new: Object, old: Object, errors: Errors) -> bool:
     same = True
-    for key in _LISTS:
+    for key in LISTS:
         mine, stored = new.get(key) or [], old.get(key) or []
         if len(mine) != len(stored):
             errors.append(forbidden(f"spec.{key}", f"{key} may not be added or removed on resize"))
@@ -206,25 +158,6 @@ def _same_containers(new: Object, old: Object, errors: Errors) -> bool:
                 errors.append(forbidden(f"spec.{key}[{at}].name", detail))
                 same = False
     return same
-
-
-def _only_amounts(new: Object, old: Object) -> bool:
-    """Whether containers for which `is_resize` is true differ in amounts of cpu and memory only, which a regular
-    container may always change."""
-    if new is old:
-        return not (old.get("resources") or {}).get("claims")
-    mine, stored = new.get("resources") or {}, old.get("resources") or {}
-    if mine.keys() != stored.keys() or "claims" in stored or new.get("resizePolicy") != old.get("resizePolicy"):
-        return False
-    for kind, amounts in mine.items():
-        before = stored[kind]
-        if amounts is before:
-            continue
-        if amounts.keys() != before.keys():
-            return False
-        if any(name not in _RESIZABLE and text != before[name] for name, text in amounts.items()):
-            return False
-    return True
 
 
 def _containers(new: Object, old: Object, errors: Errors) -> None:

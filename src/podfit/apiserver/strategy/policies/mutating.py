@@ -6,17 +6,14 @@ from typing import Any
 
 from podfit.api.objects import Object
 from podfit.api.status import invalid, not_supported, required
-from podfit.api.text import names
 from podfit.apiserver.strategy.base import Errors, Strategy
-from podfit.apiserver.strategy.checks import equal, names_valid
+from podfit.apiserver.strategy.checks import equal
 from podfit.apiserver.strategy.kinds.replicas.workloads import set_default
 from podfit.apiserver.strategy.policies.validating import (
     compiler_of,
     default_resources,
     match_constraints,
-    match_resources,
     param_kind,
-    param_ref,
 )
 
 _POLICIES, _AGAIN = ("Fail", "Ignore"), ("IfNeeded", "Never")
@@ -51,7 +48,7 @@ class MutatingAdmissionPolicyStrategy(Strategy):
         if spec.get("paramKind") is not None:
             param_kind(spec["paramKind"], errors)
         match_constraints(spec.get("matchConstraints"), errors)
-        _operations(spec.get("matchConstraints") or {}, "spec.matchConstraints", errors)
+        match_operations(spec.get("matchConstraints") or {}, "spec.matchConstraints", errors)
         compiler = compiler_of(spec, errors)
         if not spec.get("mutations"):
             errors.append(required("spec.mutations", "mutations must contain at least one item"))
@@ -64,7 +61,7 @@ class MutatingAdmissionPolicyStrategy(Strategy):
         return errors
 
 
-def _operations(resources: Object, path: str, errors: Errors) -> None:
+def match_operations(resources: Object, path: str, errors: Errors) -> None:
     """Only create and update can be mutated."""
     for rule in resources.get("resourceRules") or ():
         for operation in rule.get("operations") or ():
@@ -94,28 +91,3 @@ def _mutation(compiler: Any, row: Object, path: str, errors: Errors) -> None:
             errors.append(invalid(f"{path}.{name}.expression", text, found))
     if row.get(other) is not None:
         errors.append(invalid(f"{path}.{other}", f"{{{other}}}", f"must not be specified when patchType is {kind}"))
-
-
-class MutatingAdmissionPolicyBindingStrategy(Strategy):
-    update_checks = "w"
-    strict_finalizers = False
-    unconditional_update = False
-    has_status = False
-
-    def default(self, obj: Object) -> None:
-        default_resources((obj.get("spec") or {}).get("matchResources"))
-
-    def validate(self, obj: Object) -> Errors:
-        errors: Errors = []
-        spec = obj.get("spec") or {}
-        name = spec.get("policyName", "")
-        if name:
-            names_valid(name, "spec.policyName", names.dns_subdomain(name), errors)
-        else:
-            errors.append(required("spec.policyName"))
-        if spec.get("paramRef") is not None:
-            param_ref(spec["paramRef"], errors)
-        if spec.get("matchResources") is not None:
-            match_resources(spec["matchResources"], "spec.matchResources", errors)
-            _operations(spec["matchResources"], "spec.matchResources", errors)
-        return errors

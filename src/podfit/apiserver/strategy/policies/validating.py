@@ -7,7 +7,6 @@ from typing import Any
 from podfit.api.cel.parsing.syntax import BadExpression
 from podfit.api.objects import Object
 from podfit.api.status import duplicate, invalid, not_supported, required, too_many
-from podfit.api.status import field_forbidden as forbidden
 from podfit.api.text import names
 from podfit.apiserver.strategy.base import Errors, Strategy
 from podfit.apiserver.strategy.checks import equal, label_selector, names_valid
@@ -17,8 +16,6 @@ from podfit.apiserver.strategy.meta import reset_for_status
 
 _POLICIES, _MATCHES = ("Fail", "Ignore"), ("Equivalent", "Exact")
 _REASONS = ("Forbidden", "Invalid", "RequestEntityTooLarge")
-_ACTIONS = ("Audit", "Deny", "Warn")
-_NOT_FOUND = ("Allow", "Deny")
 _ONE_AT_LEAST = "validations or auditAnnotations must contain at least one item"
 _MOST_CONDITIONS, _MOST_ANNOTATIONS, _LONGEST_EXPRESSION = 64, 20, 5 * 1024
 
@@ -197,59 +194,3 @@ def _message(text: str, path: str, errors: Errors) -> None:
         errors.append(invalid(path, text, "must be non-empty if specified"))
     elif "\n" in text.strip() or "\r" in text.strip():
         errors.append(invalid(path, text, "must not contain line breaks"))
-
-
-class ValidatingAdmissionPolicyBindingStrategy(Strategy):
-    update_checks = "w"
-    strict_finalizers = False
-    unconditional_update = False
-    has_status = False
-
-    def default(self, obj: Object) -> None:
-        default_resources((obj.get("spec") or {}).get("matchResources"))
-
-    def validate(self, obj: Object) -> Errors:
-        errors: Errors = []
-        spec = obj.get("spec") or {}
-        name, actions = spec.get("policyName", ""), spec.get("validationActions") or []
-        if name:
-            names_valid(name, "spec.policyName", names.dns_subdomain(name), errors)
-        else:
-            errors.append(required("spec.policyName"))
-        if spec.get("paramRef") is not None:
-            param_ref(spec["paramRef"], errors)
-        if spec.get("matchResources") is not None:
-            match_resources(spec["matchResources"], "spec.matchResources", errors)
-        for at, action in enumerate(actions):
-            if action not in _ACTIONS:
-                errors.append(not_supported(f"spec.validationActions[{at}]", action, _ACTIONS))
-            if action in actions[:at]:
-                errors.append(duplicate(f"spec.validationActions[{at}]", action))
-        if "Deny" in actions and "Warn" in actions:
-            detail = (
-                "must not contain both Deny and Warn (repeating the same validation failure information in the API "
-                "response and headers serves no purpose)"
-            )
-            errors.append(invalid("spec.validationActions", actions, detail))
-        if not actions:
-            errors.append(required("spec.validationActions", "at least one validation action is required"))
-        return errors
-
-
-def param_ref(reference: Object, errors: Errors) -> None:
-    path, name, selector = "spec.paramRef", reference.get("name", ""), reference.get("selector")
-    if name:
-        names_valid(name, f"{path}.name", names.path_segment(name), errors)
-        if selector is not None:
-            errors.append(forbidden(f"{path}.name", "name and selector are mutually exclusive"))
-    if selector is not None:
-        label_selector(selector, f"{path}.selector", errors)
-        if name:
-            errors.append(forbidden(f"{path}.selector", "name and selector are mutually exclusive"))
-    if not name and selector is None:
-        errors.append(required(path, "one of name or selector must be specified"))
-    action = reference.get("parameterNotFoundAction")
-    if not action:
-        errors.append(required(f"{path}.parameterNotFoundAction"))
-    elif action not in _NOT_FOUND:
-        errors.append(not_supported(f"{path}.parameterNotFoundAction", action, ("Deny", "Allow")))

@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from podfit.api.quantity import Quantity, QuantityError
+from podfit.api.schema.decoding.scalars import json_word
 
 Shape = Any
 """A type's name, {field: shape} for a struct, [shape] for a list, ("map", shape) for a map."""
@@ -113,7 +114,7 @@ def check_shape(value: Any, shape: Shape, root: str, path: str = "") -> None:
 
 def _check_quantity(value: Any) -> None:
     if isinstance(value, bool) or not isinstance(value, (str, int, float)):
-        raise ShapeError(f"json: cannot unmarshal {_kind(value)} into Go value of type resource.Quantity")
+        raise ShapeError(f"json: cannot unmarshal {json_word(value)} into Go value of type resource.Quantity")
     try:
         Quantity.parse(value)
     except QuantityError as error:
@@ -125,7 +126,7 @@ def _check_scalar(value: Any, type: str, root: str, path: str) -> None:
         _require(value, str, root, path, type)
         return
     if isinstance(value, bool) or not isinstance(value, (int, float)):
-        raise _wrong(_kind(value), root, path, type)
+        raise _wrong(json_word(value), root, path, type)
     limit = 2 ** _INTEGERS[type]
     if not isinstance(value, int) or not -limit <= value < limit:
         raise _wrong(f"number {value}", root, path, type)
@@ -133,19 +134,9 @@ def _check_scalar(value: Any, type: str, root: str, path: str) -> None:
 
 def _require(value: Any, kind: type, root: str, path: str, type: str) -> None:
     if not isinstance(value, kind):
-        raise _wrong(_kind(value), root, path, type)
+        raise _wrong(json_word(value), root, path, type)
 
 
 def _wrong(kind: str, root: str, path: str, type: str) -> ShapeError:
     where = f"Go struct field {root}{path}" if path else "Go value"
     return ShapeError(f"json: cannot unmarshal {kind} into {where} of type {type}")
-
-
-def _kind(value: Any) -> str:
-    if isinstance(value, bool):
-        return "bool"
-    if isinstance(value, str):
-        return "string"
-    if isinstance(value, (int, float)):
-        return "number"
-    return "array" if isinstance(value, list) else "object"

@@ -11,6 +11,7 @@ from podfit.apiserver.strategy.checks import equal, label_selector, non_negative
 from podfit.apiserver.strategy.kinds.replicas.workloads import (
     WorkloadStrategy,
     at_most_all,
+    default_rolling,
     int_or_percent,
     is_nothing,
     running_template,
@@ -43,15 +44,7 @@ class DaemonSetStrategy(WorkloadStrategy):
     )
 
     def default_spec(self, spec: Object) -> None:
-        strategy = spec.setdefault("updateStrategy", {})
-        if not strategy.get("type"):
-            strategy["type"] = "RollingUpdate"
-        if strategy["type"] == "RollingUpdate":
-            rolling = strategy.get("rollingUpdate")
-            if rolling is None:
-                rolling = strategy["rollingUpdate"] = {}
-            set_default(rolling, "maxUnavailable", 1)
-            set_default(rolling, "maxSurge", 0)
+        default_rolling(spec.setdefault("updateStrategy", {}), 1, 0)
         set_default(spec, "revisionHistoryLimit", 10)
 
     def prepare_create(self, obj: Object) -> None:

@@ -32,6 +32,17 @@ _PERCENT_TEXT = regex_complaint(
 )
 
 
+def default_rolling(strategy: Object, unavailable: int | str, surge: int | str) -> None:
+    if not strategy.get("type"):
+        strategy["type"] = "RollingUpdate"
+    if strategy["type"] == "RollingUpdate":
+        rolling = strategy.get("rollingUpdate")
+        if rolling is None:
+            rolling = strategy["rollingUpdate"] = {}
+        set_default(rolling, "maxUnavailable", unavailable)
+        set_default(rolling, "maxSurge", surge)
+
+
 def set_default(holder: Object, field: str, value: Any) -> None:
     if holder.get(field) is None:
         holder[field] = value
@@ -183,15 +194,7 @@ class DeploymentStrategy(WorkloadStrategy):
 
     def default_spec(self, spec: Object) -> None:
         super().default_spec(spec)
-        strategy = spec.setdefault("strategy", {})
-        if not strategy.get("type"):
-            strategy["type"] = "RollingUpdate"
-        if strategy["type"] == "RollingUpdate":
-            rolling = strategy.get("rollingUpdate")
-            if rolling is None:
-                rolling = strategy["rollingUpdate"] = {}
-            set_default(rolling, "maxUnavailable", "25%")
-            set_default(rolling, "maxSurge", "25%")
+        default_rolling(spec.setdefault("strategy", {}), "25%", "25%")
         set_default(spec, "revisionHistoryLimit", 10)
         set_default(spec, "progressDeadlineSeconds", 600)
 

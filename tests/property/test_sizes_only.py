@@ -15,7 +15,6 @@ from podfit.api.registry.kinds import POD
 from podfit.api.schema import type_of
 from podfit.api.status import FieldError
 from podfit.apiserver.strategy import strategy_for
-from podfit.apiserver.strategy.pod import resize
 from podfit.apiserver.subresources.resize import fill_in
 
 PODS = strategy_for(POD)
@@ -107,7 +106,10 @@ def in_short(stored: Object, patch: Object) -> Resized:
 
 def in_full(stored: Object, patch: Object) -> Resized:
     """As if the specs differed in more than sizes."""
-    with mock.patch.object(resize, "is_resize", lambda new, old: False):
+    with (
+        mock.patch("podfit.apiserver.strategy.pod.pods.differs_in_sizes_only", return_value=False),
+        mock.patch("podfit.apiserver.subresources.resize.differs_in_sizes_only", return_value=False),
+    ):
         new, _ = patched(stored, patch)
         admitted = copy.deepcopy(new)
         PODS.prepare_update(new, stored, "resize")
