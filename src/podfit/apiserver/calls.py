@@ -114,7 +114,7 @@ class Call(msgspec.Struct):
 
     def accepted(self) -> Accepted:
         accept = self.request.headers.get("accept", "")
-        if not accept:
+        if accept in ("", JSON):
             return PLAIN
         if self.kind.verbs == ("create",):
             return negotiate_review(accept)

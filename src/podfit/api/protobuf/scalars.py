@@ -26,7 +26,7 @@ def varint(number: int) -> bytes:
     return bytes(out)
 
 
-_SHORT = 16384
+_SHORT = 2048
 _LENGTHS = [varint(size) for size in range(_SHORT)]
 
 
