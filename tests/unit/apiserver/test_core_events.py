@@ -70,6 +70,24 @@ async def test_a_watcher_of_one_node_hears_of_pods_that_come_and_go_there() -> N
     await hub.stop()
 
 
+async def test_who_follows_one_node_acts_on_a_change_before_those_who_follow_everything_hear_of_it() -> None:
+    store = MemoryStore()
+    hub, objects = await hub_with(store)
+    await store.put(POD.key("ns", "b"), pod("b"))
+    await settle(hub, store)
+    there, everywhere = watcher(hub, objects, fields="spec.nodeName=n1"), watcher(hub, objects)
+    await store.put(POD.key("ns", "a"), pod("a", node="n1"))
+    while not there.queue:
+        await asyncio.sleep(0)
+    # A decision, a promise on disk and a write to the kernel are as many tasks, each woken by the one before.
+    for _ in range(8):
+        assert not everywhere.queue
+        await asyncio.sleep(0)
+    await settle(hub, store)
+    assert words(there) == words(everywhere) == ["ADDED"]
+    await hub.stop()
+
+
 async def test_leaving_a_selection_shows_the_last_selected_state_at_the_new_revision() -> None:
     store = MemoryStore()
     hub, objects = await hub_with(store)

@@ -362,24 +362,16 @@ class Shelf:
                 self._offer_all(everywhere.get((namespace, "")), inside)
             self._offer_all(everywhere.get(("", "")), events)
 
-    @staticmethod
-    def _offer_at(places: Places, value: str, event: WatchEvent) -> None:
+    def _offer_at(self, places: Places, value: str, event: WatchEvent) -> None:
         for namespace in (event.namespace, "") if event.namespace else ("",):
-            there = places.get((namespace, value))
-            if there is not None:
-                for watcher in list(there.values()):
-                    _offer(watcher, event)
+            self._offer_all(places.get((namespace, value)), [event])
 
     @staticmethod
     def _offer_all(there: dict[int, Watcher] | None, events: list[WatchEvent]) -> None:
         for watcher in list(there.values()) if there is not None else ():
             for event in events:
-                _offer(watcher, event)
-
-
-def _offer(watcher: Watcher, event: WatchEvent) -> None:
-    try:
-        watcher.offer(event)
-    except Exception:
-        log.exception("a change of %s cannot be shown to a watcher, which is cut off", event.change.key)
-        watcher.fail()
+                try:
+                    watcher.offer(event)
+                except Exception:
+                    log.exception("a change of %s cannot be shown to a watcher, which is cut off", event.change.key)
+                    watcher.fail()

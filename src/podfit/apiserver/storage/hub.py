@@ -15,6 +15,7 @@ from podfit.api.objects import Object
 from podfit.apiserver.representation import wire
 from podfit.apiserver.storage.events import PREFIX, Shelf, Strip, Watcher, WatchEvent
 from podfit.kit.concurrency.tasks import Tasks
+from podfit.kit.concurrency.turns import yield_turns
 from podfit.store.backend import Change, Compacted, Lagging, Record, Store, Watch
 
 log = logging.getLogger(__name__)
@@ -23,6 +24,9 @@ IN_A_ROW = 32
 TURNS_OF_AN_ANSWER = 3
 """Iterations of the event loop from the end of a write to the sending of its response: its task ends, the front end's
 task is woken, and writes to the connection."""
+TURNS_OF_A_NODE = 10
+"""Iterations in which a node's agent decides a resize, persists the allocation and writes the cgroup, before watchers
+that follow everything receive the change. An iteration in which no task is ready takes one or two microseconds."""
 RESTART_S = 0.1
 LONGEST_RESTART_S = 60.0
 """Delays before a failed receiver is resynchronised."""
@@ -120,7 +124,8 @@ class Hub:
         """Changes come in groups of hundreds, and components of this process process them synchronously.
 
         The server's own listeners come first: the writer of a role or a definition finds it in force when the response
-        arrives. Then the response is sent, before the components of this process start to process the change.
+        arrives. Then the response is sent, before the components of this process start to process the change. Of these,
+        watchers of one node or object come first, and watchers of everything once the node had time to act.
         """
         while True:
             first = watch.next_nowait()
@@ -130,10 +135,9 @@ class Hub:
                 changes.append(change)
             events = self._inform_listeners(changes)
             if not is_behind:
-                for _ in range(TURNS_OF_AN_ANSWER):
-                    await asyncio.sleep(0)
+                await yield_turns(TURNS_OF_AN_ANSWER)
             self._offer(events, Shelf.offer_to_filed)
-            await asyncio.sleep(0)
+            await yield_turns(1 if is_behind else TURNS_OF_A_NODE)
             self._offer(events, Shelf.offer_to_all)
             self.seen = changes[-1].revision
 

@@ -3,8 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import types
+from collections.abc import Generator
 
 from podfit.kit.clock import Clock
+
+
+@types.coroutine
+def yield_turns(count: int) -> Generator[None, None, None]:
+    """Lets other ready tasks run, for `count` iterations of the event loop."""
+    for _ in range(count):
+        yield
 
 
 class Turns:
