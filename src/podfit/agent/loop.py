@@ -51,7 +51,8 @@ async def reconcile(pod: PodContext) -> Result:
         outcome = await phase(pod)
         if isinstance(outcome, Stop):
             return outcome.result
-        result = earliest(result, outcome)
+        if outcome is not DONE:
+            result = earliest(result, outcome)
     return result
 
 

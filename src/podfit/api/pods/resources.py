@@ -114,8 +114,8 @@ def _reported(pod: Mapping[str, Any]) -> tuple[object, ...] | None:
     if running is None and started is None and level is None:
         return None
     return (
-        [_amounts_in(one) for one in running or ()],
-        [_amounts_in(one) for one in started or ()],
+        [*map(_amounts_in, running or ())],
+        [*map(_amounts_in, started or ())],
         _amounts_in(status),
         is_resize_infeasible(pod),
     )

@@ -48,10 +48,11 @@ class Members:
         self._enqueue(key)
 
     def _pod_changed(self, before: Object | None, after: Object | None) -> None:
-        if before is not None and after is not None and relevant(before) == relevant(after):
-            return
         meta = (after or before or {})["metadata"]
-        for key in tuple(self._by_namespace.get(meta["namespace"], ())):
+        services = self._by_namespace.get(meta["namespace"])
+        if not services or (before is not None and after is not None and relevant(before) == relevant(after)):
+            return
+        for key in tuple(services):
             selector, members = self._selectors[key], self._members[key]
             known = meta["name"] in members
             if after is not None and _matches(selector, after):

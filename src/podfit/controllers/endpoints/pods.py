@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ipaddress
+from functools import lru_cache
 from typing import Any
 
 from podfit.api.objects import Object
@@ -32,6 +33,7 @@ def addresses_of(pod: Object) -> list[str]:
     return [text for text in found if _reachable(text)]
 
 
+@lru_cache(maxsize=4096)
 def _reachable(text: str) -> bool:
     try:
         address = ipaddress.ip_address(text)

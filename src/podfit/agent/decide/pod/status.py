@@ -407,8 +407,8 @@ def _condition_changes(before: list[Object], after: list[Object]) -> Object:
     types = [one["type"] for one in after]
     changed = [_changed_condition(one, known.pop(one["type"], None)) for one in after]
     changes = [one for one in changed if one is not None] + [{"$patch": "delete", "type": kind} for kind in known]
-    if not changes and [one["type"] for one in before] == types:
-        return {}
+    if [one["type"] for one in before] == types:
+        return {"conditions": changes} if changes else {}
     return {"$setElementOrder/conditions": [{"type": kind} for kind in types], "conditions": changes}
 
 

@@ -25,12 +25,11 @@ def cpu_limits(pod: Object) -> Written:
     for status in (pod.get("status") or {}).get("containerStatuses") or ():
         if status.get("resources") is not None:
             found[status.get("name") or ""] = status["resources"]
-    limited = {name: resources for name, resources in found.items() if resources and "cpu" in _limits(resources)}
-    return {name: (_limits(one)["cpu"], (one.get("requests") or {}).get("cpu")) for name, one in limited.items()}
-
-
-def _limits(resources: Object) -> Object:
-    return resources.get("limits") or {}
+    written: Written = {}
+    for name, resources in found.items():
+        if resources and "cpu" in (limits := resources.get("limits") or {}):
+            written[name] = limits["cpu"], (resources.get("requests") or {}).get("cpu")
+    return written
 
 
 def set_limits(pod: Pod, limits: Written, now: Seconds) -> None:

@@ -25,3 +25,14 @@ def test_a_patch_holds_only_what_changed() -> None:
         },
     }
     assert status.patch(before, before, "u") is None
+
+
+def test_the_order_of_conditions_is_stated_only_where_it_changes() -> None:
+    before = {"conditions": [{"type": "A", "status": "True"}, {"type": "B", "status": "True"}]}
+    after = {"conditions": [{"type": "A", "status": "True"}, {"type": "B", "status": "False"}]}
+    assert status.patch(before, after, "u") == {
+        "metadata": {"uid": "u"},
+        "status": {"conditions": [{"type": "B", "status": "False"}]},
+    }
+    turned = status.patch(before, {"conditions": before["conditions"][::-1]}, "u")
+    assert turned is not None and turned["status"]["$setElementOrder/conditions"] == [{"type": "B"}, {"type": "A"}]
