@@ -170,7 +170,7 @@ def test_fish_completes(shop: Running) -> None:
         ("podfit resize tabb", "tabbed"),
         ("podfit top -o js", "json"),
         ("podfit resize --dry-run=ser", "--dry-run=server"),
-        ("podfit resi", "resize\tResize running pods in place and wait until it is done."),
+        ("podfit resi", "resize\tResize running pods in place and wait for completion."),
     ):
         script = f'podfit completion fish | source; complete -C "{line}"'
         done = subprocess.run(

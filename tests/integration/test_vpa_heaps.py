@@ -71,7 +71,7 @@ async def test_no_size_of_memory_is_below_the_heap(cluster: Autoscaled) -> None:
 async def test_the_flag_switches_it_off(cluster: Autoscaled) -> None:
     await cluster.deployment("web", 2, env=HEAP)
     base = RecommenderConfig(address="")
-    entry, story = await recommended(cluster, replace(base, model=replace(base.model, heed_heaps=False)))
+    entry, story = await recommended(cluster, replace(base, model=replace(base.model, respect_heap_settings=False)))
     assert memory(entry) < 512 * MI and "runtime" not in story
 
 

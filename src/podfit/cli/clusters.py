@@ -27,9 +27,9 @@ _NAME = re.compile(r"[a-z0-9]([-a-z0-9]{0,48}[a-z0-9])?")
 # Absolute, because pods do not share this process's working directory.
 DataDir = Annotated[
     Path,
-    typer.Option("--data-dir", resolve_path=True, help="Where certificates, the store and the nodes' files live."),
+    typer.Option("--data-dir", resolve_path=True, help="The folder with certificates, the store and the nodes' files."),
 ]
-Name = Annotated[str, typer.Option("--name", help="A cluster by name, with a data directory and a port of its own.")]
+Name = Annotated[str, typer.Option("--name", help="The name of a cluster, which has its own data directory and port.")]
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,7 @@ from podfit.kit.process.oserrors import system_words
 app = typer.Typer(
     name="podfit",
     cls=helping.Group,
-    help="Fits pods to their load, in place.",
+    help="In-place resizing of pods and VMs: a Kubernetes-compatible cluster, an autoscaler and command-line tools.",
     add_completion=False,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,

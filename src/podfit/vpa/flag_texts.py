@@ -3,26 +3,27 @@
 from __future__ import annotations
 
 _EVERYWHERE = {
-    "address": "Where /metrics and /health-check are served; empty: nowhere.",
+    "address": "The address on which /metrics and /health-check are served; empty: not served.",
     "feature-gates": "Feature gates as A=true,B=false: CPUStartupBoost, InPlace, PerVPAConfig, AllAlpha, AllBeta.",
     "ignored-vpa-object-namespaces": "Namespaces whose autoscalers are ignored, separated by commas.",
     "kube-api-burst": "Requests to the API server that may be sent at once beyond --kube-api-qps.",
-    "kube-api-qps": "Requests per second to the API server; not limited at the default.",
+    "kube-api-qps": "The maximum number of requests per second to the API server; the default means no limit.",
     "kubeconfig": "The kubeconfig file; empty: $KUBECONFIG, or the service account of the pod.",
     "panic-name": "The ConfigMap that stops all changes while it exists.",
     "panic-namespace": "The namespace of --panic-name.",
     "profiling": "Serve profiles of the running process at /debug/pprof.",
     "recommender-timeout": "The timeout of queries to --recommender-url.",
-    "recommender-url": "Ask this recommender for every decision; `aggregated` asks through the API server. "
+    "recommender-url": "Query this recommender for every decision; `aggregated`: through the API server. "
     "Empty: use the recommendation in the autoscaler's status.",
     "v": "Log verbosity, as in klog: 4 logs warnings, 5 also every action, 8 everything.",
     "vpa-object-namespace": "The only namespace whose autoscalers are handled; empty: all.",
-    "change-without-recommendation": "Scale containers to a LimitRange even where nothing is recommended, "
+    "change-without-recommendation": "Scale containers to a LimitRange even without a recommendation, "
     "as upstream does.",
 }
 _ELECTION = {
     "leader-elect": "Run only while holding a lease, so that of several replicas one is active.",
-    "leader-elect-lease-duration": "How long the others wait after the leader's last renewal.",
+    "leader-elect-lease-duration": "How long the other replicas wait after the leader's last renewal before they "
+    "try to lead.",
     "leader-elect-renew-deadline": "How long the leader tries to renew before it gives up leading.",
     "leader-elect-resource-lock": "The kind of the lock object; only `leases` is supported.",
     "leader-elect-resource-name": "The name of the lease.",
@@ -32,8 +33,9 @@ _ELECTION = {
 _RECOMMENDER = {
     "checkpoints-gc-interval": "How often checkpoints of deleted autoscalers are removed.",
     "checkpoints-timeout": "How long writing checkpoints may take in one pass.",
-    "confidence-interval-cpu": "The history of CPU that gives a confidence of 1; the bounds narrow as it grows.",
-    "confidence-interval-memory": "The history of memory that gives a confidence of 1; the bounds narrow as it grows.",
+    "confidence-interval-cpu": "The length of CPU history that gives a confidence of 1; the bounds narrow as it grows.",
+    "confidence-interval-memory": "The length of memory history that gives a confidence of 1; the bounds "
+    "narrow as it grows.",
     "container-name-label": "The label with the container's name in Prometheus.",
     "container-namespace-label": "The label with the container's namespace in Prometheus.",
     "container-pod-name-label": "The label with the name of the container's pod in Prometheus.",
@@ -41,27 +43,27 @@ _RECOMMENDER = {
     "container-recommendation-max-allowed-memory": "The most memory recommended for containers whose policy sets no "
     "maximum.",
     "cpu-histogram-decay-half-life": "The time in which a CPU sample loses half of its weight.",
-    "cpu-integer-post-processor-enabled": "Round CPU up to whole cores where the autoscaler's annotation asks for it.",
-    "expire-samples-without-metrics": "Forget samples after the memory window even if no newer ones arrived, as "
+    "cpu-integer-post-processor-enabled": "Round CPU up to whole cores if the autoscaler's annotation requests it.",
+    "expire-samples-without-metrics": "Drop samples after the memory window even if no newer ones have arrived, as "
     "upstream does.",
     "external-metrics-cpu-metric": "The external metric with the CPU usage of pods.",
     "external-metrics-memory-metric": "The external metric with the memory usage of pods.",
     "history-cpu-metric": "The metric with CPU usage in Prometheus.",
     "history-file": "The file in which --storage=local keeps history.",
-    "history-length": "How much history is read from Prometheus at the start.",
+    "history-length": "How much history is read from Prometheus at startup.",
     "history-memory-metric": "The metric with memory usage in Prometheus.",
     "history-oom-metric": "The metric that counts out-of-memory kills in Prometheus.",
     "history-resolution": "The step of the history read from Prometheus.",
     "humanize-memory": "Write recommended memory in the largest unit that fits, such as 1.50Gi.",
-    "low-confidence-below": "Confidence, in confidence intervals of samples, below which the condition LowConfidence "
-    "is set.",
-    "memory-aggregation-interval": "The interval of which only the peak of memory counts.",
+    "low-confidence-below": "The confidence, in confidence intervals of samples, below which the condition "
+    "LowConfidence is set.",
+    "memory-aggregation-interval": "The interval in which only the peak of memory counts.",
     "memory-aggregation-interval-count": "How many such intervals the memory window holds.",
     "memory-histogram-decay-half-life": "The time in which a peak of memory loses half of its weight.",
     "memory-saver": "Keep usage only of pods that an autoscaler selects.",
     "metric-for-pod-labels": "The query for the labels that pods had in the past.",
     "miss-oom-kills": "Count only the out-of-memory kills that upstream's recommender counts.",
-    "oom-bump-up-ratio": "By what factor memory is raised after an out-of-memory kill.",
+    "oom-bump-up-ratio": "The factor by which memory is raised after an out-of-memory kill.",
     "oom-min-bump-up-bytes": "The minimum by which memory is raised after an out-of-memory kill.",
     "password": "The password for Prometheus (basic authentication).",
     "per-vpa-config": "Let autoscalers set their own OOM parameters; the same as the feature gate PerVPAConfig.",
@@ -75,7 +77,7 @@ _RECOMMENDER = {
     "prometheus-bearer-token": "The bearer token for Prometheus.",
     "prometheus-bearer-token-file": "The file with the bearer token for Prometheus; read again for every query.",
     "prometheus-cadvisor-job-name": "The job under which Prometheus scrapes cAdvisor.",
-    "prometheus-cluster-label": "NAME=VALUE that every series must carry, where Prometheus holds several clusters.",
+    "prometheus-cluster-label": "A label NAME=VALUE that every series must have, if Prometheus holds several clusters.",
     "prometheus-insecure": "Accept any certificate of Prometheus.",
     "prometheus-max-samples": "The most samples one query may return; longer histories are read in parts.",
     "prometheus-queries-per-second": "The most queries a second sent to Prometheus.",
@@ -93,20 +95,21 @@ _RECOMMENDER = {
     "secure-address": "HOST:PORT of the HTTPS server of recommendation.podfit.dev; empty: none.",
     "secure-service": "The Service through which the API server reaches --secure-address.",
     "secure-url": "The address at which podfit's API server reaches it without a Service.",
-    "heed-heaps": "Never recommend less memory than the heap settings of JVM, Go, Node.js and .NET require.",
-    "shadow-policies": "Policies, separated by commas, that are tried on every container beside the one that sizes it: "
-    "how good they would have been is in the metrics and in `podfit explain vpa`.",
+    "respect-heap-settings": "Never recommend less memory than the heap settings of JVM, Go, Node.js and .NET require.",
+    "shadow-policies": "Policies, separated by commas, that are evaluated on every container in addition to the one "
+    "that sizes it; the metrics and `podfit explain vpa` show how they would have performed.",
     "small-group-margin": "A further margin, divided by the number of pods.",
-    "start-from-similar": "Where containers with little history find similar ones: `namespace`, `cluster` or `off`.",
+    "start-from-similar": "Where to look for containers similar to one with little history: `namespace`, "
+    "`cluster` or `off`.",
     "starvation-growth": "The factor by which the recommendation for a starved container exceeds its usage.",
-    "starved-above": "CPU usage, as a fraction of the limit, from which a container counts as starved; 0: never.",
+    "starved-above": "The CPU usage, as a fraction of the limit, from which a container counts as starved; 0: never.",
     "storage": "Where history comes from: `checkpoint` (also when empty), `prometheus`, `local`, or a plugin's name.",
     "survive-missing-target": "Keep the history of an autoscaler whose target cannot be found; upstream drops it.",
     "target-cpu-percentile": "The percentile of CPU usage for the target.",
     "target-memory-percentile": "The percentile of memory peaks for the target.",
     "throttled-above": "The fraction of throttled periods from which a container counts as starved; 0: never.",
     "throttled-growth": "The factor by which the recommendation for a throttled container exceeds its request.",
-    "update-worker-count": "How many statuses are written at the same time.",
+    "update-worker-count": "How many statuses are written concurrently.",
     "use-external-metrics": "Read usage from external.metrics.k8s.io instead of metrics.k8s.io.",
     "username": "The user for Prometheus (basic authentication).",
 }
@@ -128,13 +131,13 @@ _UPDATER = {
     "maintenance-windows": "When changes are allowed, as `Mon-Fri 22:00-04:00; Sun 00:00-24:00` (UTC); empty: always.",
     "min-replicas": "The minimum number of live replicas of a workload whose pods are evicted.",
     "pod-update-threshold": "The minimum relative change for which a pod within the bounds is changed.",
-    "rolling-settle": "How long a pod must be ready with a changed policy before the next one gets it.",
+    "rolling-settle": "How long a pod must be ready with a changed policy before the next pod gets it.",
     "scale-down-delay": "A request is lowered only to the highest target of this period.",
     "scale-down-step": "The largest fraction of a request that one resize may remove; 1: no limit.",
     "undo-hold": "How long a resource is not lowered again after an undo.",
-    "undo-settle": "Usage this soon after a resize still shows the time before it.",
-    "undo-throttled-above": "CPU usage, as a fraction of the limit, that counts as throttling after a resize.",
-    "undo-within": "A kill or throttling this soon after a resize counts as its consequence and undoes it.",
+    "undo-settle": "How long after a resize usage is ignored, because it still includes the time before.",
+    "undo-throttled-above": "The CPU usage, as a fraction of the limit, that counts as throttling after a resize.",
+    "undo-within": "How long after a resize a kill or throttling is attributed to it, and undoes it.",
     "update-starved-at-once": "Resize starved pods when their recommendation arrives, not in the next pass.",
     "updater-interval": "The time between two passes.",
     "use-admission-controller-status": "Evict only while the admission webhook works.",
@@ -144,7 +147,7 @@ _ADMISSION = {
     "certificate-lifetime": "The validity of certificates that the webhook issues itself.",
     "certificate-secret": "The Secret in which the webhook stores certificates that it issues itself.",
     "client-ca-file": "The CA's certificate, which is registered with the webhook.",
-    "fit-to-room": "Give new pods no more than nodes and quotas have room for.",
+    "fit-to-room": "Limit the sizes of new pods to the free capacity of nodes and quotas.",
     "host": "The address to listen on; empty: all.",
     "max-allowed-cpu-boost": "The most CPU that a startup boost may request for a container.",
     "min-tls-version": "The oldest TLS version accepted: tls1_2 or tls1_3.",

@@ -10,34 +10,54 @@ if TYPE_CHECKING:
     from podfit.scheduler import SchedulerConfig
 
 Listen = Annotated[
-    str, typer.Option("--listen", metavar="HOST:PORT", help="Where the API server listens; port 0 picks one.")
+    str, typer.Option("--listen", metavar="HOST:PORT", help="The address of the API server; port 0: any free port.")
 ]
-StoreName = Annotated[str, typer.Option("--store", help="sqlite, memory or etcd=URL[,URL…].")]
+StoreName = Annotated[
+    str, typer.Option("--store", help="The store of the API server: sqlite, memory or etcd=URL[,URL…].")
+]
 Kubeconfig = Annotated[
-    str, typer.Option("--kubeconfig", help="The kubeconfig to use; default $KUBECONFIG, ~/.kube/config.")
+    str, typer.Option("--kubeconfig", help="The kubeconfig to use; default: $KUBECONFIG, then ~/.kube/config.")
 ]
-Verbose = Annotated[int, typer.Option("--verbose", "-v", count=True, help="Log more; twice for everything.")]
-LeaderElect = Annotated[bool, typer.Option("--leader-elect", help="Work only while holding the component's Lease.")]
+Verbose = Annotated[
+    int, typer.Option("--verbose", "-v", count=True, help="Log more; repeat it (-vv) to log everything.")
+]
+LeaderElect = Annotated[
+    bool,
+    typer.Option("--leader-elect", help="Run only while holding a Lease, so that of several replicas one is active."),
+]
 EnableAdmission = Annotated[
-    str, typer.Option("--enable-admission-plugins", metavar="A,B", help="Admission plugins on top of the default ones.")
+    str,
+    typer.Option(
+        "--enable-admission-plugins", metavar="A,B", help="Admission plugins to enable in addition to the default ones."
+    ),
 ]
 DisableAdmission = Annotated[
-    str, typer.Option("--disable-admission-plugins", metavar="A,B", help="Default admission plugins to leave out.")
+    str, typer.Option("--disable-admission-plugins", metavar="A,B", help="Default admission plugins to disable.")
 ]
 ResizeDialect = Annotated[
     str,
-    typer.Option("--resize-dialect", help="The form of in-place resize in namespaces without a label for it."),
+    typer.Option(
+        "--resize-dialect",
+        help="The dialect of the resize API in namespaces whose label names no other (docs/dialects.md).",
+    ),
 ]
-NodeCpu = Annotated[str, typer.Option("--node-cpu", help="The node's CPU capacity, instead of the machine's.")]
-NodeMemory = Annotated[str, typer.Option("--node-memory", help="The node's memory capacity, instead of the machine's.")]
-StopPods = Annotated[
-    bool, typer.Option("--stop-pods", help="Stop the pods at the end instead of leaving them running.")
+NodeCpu = Annotated[
+    str, typer.Option("--node-cpu", help="The CPU capacity that the node reports; default: the machine's.")
 ]
+NodeMemory = Annotated[
+    str, typer.Option("--node-memory", help="The memory capacity that the node reports; default: the machine's.")
+]
+StopPods = Annotated[bool, typer.Option("--stop-pods", help="Stop the pods on exit instead of leaving them running.")]
 DeferredPolicy = Annotated[
-    str, typer.Option("--deferred-resize-policy", help="wait, or preempt less important pods for a Deferred resize.")
+    str,
+    typer.Option(
+        "--deferred-resize-policy",
+        help="What happens to a Deferred resize: wait, or preempt pods of lower priority for it.",
+    ),
 ]
 DeferredDeadline = Annotated[
-    float, typer.Option("--deferred-resize-deadline", help="Seconds a resize stays Deferred before it may preempt.")
+    float,
+    typer.Option("--deferred-resize-deadline", help="Seconds for which a resize stays Deferred before it may preempt."),
 ]
 
 

@@ -13,16 +13,16 @@ if TYPE_CHECKING:
     from podfit.client import Client
     from podfit.client.kubeconfig import Access
 
-Namespace = Annotated[str, typer.Option("--namespace", "-n", help="The namespace; default the context's.")]
-AllNamespaces = Annotated[bool, typer.Option("--all-namespaces", "-A", help="In all namespaces.")]
+Namespace = Annotated[str, typer.Option("--namespace", "-n", help="The namespace; default: the context's.")]
+AllNamespaces = Annotated[bool, typer.Option("--all-namespaces", "-A", help="Include all namespaces.")]
 Selector = Annotated[str, typer.Option("--selector", "-l", help="Only objects with these labels, as in kubectl.")]
 Watch = Annotated[bool, typer.Option("--watch", "-w", help="Keep the output up to date until Ctrl-C.")]
 Interval = Annotated[
-    float, typer.Option("--interval", metavar="SECONDS", min=0.1, help="Pause between updates with -w.")
+    float, typer.Option("--interval", metavar="SECONDS", min=0.1, help="Seconds between updates with -w.")
 ]
 Context = Annotated[str, typer.Option("--context", help="The context of the kubeconfig to use.")]
 Kubeconfig = Annotated[
-    str, typer.Option("--kubeconfig", help="The kubeconfig to use; default $KUBECONFIG, ~/.kube/config.")
+    str, typer.Option("--kubeconfig", help="The kubeconfig to use; default: $KUBECONFIG, then ~/.kube/config.")
 ]
 
 OK, FAILED, WRONG_USAGE, REFUSED, WAITING = 0, 1, 2, 3, 4

@@ -7,19 +7,35 @@ from typing import Annotated, Any
 import typer
 
 CpuManagerPolicy = Annotated[
-    str, typer.Option("--cpu-manager-policy", metavar="none|static", help="Whether whole CPUs can be exclusive.")
+    str,
+    typer.Option(
+        "--cpu-manager-policy",
+        metavar="none|static",
+        help="With static, containers of Guaranteed pods that request whole CPUs get them exclusively.",
+    ),
 ]
 ReservedCpus = Annotated[
-    str, typer.Option("--reserved-cpus", metavar="LIST", help="CPUs for the system, as 0-1,8; never exclusive.")
+    str, typer.Option("--reserved-cpus", metavar="LIST", help="CPUs that are never exclusive, such as 0-1,8.")
 ]
 SystemReserved = Annotated[
-    str, typer.Option("--system-reserved", metavar="A=N,…", help="Kept back for the system, as cpu=500m,memory=1Gi.")
+    str,
+    typer.Option(
+        "--system-reserved", metavar="A=N,…", help="Resources reserved for the system, such as cpu=500m,memory=1Gi."
+    ),
 ]
 KubeReserved = Annotated[
-    str, typer.Option("--kube-reserved", metavar="A=N,…", help="Kept back for the node's agents, in the same form.")
+    str,
+    typer.Option(
+        "--kube-reserved", metavar="A=N,…", help="Resources reserved for the node's agents, in the same form."
+    ),
 ]
 FeatureGates = Annotated[
-    str, typer.Option("--feature-gates", metavar="A=true,…", help="InPlacePodVerticalScalingExclusiveCPUs=true|false.")
+    str,
+    typer.Option(
+        "--feature-gates",
+        metavar="A=true,…",
+        help="Feature gates of the agent; InPlacePodVerticalScalingExclusiveCPUs is supported.",
+    ),
 ]
 GATES = ("InPlacePodVerticalScalingExclusiveCPUs",)
 _VALUES = {"true": True, "t": True, "1": True, "false": False, "f": False, "0": False}

@@ -14,7 +14,7 @@ ImageFallback = Annotated[
     typer.Option(
         "--image-fallback",
         metavar="host",
-        help="Run absent images on the node's own files; nothing is pulled.",
+        help="Pull nothing: containers whose image is missing run on the node's own files.",
     ),
 ]
 InsecureRegistry = Annotated[
@@ -22,23 +22,30 @@ InsecureRegistry = Annotated[
     typer.Option(
         "--insecure-registry",
         metavar="HOST[:PORT]",
-        help="A registry to ask over plain http, or https with any certificate. Loopback is always asked so.",
+        help="A registry to access by HTTP, or by HTTPS with any certificate, as on loopback; may be repeated.",
     ),
 ]
 SerializePulls = Annotated[bool, typer.Option("--serialize-image-pulls", help="Pull one image at a time.")]
 MaxPulls = Annotated[
     int,
-    typer.Option("--max-parallel-image-pulls", min=0, help="Images pulled at a time; 0 for four from each registry."),
+    typer.Option(
+        "--max-parallel-image-pulls", min=0, help="How many images are pulled at a time; 0: four from each registry."
+    ),
 ]
 ImageGcHigh = Annotated[
     int,
     typer.Option(
-        "--image-gc-high-threshold", min=0, max=100, help="Percent of the image disk from which images are deleted."
+        "--image-gc-high-threshold",
+        min=0,
+        max=100,
+        help="The disk usage in percent above which unused images are deleted.",
     ),
 ]
 ImageGcLow = Annotated[
     int,
-    typer.Option("--image-gc-low-threshold", min=0, max=100, help="Percent down to which images are deleted."),
+    typer.Option(
+        "--image-gc-low-threshold", min=0, max=100, help="The disk usage in percent at which deleting images stops."
+    ),
 ]
 
 

@@ -14,27 +14,39 @@ if TYPE_CHECKING:
 PodNetworkMode = Annotated[
     str,
     typer.Option(
-        "--pod-network", help="auto, bridge (own address behind NAT), cni, or host (pods share the host's network)."
+        "--pod-network",
+        help="auto, bridge (each pod has its own address, behind NAT), cni or host (pods share the host's network).",
     ),
 ]
-CniConfDir = Annotated[Path | None, typer.Option("--cni-conf-dir", help="CNI configurations; default /etc/cni/net.d.")]
+CniConfDir = Annotated[
+    Path | None, typer.Option("--cni-conf-dir", help="The folder with CNI configurations; default /etc/cni/net.d.")
+]
 CniBinDir = Annotated[
-    str, typer.Option("--cni-bin-dir", metavar="A,B", help="CNI plugins; default /opt/cni/bin,/usr/lib/cni.")
+    str,
+    typer.Option(
+        "--cni-bin-dir", metavar="A,B", help="The folders with CNI plugins; default /opt/cni/bin,/usr/lib/cni."
+    ),
 ]
 ClusterCidr = Annotated[
     str,
     typer.Option(
-        "--cluster-cidr", metavar="CIDR[,CIDR]", help="Give every node a part of this range for its pods (podCIDR)."
+        "--cluster-cidr",
+        metavar="CIDR[,CIDR]",
+        help="The range from which each node gets a subnet for its pods (podCIDR).",
     ),
 ]
 AllocateNodeCidrs = Annotated[
-    bool, typer.Option("--allocate-node-cidrs", help="Give every node a part of --cluster-cidr for its pods.")
+    bool, typer.Option("--allocate-node-cidrs", help="Allocate each node a subnet of --cluster-cidr for its pods.")
 ]
 NodeMask = Annotated[
-    int, typer.Option("--node-cidr-mask-size", help="The size of a node's part; default 24, for IPv6 64.")
+    int, typer.Option("--node-cidr-mask-size", help="The prefix length of a node's subnet; default 24, for IPv6 64.")
 ]
-NodeMask4 = Annotated[int, typer.Option("--node-cidr-mask-size-ipv4", help="The same, for IPv4 beside IPv6.")]
-NodeMask6 = Annotated[int, typer.Option("--node-cidr-mask-size-ipv6", help="The same, for IPv6 beside IPv4.")]
+NodeMask4 = Annotated[
+    int, typer.Option("--node-cidr-mask-size-ipv4", help="The prefix length for IPv4 in a dual-stack cluster.")
+]
+NodeMask6 = Annotated[
+    int, typer.Option("--node-cidr-mask-size-ipv6", help="The prefix length for IPv6 in a dual-stack cluster.")
+]
 
 
 def pod_ranges(cluster_cidr: str, mask: int, mask_ipv4: int = 0, mask_ipv6: int = 0) -> PodRanges:

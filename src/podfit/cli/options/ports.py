@@ -10,50 +10,77 @@ import typer
 
 NodePort = Annotated[
     int,
-    typer.Option("--node-port", min=0, max=65535, help="The first node's port, the next ones' follow; 0 picks them."),
+    typer.Option(
+        "--node-port",
+        min=0,
+        max=65535,
+        help="The port of the first node's server; further nodes use the following ports. 0: any free ports.",
+    ),
 ]
 AgentPort = Annotated[
-    int, typer.Option("--port", min=0, max=65535, help="The node server's port; 0 picks one, as does 10250 if taken.")
+    int,
+    typer.Option(
+        "--port",
+        min=0,
+        max=65535,
+        help="The port of the node's server; 0: any free port, also used if 10250 is in use.",
+    ),
 ]
 RecommenderAddress = Annotated[
-    str, typer.Option("--recommender-address", metavar="HOST:PORT", help="Where the recommender serves /metrics.")
+    str,
+    typer.Option(
+        "--recommender-address", metavar="HOST:PORT", help="The address on which the recommender serves /metrics."
+    ),
 ]
 UpdaterAddress = Annotated[
-    str, typer.Option("--updater-address", metavar="HOST:PORT", help="Where the updater serves /metrics.")
+    str,
+    typer.Option("--updater-address", metavar="HOST:PORT", help="The address on which the updater serves /metrics."),
 ]
 AdmissionAddress = Annotated[
-    str, typer.Option("--admission-address", metavar="HOST:PORT", help="Where the admission webhook serves /metrics.")
+    str,
+    typer.Option(
+        "--admission-address", metavar="HOST:PORT", help="The address on which the admission webhook serves /metrics."
+    ),
 ]
 WebhookPort = Annotated[
-    int, typer.Option("--webhook-port", min=0, max=65535, help="The admission webhook's port; 0 picks one.")
+    int, typer.Option("--webhook-port", min=0, max=65535, help="The port of the admission webhook; 0: any free port.")
 ]
 
 FailClosed = Annotated[
     bool,
-    typer.Option("--webhook-failure-policy-fail", help="Reject new pods while the admission webhook does not answer."),
+    typer.Option("--webhook-failure-policy-fail", help="Reject new pods while the admission webhook does not respond."),
 ]
 NoVpa = Annotated[bool, typer.Option("--no-vpa", help="Run without the vertical autoscaler.")]
 VpaRecommender = Annotated[
     list[str] | None,
-    typer.Option("--vpa-recommender", metavar="FLAG=VALUE", help="A flag of `podfit vpa recommender`; repeatable."),
+    typer.Option(
+        "--vpa-recommender", metavar="FLAG=VALUE", help="A flag to pass to `podfit vpa recommender`; may be repeated."
+    ),
 ]
 VpaUpdater = Annotated[
     list[str] | None,
-    typer.Option("--vpa-updater", metavar="FLAG=VALUE", help="A flag of `podfit vpa updater`; repeatable."),
+    typer.Option(
+        "--vpa-updater", metavar="FLAG=VALUE", help="A flag to pass to `podfit vpa updater`; may be repeated."
+    ),
 ]
 VpaAdmission = Annotated[
     list[str] | None,
-    typer.Option("--vpa-admission", metavar="FLAG=VALUE", help="A flag of `podfit vpa admission`; repeatable."),
+    typer.Option(
+        "--vpa-admission", metavar="FLAG=VALUE", help="A flag to pass to `podfit vpa admission`; may be repeated."
+    ),
 ]
 MeterResolution = Annotated[
-    float, typer.Option("--meter-resolution", min=1, max=60, help="Seconds between two readings of usage.")
+    float, typer.Option("--meter-resolution", min=1, max=60, help="Seconds between measurements of usage.")
 ]
 
 NodeIp = Annotated[
-    str, typer.Option("--node-ip", metavar="IP", help="The address the node reports; default this machine's.")
+    str, typer.Option("--node-ip", metavar="IP", help="The address that the node reports; default: this machine's.")
 ]
 AgentAddress = Annotated[
-    str, typer.Option("--address", metavar="IP", help="Where the agent's server listens; default the node's address.")
+    str,
+    typer.Option(
+        "--address", metavar="IP", help="The address on which the agent's server listens; default: the node's."
+    ),
 ]
 
 

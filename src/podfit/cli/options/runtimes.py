@@ -8,14 +8,16 @@ import typer
 
 RuntimeName = Annotated[
     str,
-    typer.Option("--runtime", help="process (podfit's own), cri (containerd, CRI-O) or fake (in memory)."),
+    typer.Option(
+        "--runtime", help="The container runtime: process (podfit's own), cri (containerd, CRI-O) or fake (in memory)."
+    ),
 ]
 RuntimeEndpoint = Annotated[
     str,
     typer.Option(
         "--container-runtime-endpoint",
         metavar="URL",
-        help="Where the runtime of --runtime cri listens.",
+        help="The socket of the container runtime, for --runtime cri.",
     ),
 ]
 RuntimeEndpoints = Annotated[
@@ -23,20 +25,20 @@ RuntimeEndpoints = Annotated[
     typer.Option(
         "--runtime-endpoint",
         metavar="NAME=URL",
-        help="Another CRI runtime, for pods whose RuntimeClass has the handler NAME. May be repeated.",
+        help="A further CRI runtime, for pods whose RuntimeClass has the handler NAME; may be repeated.",
     ),
 ]
 RunVms = Annotated[
     bool,
-    typer.Option("--vm", help="Run VMs, too: podfit vm-runtime beside the node, chosen by the RuntimeClass vm."),
+    typer.Option("--vm", help="Also run `podfit vm-runtime`: pods with the RuntimeClass vm become VMs."),
 ]
-VmAccel = Annotated[str, typer.Option("--vm-accel", help="With --vm, how VMs run: tcg (emulated) or kvm.")]
+VmAccel = Annotated[str, typer.Option("--vm-accel", help="With --vm: the accelerator of VMs, tcg (emulation) or kvm.")]
 CgroupRoot = Annotated[
     str,
     typer.Option(
         "--cgroup-root",
         metavar="PATH",
-        help="With --runtime cri, the parent of kubepods; default one named after the data directory.",
+        help="With --runtime cri: the parent cgroup of kubepods; default: one named after the data directory.",
     ),
 ]
 

@@ -12,24 +12,30 @@ if TYPE_CHECKING:
 
 SigningCert = Annotated[
     Path | None,
-    typer.Option("--cluster-signing-cert-file", help="The CA that signs certificate signing requests, as PEM."),
+    typer.Option(
+        "--cluster-signing-cert-file", help="The certificate of the CA that signs CertificateSigningRequests (PEM)."
+    ),
 ]
-SigningKey = Annotated[Path | None, typer.Option("--cluster-signing-key-file", help="That CA's private key, as PEM.")]
+SigningKey = Annotated[
+    Path | None, typer.Option("--cluster-signing-key-file", help="The private key of that CA (PEM).")
+]
 RootCa = Annotated[
     Path | None,
-    typer.Option("--root-ca-file", help="The CA published as kube-root-ca.crt; default the kubeconfig's."),
+    typer.Option(
+        "--root-ca-file", help="The CA certificate to publish as kube-root-ca.crt; default: the kubeconfig's."
+    ),
 ]
 RotateCertificates = Annotated[
     bool,
     typer.Option(
         "--rotate-certificates/--no-rotate-certificates",
-        help="Renew the certificate that the node joined with before it expires.",
+        help="Renew the node's client certificate before it expires.",
     ),
 ]
 RotateServing = Annotated[
     bool,
     typer.Option(
-        "--rotate-server-certificates", help="Ask the cluster's signer for the certificate of the node's own server."
+        "--rotate-server-certificates", help="Request the node's serving certificate from the cluster's signer."
     ),
 ]
 

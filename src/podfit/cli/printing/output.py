@@ -26,7 +26,9 @@ _WHOLE: Any = {"break_long_words": False, "break_on_hyphens": False}
 
 def output_option(formats: Sequence[str], default: str) -> Any:
     *most, last = (word for word in formats if word)
-    return typer.Option("--output", "-o", metavar="FORMAT", help=f"{', '.join(most)} or {last}; default {default}.")
+    return typer.Option(
+        "--output", "-o", metavar="FORMAT", help=f"The format: {', '.join(most)} or {last}; default: {default}."
+    )
 
 
 Output = Annotated[str, output_option(TABLES, "a table")]

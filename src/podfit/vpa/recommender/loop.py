@@ -357,7 +357,7 @@ class Recommender:
                 }
                 for id, of in sizes.items()
             }
-        self._heed_memory(sizes)
+        self._adjust_memory(sizes)
         scaled, labels_of = scaled_horizontally(self.hpas), self.targets.template_labels
         now = self.clock.now()
         self._losers = self.feed.rivals.losers()
@@ -375,7 +375,7 @@ class Recommender:
         """The needs of its starved containers, by name. Only lasting starvation justifies an eviction."""
         return self.starvation.needs(vpa, sustained=update_mode(vpa.object) not in IN_PLACE_MODES)
 
-    def _heed_memory(self, sizes: dict[VpaId, dict[str, Estimate]]) -> None:
+    def _adjust_memory(self, sizes: dict[VpaId, dict[str, Estimate]]) -> None:
         """Adjusts memory to squeeze probes and heap settings."""
         for id, vpa in self.cluster.vpas.items():
             if found := self.working_sets(vpa):
@@ -389,7 +389,7 @@ class Recommender:
 
     def heaps_of(self, vpa: Vpa) -> dict[str, Heap]:
         """The heaps configured in its containers, by container; none if they are ignored."""
-        return self.feed.heaps.of(vpa.pods) if self.config.model.heed_heaps else {}
+        return self.feed.heaps.of(vpa.pods) if self.config.model.respect_heap_settings else {}
 
     def loans_of(self, vpa: Vpa) -> Loans:
         """The loans of the last pass, by container."""

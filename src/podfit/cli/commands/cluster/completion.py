@@ -14,7 +14,7 @@ def add_to(app: typer.Typer) -> None:
     app.command("completion", help="Print a completion script for a shell.")(completion)
 
 
-def completion(shell: Annotated[str, typer.Argument(metavar="bash|zsh|fish", help="For which shell.")]) -> None:
+def completion(shell: Annotated[str, typer.Argument(metavar="bash|zsh|fish", help="The shell.")]) -> None:
     if shell not in SCRIPTS:
         wrong(f"completion {shell!r}: it is bash, zsh or fish")
     say(SCRIPTS[shell])

@@ -30,7 +30,9 @@ def add_to(app: typer.Typer) -> None:
 
 
 def doctor(
-    only: Annotated[str, typer.Option("--only", metavar="machine|cluster", help="Check only this half.")] = "",
+    only: Annotated[
+        str, typer.Option("--only", metavar="machine|cluster", help="Check only the machine, or only the cluster.")
+    ] = "",
     data_dir: DataDir = DEFAULT_DATA,
     listen: Listen = "127.0.0.1:6443",
     output: DataOutput = "",

@@ -34,7 +34,7 @@ _UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
 
 
 def add_to(app: typer.Typer) -> None:
-    images = typer.Typer(help="The images on this machine.", no_args_is_help=True, rich_markup_mode=None)
+    images = typer.Typer(help="Manage the images on this machine.", no_args_is_help=True, rich_markup_mode=None)
     images.command("load", help="Load images from OCI or Docker archives.")(load)
     images.command("ls", help="List the images.")(ls)
     images.command("rm", help="Remove images that no container uses.")(rm)
@@ -43,12 +43,15 @@ def add_to(app: typer.Typer) -> None:
 
 
 def load(
-    files: Annotated[list[Path], typer.Argument(metavar="FILE…", help="Archives, as `docker save` writes them.")],
+    files: Annotated[
+        list[Path], typer.Argument(metavar="FILE…", help="OCI archives, or archives written by `docker save`.")
+    ],
     tag: Annotated[
-        str, typer.Option("--tag", metavar="NAME", help="Name the image so, whatever its archive says.")
+        str, typer.Option("--tag", metavar="NAME", help="The name for the image, instead of the one in the archive.")
     ] = "",
     runtime: Annotated[
-        str, typer.Option("--runtime", help="process or vm: which runtime the images are for. They share one store.")
+        str,
+        typer.Option("--runtime", help="The runtime that the images are for, process or vm; both use the same store."),
     ] = "process",
     data_dir: DataDir = DEFAULT_DATA,
     name: Name = "",
@@ -67,7 +70,9 @@ def load(
 
 
 def pull(
-    images: Annotated[list[str], typer.Argument(metavar="IMAGE…", help="Such as nginx:1.27 or ghcr.io/team/app:1.")],
+    images: Annotated[
+        list[str], typer.Argument(metavar="IMAGE…", help="The images, such as nginx:1.27 or ghcr.io/team/app:1.")
+    ],
     insecure_registry: InsecureRegistry = None,
     data_dir: DataDir = DEFAULT_DATA,
     name: Name = "",
@@ -117,7 +122,7 @@ def ls(
 
 
 def rm(
-    images: Annotated[list[str], typer.Argument(metavar="IMAGE…", help="Names, or ids of which 12 digits are enough.")],
+    images: Annotated[list[str], typer.Argument(metavar="IMAGE…", help="Names or IDs; 12 digits of an ID suffice.")],
     data_dir: DataDir = DEFAULT_DATA,
     name: Name = "",
 ) -> None:

@@ -23,15 +23,16 @@ def add_to(app: typer.Typer) -> None:
 
 
 def vpa(
-    image: Annotated[str, typer.Option("--image", help="The image that its containers run.")] = "podfit:latest",
+    image: Annotated[str, typer.Option("--image", help="The image of the autoscaler's containers.")] = "podfit:latest",
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Check, and let the server validate; change nothing.")
+        bool, typer.Option("--dry-run", help="Check the requirements and validate on the server; change nothing.")
     ] = False,
     without_metrics: Annotated[
-        bool, typer.Option("--without-metrics", help="Install although nothing serves metrics.k8s.io.")
+        bool, typer.Option("--without-metrics", help="Install even if nothing serves metrics.k8s.io.")
     ] = False,
     timeout: Annotated[
-        float, typer.Option("--timeout", metavar="SECONDS", min=0, help="How long to wait until it works.")
+        float,
+        typer.Option("--timeout", metavar="SECONDS", min=0, help="Seconds to wait until the components are ready."),
     ] = 180.0,
     context: Context = "",
     kubeconfig: Kubeconfig = "",

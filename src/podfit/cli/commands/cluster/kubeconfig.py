@@ -11,10 +11,12 @@ from podfit.cli.clusters import DEFAULT_DATA, Cluster, DataDir, Name, chosen
 from podfit.cli.printing.output import note, print_object, wrong
 
 Merge = Annotated[bool, typer.Option("--merge", help="Add the cluster to kubectl's kubeconfig and make it current.")]
-Unmerge = Annotated[bool, typer.Option("--unmerge", help="Remove the cluster from kubectl's kubeconfig again.")]
+Unmerge = Annotated[bool, typer.Option("--unmerge", help="Remove the cluster from kubectl's kubeconfig.")]
 Into = Annotated[
     Path | None,
-    typer.Option("--kubeconfig", help="The file to change; default the first of $KUBECONFIG, else ~/.kube/config."),
+    typer.Option(
+        "--kubeconfig", help="The file to change; default: the first of $KUBECONFIG, otherwise ~/.kube/config."
+    ),
 ]
 
 

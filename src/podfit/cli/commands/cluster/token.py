@@ -24,16 +24,18 @@ _USAGE = "usage-bootstrap-"
 
 
 def add_to(app: typer.Typer) -> None:
-    tokens = typer.Typer(help="Tokens that let nodes join.", no_args_is_help=True, rich_markup_mode=None)
-    tokens.command("create", help="Make a token and print how to join with it.")(create)
-    tokens.command("list", help="List the tokens and when they expire.")(list_)
+    tokens = typer.Typer(
+        help="Manage the bootstrap tokens with which nodes join.", no_args_is_help=True, rich_markup_mode=None
+    )
+    tokens.command("create", help="Create a token and print the command that joins a node with it.")(create)
+    tokens.command("list", help="List the tokens and their expiry.")(list_)
     tokens.command("delete", help="Revoke tokens.")(delete)
     app.add_typer(tokens, name="token")
 
 
 def create(
     kubeconfig: Kubeconfig = "",
-    ttl_hours: Annotated[float, typer.Option("--ttl", help="Hours until it expires.", min=0.01)] = 24.0,
+    ttl_hours: Annotated[float, typer.Option("--ttl", help="Hours until the token expires.", min=0.01)] = 24.0,
     context: Context = "",
 ) -> None:
     from podfit.api.registry.kinds import kind_named
@@ -91,7 +93,9 @@ def list_(output: DataOutput = "", context: Context = "", kubeconfig: Kubeconfig
 
 
 def delete(
-    tokens: Annotated[list[str], typer.Argument(metavar="TOKEN", help="Whole tokens, or the part before the dot.")],
+    tokens: Annotated[
+        list[str], typer.Argument(metavar="TOKEN", help="The tokens, in full or only the part before the dot.")
+    ],
     context: Context = "",
     kubeconfig: Kubeconfig = "",
 ) -> None:

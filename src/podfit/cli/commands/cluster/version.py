@@ -16,7 +16,7 @@ def add_to(app: typer.Typer) -> None:
 
 
 def version(
-    client_only: Annotated[bool, typer.Option("--client", help="Do not ask the server.")] = False,
+    client_only: Annotated[bool, typer.Option("--client", help="Print only the client's version.")] = False,
     output: DataOutput = "",
     context: Context = "",
     kubeconfig: Kubeconfig = "",

@@ -75,14 +75,15 @@ def add_to(app: typer.Typer) -> None:
 
 def agent(
     kubeconfig: Kubeconfig = "",
-    server: Annotated[str, typer.Option("--server", help="Join the cluster at this URL, with --token.")] = "",
-    token: Annotated[str, typer.Option("--token", help="The bootstrap token to join with.")] = "",
+    server: Annotated[str, typer.Option("--server", help="The URL of the API server to join, with --token.")] = "",
+    token: Annotated[str, typer.Option("--token", help="The bootstrap token for joining the cluster.")] = "",
     rotate_certificates: RotateCertificates = True,
     rotate_server_certificates: RotateServing = False,
     certificate_authority: Annotated[
-        Path | None, typer.Option("--certificate-authority", help="The CA that the server's certificate must be from.")
+        Path | None,
+        typer.Option("--certificate-authority", help="The certificate of the CA that issued the server's certificate."),
     ] = None,
-    node_name: Annotated[str, typer.Option("--node-name", help="The node's name; default this machine's.")] = "",
+    node_name: Annotated[str, typer.Option("--node-name", help="The node's name; default: the machine's.")] = "",
     node_ip: NodeIp = "",
     address: AgentAddress = "",
     port: AgentPort = 10250,
@@ -96,20 +97,27 @@ def agent(
     cni_bin_dir: CniBinDir = "",
     node_cpu: NodeCpu = "",
     node_memory: NodeMemory = "",
-    pod_manifests: Annotated[Path | None, typer.Option("--pod-manifest-path", help="A folder of static pods.")] = None,
+    pod_manifests: Annotated[
+        Path | None, typer.Option("--pod-manifest-path", help="The folder with manifests of static pods.")
+    ] = None,
     eviction_hard: Annotated[
         str | None,
-        typer.Option("--eviction-hard", help="Thresholds of pressure, as memory.available<100Mi,nodefs.available<10%."),
+        typer.Option(
+            "--eviction-hard", help="Eviction thresholds, such as memory.available<100Mi,nodefs.available<10%."
+        ),
     ] = None,
     log_max_size: Annotated[
         str,
         typer.Option(
-            "--container-log-max-size", help="Rotate a container's log before it exceeds this; negative: never."
+            "--container-log-max-size",
+            help="The maximum size of a container's log file, after which it is rotated; negative: never rotated.",
         ),
     ] = "10Mi",
     log_max_files: Annotated[
         int,
-        typer.Option("--container-log-max-files", help="Log files kept of a container, the current one included."),
+        typer.Option(
+            "--container-log-max-files", help="How many log files are kept for a container, including the current one."
+        ),
     ] = 5,
     stop_pods: StopPods = False,
     image_fallback: ImageFallback = "",

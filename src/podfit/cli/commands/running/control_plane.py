@@ -52,7 +52,7 @@ def controllers(
         bool,
         typer.Option(
             "--use-service-account-credentials/--no-use-service-account-credentials",
-            help="Each controller acts by a service account of its own; otherwise all by the kubeconfig's user.",
+            help="Run each controller as its own service account instead of as the kubeconfig's user.",
         ),
     ] = True,
     verbose: Verbose = 0,
@@ -80,7 +80,7 @@ def scheduler(
     kubeconfig: Kubeconfig = "",
     leader_elect: LeaderElect = False,
     scheduler_name: Annotated[
-        str, typer.Option("--scheduler-name", help="Schedule pods that name this.")
+        str, typer.Option("--scheduler-name", help="Schedule the pods whose spec.schedulerName is this.")
     ] = "default-scheduler",
     deferred_resize_policy: DeferredPolicy = "wait",
     deferred_resize_deadline: DeferredDeadline = 60.0,

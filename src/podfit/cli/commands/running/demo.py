@@ -23,19 +23,19 @@ LOOK_S = 1.0
 
 
 def add_to(app: typer.Typer) -> None:
-    app.command("demo", help="Run a demo: pods that grow and shrink while they run.")(demo)
+    app.command("demo", help="Run a demo in which pods grow and shrink while they run.")(demo)
 
 
 def demo(
     data_dir: DataDir = DEMO_DATA,
     runtime: Annotated[
-        str, typer.Option("--runtime", help="auto, process (real cgroups) or fake (in memory).")
+        str, typer.Option("--runtime", help="The container runtime: auto, process (real cgroups) or fake (in memory).")
     ] = "auto",
-    seconds: Annotated[float, typer.Option("--seconds", min=0, help="End after so long; 0 is at Ctrl-C.")] = 0.0,
-    plain: Annotated[bool, typer.Option("--plain", help="Print lines even in a terminal.")] = False,
-    record: Annotated[
-        Path | None, typer.Option("--record", help="At the end save the screen as an SVG picture.")
-    ] = None,
+    seconds: Annotated[
+        float, typer.Option("--seconds", min=0, help="Stop after this time; 0: run until Ctrl-C.")
+    ] = 0.0,
+    plain: Annotated[bool, typer.Option("--plain", help="Print one line per event, even in a terminal.")] = False,
+    record: Annotated[Path | None, typer.Option("--record", help="On exit, save the screen as an SVG image.")] = None,
 ) -> None:
     if runtime not in ("auto", "process", "fake"):
         wrong(f"--runtime {runtime!r}: it is auto, process or fake")

@@ -17,14 +17,14 @@ from podfit.cli.printing.output import note, say, wrong
 from podfit.cli.run import run
 from podfit.kit.files.dirlock import DirectoryLock, Holder, InUse
 
-Force = Annotated[bool, typer.Option("--force", help="First stop the podfit process that uses the data directory.")]
+Force = Annotated[bool, typer.Option("--force", help="Stop the podfit process that uses the data directory first.")]
 Delete = Annotated[
     bool, typer.Option("--delete", help="With --name: delete the cluster's data and its merged context as well.")
 ]
 
 
 def add_to(app: typer.Typer) -> None:
-    app.command("down", help="End the pods that an ended `podfit up` left running.")(down)
+    app.command("down", help="Stop the pods that `podfit up` left running.")(down)
 
 
 def down(

@@ -17,7 +17,7 @@ from podfit.cli.run import run, serve
 
 
 def add_to(app: typer.Typer) -> None:
-    app.command("meter", help="Serve metrics.k8s.io (kubectl top) for any API server.")(meter)
+    app.command("meter", help="Serve metrics.k8s.io (for kubectl top) to any API server.")(meter)
 
 
 def reachable(url: str) -> None:
@@ -33,11 +33,19 @@ def reachable(url: str) -> None:
 def meter(
     kubeconfig: Kubeconfig = "",
     listen: Annotated[
-        str, typer.Option("--listen", metavar="HOST:PORT", help="Where the meter listens; port 0 picks one.")
+        str,
+        typer.Option(
+            "--listen", metavar="HOST:PORT", help="The address on which the meter listens; port 0: any free port."
+        ),
     ] = "127.0.0.1:0",
-    url: Annotated[str, typer.Option("--url", help="Where the API server reaches it, if not at --listen.")] = "",
+    url: Annotated[
+        str,
+        typer.Option(
+            "--url", help="The URL at which the API server reaches the meter; default: the address of --listen."
+        ),
+    ] = "",
     resolution: Annotated[
-        float, typer.Option("--resolution", min=1, max=60, help="Seconds between two readings of usage.")
+        float, typer.Option("--resolution", min=1, max=60, help="Seconds between measurements of usage.")
     ] = 15.0,
     verbose: Verbose = 0,
 ) -> None:

@@ -88,7 +88,7 @@ if TYPE_CHECKING:
 
 
 def add_to(app: typer.Typer) -> None:
-    app.command("up", help="Run everything in one process.")(up)
+    app.command("up", help="Run a complete cluster in one process.")(up)
     app.command("apiserver", help="Run the API server alone.")(apiserver)
 
 
@@ -105,14 +105,14 @@ def up(
     vm_accel: VmAccel = "tcg",
     cgroup_root: CgroupRoot = "",
     nodes: Annotated[int, typer.Option("--nodes", min=0, max=5000, help="How many nodes to run.")] = 1,
-    node_name: Annotated[str, typer.Option("--node-name", help="The node's name; default this machine's.")] = "",
+    node_name: Annotated[str, typer.Option("--node-name", help="The node's name; default: the machine's.")] = "",
     node_cpu: NodeCpu = "",
     node_memory: NodeMemory = "",
     enable_admission_plugins: EnableAdmission = "",
     disable_admission_plugins: DisableAdmission = "",
     resize_dialect: ResizeDialect = NATIVE,
     kubeconfig: Annotated[
-        Path | None, typer.Option("--kubeconfig", help="Add the administrator's access to this kubeconfig as well.")
+        Path | None, typer.Option("--kubeconfig", help="Also write the administrator's credentials to this kubeconfig.")
     ] = None,
     deferred_resize_policy: DeferredPolicy = "wait",
     deferred_resize_deadline: DeferredDeadline = 60.0,
@@ -208,21 +208,29 @@ def apiserver(
     enable_admission_plugins: EnableAdmission = "",
     disable_admission_plugins: DisableAdmission = "",
     resize_dialect: ResizeDialect = NATIVE,
-    token_auth_file: Annotated[Path | None, typer.Option("--token-auth-file", help="CSV of static tokens.")] = None,
+    token_auth_file: Annotated[
+        Path | None, typer.Option("--token-auth-file", help="A CSV file of static tokens.")
+    ] = None,
     tls_san: Annotated[
-        list[str] | None, typer.Option("--tls-san", help="Another name of the server in its certificate.")
+        list[str] | None,
+        typer.Option("--tls-san", help="A further name of the server for its certificate; may be repeated."),
     ] = None,
     max_requests_inflight: Annotated[
-        int, typer.Option("--max-requests-inflight", min=2, help="Seats for reads, which all priority levels share.")
+        int,
+        typer.Option(
+            "--max-requests-inflight", min=2, help="The number of concurrent reads, shared by all priority levels."
+        ),
     ] = 400,
     max_mutating_requests_inflight: Annotated[
         int,
         typer.Option(
-            "--max-mutating-requests-inflight", min=2, help="Seats for writes, which all priority levels share."
+            "--max-mutating-requests-inflight",
+            min=2,
+            help="The number of concurrent writes, shared by all priority levels.",
         ),
     ] = 200,
     kubeconfig: Annotated[
-        Path | None, typer.Option("--kubeconfig", help="Add the administrator's access to this kubeconfig as well.")
+        Path | None, typer.Option("--kubeconfig", help="Also write the administrator's credentials to this kubeconfig.")
     ] = None,
     verbose: Verbose = 0,
 ) -> None:

@@ -20,45 +20,54 @@ DEFAULT_SOCKET = "unix:///run/podfit/vm.sock"
 
 
 def add_to(app: typer.Typer) -> None:
-    app.command("vm-runtime", help="Run a CRI runtime whose containers are VMs.")(vm_runtime)
+    app.command("vm-runtime", help="Run a container runtime (CRI) whose containers are VMs.")(vm_runtime)
 
 
 def vm_runtime(
     data_dir: Annotated[
-        Path, typer.Option("--data-dir", help="Where images, disks and the record of VMs are kept.")
+        Path, typer.Option("--data-dir", help="The folder with images, disks and metadata of VMs.")
     ] = DEFAULT_FOLDER,
     listen: Annotated[
-        str, typer.Option("--listen", metavar="unix://PATH", help="The socket of the runtime and image services.")
+        str,
+        typer.Option(
+            "--listen", metavar="unix://PATH", help="The socket on which the CRI runtime and image services are served."
+        ),
     ] = DEFAULT_SOCKET,
     libvirt_socket: Annotated[
         str,
-        typer.Option("--libvirt-socket", metavar="PATH", help="Use a libvirt daemon, instead of libvirt in-process."),
+        typer.Option(
+            "--libvirt-socket",
+            metavar="PATH",
+            help="Use the libvirt daemon at this socket; default: libvirt in this process.",
+        ),
     ] = "",
     migration_uri: Annotated[
         str,
         typer.Option(
             "--migration-uri",
             metavar="URI",
-            help="How other hosts reach the libvirt daemon; default its socket, from this machine.",
+            help="The URI of the libvirt daemon for migration from other hosts; default: its local socket.",
         ),
     ] = "",
-    accel: Annotated[str, typer.Option("--accel", help="tcg (emulated) or kvm.")] = "tcg",
+    accel: Annotated[str, typer.Option("--accel", help="The accelerator of VMs: tcg (emulation) or kvm.")] = "tcg",
     network: Annotated[
         str,
         typer.Option(
             "--network",
-            help="auto (CNI if configured, else bridge), bridge, cni, user (outgoing connections only) or none.",
+            help="auto (CNI if configured, otherwise bridge), bridge, cni, user (outgoing connections only) or none.",
         ),
     ] = "auto",
     images: Annotated[
-        Path | None, typer.Option("--images", help="The image store to use; default one in the data directory.")
+        Path | None, typer.Option("--images", help="The folder of the image store; default: one in the data directory.")
     ] = None,
     insecure_registry: Annotated[
         list[str] | None,
-        typer.Option("--insecure-registry", metavar="HOST[:PORT]", help="A registry to ask without TLS; repeatable."),
+        typer.Option(
+            "--insecure-registry", metavar="HOST[:PORT]", help="A registry to access without TLS; may be repeated."
+        ),
     ] = None,
     image_archive: Annotated[
-        list[Path] | None, typer.Option("--image-archive", help="An OCI archive to load at the start; repeatable.")
+        list[Path] | None, typer.Option("--image-archive", help="An OCI archive to load at startup; may be repeated.")
     ] = None,
     verbose: Verbose = 0,
 ) -> None:

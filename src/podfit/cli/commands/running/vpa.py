@@ -17,9 +17,13 @@ _OWN_FLAGS = {"allow_extra_args": True, "ignore_unknown_options": True, "help_op
 
 def add_to(app: typer.Typer) -> None:
     group = typer.Typer(no_args_is_help=True, add_completion=False, rich_markup_mode=None)
-    group.command("recommender", help="Learn what containers need.", context_settings=_OWN_FLAGS)(recommender)
-    group.command("updater", help="Bring running pods there.", context_settings=_OWN_FLAGS)(updater)
-    group.command("admission", help="Size new pods; check autoscalers.", context_settings=_OWN_FLAGS)(admission)
+    group.command("recommender", help="Compute recommendations from usage.", context_settings=_OWN_FLAGS)(recommender)
+    group.command(
+        "updater", help="Resize or evict pods that deviate from the recommendation.", context_settings=_OWN_FLAGS
+    )(updater)
+    group.command("admission", help="Set the sizes of new pods and validate autoscalers.", context_settings=_OWN_FLAGS)(
+        admission
+    )
     app.add_typer(group, name="vpa", help="Run a component of the vertical autoscaler.")
 
 

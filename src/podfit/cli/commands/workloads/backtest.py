@@ -21,59 +21,81 @@ FORMATS = ("", "wide", "json", "html")
 
 def add_to(app: typer.Typer) -> None:
     tests = typer.Typer(
-        help="Try recommenders on the past, side by side.",
+        help="Replay past usage against sizing policies and compare them.",
         invoke_without_command=True,
         rich_markup_mode=None,
     )
     tests.callback()(report)
-    tests.command("run", help="Write the sizes that a policy would have given, sample by sample.")(run)
+    tests.command("run", help="Write the sizes that a policy would have recommended at each sample.")(run)
     app.add_typer(tests, name="backtest")
 
 
 def report(
     context: typer.Context,
-    series: Annotated[Path | None, typer.Option("--series", metavar="FILE", help="Usage in an npz file.")] = None,
+    series: Annotated[Path | None, typer.Option("--series", metavar="FILE", help="An npz file with usage.")] = None,
     csv: Annotated[
-        Path | None, typer.Option("--csv", metavar="FILE", help="Usage as CSV: time, container, cpu, memory.")
+        Path | None, typer.Option("--csv", metavar="FILE", help="A CSV file with usage: time, container, cpu, memory.")
     ] = None,
     local: Annotated[
-        Path | None, typer.Option("--local", metavar="FILE", help="The recommender's own history (SQLite).")
+        Path | None, typer.Option("--local", metavar="FILE", help="The local history file of the recommender (SQLite).")
     ] = None,
     prometheus: Annotated[
-        str, typer.Option("--prometheus", metavar="URL", help="Usage of all containers that Prometheus knows.")
+        str,
+        typer.Option(
+            "--prometheus", metavar="URL", help="A Prometheus server with usage; all its containers are read."
+        ),
     ] = "",
     policy: Annotated[
-        list[str] | None, typer.Option("--policy", metavar="NAME", help="May be repeated; default all of them.")
+        list[str] | None,
+        typer.Option("--policy", metavar="NAME", help="A policy to evaluate; may be repeated. Default: all."),
     ] = None,
     what_if: Annotated[
         list[str] | None,
-        typer.Option("--what-if", metavar="NAME=VALUE", help="Another bound, price, percentile, margin or mode."),
+        typer.Option(
+            "--what-if",
+            metavar="NAME=VALUE",
+            help="Override a bound, price, percentile, margin or mode; may be repeated.",
+        ),
     ] = None,
     step_s: Annotated[
-        float, typer.Option("--step", min=1, max=86400, help="Seconds between samples; not for --series.")
+        float, typer.Option("--step", min=1, max=86400, help="Seconds between samples; not used with --series.")
     ] = 300.0,
     history: Annotated[
-        str, typer.Option("--history", metavar="TIME", help="How far back Prometheus is read, such as 8d.")
+        str,
+        typer.Option("--history", metavar="TIME", help="The period of history to read from Prometheus, such as 8d."),
     ] = "8d",
     namespace: Annotated[
-        str, typer.Option("--namespace", "-n", metavar="NAME", help="Only this namespace of Prometheus; default all.")
+        str,
+        typer.Option(
+            "--namespace", "-n", metavar="NAME", help="Read only this namespace from Prometheus; default: all."
+        ),
     ] = "",
     cluster_label: Annotated[
-        str, typer.Option("--cluster-label", metavar="NAME=VALUE", help="Only series of Prometheus with this label.")
+        str,
+        typer.Option("--cluster-label", metavar="NAME=VALUE", help="Read only series with this label from Prometheus."),
     ] = "",
     bearer_token_file: Annotated[
-        str, typer.Option("--bearer-token-file", metavar="FILE", help="A token for Prometheus.")
+        str, typer.Option("--bearer-token-file", metavar="FILE", help="A file with a bearer token for Prometheus.")
     ] = "",
     insecure: Annotated[bool, typer.Option("--insecure", help="Do not verify Prometheus' certificate.")] = False,
     load: Annotated[
         float,
-        typer.Option("--load", metavar="PERCENT", min=1, max=100, help="The time queries may take, of all time."),
+        typer.Option(
+            "--load",
+            metavar="PERCENT",
+            min=1,
+            max=100,
+            help="The maximum percentage of time that Prometheus spends on queries; the rest are pauses.",
+        ),
     ] = 50.0,
-    timeout_s: Annotated[float, typer.Option("--timeout", min=1, help="Seconds that one query may take.")] = 120.0,
+    timeout_s: Annotated[float, typer.Option("--timeout", min=1, help="The timeout of a query in seconds.")] = 120.0,
     resume: Annotated[
-        bool, typer.Option("--resume/--fresh", help="Go on with a reading that was interrupted, or begin again.")
+        bool,
+        typer.Option("--resume/--fresh", help="Resume an interrupted run from its partial results, or start over."),
     ] = True,
-    output: Annotated[str, typer.Option("--output", "-o", metavar="FORMAT", help="wide, json or html.")] = "",
+    output: Annotated[
+        str, typer.Option("--output", "-o", metavar="FORMAT", help="The format: wide, json or html; default: a table.")
+    ] = "",
 ) -> None:
     if context.invoked_subcommand is not None:
         return
@@ -151,9 +173,13 @@ def _print(past: History, found: list[Result], output: str) -> None:
 
 
 def run(
-    series: Annotated[Path, typer.Option("--series", metavar="IN.npz", help="Usage: `cpu`, `memory`, `step_s`.")],
-    out: Annotated[Path, typer.Option("--out", metavar="OUT.npz", help="Where `cpu_size` and `memory_size` go.")],
-    policy: Annotated[str, typer.Option("--policy", metavar="NAME", help="The policy.")] = "auto",
+    series: Annotated[
+        Path, typer.Option("--series", metavar="IN.npz", help="The npz file with usage: `cpu`, `memory`, `step_s`.")
+    ],
+    out: Annotated[
+        Path, typer.Option("--out", metavar="OUT.npz", help="The npz file to write: `cpu_size`, `memory_size`.")
+    ],
+    policy: Annotated[str, typer.Option("--policy", metavar="NAME", help="The sizing policy.")] = "auto",
 ) -> None:
     import numpy as np
 

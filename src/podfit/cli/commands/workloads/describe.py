@@ -39,13 +39,15 @@ _BETWEEN = "\n\n\n"
 
 
 def add_to(app: typer.Typer) -> None:
-    app.command("describe", help="Show a pod's four states and its story, or a node's room.")(describe)
+    app.command("describe", help="Show a pod's states and history, or a node's capacity.")(describe)
 
 
 def describe(
     words: Annotated[
         list[str] | None,
-        typer.Argument(metavar="TYPE NAME", help="pod NAME, deploy/NAME (its pods), node NAME; TYPE alone is all."),
+        typer.Argument(
+            metavar="TYPE NAME", help="pod NAME, deploy/NAME (its pods) or node NAME; TYPE alone selects all."
+        ),
     ] = None,
     watch: Watch = False,
     every_s: Interval = 2.0,

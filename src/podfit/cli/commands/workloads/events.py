@@ -26,9 +26,11 @@ def add_to(app: typer.Typer) -> None:
 
 
 def events(
-    about: Annotated[str, typer.Option("--for", metavar="TYPE/NAME", help="Only about this object.")] = "",
-    types: Annotated[str, typer.Option("--types", metavar="Normal,Warning", help="Only of these types.")] = "",
-    resizes: Annotated[bool, typer.Option("--resizes", help="Only about resizes.")] = False,
+    about: Annotated[str, typer.Option("--for", metavar="TYPE/NAME", help="Show only Events about this object.")] = "",
+    types: Annotated[
+        str, typer.Option("--types", metavar="Normal,Warning", help="Show only Events of these types.")
+    ] = "",
+    resizes: Annotated[bool, typer.Option("--resizes", help="Show only Events about resizes.")] = False,
     watch: Watch = False,
     output: Output = "",
     namespace: Namespace = "",

@@ -29,14 +29,14 @@ WHAT = {"pod": "pod", "pods": "pod", "po": "pod", "vpa": "vpa", "resize": "resiz
 
 
 def add_to(app: typer.Typer) -> None:
-    app.command("explain", help="Explain a pod's node, a resize or a recommendation.")(explain)
+    app.command("explain", help="Explain a scheduling decision, a resize or a recommendation.")(explain)
 
 
 def explain(
     what: Annotated[str, typer.Argument(metavar="pod|vpa|resize", help="What to explain.")],
     names: Annotated[
         list[str] | None,
-        typer.Argument(metavar="NAME", help="The pod or TYPE/NAME of a workload (pod, resize), the autoscaler (vpa)."),
+        typer.Argument(metavar="NAME", help="The pod, or TYPE/NAME of a workload; with vpa, the autoscaler."),
     ] = None,
     selector: Selector = "",
     output: DataOutput = "",

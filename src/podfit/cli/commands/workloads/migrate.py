@@ -26,9 +26,9 @@ def add_to(app: typer.Typer) -> None:
 
 def migrate(
     pod: Annotated[str, typer.Argument(metavar="POD", help="The pod, as NAME or pod/NAME.")],
-    to: Annotated[str, typer.Option("--to", metavar="NODE", help="The node to move it to.")],
-    wait: Annotated[bool, typer.Option("--wait/--no-wait", help="Stay until it runs there.")] = True,
-    timeout_s: Annotated[float, typer.Option("--timeout", min=0, help="Seconds to stay at most.")] = 300.0,
+    to: Annotated[str, typer.Option("--to", metavar="NODE", help="The node to move the pod to.")],
+    wait: Annotated[bool, typer.Option("--wait/--no-wait", help="Wait until the pod runs on the new node.")] = True,
+    timeout_s: Annotated[float, typer.Option("--timeout", min=0, help="Seconds to wait at most.")] = 300.0,
     namespace: Namespace = "",
     context: Context = "",
     kubeconfig: Kubeconfig = "",

@@ -41,7 +41,7 @@ class Recommend(Command):
 
 
 def add_to(app: typer.Typer) -> None:
-    app.command("recommend", help="Report what workloads should request, from what they used.", cls=Recommend)(
+    app.command("recommend", help="Recommend requests and limits for workloads from their usage.", cls=Recommend)(
         recommend
     )
 
@@ -49,73 +49,100 @@ def add_to(app: typer.Typer) -> None:
 def recommend(
     names: Annotated[
         list[str] | None,
-        typer.Argument(metavar="NAME", help="Only these workloads: `web`, `api-*`, `deployment/web`."),
+        typer.Argument(metavar="NAME", help="Only these workloads, such as `web`, `api-*` or `deployment/web`."),
     ] = None,
     prometheus: Annotated[
-        str, typer.Option("--prometheus", metavar="URL", envvar="PROMETHEUS_URL", help="Where usage is read from.")
+        str,
+        typer.Option("--prometheus", metavar="URL", envvar="PROMETHEUS_URL", help="The Prometheus server with usage."),
     ] = "",
     source: Annotated[
         str,
-        typer.Option("--source", help="auto (the first that has usage), prometheus, checkpoints or metrics."),
+        typer.Option(
+            "--source", help="The source of usage: auto (the first that has any), prometheus, checkpoints or metrics."
+        ),
     ] = "auto",
-    history: Annotated[str, typer.Option("--history", metavar="TIME", help="How far back to read, such as 8d.")] = "8d",
+    history: Annotated[
+        str, typer.Option("--history", metavar="TIME", help="The period of history to read, such as 8d.")
+    ] = "8d",
     sample: Annotated[
         str,
-        typer.Option("--sample", metavar="TIME", help="How long metrics.k8s.io is sampled where it is used."),
+        typer.Option("--sample", metavar="TIME", help="How long to sample metrics.k8s.io, if that is the source."),
     ] = "2m",
     policy: Annotated[
-        str, typer.Option("--policy", help="Whose sizes: default, krr, window, rhythm or auto (see docs/backtest.md).")
+        str,
+        typer.Option("--policy", help="The sizing policy: default, krr, window, rhythm or auto (docs/backtest.md)."),
     ] = "default",
     kind: Annotated[str, typer.Option("--kind", metavar="KIND,…", help="Only workloads of these kinds.")] = "",
-    sort: Annotated[str, typer.Option("--sort", help="waste, cpu, memory, risk or name.")] = "waste",
-    price_cpu: Annotated[float, typer.Option("--price-cpu", min=0, help="What a core costs an hour.")] = 0.0,
-    price_memory: Annotated[float, typer.Option("--price-memory", min=0, help="What a GiB costs an hour.")] = 0.0,
-    min_cpu: Annotated[str, typer.Option("--min-cpu", help="No container gets less.")] = "",
-    min_memory: Annotated[str, typer.Option("--min-memory", help="No container gets less.")] = "",
-    max_cpu: Annotated[str, typer.Option("--max-cpu", help="No container gets more.")] = "",
-    max_memory: Annotated[str, typer.Option("--max-memory", help="No container gets more.")] = "",
-    keep_limits: Annotated[bool, typer.Option("--keep-limits", help="Leave limits as they are.")] = False,
+    sort: Annotated[str, typer.Option("--sort", help="The order of rows: waste, cpu, memory, risk or name.")] = "waste",
+    price_cpu: Annotated[float, typer.Option("--price-cpu", min=0, help="The price of a core per hour.")] = 0.0,
+    price_memory: Annotated[float, typer.Option("--price-memory", min=0, help="The price of a GiB per hour.")] = 0.0,
+    min_cpu: Annotated[str, typer.Option("--min-cpu", help="The minimum CPU request of a container.")] = "",
+    min_memory: Annotated[str, typer.Option("--min-memory", help="The minimum memory request of a container.")] = "",
+    max_cpu: Annotated[str, typer.Option("--max-cpu", help="The maximum CPU request of a container.")] = "",
+    max_memory: Annotated[str, typer.Option("--max-memory", help="The maximum memory request of a container.")] = "",
+    keep_limits: Annotated[bool, typer.Option("--keep-limits", help="Leave limits unchanged.")] = False,
     runtimes: Annotated[
-        bool, typer.Option("--runtimes/--no-runtimes", help="Heed heap settings of JVM, Go, Node.js and .NET.")
+        bool,
+        typer.Option(
+            "--runtimes/--no-runtimes", help="Take the heap settings of JVM, Go, Node.js and .NET into account."
+        ),
     ] = True,
-    least_change: Annotated[
-        float, typer.Option("--least-change", metavar="PERCENT", min=0, help="Sizes off by less are not changed.")
+    min_change: Annotated[
+        float, typer.Option("--min-change", metavar="PERCENT", min=0, help="Skip changes smaller than this.")
     ] = 10.0,
     patch_dir: Annotated[
         Path | None,
-        typer.Option("--patch-dir", metavar="DIR", help="Write a patch for each workload there."),
+        typer.Option("--patch-dir", metavar="DIR", help="Write a patch for each workload into this folder."),
     ] = None,
-    diff: Annotated[bool, typer.Option("--diff", help="Print what would change, and nothing else.")] = False,
-    apply: Annotated[bool, typer.Option("--apply", help="Resize running pods in place, after a question.")] = False,
+    diff: Annotated[bool, typer.Option("--diff", help="Print only the changes.")] = False,
+    apply: Annotated[bool, typer.Option("--apply", help="Resize running pods in place, after confirmation.")] = False,
     template: Annotated[
-        bool, typer.Option("--template", help="With --apply: also templates whose change recreates the pods.")
+        bool, typer.Option("--template", help="With --apply: also change templates if that recreates the pods.")
     ] = False,
     confidence: Annotated[
-        str, typer.Option("--confidence", help="With --apply, --diff and --patch-dir: at least low, medium or high.")
+        str,
+        typer.Option(
+            "--confidence", help="With --apply, --diff and --patch-dir: the minimum confidence, low, medium or high."
+        ),
     ] = "medium",
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Skip the confirmation.")] = False,
     dry_run: Annotated[
-        str, typer.Option("--dry-run", metavar="[=MODE]", help="With --apply: none, client or server; alone: client.")
+        str,
+        typer.Option(
+            "--dry-run", metavar="[=MODE]", help="With --apply: none, client or server; without a value: client."
+        ),
     ] = "none",
     cluster_label: Annotated[
-        str, typer.Option("--cluster-label", metavar="NAME=VALUE", help="Only series with this label.")
+        str, typer.Option("--cluster-label", metavar="NAME=VALUE", help="Read only series with this label.")
     ] = "",
     bearer_token_file: Annotated[
-        str, typer.Option("--bearer-token-file", metavar="FILE", help="A token for Prometheus.")
+        str, typer.Option("--bearer-token-file", metavar="FILE", help="A file with a bearer token for Prometheus.")
     ] = "",
     insecure: Annotated[bool, typer.Option("--insecure", help="Do not verify Prometheus' certificate.")] = False,
     load: Annotated[
         float,
-        typer.Option("--load", metavar="PERCENT", min=1, max=100, help="The time queries may take, of all time."),
+        typer.Option(
+            "--load",
+            metavar="PERCENT",
+            min=1,
+            max=100,
+            help="The maximum percentage of time that Prometheus spends on queries; the rest are pauses.",
+        ),
     ] = 50.0,
-    timeout_s: Annotated[float, typer.Option("--timeout", min=1, help="Seconds that one query may take.")] = 120.0,
-    rules: Annotated[bool, typer.Option("--rules/--no-rules", help="Use recording rules where there are some.")] = True,
+    timeout_s: Annotated[float, typer.Option("--timeout", min=1, help="The timeout of a query in seconds.")] = 120.0,
+    rules: Annotated[
+        bool, typer.Option("--rules/--no-rules", help="Use recording rules if they cover all containers.")
+    ] = True,
     resume: Annotated[
-        bool, typer.Option("--resume/--fresh", help="Go on with a reading that was interrupted, or begin again.")
+        bool,
+        typer.Option("--resume/--fresh", help="Resume an interrupted run from its partial results, or start over."),
     ] = True,
     selector: Selector = "",
     output: Annotated[
-        str, typer.Option("--output", "-o", metavar="FORMAT", help="wide, json, yaml, csv or html.")
+        str,
+        typer.Option(
+            "--output", "-o", metavar="FORMAT", help="The format: wide, json, yaml, csv or html; default: a table."
+        ),
     ] = "",
     namespace: Namespace = "",
     all_namespaces: AllNamespaces = False,
@@ -198,7 +225,7 @@ def _show(report: Report, output: str, everywhere: bool) -> None:
 async def _change(session: Session, report: Report, collector: Collector, options: dict[str, Any]) -> int:
     from podfit.cli.recommending.patches import changes, diff
 
-    changed = changes(report.findings, collector.workloads, options["least_change"] / 100.0, options["confidence"])
+    changed = changes(report.findings, collector.workloads, options["min_change"] / 100.0, options["confidence"])
     if not changed:
         note("nothing to change: every size fits, or is not known well enough (--confidence)")
         return 0

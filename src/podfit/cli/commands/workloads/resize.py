@@ -49,29 +49,33 @@ def as_kubectl_reads(words: list[str]) -> list[str]:
 
 
 def add_to(app: typer.Typer) -> None:
-    app.command("resize", help="Resize running pods in place and wait until it is done.", cls=ResizeCommand)(resize)
+    app.command("resize", help="Resize running pods in place and wait for completion.", cls=ResizeCommand)(resize)
 
 
 def resize(
     targets: Annotated[
-        list[str] | None, typer.Argument(metavar="TARGET", help="A pod, or TYPE/NAME of a workload: all its pods.")
+        list[str] | None, typer.Argument(metavar="TARGET", help="A pod, or a workload as TYPE/NAME for all its pods.")
     ] = None,
-    container: Annotated[str, typer.Option("--container", "-c", help="The container; not needed if alone.")] = "",
-    cpu: Annotated[str, typer.Option("--cpu", help="The new CPU request. A limit that equals it follows.")] = "",
+    container: Annotated[
+        str, typer.Option("--container", "-c", help="The container; may be omitted if the pod has only one.")
+    ] = "",
+    cpu: Annotated[
+        str, typer.Option("--cpu", help="The new CPU request. A limit that equals the request changes with it.")
+    ] = "",
     memory: Annotated[
-        str, typer.Option("--memory", help="The new memory request. A limit that equals it follows.")
+        str, typer.Option("--memory", help="The new memory request. A limit that equals the request changes with it.")
     ] = "",
     limits: Annotated[
-        str, typer.Option("--limits", metavar="cpu=Q,memory=Q", help="The new limits; what is not named stays.")
+        str, typer.Option("--limits", metavar="cpu=Q,memory=Q", help="The new limits; omitted ones are unchanged.")
     ] = "",
-    wait: Annotated[bool, typer.Option("--wait/--no-wait", help="Stay until the pods have their new size.")] = True,
-    timeout_s: Annotated[float, typer.Option("--timeout", min=0, help="Seconds to stay at most.")] = 60.0,
+    wait: Annotated[bool, typer.Option("--wait/--no-wait", help="Wait until the pods have their new size.")] = True,
+    timeout_s: Annotated[float, typer.Option("--timeout", min=0, help="Seconds to wait at most.")] = 60.0,
     dry_run: Annotated[
         str,
         typer.Option(
             "--dry-run",
             metavar="[=MODE]",
-            help="none, client (print what would be sent) or server (send it, change nothing); alone it means client.",
+            help="none, client (print without sending) or server (validate on the server); without a value: client.",
         ),
     ] = "none",
     selector: Selector = "",

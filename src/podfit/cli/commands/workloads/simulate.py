@@ -19,26 +19,34 @@ FORMATS = ("", "table", "wide", "json", "html")
 
 
 def add_to(app: typer.Typer) -> None:
-    app.command("simulate", help="Run a cluster in virtual time, from a scenario.")(simulate)
+    app.command("simulate", help="Simulate a cluster in virtual time.")(simulate)
 
 
 def simulate(
-    scenario: Annotated[Path | None, typer.Argument(metavar="SCENARIO", help="A YAML file.")] = None,
+    scenario: Annotated[Path | None, typer.Argument(metavar="SCENARIO", help="The scenario, a YAML file.")] = None,
     policy: Annotated[
         list[str] | None,
         typer.Option(
-            "--policy", metavar="NAME", help="A policy for all workloads; may be repeated. Default: the scenario's."
+            "--policy",
+            metavar="NAME",
+            help="The policy of all workloads; may be repeated to compare. Default: the scenario's.",
         ),
     ] = None,
     mode: Annotated[
         list[str] | None,
         typer.Option(
-            "--mode", metavar="MODE", help="An update mode for all workloads; may be repeated. Default: the scenario's."
+            "--mode",
+            metavar="MODE",
+            help="The update mode of all workloads; may be repeated to compare. Default: the scenario's.",
         ),
     ] = None,
-    seed: Annotated[int | None, typer.Option("--seed", min=0, help="Another seed than the scenario's.")] = None,
-    example: Annotated[bool, typer.Option("--example", help="Print a scenario to begin with.")] = False,
-    output: Annotated[str, typer.Option("--output", "-o", metavar="FORMAT", help="table, wide, json or html.")] = "",
+    seed: Annotated[
+        int | None, typer.Option("--seed", min=0, help="The seed of random numbers; default: the scenario's.")
+    ] = None,
+    example: Annotated[bool, typer.Option("--example", help="Print an example scenario and exit.")] = False,
+    output: Annotated[
+        str, typer.Option("--output", "-o", metavar="FORMAT", help="The format: table, wide, json or html.")
+    ] = "",
 ) -> None:
     check_format(output, FORMATS)
     if example:

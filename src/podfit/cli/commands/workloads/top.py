@@ -27,11 +27,11 @@ SHORT = {"PodMetrics": "pod", "NodeMetrics": "node", "VerticalPodAutoscaler": "v
 
 
 def add_to(app: typer.Typer) -> None:
-    app.command("top", help="Show usage against requests and limits.")(top)
+    app.command("top", help="Show usage next to requests and limits.")(top)
 
 
 def top(
-    what: Annotated[str, typer.Argument(metavar="pods|nodes|vpa", help="What to look at.")] = "pods",
+    what: Annotated[str, typer.Argument(metavar="pods|nodes|vpa", help="What to show.")] = "pods",
     watch: Watch = False,
     every_s: Interval = 2.0,
     selector: Selector = "",

@@ -57,7 +57,7 @@ class Config:
     on average; 0 disables this."""
     throttled_growth: float = 1.5
     """The factor by which the recommendation for a container with throttled bursts exceeds its request."""
-    heed_heaps: bool = True
+    respect_heap_settings: bool = True
     """Never recommend less memory than the heap settings of a language runtime require."""
     small_group_margin: float = 0.0
     """A further margin, divided by the number of pods: the fewer there are, the more each takes over when one is

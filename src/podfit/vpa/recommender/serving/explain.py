@@ -172,7 +172,8 @@ def explain_objects(
             states[container] = load_aggregate(checkpoint.get("status") or {}, config)
         except CheckpointError as error:
             unusable.append(str(error))
-    answer = explain(vpa, states, config, recommender=recommender, heaps=heaps if config.heed_heaps else None)
+    considered = heaps if config.respect_heap_settings else None
+    answer = explain(vpa, states, config, recommender=recommender, heaps=considered)
     answer["settings"] = to_flags(config)
     return {**answer, **({"unusableCheckpoints": unusable} if unusable else {})}
 
