@@ -1,6 +1,6 @@
 """The initial objects of a cluster: namespaces, priority classes, roles, the Service `kubernetes`, definitions.
 
-Only missing ones are written, so a second start writes nothing; roles of an older version get missing rules, and the
+Only missing ones are written, so a second start writes nothing; roles and bindings get back what they lack, and the
 endpoints of a server that moved are updated.
 """
 
@@ -50,7 +50,12 @@ async def _create(writer: Writer, registry: Registry, obj: Object) -> None:
     if record is None:
         await writer.install(kind, namespace, obj)
         return
-    completed = _completed(kind, writer.objects.decoded(record), obj)
+    found = writer.objects.decoded(record)
+    if kind.group == role_update.GROUP and role_update.is_replaced(found, obj):
+        await writer.objects.store.delete(record.key, record.modified)
+        await writer.install(kind, namespace, obj)
+        return
+    completed = _completed(kind, found, obj)
     if completed is not None:
         await writer.objects.put(kind, kind.key(namespace, meta["name"]), completed, record.modified)
 

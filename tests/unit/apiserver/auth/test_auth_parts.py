@@ -9,7 +9,7 @@ import pytest
 
 from podfit.apiserver.auth.authorize import Action
 from podfit.apiserver.auth.roles import bootstrap_roles
-from podfit.apiserver.auth.roles.role_update import completed
+from podfit.apiserver.auth.roles.role_update import completed, is_replaced
 from podfit.apiserver.request import User
 from podfit.compose import CONTROLLERS, SCHEDULER, account_user
 
@@ -101,3 +101,34 @@ def test_a_binding_of_an_older_version_gets_the_subjects_it_lacks() -> None:
     stranger = {"kind": "User", "name": "jane"}
     newer = completed({**wanted, "subjects": [stranger]}, wanted)
     assert newer is not None and newer["subjects"] == [stranger, *wanted["subjects"]]
+
+
+def test_labels_and_annotations_that_were_removed_come_back_and_changed_ones_stay() -> None:
+    wanted = bootstrap_roles.cluster_roles()[1]
+    bare = {**wanted, "metadata": {"name": wanted["metadata"]["name"], "labels": {"mine": "1"}}}
+    found = completed(bare, wanted)
+    assert found is not None and found["metadata"]["annotations"] == wanted["metadata"]["annotations"]
+    assert found["metadata"]["labels"] == {**wanted["metadata"]["labels"], "mine": "1"}
+
+
+def test_a_role_that_must_not_be_aggregated_loses_its_aggregation_rule() -> None:
+    wanted = next(one for one in bootstrap_roles.cluster_roles() if one["metadata"]["name"] == "system:kube-scheduler")
+    found = completed({**wanted, "aggregationRule": {"clusterRoleSelectors": []}}, wanted)
+    assert found == wanted
+
+
+def test_an_aggregated_role_gets_the_selectors_it_lacks() -> None:
+    wanted = next(one for one in bootstrap_roles.cluster_roles() if one["metadata"]["name"] == "view")
+    mine = {"matchLabels": {"mine": "1"}}
+    found = completed({**wanted, "aggregationRule": {"clusterRoleSelectors": [mine]}}, wanted)
+    assert found is not None
+    selectors = found["aggregationRule"]["clusterRoleSelectors"]
+    assert selectors == [mine, *wanted["aggregationRule"]["clusterRoleSelectors"]]
+
+
+def test_a_binding_to_another_role_is_replaced_unless_its_owner_wants_no_updates() -> None:
+    wanted = bootstrap_roles.cluster_role_bindings()[0]
+    other = {**wanted, "roleRef": {**wanted["roleRef"], "name": "view"}}
+    assert is_replaced(other, wanted) and not is_replaced(wanted, wanted)
+    annotations = {"rbac.authorization.kubernetes.io/autoupdate": "false"}
+    assert not is_replaced({**other, "metadata": {**other["metadata"], "annotations": annotations}}, wanted)

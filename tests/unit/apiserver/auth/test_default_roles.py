@@ -1,9 +1,9 @@
-"""Every cluster has the roles and bindings of Kubernetes, and podfit's own beside and within them."""
+"""Every cluster has the roles and bindings of Kubernetes, and podfit's own beside them."""
 
 from __future__ import annotations
 
 from podfit.apiserver.auth.roles import bootstrap_roles
-from podfit.apiserver.auth.roles.rules import parse_rules, uncovered
+from podfit.apiserver.auth.roles.default_roles import merged
 
 
 def by_name(objects: list) -> dict:  # type: ignore[type-arg]
@@ -26,14 +26,16 @@ def test_all_roles_and_bindings_of_kubernetes_are_there() -> None:
     assert count + len(roles) + len(bindings) >= 133
 
 
-def test_a_role_of_both_holds_the_rights_of_both() -> None:
-    edit = by_name(bootstrap_roles.cluster_roles())["system:aggregate-to-edit"]
-    held = parse_rules(edit["rules"])
-    for wanted in (
-        {"verbs": ["patch"], "apiGroups": [""], "resources": ["pods/resize"]},
-        {"verbs": ["create"], "apiGroups": ["networking.k8s.io"], "resources": ["ingresses"]},
-    ):
-        assert not uncovered(held, parse_rules([wanted])), wanted
+def test_kubernetes_own_roles_have_the_rules_of_kubernetes_and_no_others() -> None:
+    roles = by_name(bootstrap_roles.cluster_roles())
+    for wanted in merged("ClusterRole", []):
+        assert roles[wanted["metadata"]["name"]] == wanted
+
+
+def test_nodes_that_allocate_have_the_rules_of_other_nodes_too() -> None:
+    usual = by_name(bootstrap_roles.cluster_roles())["system:node"]["rules"]
+    allocating = by_name(bootstrap_roles.cluster_roles(nodes_allocate=True))["system:node"]["rules"]
+    assert allocating[: len(usual)] == usual and allocating[len(usual)]["resources"] == ["pods"]
 
 
 def test_bindings_name_roles_that_exist() -> None:

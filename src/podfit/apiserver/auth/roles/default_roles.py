@@ -1,6 +1,7 @@
 """The roles and bindings that Kubernetes 1.36 creates at its first start, as data, merged with podfit's own.
 
-A role defined by both has the permissions of both; so does a binding with its subjects.
+A role that is defined by both has the permissions of both. Roles with an aggregation rule have no rules here: the
+server collects them from the roles that they select.
 """
 
 from __future__ import annotations
@@ -19,12 +20,7 @@ def merged(kind: str, own: list[Object]) -> list[Object]:
     found = []
     for obj in _kubernetes(kind):
         wanted = mine.pop(_name(obj), None)
-        if wanted is not None and "aggregationRule" in obj:
-            # The server aggregates its rules; until then it has those of podfit's own.
-            obj["rules"] = wanted["rules"]
-        elif wanted is not None:
-            obj = completed(obj, wanted) or obj
-        found.append(obj)
+        found.append(obj if wanted is None else completed(obj, wanted) or obj)
     return [*found, *mine.values()]
 
 

@@ -148,19 +148,19 @@ class Rbac:
         return sorted(name for name in labels if any(selects(selector, labels[name]) for selector in selectors))
 
     def _collect(self, name: str, selected: dict[str, list[str]]) -> Iterator[Rule]:
-        """Rules of all roles that the aggregation rule selects. Those may aggregate others in turn; each counts
-        once.
+        """Rules of all roles that the aggregation rule selects, by name. Those may aggregate others in turn; each
+        counts once.
         """
-        seen, waiting = {name}, [name]
+        seen, waiting = {name}, [*reversed(selected[name])]
         while waiting:
-            for other in selected[waiting.pop()]:
-                if other in seen:
-                    continue
-                seen.add(other)
-                if other in selected:
-                    waiting.append(other)
-                else:
-                    yield from self._roles[("", other)]
+            other = waiting.pop()
+            if other in seen:
+                continue
+            seen.add(other)
+            if other in selected:
+                waiting += reversed(selected[other])
+            else:
+                yield from self._roles[("", other)]
 
     def _add_binding(self, kind: str, binding: Object) -> None:
         meta = binding.get("metadata") or {}

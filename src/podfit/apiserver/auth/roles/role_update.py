@@ -1,6 +1,7 @@
-"""Updates roles and bindings of an older version: missing permissions are added, none are removed.
+"""Reconciles stored roles and bindings with those that the server starts with, as kube-apiserver does. Pure.
 
-A role with `rbac.authorization.kubernetes.io/autoupdate: "false"` is not changed. Pure.
+Missing rules, subjects, labels and annotations are added, and none are removed. An object with the annotation
+`rbac.authorization.kubernetes.io/autoupdate: "false"` is not changed.
 """
 
 from __future__ import annotations
@@ -12,21 +13,56 @@ GROUP = "rbac.authorization.k8s.io"
 _AUTO = "rbac.authorization.kubernetes.io/autoupdate"
 
 
+def is_replaced(stored: Object, wanted: Object) -> bool:
+    """Whether a binding refers to another role, which is immutable: it is deleted and created again."""
+    return "roleRef" in wanted and stored.get("roleRef") != wanted["roleRef"] and not _is_protected(stored)
+
+
 def completed(stored: Object, wanted: Object) -> Object | None:
-    """`stored` with the missing rules or subjects of `wanted`; None if none are missing, or it must not be changed."""
-    if (stored["metadata"].get("annotations") or {}).get(_AUTO) != "true" or stored.get("aggregationRule"):
+    """`stored` with everything of `wanted` that it lacks; None if it lacks nothing, or must not be changed."""
+    if _is_protected(stored):
         return None
+    found = {**stored, "metadata": _with_notes(stored["metadata"], wanted["metadata"])}
     if "roleRef" in wanted:
-        return _with_subjects(stored, wanted)
-    lacking = uncovered(parse_rules(stored.get("rules")), parse_rules(wanted.get("rules")))
-    if not lacking:
-        return None
-    return {**stored, "rules": [*(stored.get("rules") or []), *(each.to_json() for each in lacking)]}
+        _add_subjects(found, wanted)
+    else:
+        _add_rules(found, wanted)
+        _add_selectors(found, wanted)
+    return None if found == stored else found
 
 
-def _with_subjects(stored: Object, wanted: Object) -> Object | None:
-    if stored.get("roleRef") != wanted["roleRef"]:
-        return None
-    held = stored.get("subjects") or []
+def _is_protected(stored: Object) -> bool:
+    return (stored["metadata"].get("annotations") or {}).get(_AUTO) == "false"
+
+
+def _with_notes(held: Object, wanted: Object) -> Object:
+    """Labels and annotations; values that are present stay."""
+    merged = {
+        field: {**(wanted.get(field) or {}), **(held.get(field) or {})}
+        for field in ("labels", "annotations")
+        if wanted.get(field)
+    }
+    return {**held, **merged}
+
+
+def _add_rules(found: Object, wanted: Object) -> None:
+    lacking = uncovered(parse_rules(found.get("rules")), parse_rules(wanted.get("rules")))
+    if lacking:
+        found["rules"] = [*(found.get("rules") or []), *(each.to_json() for each in lacking)]
+
+
+def _add_selectors(found: Object, wanted: Object) -> None:
+    if "aggregationRule" not in wanted:
+        found.pop("aggregationRule", None)
+        return
+    held = (found.get("aggregationRule") or {}).get("clusterRoleSelectors") or []
+    lacking = [one for one in wanted["aggregationRule"]["clusterRoleSelectors"] if one not in held]
+    if lacking:
+        found["aggregationRule"] = {"clusterRoleSelectors": [*held, *lacking]}
+
+
+def _add_subjects(found: Object, wanted: Object) -> None:
+    held = found.get("subjects") or []
     lacking = [one for one in wanted.get("subjects") or () if one not in held]
-    return {**stored, "subjects": [*held, *lacking]} if lacking else None
+    if lacking:
+        found["subjects"] = [*held, *lacking]
