@@ -11,6 +11,7 @@ import pytest
 from tests.support.cluster.asking import serving, tls_of
 
 from podfit.apiserver.app import ApiServer
+from podfit.apiserver.flows.estimate import Work
 
 MAPS = "/api/v1/namespaces/default/configmaps"
 FLOWS = "/apis/flowcontrol.apiserver.k8s.io/v1"
@@ -108,7 +109,7 @@ async def test_a_request_beyond_its_level_is_sent_back_with_retry_after(
     server: ApiServer, admin: aiohttp.ClientSession, nobody: aiohttp.ClientSession
 ) -> None:
     await limited(admin, server)
-    server.core.flows.levels["one"].executing += 1
+    server.core.flows.levels["one"].arrive(Work(), 0, 0.0)
     async with nobody.get(MAPS) as answer:
         assert (answer.status, answer.headers["Retry-After"]) == (429, "1")
         assert await answer.text() == "Too many requests, please try again later.\n"
@@ -119,7 +120,7 @@ async def test_a_request_of_another_level_is_answered_meanwhile(
     server: ApiServer, admin: aiohttp.ClientSession, nobody: aiohttp.ClientSession
 ) -> None:
     await limited(admin, server)
-    server.core.flows.levels["one"].executing += 1
+    server.core.flows.levels["one"].arrive(Work(), 0, 0.0)
     async with admin.get(MAPS) as answer:
         assert answer.status == 200
 
@@ -138,7 +139,7 @@ async def test_rejections_are_counted_under_kubernetes_names(
     server: ApiServer, admin: aiohttp.ClientSession, nobody: aiohttp.ClientSession
 ) -> None:
     await limited(admin, server)
-    server.core.flows.levels["one"].executing += 1
+    server.core.flows.levels["one"].arrive(Work(), 0, 0.0)
     async with nobody.get(MAPS) as answer:
         assert answer.status == 429
     async with admin.get("/metrics") as answer:
@@ -156,3 +157,41 @@ async def test_a_request_that_waited_too_long_is_sent_back(server: ApiServer, no
     async with nobody.get(MAPS) as answer:
         assert answer.status == 429
     assert level.waiting == 0
+
+
+async def test_default_objects_that_were_changed_or_deleted_are_reconciled(
+    server: ApiServer, admin: aiohttp.ClientSession
+) -> None:
+    change = {"spec": {"matchingPrecedence": 7}}
+    merge = {"Content-Type": "application/merge-patch+json"}
+    async with admin.patch(f"{FLOWS}/flowschemas/system-nodes", json=change, headers=merge) as answer:
+        assert answer.status == 200
+    async with admin.delete(f"{FLOWS}/flowschemas/probes") as answer:
+        assert answer.status == 200
+    await server.flow_upkeep.reconcile()
+    async with admin.get(f"{FLOWS}/flowschemas/system-nodes") as answer:
+        assert (await answer.json())["spec"]["matchingPrecedence"] == 500
+    assert await uid(admin, "flowschemas", "probes")
+
+
+async def test_a_client_waits_for_a_quarter_of_its_timeout(server: ApiServer, nobody: aiohttp.ClientSession) -> None:
+    level = server.core.flows.levels["global-default"]
+    level.executing += level.limit
+    async with nobody.get(f"{MAPS}?timeout=40ms") as answer:
+        assert answer.status == 429
+
+
+async def test_lists_and_writes_are_counted_by_the_seats_that_they_are_estimated_to_take(
+    server: ApiServer, admin: aiohttp.ClientSession
+) -> None:
+    async with admin.post(MAPS, json={"metadata": {"name": "large"}, "data": {"a": "x" * 250_000}}) as answer:
+        assert answer.status == 201
+    async with admin.get(MAPS) as answer:
+        assert answer.status == 200
+    async with admin.get("/metrics") as answer:
+        lines = (await answer.text()).splitlines()
+    labels = 'flow_schema="exempt",priority_level="exempt"'
+    found = {line.split(" ")[0]: float(line.split(" ")[1]) for line in lines if line.startswith("apiserver_flow")}
+    name = "apiserver_flowcontrol_work_estimated_seats"
+    assert found[f"{name}_sum{{{labels}}}"] > found[f"{name}_count{{{labels}}}"]
+    assert found[f"apiserver_flowcontrol_watch_count_samples_count{{{labels}}}"] == 1

@@ -43,8 +43,8 @@ from podfit.apiserver.config import Config
 from podfit.apiserver.dialects import Dialects
 from podfit.apiserver.dialects.edge import DialectForm, DialectSpliced
 from podfit.apiserver.dialects.registry import FOLLOWED as FOLLOWED_NAMESPACES
-from podfit.apiserver.flows.conditions import FOLLOWED as FOLLOWED_FLOWS
-from podfit.apiserver.flows.conditions import FlowConditions
+from podfit.apiserver.flows.upkeep import FOLLOWED as FOLLOWED_FLOWS
+from podfit.apiserver.flows.upkeep import FlowUpkeep
 from podfit.apiserver.front.http import HttpFront
 from podfit.apiserver.proxying.nodes import NodeProxy, scrape_targets
 from podfit.apiserver.request import Request, Response
@@ -113,7 +113,7 @@ class ApiServer:
         self.core.writer.before_update["", "services"] = self._reallot
         self.core.writer.after_write[NAMESPACE.storage_prefix] = self.dialects.learn
         self.core.writer.after_write[POLICY.storage_prefix] = PolicyStatuses(self.objects).settle
-        self.flow_conditions = FlowConditions(self.objects, self.core.writer)
+        self.flow_upkeep = FlowUpkeep(self.objects, self.core.writer)
         self.aggregation = Aggregation(self.objects, self.core.discovery, self.pki)
         self.core.foreign = self.aggregation.handler
         self.nodes = NodeProxy(_node_context(self.pki), self.authorization, config.advertised)
@@ -210,7 +210,7 @@ class ApiServer:
         listen("custom groups", self.groups.changed, DEFINITION.storage_prefix, resync=self.groups.follow)
         listen("aggregation", self.aggregation.changed, API_SERVICE.storage_prefix, resync=self.aggregation.resync)
         listen("flow control", self.core.flows.changed, *FOLLOWED_FLOWS, resync=self.core.flows.resync)
-        listen("flow conditions", self.flow_conditions.changed, *FOLLOWED_FLOWS, resync=self.flow_conditions.restore)
+        listen("flow upkeep", self.flow_upkeep.changed, *FOLLOWED_FLOWS, resync=self.flow_upkeep.restore)
         self.hub.start()
         await self.custom.start()
         self.aggregation.start()
@@ -223,7 +223,7 @@ class ApiServer:
         self.core.paths.ready = False
         await self._tasks.stop()
         await self.derived_state.stop()
-        await self.flow_conditions.stop()
+        await self.flow_upkeep.stop()
         self.core.flows.stop()
         await self.groups.stop()
         await self.custom.stop()
@@ -277,7 +277,7 @@ class ApiServer:
         if self.config.install_vpa:
             missing += bootstrap.vpa_definitions()
         await bootstrap.create_missing(writer, registry, missing)
-        await self.flow_conditions.settle_all()
+        await self.flow_upkeep.reconcile()
         self.core.flows.configure()
         await self.custom.start()
         await self.groups.follow()

@@ -16,9 +16,8 @@ from podfit.api.objects import Object
 from podfit.api.registry.kinds import Kind, Registry
 from podfit.apiserver.auth.certs.pki import Pki
 from podfit.apiserver.auth.roles import bootstrap_roles, role_update
-from podfit.apiserver.strategy.checks import equal
 from podfit.apiserver.strategy.flows import schemas as flows
-from podfit.apiserver.strategy.flows.mandatory import defaults
+from podfit.apiserver.strategy.flows.mandatory import defaults, revised
 from podfit.apiserver.writing.writes import Writer
 
 NAMESPACES = ("default", "kube-system", "kube-public", "kube-node-lease")
@@ -68,7 +67,7 @@ def _completed(kind: Kind, found: Object, wanted: Object) -> Object | None:
         labels = {**(found["metadata"].get("labels") or {}), **wanted["metadata"]["labels"]}
         return {**found, "metadata": {**found["metadata"], "labels": labels}, "subsets": wanted["subsets"]}
     if kind.group == flows.GROUP:
-        return _newer_flow(found, wanted)
+        return revised(found, wanted)
     if kind.kind == "EndpointSlice" and (found.get("endpoints"), found.get("ports")) != (
         wanted["endpoints"],
         wanted["ports"],
@@ -77,17 +76,6 @@ def _completed(kind: Kind, found: Object, wanted: Object) -> Object | None:
     if kind.kind == "CustomResourceDefinition":
         return _newer_definition(found, wanted)
     return None
-
-
-def _newer_flow(found: Object, wanted: Object) -> Object | None:
-    """A schema or level of an older version. Administrators keep their own by removing the annotation."""
-    meta = found["metadata"]
-    if (meta.get("annotations") or {}).get(_AUTO_UPDATE) != "true" or equal(found.get("spec"), wanted["spec"]):
-        return None
-    return {**found, "metadata": {**meta, "generation": meta.get("generation", 1) + 1}, "spec": wanted["spec"]}
-
-
-_AUTO_UPDATE = "apf.kubernetes.io/autoupdate-spec"
 
 
 def _newer_definition(found: Object, wanted: Object) -> Object | None:

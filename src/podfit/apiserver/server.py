@@ -153,7 +153,7 @@ class Core:
         try:
             admitted = await self.flows.admit(request, route)
         except TooMany as rejected:
-            return too_many(rejected.headers)
+            return too_many(rejected.headers, rejected.retry_s)
         finish = partial(self.flows.finish, admitted)
         if is_watch(route):
             # A watch holds seats while it starts, not while it runs.

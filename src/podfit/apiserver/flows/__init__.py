@@ -1,1 +1,1 @@
-"""Flow control: the conditions of flow schemas, and the schemas and levels that every cluster has."""
+"""Flow control: which requests are executed, in what order, and how many at a time."""

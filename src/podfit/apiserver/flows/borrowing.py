@@ -14,6 +14,7 @@ from podfit.api.objects import Object
 
 SMOOTHING = 0.977
 """The weight of the previous demand one period later."""
+_LEAST_TARGET = 0.001
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,30 +49,42 @@ def bounds(levels: Mapping[str, Object], total: int) -> dict[str, Bounds]:
     for name, spec in levels.items():
         section = _section(spec)
         nominal = math.ceil(total * shares[name] / whole)
-        lendable = round(nominal * (section.get("lendablePercent") or 0) / 100)
+        lendable = _rounded(nominal * (section.get("lendablePercent") or 0) / 100)
         borrowing = section.get("borrowingLimitPercent")
-        most = nominal + (total if borrowing is None else round(nominal * borrowing / 100))
+        most = nominal + (total if borrowing is None else _rounded(nominal * borrowing / 100))
         found[name] = Bounds(nominal, nominal - lendable, most, _is_exempt(spec))
     return found
 
 
-def limits(levels: Mapping[str, Bounds], demands: Mapping[str, Demand]) -> dict[str, int]:
-    """The limits for the next period. Exempt levels take what they need; the others share the rest."""
+@dataclass(frozen=True, slots=True)
+class Division:
+    """The seats of the next period."""
+
+    limits: dict[str, int]
+    targets: dict[str, float]
+    """What each level that is not exempt would use."""
+    fair: float = 0.0
+    """The multiple of their targets that levels get, within their bounds."""
+
+
+def divide(levels: Mapping[str, Bounds], demands: Mapping[str, Demand]) -> Division:
+    """Exempt levels take what they need; if little is left, the others get no more than their lower bounds."""
     wanted = {name: _wanted(level, demands[name]) for name, level in levels.items()}
     shared = {name: level for name, level in levels.items() if not level.exempt}
-    room = sum(level.nominal for level in levels.values()) - sum(
-        wanted[name] for name, level in levels.items() if level.exempt
-    )
+    targets = {name: max(float(wanted[name]), demands[name].smoothed) for name in shared}
+    total = sum(level.nominal for level in levels.values())
+    room = total - sum(wanted[name] for name, level in levels.items() if level.exempt)
+    fair = 0.0
     least, needed = sum(level.least for level in shared.values()), sum(wanted[name] for name in shared)
     if room <= least:
         given = {name: level.least for name, level in shared.items()}
     elif room <= needed:
         part = (room - least) / (needed - least)
-        given = {name: level.least + round((wanted[name] - level.least) * part) for name, level in shared.items()}
+        given = {name: level.least + _rounded((wanted[name] - level.least) * part) for name, level in shared.items()}
     else:
-        targets = {name: max(float(wanted[name]), demands[name].smoothed) for name in shared}
-        given = _fair({name: (wanted[name], level.most) for name, level in shared.items()}, targets, room)
-    return {name: wanted[name] if level.exempt else given[name] for name, level in levels.items()}
+        given, fair = _fair({name: (wanted[name], level.most) for name, level in shared.items()}, targets, total)
+    found = {name: wanted[name] if level.exempt else given[name] for name, level in levels.items()}
+    return Division(found, targets, fair)
 
 
 def _wanted(level: Bounds, demand: Demand) -> int:
@@ -79,20 +92,27 @@ def _wanted(level: Bounds, demand: Demand) -> int:
     return max(level.least, demand.high if level.exempt else min(level.nominal, demand.high))
 
 
-def _fair(ranges: Mapping[str, tuple[int, int]], targets: Mapping[str, float], room: int) -> dict[str, int]:
-    """Gives every level the same multiple of its target, within its range, so that the sum is the available number."""
+def _fair(
+    ranges: Mapping[str, tuple[int, int]], targets: Mapping[str, float], total: int
+) -> tuple[dict[str, int], float]:
+    """Gives every level the same multiple of its target, within its range, so that the sum is the total."""
+    shares = {name: max(target, _LEAST_TARGET) for name, target in targets.items()}
 
     def given(multiple: float) -> dict[str, float]:
         return {
-            name: min(float(high), max(float(low), multiple * max(targets[name], 1.0)))
-            for name, (low, high) in ranges.items()
+            name: min(float(high), max(float(low), multiple * shares[name])) for name, (low, high) in ranges.items()
         }
 
-    low, high = 0.0, float(room) + 1.0
-    for _ in range(60):
+    low, high = 0.0, max((high / shares[name] for name, (_, high) in ranges.items()), default=0.0)
+    for _ in range(100):
         middle = (low + high) / 2
-        low, high = (middle, high) if sum(given(middle).values()) < room else (low, middle)
-    return {name: round(value) for name, value in given(high).items()}
+        low, high = (middle, high) if sum(given(middle).values()) < total else (low, middle)
+    return {name: _rounded(value) for name, value in given(high).items()}, high
+
+
+def _rounded(value: float) -> int:
+    """Halves are rounded up, as in Go. The bisection of `_fair` ends a little beside them."""
+    return math.floor(round(value, 9) + 0.5)
 
 
 def _is_exempt(spec: Object) -> bool:

@@ -105,7 +105,8 @@ def _allows_path(row: Object, asked: Asked) -> bool:
 
 
 def _covers(pattern: str, path: str) -> bool:
-    return pattern in (_ANY, path) or (pattern.endswith("/*") and path.startswith(pattern[:-1]))
+    """A pattern covers everything below it, with or without `/*`."""
+    return pattern in (_ANY, path) or path.startswith(pattern.removesuffix("*").removesuffix("/") + "/")
 
 
 def _has(row: Object, field: str, value: str) -> bool:

@@ -11,8 +11,9 @@ from dataclasses import dataclass
 
 from podfit.api.objects import Object
 from podfit.api.registry.kinds import kind_named
-from podfit.apiserver.flows import borrowing, estimate
+from podfit.apiserver.flows import borrowing
 from podfit.apiserver.flows.classify import Asked, Schema, first_match, schemas
+from podfit.apiserver.flows.estimate import work_of
 from podfit.apiserver.flows.level import CANCELLED, TIME_OUT, Level, Rejected, Ticket
 from podfit.apiserver.flows.measures import FlowMeasures, ServedMeasures
 from podfit.apiserver.flows.sharding import flow_hash
@@ -21,6 +22,7 @@ from podfit.apiserver.routes import Route
 from podfit.apiserver.storage.events import WatchEvent
 from podfit.apiserver.storage.objects import Objects
 from podfit.apiserver.storage.usable import usable
+from podfit.apiserver.writing.options import timeout_of
 
 SCHEMA, LEVEL = kind_named("FlowSchema"), kind_named("PriorityLevelConfiguration")
 PERIOD_S = 10.0
@@ -28,8 +30,6 @@ PERIOD_S = 10.0
 WAIT_S = 15.0
 """How long a request may wait for its seats: a quarter of its timeout."""
 _KEPT = 10_000
-_DIGITS = 19
-_WRITES = frozenset(("create", "update", "patch", "delete"))
 
 
 @dataclass(slots=True, eq=False)
@@ -53,9 +53,9 @@ class Admitted:
 class TooMany(Exception):
     """The request is rejected; `headers` name its flow schema and priority level."""
 
-    def __init__(self, headers: list[tuple[str, str]]) -> None:
+    def __init__(self, headers: list[tuple[str, str]], retry_s: int) -> None:
         super().__init__()
-        self.headers = headers
+        self.headers, self.retry_s = headers, retry_s
 
 
 class FlowControl:
@@ -112,12 +112,12 @@ class FlowControl:
         level, schema = place.level, place.schema.name
         arrived = self._clock.monotonic()
         try:
-            ticket = level.arrive(self._work(request, route, level), place.flow, arrived)
+            ticket = level.arrive(work_of(self._objects, request, route, level.most_seats), place.flow, arrived)
             if ticket.turn is not None:
-                await self._wait(place, ticket)
+                await self._wait(place, ticket, 0 if is_watch else timeout_of(request.query))
         except Rejected as rejected:
             self._measures.rejected(level.name, schema, rejected.reason, self._clock.monotonic() - arrived)
-            raise TooMany(place.headers) from None
+            raise TooMany(place.headers, level.retries.reject(int(arrived))) from None
         place.measures.started(ticket)
         if self._timer is None:
             self._timer = asyncio.get_running_loop().call_later(PERIOD_S, self._end_period)
@@ -135,12 +135,14 @@ class FlowControl:
     def _free(self, level: Level, ticket: Ticket) -> None:
         level.free(ticket, self._clock.monotonic())
 
-    async def _wait(self, place: Place, ticket: Ticket) -> None:
+    async def _wait(self, place: Place, ticket: Ticket, timeout_s: float) -> None:
+        """`timeout_s` is the client's, 0 if it has none: a request waits for a quarter of it at most."""
         level, turn = place.level, ticket.turn
         assert turn is not None
-        self._measures.queued(level.name, place.schema.name, 1)
+        seats = ticket.seats
+        self._measures.queued(level.name, place.schema.name, 1, seats)
         try:
-            await asyncio.wait_for(asyncio.shield(turn), self.wait_s)
+            await asyncio.wait_for(asyncio.shield(turn), min(timeout_s / 4 or self.wait_s, self.wait_s))
         except (TimeoutError, asyncio.CancelledError) as error:
             now = self._clock.monotonic()
             if not turn.done():
@@ -156,7 +158,7 @@ class FlowControl:
             self._measures.rejected(level.name, place.schema.name, CANCELLED, now - ticket.arrived)
             raise
         finally:
-            self._measures.queued(level.name, place.schema.name, -1)
+            self._measures.queued(level.name, place.schema.name, -1, -seats)
 
     def _place(self, request: Request, route: Route | None) -> Place | None:
         user = request.user
@@ -182,33 +184,8 @@ class FlowControl:
             ("X-Kubernetes-Pf-Flowschema-Uid", schema.uid),
             ("X-Kubernetes-Pf-Prioritylevel-Uid", level.uid),
         ]
-        measures = self._measures.served(level.name, schema.name)
+        measures = self._measures.served(level.name, schema.name, level.exempt)
         return Place(schema, level, flow_hash(schema.name, schema.flow(asked)), headers, measures)
-
-    def _work(self, request: Request, route: Route | None, level: Level) -> estimate.Work:
-        if route is None or not route.resource:
-            return estimate.ONE_SEAT
-        if route.verb in _WRITES:
-            kind = self._objects.registry.resource(route.group, route.version, route.resource)
-            watches = 0 if kind is None else self._objects.hub.followers(kind.storage_prefix)
-            return estimate.write_work(watches, estimate.most_seats(level.bounds.nominal))
-        if route.verb == "list" or (route.verb == "watch" and _sends_state(request)):
-            return self._list_work(request, route, level)
-        return estimate.ONE_SEAT
-
-    def _list_work(self, request: Request, route: Route, level: Level) -> estimate.Work:
-        kind = self._objects.registry.resource(route.group, route.version, route.resource)
-        if kind is None or route.name:
-            return estimate.ONE_SEAT
-        store = self._objects.store
-        prefix = kind.storage_prefix
-        some = store.scan(prefix, limit=3)
-        average = sum(len(record.value) for record in some) // len(some) if some else 0
-        limit = (request.query.get("limit") or ["0"])[0]
-        most = estimate.most_seats(level.bounds.nominal)
-        return estimate.list_work(
-            store.count(prefix), average, int(limit) if limit.isdigit() and len(limit) < _DIGITS else 0, most
-        )
 
     # --- borrowing ----------------------------------------------------------------------------------------------
 
@@ -224,13 +201,8 @@ class FlowControl:
     def _share(self) -> None:
         now = self._clock.monotonic()
         bounds = {name: level.bounds for name, level in self._levels.items()}
-        found = borrowing.limits(bounds, {name: level.demand for name, level in self._levels.items()})
+        division = borrowing.divide(bounds, {name: level.demand for name, level in self._levels.items()})
         for name, level in self._levels.items():
-            level.set_limit(found[name], now)
+            level.set_limit(division.limits[name], now)
             self._measures.level(level)
-
-
-def _sends_state(request: Request) -> bool:
-    """Whether a watch starts with the current state."""
-    wanted = (request.query.get("sendInitialEvents") or [""])[0]
-    return wanted.lower() in ("true", "1") or (request.query.get("resourceVersion") or [""])[0] in ("", "0")
+        self._measures.divided(division)

@@ -13,7 +13,8 @@ from dataclasses import dataclass, field
 
 from podfit.api.objects import Object
 from podfit.apiserver.flows.borrowing import Bounds, Demand
-from podfit.apiserver.flows.estimate import Work
+from podfit.apiserver.flows.estimate import Work, most_seats
+from podfit.apiserver.flows.retries import Retries
 from podfit.apiserver.flows.sharding import deal
 
 QUEUE_FULL, TIME_OUT, CONCURRENCY_LIMIT, CANCELLED = "queue-full", "time-out", "concurrency-limit", "cancelled"
@@ -51,6 +52,8 @@ class Ticket:
     turn: asyncio.Future[None] | None = None
     """Set while it waits for seats."""
     started: float = 0.0
+    length: int = 0
+    """The number of requests that waited in its queue when it arrived, itself included."""
 
 
 class Level:
@@ -60,9 +63,14 @@ class Level:
         self.limit = 0
         """The current limit: its own seats, minus lent and plus borrowed ones."""
         self.demand = Demand()
+        self.retries = Retries()
+        self.most_seats = 0
+        """That one request may take; 0: not limited."""
         self.exempt = False
         self.executing = 0
         """Seats in use."""
+        self._running = 0
+        """Requests that have not been answered."""
         self.waiting = 0
         """Seats requested by waiting requests."""
         self._queues: list[Queue] = []
@@ -77,6 +85,7 @@ class Level:
     def configure(self, uid: str, spec: Object, level_bounds: Bounds) -> None:
         self.uid, self.bounds = uid, level_bounds
         self.exempt = level_bounds.exempt
+        self.most_seats = most_seats(spec, level_bounds)
         response = (spec.get("limited") or {}).get("limitResponse") or {}
         queuing = (response.get("queuing") or {}) if response.get("type") == "Queue" else {}
         count = queuing.get("queues") or (64 if response.get("type") == "Queue" else 0)
@@ -100,6 +109,7 @@ class Level:
         if self.exempt or (not self.waiting and self._has_room(work)):
             if self._dealt and not self.exempt:
                 ticket.queue = self._choose(flow)
+                ticket.length = 1
             self._start(ticket, now)
             return ticket
         if not self._dealt:
@@ -113,6 +123,7 @@ class Level:
         if not queue.waiting and not queue.executing:
             queue.virtual = max(queue.virtual, self._virtual)
         queue.waiting.append(ticket)
+        ticket.length = len(queue.waiting)
         queue.load += ticket.seats
         self.waiting += ticket.seats
         self._dispatch(now)
@@ -130,6 +141,7 @@ class Level:
     def finish(self, ticket: Ticket, now: float) -> None:
         """Called with the response. Final seats are held until `free`."""
         self._account(ticket, now)
+        self._running -= 1
         self._release(ticket, ticket.seats - self.final(ticket), now)
 
     def free(self, ticket: Ticket, now: float) -> None:
@@ -165,8 +177,10 @@ class Level:
     # --- seats --------------------------------------------------------------------------------------------------
 
     def _has_room(self, work: Work) -> bool:
-        """A request wider than the level is executed when nothing else is."""
-        return not self.executing or self.executing + work.most <= self.limit
+        """A request wider than the level is executed when no other is; one that can wait needs a free seat."""
+        if self._dealt and self.executing >= self.limit:
+            return False
+        return self.executing + work.most <= self.limit or (work.most > self.limit and not self._running)
 
     def _choose(self, flow: int) -> Queue:
         hand = self._hands.get(flow)
@@ -184,6 +198,7 @@ class Level:
     def _start(self, ticket: Ticket, now: float) -> None:
         self._observe(now)
         ticket.started = now
+        self._running += 1
         self.executing += ticket.seats
         self._high = max(self._high, self.executing + self.waiting)
         queue = ticket.queue
@@ -195,6 +210,13 @@ class Level:
             if ticket.turn is None:
                 queue.load += ticket.seats
             queue.virtual += ticket.seats * _GUESS_S
+
+    def _narrow(self, ticket: Ticket) -> None:
+        """For a level that has become smaller than the final seats of a request."""
+        work = ticket.work.within(self.limit)
+        if work is not ticket.work and ticket.queue is not None:
+            ticket.queue.load -= ticket.seats - work.most
+            ticket.work, ticket.seats = work, work.most
 
     def _account(self, ticket: Ticket, now: float) -> None:
         """Replaces the estimate by the actual work of the request."""
@@ -220,6 +242,7 @@ class Level:
             queue.waiting.popleft()
             self._observe(now)
             self.waiting -= ticket.seats
+            self._narrow(ticket)
             self._start(ticket, now)
             assert ticket.turn is not None
             if not ticket.turn.done():

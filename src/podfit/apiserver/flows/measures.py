@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from prometheus_client import CollectorRegistry
 
+from podfit.apiserver.flows.borrowing import Division
 from podfit.apiserver.flows.level import CANCELLED, CONCURRENCY_LIMIT, QUEUE_FULL, TIME_OUT, Level, Ticket
 from podfit.kit.series import Counter, Gauge, Histogram
 
@@ -14,7 +15,9 @@ _LEVEL = ("priority_level",)
 _FLOW = ("priority_level", "flow_schema")
 _WAITS = (0.0, 0.005, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 15, 30)
 _RUNS = (0.0, 0.005, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 15, 30)
-_SEATS = (1, 2, 4, 10, 20, 50, 100)
+_SEATS = (1, 2, 4, 8, 16, 32, 64, 100)
+_LENGTHS = (0, 10, 25, 50, 100, 250, 500, 1000)
+_WATCHES = (0, 1, 10, 100, 1000, 10_000)
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,8 +27,11 @@ class ServedMeasures:
     dispatched: Counter
     executing: Gauge
     seats: Gauge
-    waited: Histogram
+    waited: Histogram | None
+    """None for exempt requests, which never wait."""
     estimated: Histogram
+    length: Histogram
+    watches: Histogram
     ran: Histogram
     ran_watches: Histogram
 
@@ -33,8 +39,13 @@ class ServedMeasures:
         self.dispatched.inc()
         self.executing.inc()
         self.seats.inc(ticket.seats)
-        self.waited.observe(ticket.started - ticket.arrived)
+        if self.waited is not None:
+            self.waited.observe(ticket.started - ticket.arrived)
         self.estimated.observe(ticket.seats)
+        if ticket.length:
+            self.length.observe(ticket.length)
+        if (watches := ticket.work.watches) is not None:
+            self.watches.observe(watches)
 
     def ended(self, ticket: Ticket, now: float, is_watch: bool) -> None:
         self.executing.dec()
@@ -55,6 +66,7 @@ class FlowMeasures:
             _PREFIX + "dispatched_requests", "Requests that began to be executed.", _FLOW, registry=registry
         )
         self._waiting = gauge("current_inqueue_requests", "Requests that wait in a queue.", _FLOW)
+        self._waiting_seats = gauge("current_inqueue_seats", "Seats that requests in a queue ask for.", _FLOW)
         self._executing = gauge("current_executing_requests", "Requests that are executed.", _FLOW)
         self._seats = gauge("current_executing_seats", "Seats that requests take.", _FLOW)
         self._waited = Histogram(
@@ -78,6 +90,20 @@ class FlowMeasures:
             buckets=_SEATS,
             registry=registry,
         )
+        self._length = Histogram(
+            _PREFIX + "request_queue_length_after_enqueue",
+            "Length of the queue that a request was added to.",
+            _FLOW,
+            buckets=_LENGTHS,
+            registry=registry,
+        )
+        self._watches = Histogram(
+            _PREFIX + "watch_count_samples",
+            "Watches that may get the change that a request makes.",
+            _FLOW,
+            buckets=_WATCHES,
+            registry=registry,
+        )
         self._nominal = gauge("nominal_limit_seats", "Seats of a level by its shares.")
         self._lower = gauge("lower_limit_seats", "Seats of a level when it lends all it can.")
         self._upper = gauge("upper_limit_seats", "Seats of a level when it borrows all it can.")
@@ -86,26 +112,36 @@ class FlowMeasures:
         self._average = gauge("demand_seats_average", "Seats asked for in the last period, on average.")
         self._deviation = gauge("demand_seats_stdev", "Standard deviation of the seats asked for in the last period.")
         self._smoothed = gauge("demand_seats_smoothed", "Seats asked for, smoothed over periods.")
+        self._target = gauge("target_seats", "Seats that a level would use.")
+        self._fair = gauge("seat_fair_frac", "The multiple of their targets that levels get.", ())
 
     def rejected(self, level: str, schema: str, reason: str, waited_s: float) -> None:
         self._rejected.labels(level, schema, reason).inc()
         if waited_s:
             self._waited.labels(level, schema, "false").observe(waited_s)
 
-    def queued(self, level: str, schema: str, change: int) -> None:
-        self._waiting.labels(level, schema).inc(change)
+    def queued(self, level: str, schema: str, requests: int, seats: int) -> None:
+        self._waiting.labels(level, schema).inc(requests)
+        self._waiting_seats.labels(level, schema).inc(seats)
 
-    def served(self, level: str, schema: str) -> ServedMeasures:
+    def served(self, level: str, schema: str, exempt: bool) -> ServedMeasures:
         """Metrics updated for every request of a schema."""
         return ServedMeasures(
             self._dispatched.labels(level, schema),
             self._executing.labels(level, schema),
             self._seats.labels(level, schema),
-            self._waited.labels(level, schema, "true"),
+            None if exempt else self._waited.labels(level, schema, "true"),
             self._estimated.labels(level, schema),
+            self._length.labels(level, schema),
+            self._watches.labels(level, schema),
             self._ran.labels(level, schema, "regular"),
             self._ran.labels(level, schema, "watch"),
         )
+
+    def divided(self, division: Division) -> None:
+        self._fair.set(division.fair)
+        for name, target in division.targets.items():
+            self._target.labels(name).set(target)
 
     def level(self, level: Level) -> None:
         """The limits and the demand of a level, updated after either changed."""

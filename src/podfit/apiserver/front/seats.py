@@ -108,8 +108,8 @@ def is_watch(route: Route | None) -> bool:
     return route is not None and route.verb == "watch"
 
 
-def too_many(headers: list[tuple[str, str]]) -> Response:
+def too_many(headers: list[tuple[str, str]], retry_s: int) -> Response:
     """429 as in kube-apiserver: a line of text."""
     text = b"Too many requests, please try again later.\n"
-    fixed = [("Retry-After", "1"), ("X-Content-Type-Options", "nosniff")]
+    fixed = [("Retry-After", str(retry_s)), ("X-Content-Type-Options", "nosniff")]
     return Response(429, text, "text/plain; charset=utf-8", [*fixed, *headers])

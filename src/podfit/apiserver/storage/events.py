@@ -322,9 +322,15 @@ class Shelf:
             for there in places.values():
                 yield from there.values()
 
-    def followers(self) -> int:
-        """The number of watchers of the whole resource or of a namespace of it, rather than of one node or object."""
-        return sum(map(len, self._filed.get("", {}).values()))
+    def followers(self, namespace: str, name: str) -> int:
+        """The number of watchers of the whole resource, of this namespace or of this object."""
+        found = 0
+        for field, value in (("", ""), ("metadata.name", name)) if name else (("", ""),):
+            places = self._filed.get(field)
+            for scope in ("", namespace) if namespace else ("",):
+                if places and (there := places.get((scope, value))):
+                    found += len(there)
+        return found
 
     def add(self, watcher: Watcher) -> None:
         field, value = watcher.index or ("", "")

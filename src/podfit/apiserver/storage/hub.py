@@ -76,10 +76,10 @@ class Hub:
         for shelf in self._shelves.values():
             yield from shelf
 
-    def followers(self, resource: str) -> int:
-        """The number of watches that get every change of the resource, or of a namespace of it."""
+    def followers(self, resource: str, namespace: str, name: str) -> int:
+        """The number of watches that may get a change of this object; those of single nodes do not count."""
         shelf = self._shelves.get(resource)
-        return 0 if shelf is None else shelf.followers()
+        return 0 if shelf is None else shelf.followers(namespace, name)
 
     def problem(self) -> str:
         """Why watchers get no events; "" if they do."""

@@ -36,6 +36,17 @@ def first(query: Query, name: str) -> str:
     return values[0] if values else ""
 
 
+def timeout_of(query: Query) -> float:
+    """The seconds that the client waits for the response; 0 if it did not say so, or not clearly."""
+    parts = _DURATION_PART.findall(first(query, "timeout")[:_MANAGER_LIMIT])
+    try:
+        return sum(float(number) * _UNIT_S[unit] for number, unit in parts)
+    except ValueError:
+        return 0
+
+
+_DURATION_PART = re.compile("([0-9.]+)(ns|us|µs|μs|ms|s|m|h)")
+_UNIT_S = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "μs": 1e-6, "ms": 1e-3, "s": 1, "m": 60, "h": 3600}
 _DIGITS = 19
 """Of the largest 64-bit number."""
 

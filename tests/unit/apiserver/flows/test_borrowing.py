@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from podfit.apiserver.flows.borrowing import Bounds, Demand, bounds, limits
+from podfit.apiserver.flows.borrowing import Bounds, Demand, bounds, divide
 from podfit.apiserver.strategy.flows.mandatory import defaults
 
 LEVELS = {row["metadata"]["name"]: row["spec"] for row in defaults() if row["kind"] == "PriorityLevelConfiguration"}
@@ -17,6 +17,20 @@ def test_the_default_levels_have_the_nominal_limits_of_kubernetes() -> None:
         "catch-all": 13, "exempt": 0, "global-default": 49, "leader-election": 25, "node-high": 98, "system": 74,
         "workload-high": 98, "workload-low": 245,
     }  # fmt: skip
+
+
+def test_halves_of_seats_are_rounded_up_as_in_kubernetes() -> None:
+    least = {name: found.least for name, found in bounds(LEVELS, 600).items()}
+    assert least == {
+        "catch-all": 13, "exempt": 0, "global-default": 24, "leader-election": 25, "node-high": 73, "system": 50,
+        "workload-high": 49, "workload-low": 24,
+    }  # fmt: skip
+
+
+def test_idle_levels_share_all_seats_in_proportion_to_what_they_keep() -> None:
+    division = divide(bounds(LEVELS, 600), {name: Demand() for name in LEVELS})
+    assert abs(sum(division.limits.values()) - 602) <= len(LEVELS)
+    assert division.limits["node-high"] == round(73 * division.fair)
 
 
 @st.composite
@@ -36,7 +50,7 @@ def levels(draw: st.DrawFn) -> tuple[dict[str, Bounds], dict[str, Demand]]:
 def test_no_level_falls_below_what_it_never_lends_or_rises_above_what_it_may_borrow(
     case: tuple[dict[str, Bounds], dict[str, Demand]],
 ) -> None:
-    found = limits(*case)
+    found = divide(*case).limits
     assert all(level.least <= found[name] <= level.most for name, level in case[0].items())
 
 
@@ -44,19 +58,19 @@ def test_no_level_falls_below_what_it_never_lends_or_rises_above_what_it_may_bor
 def test_levels_never_have_more_seats_than_the_server_but_for_rounding(
     case: tuple[dict[str, Bounds], dict[str, Demand]],
 ) -> None:
-    assert sum(limits(*case).values()) <= sum(level.nominal for level in case[0].values()) + len(case[0])
+    assert sum(divide(*case).limits.values()) <= sum(level.nominal for level in case[0].values()) + len(case[0])
 
 
 @given(levels())
 def test_a_level_that_used_its_own_seats_keeps_them(case: tuple[dict[str, Bounds], dict[str, Demand]]) -> None:
-    found = limits(*case)
+    found = divide(*case).limits
     assert all(found[name] >= min(level.nominal, case[1][name].high) for name, level in case[0].items())
 
 
 def test_a_level_in_need_borrows_what_others_do_not_use() -> None:
     demands = {name: Demand() for name in LEVELS}
     demands["workload-low"].observe(400, 400, 0)
-    found = limits(bounds(LEVELS, 600), demands)
+    found = divide(bounds(LEVELS, 600), demands).limits
     assert found["workload-low"] > 245
 
 

@@ -80,7 +80,9 @@ def test_a_rule_for_a_resource_does_not_cover_its_subresources() -> None:
     assert first_match(only, Asked("u", (), "patch", "", "pods", "resize", "a")) is None
 
 
-@pytest.mark.parametrize(("pattern", "matches"), [("/a/*", True), ("/a", False), ("/a/b", True), ("*", True)])
-def test_paths_are_matched_whole_or_below_a_star(pattern: str, matches: bool) -> None:
+@pytest.mark.parametrize(
+    ("pattern", "matches"), [("/a/*", True), ("/a", True), ("/a/b", True), ("*", True), ("/", True), ("/a/bc", False)]
+)
+def test_a_path_covers_what_is_below_it_with_or_without_a_star(pattern: str, matches: bool) -> None:
     rule = {**ALL_USERS, "nonResourceRules": [{"verbs": ["get"], "nonResourceURLs": [pattern]}]}
     assert (first_match(schemas([schema("x", 1, rule)]), Asked("u", (), "get", path="/a/b")) is not None) is matches

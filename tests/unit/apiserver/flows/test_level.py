@@ -110,3 +110,20 @@ async def test_seats_in_use_never_exceed_the_limit_and_nobody_waits_beside_a_fre
         assert one.executing == executing <= limit
         assert one.waiting == sum(ticket.work.most for ticket in inside if not has_turn(ticket))
         assert executing or not one.waiting
+
+
+async def test_a_level_without_seats_lets_requests_wait() -> None:
+    none = level(0, queues=1)
+    assert not has_turn(none.arrive(Work(), 0, 0.0))
+    assert none.executing == 0
+
+
+async def test_final_seats_are_narrowed_to_a_level_that_shrank() -> None:
+    one = level(4, queues=1)
+    first, wide = one.arrive(Work(4), 0, 0.0), one.arrive(Work(1, 4, 0.005), 0, 0.0)
+    one.set_limit(2, 0.5)
+    one.finish(first, 1.0)
+    assert has_turn(wide) and one.executing == 2
+    one.finish(wide, 2.0)
+    one.free(wide, 2.01)
+    assert (one.executing, [queue.load for queue in one.queues]) == (0, [0])

@@ -1,4 +1,6 @@
-"""Flow schemas and priority levels that every cluster has, and those among them whose spec is immutable."""
+"""Flow schemas and priority levels that every cluster has, those among them whose spec is immutable, and how the
+server keeps all of them up to date, like kube-apiserver. Pure.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +10,11 @@ from importlib.resources import files
 import msgspec
 
 from podfit.api.objects import Object
+from podfit.apiserver.strategy.checks import equal
 
+AUTO_UPDATE = "apf.kubernetes.io/autoupdate-spec"
+_TRUE = frozenset(("1", "t", "T", "true", "True", "TRUE"))
+_FALSE = frozenset(("0", "f", "F", "false", "False", "FALSE"))
 MANDATORY = ("exempt", "catch-all")
 """Names of the schemas and levels that ensure that every request has a level."""
 
@@ -27,3 +33,38 @@ def mandatory_spec(kind: str, name: str) -> Object | None:
         return None
     found: Object = next(obj["spec"] for obj in defaults() if obj["kind"] == kind and obj["metadata"]["name"] == name)
     return found
+
+
+def revised(found: Object, wanted: Object) -> Object | None:
+    """`found` with the spec and annotation that it should have; None if it has them.
+
+    Administrators keep a spec of their own by setting the annotation to false. Without it, an object whose spec was
+    changed is theirs.
+    """
+    meta = found["metadata"]
+    noted = _truth(meta)
+    follows = meta["name"] in MANDATORY or (meta.get("generation", 1) == 1 if noted is None else noted)
+    spec = _spec_of(found, wanted) if follows else found.get("spec")
+    if noted is follows and equal(found.get("spec"), spec):
+        return None
+    notes = {**(meta.get("annotations") or {}), AUTO_UPDATE: str(follows).lower()}
+    generation = meta.get("generation", 1) + (not equal(found.get("spec"), spec))
+    return {**found, "metadata": {**meta, "annotations": notes, "generation": generation}, "spec": spec}
+
+
+def is_unwanted(obj: Object) -> bool:
+    """Whether it was a default object of another version."""
+    known = {(one["kind"], one["metadata"]["name"]) for one in defaults()}
+    return _truth(obj["metadata"]) is True and (obj["kind"], obj["metadata"]["name"]) not in known
+
+
+def _spec_of(found: Object, wanted: Object) -> Object:
+    """Administrators may set what the exempt level lends."""
+    spec: Object = wanted["spec"]
+    mine = (found.get("spec") or {}).get("exempt")
+    return spec if "exempt" not in spec or mine is None else {**spec, "exempt": mine}
+
+
+def _truth(meta: Object) -> bool | None:
+    note = (meta.get("annotations") or {}).get(AUTO_UPDATE)
+    return True if note in _TRUE else False if note in _FALSE else None
