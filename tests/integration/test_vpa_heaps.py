@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from tests.support.cluster.autoscaling import Autoscaled, autoscaled
 
-from podfit.api.pods.squeeze import ANNOTATION, CONDITION, MEMORY, asked_for, found_in, words
+from podfit.api.pods.squeeze import ANNOTATION, MEMORY, asked_for, found_in, result
 from podfit.api.quantity import Quantity
 from podfit.api.registry.kinds import POD, VPA
 from podfit.cli.explaining.autoscalers import explain_vpa
@@ -114,10 +114,8 @@ async def test_what_a_squeeze_probe_found_lowers_the_recommendation_of_an_autosc
 
     try:
         before = await target()
-        condition = {"type": CONDITION, "status": "True", "message": words({"main": 300 * MI})}
-        await cluster.admin.patch(
-            POD, "default", "web-1-0", {"status": {"conditions": [condition]}}, "status", STRATEGIC
-        )
+        change = result({"main": 300 * MI}, "2026-01-01T00:00:00Z")
+        await cluster.admin.patch(POD, "default", "web-1-0", change, "status", STRATEGIC)
         await seen(lambda: found_in(recommender.feed.pods.get("default", "web-1-0") or {}))
         assert await target() >= before > 900 * MI, "nobody asked for it"
         change = {"metadata": {"annotations": {ANNOTATION: MEMORY}}}

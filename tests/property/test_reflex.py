@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from podfit.agent.reflex.decide import Watched, calm, near, stuck
-from podfit.api.pods.reflex import CONDITION, LEAK, NOT_RAISED, Near, near_of, threshold
+from podfit.api.pods.reflex import LEAK, NOT_RAISED, Near, near_of, threshold
 from podfit.vpa.updater.decide.reflex import MI, MOST_WITHOUT_BOUND, Before, Grow, Stay, grown
 
 sizes = st.integers(MI, 1 << 40)
@@ -59,12 +59,13 @@ def test_what_the_node_says_is_read_back_and_a_leak_is_said_after_raises_only(
     limit: int, used: int, raises: int
 ) -> None:
     one = Watched("main", "id", limit, raises)
-    for said in (near(one, used, "t"), stuck(one, used, "t")):
-        pod = {"status": {"conditions": [{"type": "Ready", "status": "True"}, said]}}
-        assert said["type"] == CONDITION and near_of(pod) == Near("main", used, limit)
-    assert (stuck(one, used, "t")["reason"] == LEAK) == (raises >= 2)
-    assert stuck(Watched("main", "id", limit), used, "t")["reason"] == NOT_RAISED
-    assert near_of({"status": {"conditions": [calm(one, "t")]}}) is None
+    for found in (near(one, used), stuck(one, used)):
+        pod = found.change("t")
+        pod["status"]["conditions"].insert(0, {"type": "Ready", "status": "True"})
+        assert near_of(pod) == Near("main", used, limit)
+    assert (stuck(one, used).reason == LEAK) == (raises >= 2)
+    assert stuck(Watched("main", "id", limit), used).reason == NOT_RAISED
+    assert near_of(calm(one).change("t")) is None
     assert threshold(limit) < limit
 
 

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from podfit.agent.squeeze.decide import CALM, DEEPEST, LEAST, MI, Done, Lower, Probe, Reading, begin, step
-from podfit.api.pods.squeeze import CONDITION, found_in, words
+from podfit.api.pods.squeeze import found_in, result
 
 sizes = st.integers(MI, 1 << 40)
 
@@ -59,5 +59,4 @@ def test_memory_that_the_kernel_cannot_take_back_ends_it(high: int, more: int) -
 
 @given(st.dictionaries(st.from_regex(r"[a-z][a-z0-9-]{0,10}", fullmatch=True), st.integers(0, 1 << 50), max_size=4))
 def test_what_is_found_is_read_back(found: dict[str, int]) -> None:
-    condition = {"type": CONDITION, "status": "True", "message": words(found)}
-    assert found_in({"status": {"conditions": [condition]}}) == found
+    assert found_in(result(found, "t")) == found

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from podfit.api.objects import Object
-from podfit.api.pods.reflex import CALM, CONDITION, LEAK, NEAR, NOT_RAISED, Near
+from podfit.api.pods.reflex import CALM, CONDITION, LEAK, NEAR, NOT_RAISED, Near, amounts
 
 RAISES_OF_A_LEAK = 2
 """A container that reaches its limit repeatedly, and whose limit is then no longer raised, may leak."""
@@ -29,27 +29,38 @@ class Watched:
         return Watched(self.name, id, limit, self.raises + 1 if raised else self.raises)
 
 
-def near(one: Watched, used: int, now: str) -> Object:
-    return _condition(True, NEAR, Near(one.name, used, one.limit).words, now)
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """A condition of the pod, and the amounts that clients read beside it."""
+
+    near: Near | None
+    reason: str
+    message: str
+
+    def change(self, now: str) -> Object:
+        """The change of the pod that reports it."""
+        condition = {
+            "type": CONDITION,
+            "status": "True" if self.near is not None else "False",
+            "reason": self.reason,
+            "message": self.message,
+            "lastTransitionTime": now,
+        }
+        return {"metadata": {"annotations": amounts(self.near)}, "status": {"conditions": [condition]}}
 
 
-def stuck(one: Watched, used: int, now: str) -> Object:
+def near(one: Watched, used: int) -> Finding:
+    found = Near(one.name, used, one.limit)
+    return Finding(found, NEAR, found.words)
+
+
+def stuck(one: Watched, used: int) -> Finding:
     """The limit was not raised."""
-    words = Near(one.name, used, one.limit).words
+    found = Near(one.name, used, one.limit)
     if one.raises >= RAISES_OF_A_LEAK:
-        return _condition(True, LEAK, f"{words} after {one.raises} raises, and is not raised further: leak?", now)
-    return _condition(True, NOT_RAISED, f"{words}, and its limit is not raised", now)
+        return Finding(found, LEAK, f"{found.words} after {one.raises} raises, and is not raised further: leak?")
+    return Finding(found, NOT_RAISED, f"{found.words}, and its limit is not raised")
 
 
-def calm(one: Watched, now: str) -> Object:
-    return _condition(False, CALM, f"container {one.name} is below {one.limit} bytes by more than a tenth", now)
-
-
-def _condition(status: bool, reason: str, message: str, now: str) -> Object:
-    return {
-        "type": CONDITION,
-        "status": "True" if status else "False",
-        "reason": reason,
-        "message": message,
-        "lastTransitionTime": now,
-    }
+def calm(one: Watched) -> Finding:
+    return Finding(None, CALM, f"container {one.name} is below {one.limit} bytes by more than a tenth")

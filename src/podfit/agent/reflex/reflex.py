@@ -13,10 +13,9 @@ from dataclasses import dataclass
 from podfit.agent.pods.events import WARNING, Events
 from podfit.agent.pods.record import PodRecord
 from podfit.agent.reflex import decide
-from podfit.agent.reflex.decide import Watched
+from podfit.agent.reflex.decide import Finding, Watched
 from podfit.agent.runtimes.base import Runtime
 from podfit.agent.runtimes.values import RUNNING, RuntimeFailure
-from podfit.api.objects import Object
 from podfit.api.pods.reflex import asked_for, threshold
 from podfit.api.registry.kinds import POD
 from podfit.api.status import ApiError
@@ -96,12 +95,12 @@ class Reflex:
                 await self._runtime.hold_memory(one.id, threshold(one.limit))
                 if was_near and await self._used(one) < threshold(one.limit):
                     self._set_near(record, one, False)
-                    await self._say(record, decide.calm(one, self._now()))
+                    await self._report(record, decide.calm(one))
                 await self._runtime.memory_above(record.uid, one.id, threshold(one.limit))
                 used = await self._used(one)
                 self._set_near(record, one, True)
-                await self._say(record, decide.near(one, used, self._now()))
-                self._tell(record, one, used)
+                await self._report(record, decide.near(one, used))
+                self._announce(record, one, used)
                 await self._clock.sleep(PATIENCE_S)
                 await self._stuck(record, one)
                 await self._runtime.memory_below(record.uid, one.id, int(threshold(one.limit) * CALM_SHARE))
@@ -116,12 +115,12 @@ class Reflex:
             return
         # The limit was not raised: the hold is removed, and the OOM killer applies as usual.
         await self._runtime.hold_memory(one.id, None)
-        said = decide.stuck(one, used, self._now())
-        await self._say(record, said)
-        record.story.add("limit not raised", said["message"], container=one.name)
-        self._events.emit(record.pod, WARNING, said["reason"], said["message"], one.name)
+        found = decide.stuck(one, used)
+        await self._report(record, found)
+        record.story.add("limit not raised", found.message, container=one.name)
+        self._events.emit(record.pod, WARNING, found.reason, found.message, one.name)
 
-    def _tell(self, record: PodRecord, one: Watched, used: int) -> None:
+    def _announce(self, record: PodRecord, one: Watched, used: int) -> None:
         record.story.add("near its limit", f"container {one.name}", memory_bytes=one.limit, used=used)
         words = f"Container {one.name} uses {used} of {one.limit} bytes of memory"
         self._events.emit(record.pod, WARNING, "MemoryNearLimit", words, one.name)
@@ -130,9 +129,10 @@ class Reflex:
         usage = await self._runtime.container_usage(one.id)
         return max(usage.memory_bytes - usage.cache_bytes, 0)
 
-    async def _say(self, record: PodRecord, condition: Object) -> None:
+    async def _report(self, record: PodRecord, found: Finding) -> None:
         meta = record.api_object["metadata"]
-        change = {"metadata": {"uid": meta["uid"]}, "status": {"conditions": [condition]}}
+        change = found.change(rfc3339(self._clock.now()))
+        change["metadata"]["uid"] = meta["uid"]
         try:
             await self._client.patch(POD, record.namespace, meta["name"], change, "status", STRATEGIC)
         except (ApiError, Unreachable) as error:
@@ -142,6 +142,3 @@ class Reflex:
         held = self._held.get(record.uid, {}).get(one.name)
         if held is not None and held.one is one:
             held.near = near
-
-    def _now(self) -> str:
-        return rfc3339(self._clock.now())

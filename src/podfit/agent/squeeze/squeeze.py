@@ -16,7 +16,7 @@ from podfit.agent.squeeze import decide
 from podfit.agent.squeeze.decide import Done, Reading
 from podfit.api.pods.reflex import asked_for as has_reflex
 from podfit.api.pods.reflex import threshold
-from podfit.api.pods.squeeze import CONDITION, FOUND, asked_for, words
+from podfit.api.pods.squeeze import asked_for, result
 from podfit.api.registry.kinds import POD
 from podfit.api.status import ApiError
 from podfit.client.rest import STRATEGIC, Client
@@ -66,7 +66,7 @@ class Squeeze:
                     done = await self._probe(record, id)
                 record.story.add("squeezed", f"{name}: {done.why}", memory_bytes=done.enough)
                 self._found.setdefault(record.uid, {})[name] = done.enough
-                await self._say(record)
+                await self._report(record)
                 await self._clock.sleep(AGAIN_S)
         except RuntimeFailure as error:
             log.debug("squeeze probe of %s: %s", record.name, error)
@@ -92,16 +92,10 @@ class Squeeze:
         usage = await self._runtime.container_usage(id)
         return Reading(usage.memory_bytes, await self._runtime.memory_stall(id) or 0, self._clock.monotonic())
 
-    async def _say(self, record: PodRecord) -> None:
-        condition = {
-            "type": CONDITION,
-            "status": "True",
-            "reason": FOUND,
-            "message": words(self._found[record.uid]),
-            "lastTransitionTime": rfc3339(self._clock.now()),
-        }
+    async def _report(self, record: PodRecord) -> None:
+        change = result(self._found[record.uid], rfc3339(self._clock.now()))
         meta = record.api_object["metadata"]
-        change = {"metadata": {"uid": meta["uid"]}, "status": {"conditions": [condition]}}
+        change["metadata"]["uid"] = meta["uid"]
         try:
             await self._client.patch(POD, record.namespace, meta["name"], change, "status", STRATEGIC)
         except (ApiError, Unreachable) as error:

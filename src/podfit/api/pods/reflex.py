@@ -1,26 +1,29 @@
 """The memory reflex in the API: an annotation that enables it, and a condition for usage near a limit.
 
-The node writes the condition; the autoscaler's updater reads it and responds with a resize.
+The node writes the condition, and with it an annotation that contains its amounts. The autoscaler's updater reads them
+and responds with a resize.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from podfit.api.objects import Object
 
 ANNOTATION, MEMORY = "podfit.dev/reflex", "memory"
 """On a pod, or on an autoscaler for all of its pods: `podfit.dev/reflex: "memory"`."""
-CONDITION = "podfit.dev/MemoryNearLimit"
+CONDITION, AMOUNTS = "podfit.dev/MemoryNearLimit", "podfit.dev/memory-near-limit"
+"""The condition, and the annotation with `Near` as JSON while the condition is True."""
 NEAR, NOT_RAISED, LEAK, CALM = "NearLimit", "LimitNotRaised", "LeakSuspected", "BelowThreshold"
 SHARE = 0.9
 """The fraction of its limit above which a container's usage counts as near it."""
-_WORDS = re.compile(r"^container (\S+) uses (\d+) of (\d+) bytes")
 
 
-@dataclass(frozen=True, slots=True)
-class Near:
+class Near(Struct, frozen=True):
     """A container and its memory, in bytes."""
 
     container: str
@@ -30,6 +33,14 @@ class Near:
     @property
     def words(self) -> str:
         return f"container {self.container} uses {self.used} of {self.limit} bytes"
+
+
+_decoder = msgspec.json.Decoder(Near)
+
+
+def amounts(near: Near | None) -> Object:
+    """Changes of the pod's annotations; None removes the amounts."""
+    return {AMOUNTS: msgspec.json.encode(near).decode() if near is not None else None}
 
 
 def threshold(limit: int) -> int:
@@ -43,9 +54,11 @@ def asked_for(holder: Mapping[str, Any]) -> bool:
 
 
 def near_of(pod: Mapping[str, Any]) -> Near | None:
-    """The containers in the pod's condition; None if no container is near its limit."""
-    for one in (pod.get("status") or {}).get("conditions") or ():
-        if one.get("type") == CONDITION and one.get("status") == "True":
-            found = _WORDS.match(str(one.get("message") or ""))
-            return Near(found[1], int(found[2]), int(found[3])) if found else None
-    return None
+    """The container that is near its limit according to the pod's node; None if there is none."""
+    conditions = (pod.get("status") or {}).get("conditions") or ()
+    if not any(one.get("type") == CONDITION and one.get("status") == "True" for one in conditions):
+        return None
+    try:
+        return _decoder.decode(((pod.get("metadata") or {}).get("annotations") or {}).get(AMOUNTS) or "")
+    except msgspec.DecodeError:
+        return None

@@ -1,19 +1,34 @@
-"""The squeeze probe in the API: an annotation that enables it, and a condition with its result."""
+"""The squeeze probe in the API: an annotation that enables it, and a condition and an annotation with its result."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from typing import Any
+
+import msgspec
+
+from podfit.api.objects import Object
 
 ANNOTATION, MEMORY = "podfit.dev/squeeze", "memory"
 """On an autoscaler for all of its pods, or on a pod: `podfit.dev/squeeze: "memory"`."""
 CONDITION, FOUND = "podfit.dev/WorkingSet", "SqueezeProbe"
-_WORDS = re.compile(r"container (\S+) works with (\d+) bytes")
+AMOUNTS = "podfit.dev/working-set"
+"""On a pod with the condition: bytes by container, as JSON."""
+_decoder = msgspec.json.Decoder(dict[str, int])
 
 
-def words(found: Mapping[str, int]) -> str:
-    return "; ".join(f"container {name} works with {amount} bytes" for name, amount in sorted(found.items()))
+def result(found: Mapping[str, int], now: str) -> Object:
+    """The change of the pod that reports bytes by container."""
+    message = "; ".join(f"container {name} works with {amount} bytes" for name, amount in sorted(found.items()))
+    condition = {
+        "type": CONDITION,
+        "status": "True",
+        "reason": FOUND,
+        "message": message,
+        "lastTransitionTime": now,
+    }
+    notes = {AMOUNTS: msgspec.json.encode(found, order="sorted").decode()}
+    return {"metadata": {"annotations": notes}, "status": {"conditions": [condition]}}
 
 
 def asked_for(holder: Mapping[str, Any]) -> bool:
@@ -23,7 +38,10 @@ def asked_for(holder: Mapping[str, Any]) -> bool:
 
 def found_in(pod: Mapping[str, Any]) -> dict[str, int]:
     """Bytes by container; empty if there is no result yet."""
-    for one in (pod.get("status") or {}).get("conditions") or ():
-        if one.get("type") == CONDITION and one.get("status") == "True":
-            return {name: int(amount) for name, amount in _WORDS.findall(str(one.get("message") or ""))}
-    return {}
+    conditions = (pod.get("status") or {}).get("conditions") or ()
+    if not any(one.get("type") == CONDITION and one.get("status") == "True" for one in conditions):
+        return {}
+    try:
+        return _decoder.decode(((pod.get("metadata") or {}).get("annotations") or {}).get(AMOUNTS) or "")
+    except msgspec.DecodeError:
+        return {}
