@@ -14,7 +14,7 @@ from podfit.api.registry.kinds import POD, VPA, kind_named
 from podfit.apiserver.representation.forms import Form
 from podfit.apiserver.storage.events import WatchEvent
 from podfit.client.rest import STRATEGIC
-from podfit.client.transport import Ask, LocalTransport, Reply, SharedLines
+from podfit.client.transport import Ask, LocalTransport, Reply
 
 DEPLOYMENT, QUOTA = kind_named("Deployment"), kind_named("ResourceQuota")
 AUTOSCALER = {
@@ -27,19 +27,13 @@ AUTOSCALER = {
 
 async def test_what_a_watch_brought_is_never_changed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     brought: dict[int, tuple[bytes, Any]] = {}
-    decode, shown = SharedLines.decode, WatchEvent.shown
-
-    def decoded(lines: SharedLines, line: bytes) -> Any:
-        event = decode(lines, line)
-        brought[id(event["object"])] = (line, event["object"])
-        return event
+    shown = WatchEvent.shown
 
     def handed_over(event: WatchEvent, word: str, form: Form) -> Any:
         obj = shown(event, word, form)
         brought[id(obj)] = (event.encoded(word, form), obj)
         return obj
 
-    monkeypatch.setattr(SharedLines, "decode", decoded)
     monkeypatch.setattr(WatchEvent, "shown", handed_over)
     async with Whole(tmp_path, vpa=True) as whole:
         await _live_through_a_day(whole)

@@ -27,7 +27,7 @@ from podfit.apiserver.admission.policies.status import PolicyStatuses
 from podfit.apiserver.admission.rbac_escalation import RbacEscalation
 from podfit.apiserver.admission.webhooks.call import Caller
 from podfit.apiserver.admission.webhooks.plugins import Webhooks
-from podfit.apiserver.apis.aggregation import API_SERVICE, Aggregation, local_services
+from podfit.apiserver.apis.aggregation import API_SERVICE, Handler, local_services
 from podfit.apiserver.apis.custom import DEFINITION, CustomResources
 from podfit.apiserver.apis.groups import CustomGroups
 from podfit.apiserver.auth.authenticate import Authenticator, TokenAuthenticator
@@ -48,7 +48,7 @@ from podfit.apiserver.flows.upkeep import FlowUpkeep
 from podfit.apiserver.front.http import HttpFront
 from podfit.apiserver.proxying.nodes import NodeProxy, scrape_targets
 from podfit.apiserver.request import Request, Response
-from podfit.apiserver.server import Core, ForeignGroup
+from podfit.apiserver.server import Core
 from podfit.apiserver.services.addresses import ServiceAddresses
 from podfit.apiserver.services.endpoints import endpoint_of
 from podfit.apiserver.services.nodeports import SERVICE, NodePorts
@@ -100,7 +100,7 @@ class ApiServer:
             authorization=self.authorization,
             clock=config.clock,
         )
-        self.core = Core(self.objects, chain, self.authorization, config.in_flight, self.dialects)
+        self.core = Core(self.objects, chain, self.authorization, self.pki, config.in_flight, self.dialects)
         self.core.paths.documents["/.well-known/openid-configuration"] = lambda: self.tokens.openid_configuration(
             self.url
         )
@@ -114,8 +114,7 @@ class ApiServer:
         self.core.writer.after_write[NAMESPACE.storage_prefix] = self.dialects.learn
         self.core.writer.after_write[POLICY.storage_prefix] = PolicyStatuses(self.objects).settle
         self.flow_upkeep = FlowUpkeep(self.objects, self.core.writer)
-        self.aggregation = Aggregation(self.objects, self.core.discovery, self.pki)
-        self.core.foreign = self.aggregation.handler
+        self.aggregation = self.core.aggregation
         self.nodes = NodeProxy(_node_context(self.pki), self.authorization, config.advertised)
         self.converters = Caller(self._resolve)
         self.custom = self._handlers()
@@ -190,7 +189,7 @@ class ApiServer:
         """Handles a request of a client in this process; `request.user` is trusted."""
         return self.core.handle(request)
 
-    def register_local_group(self, group_version: str, handler: ForeignGroup) -> None:
+    def register_local_group(self, group_version: str, handler: Handler) -> None:
         """Registers a component of this process as the server of a group, e.g. `metrics.k8s.io/v1beta1`; it must also
         answer GET on `/apis/<group>/<version>` with its APIResourceList. Call it while the server runs."""
         self.aggregation.register(group_version, handler)

@@ -21,8 +21,10 @@ from podfit.api.status import ApiError, bad_request, go_quote, not_found
 from podfit.api.text.names import path_segment
 from podfit.apiserver import paths
 from podfit.apiserver.admission.chain import Chain
+from podfit.apiserver.apis.aggregation import Aggregation
 from podfit.apiserver.apis.discovery import Discovery
 from podfit.apiserver.auth.authorize import Action, Authorization
+from podfit.apiserver.auth.certs.pki import Pki
 from podfit.apiserver.auth.impersonate import impersonate, wanted_of
 from podfit.apiserver.calls import Call, ServerParts, warning_headers
 from podfit.apiserver.dialects import Dialects, policies
@@ -53,7 +55,6 @@ from podfit.store.backend import Unavailable
 log = logging.getLogger(__name__)
 
 Verb = Callable[[Call], Awaitable[Response]]
-ForeignGroup = Callable[[Request], Awaitable[Response]]
 VERBS: dict[str, Verb] = {
     "get": get,
     "list": list_objects,
@@ -81,6 +82,7 @@ class Core:
         objects: Objects,
         chain: Chain,
         authorization: Authorization,
+        pki: Pki,
         in_flight: tuple[int, int] = (400, 200),
         dialects: Dialects | None = None,
     ) -> None:
@@ -98,8 +100,7 @@ class Core:
         self.address = ""
         self.paths = paths.Paths(self)
         self.discovery.listeners.append(self.paths.forget)
-        self.foreign: Callable[[str, str], ForeignGroup | None] = lambda group, version: None
-        """The server of a group and version that is served elsewhere."""
+        self.aggregation = Aggregation(objects, self.discovery, pki)
         self.notices = dict(_DEPRECATED)
         """By (group, version, plural): the deprecation warning for its clients."""
 
@@ -233,7 +234,7 @@ class Core:
             return await self._page(request, route)
         kind = self.registry.resource(route.group, route.version, route.resource)
         if kind is None:
-            foreign = self.foreign(route.group, route.version)
+            foreign = self.aggregation.handler(route.group, route.version)
             # A hop may normalise `..`, and then the path differs from the one that was authorized.
             if foreign is not None and not {".", ".."} & set(request.path.split("/")):
                 return await foreign(request)
@@ -266,7 +267,7 @@ class Core:
             return await self.paths.answer(request, route)
         except paths.PageNotFound:
             # In a group that is served elsewhere and whose discovery has not been read yet.
-            foreign = self.foreign(route.group, route.version) if route is not None else None
+            foreign = self.aggregation.handler(route.group, route.version) if route is not None else None
             if foreign is None:
                 raise
             return await foreign(request)

@@ -2,7 +2,7 @@
 
 The copy survives outages of the server: it resumes from the last revision, or lists again and reports the difference.
 Subscribers never miss that something changed, but may miss intermediate states, as with any Kubernetes client.
-managedFields (half of an object) are not stored.
+managedFields (half of an object) are not stored. Cached objects are shared: read only.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass
 
-from podfit.api.objects import Object
+from podfit.api.objects import Object, freeze
 from podfit.api.registry.kinds import Kind
 from podfit.api.status import ApiError
 from podfit.client.rest import Client
@@ -190,7 +190,8 @@ class Cache:
     def _put(self, key: Key, after: Object | None, last: Object | None = None) -> None:
         before = self._objects.get(key)
         if after is not None:
-            self._objects[key] = after
+            # Subscribers and readers share it.
+            after = self._objects[key] = freeze(after)
         elif before is not None:
             del self._objects[key]
         else:

@@ -161,7 +161,7 @@ class Client:
                 stream.subscribe(on_event)
             async with aclosing(_lines(stream)) as lines:
                 async for line in lines:
-                    event = stream.decode(line)
+                    event = _decode(line)
                     if event["type"] == "ERROR":
                         raise ApiError.from_status(event["object"], 500)
                     yield event["type"], modern(event["object"]) if pods else event["object"]

@@ -19,7 +19,7 @@ from urllib.parse import urlencode
 import aiohttp
 import msgspec
 
-from podfit.api.objects import Object, freeze
+from podfit.api.objects import Object
 from podfit.client.connection_errors import connection_error
 
 Query = Mapping[str, str | list[str]]
@@ -66,12 +66,9 @@ class Stream:
 
     status: int
     chunks: AsyncIterator[bytes]
-    decode: Callable[[bytes], Any] = msgspec.json.decode
-    """Decodes a line to JSON. The result may be shared: read only."""
     subscribe: Callable[[Callable[[str, Any], None]], None] | None = None
     """If the server is in this process, it passes events (type and object, shared and without managedFields) to this
-    callback as they occur, as long as the reader has no unread events; an event that the callback rejects arrives with
-    the chunks."""
+    callback, in order. Chunks contain the rest: the present state if it was requested, bookmarks, errors."""
 
 
 class Unreachable(Exception):
@@ -202,39 +199,6 @@ async def _close_later(session: aiohttp.ClientSession) -> None:
         await session.close()
 
 
-class SharedLines:
-    """Decodes a line once for all readers: all components of a process watch the same changes, and those that are not
-    passed as objects arrive as lines.
-
-    The objects are shared and must not be modified. They lack managedFields, which are half of an object and which no
-    component reads.
-    """
-
-    def __init__(self, kept: int = 4096, seconds: float = 1.0) -> None:
-        """Lines are cached for about this long, and at most `kept` of them: all readers see them soon."""
-        self._kept, self._seconds = kept, seconds
-        self._known: dict[bytes, Any] = {}
-
-    def decode(self, line: bytes) -> Any:
-        found = self._known.get(line)
-        if found is None:
-            found = msgspec.json.decode(line)
-            found["object"].get("metadata", {}).pop("managedFields", None)
-            found["object"] = freeze(found["object"])
-            self._remember(line, found)
-        return found
-
-    def _remember(self, line: bytes, event: dict[str, Any]) -> None:
-        if not self._known:
-            asyncio.get_running_loop().call_later(self._seconds, self._forget)
-        elif len(self._known) >= self._kept:
-            self._known.clear()
-        self._known[line] = event
-
-    def _forget(self) -> None:
-        self._known.clear()
-
-
 class LocalAnswer(Protocol):
     """The response of a server in this process."""
 
@@ -257,11 +221,9 @@ LocalCall = Callable[[str, str, dict[str, list[str]], Mapping[str, str], bytes |
 class LocalTransport:
     """Calls a server in the same process: no sockets, no TLS, the same responses."""
 
-    def __init__(self, call: LocalCall, user_agent: str = "podfit", lines: SharedLines | None = None) -> None:
-        """Transports with the same `lines` share the objects of their watches."""
-        self._call = call
-        self.shares = lines is not None
-        self._decode = lines.decode if lines is not None else msgspec.json.decode
+    def __init__(self, call: LocalCall, user_agent: str = "podfit", shares: bool = False) -> None:
+        """`shares`: watches and writes return the server's objects, shared: read only."""
+        self._call, self.shares = call, shares
         headers = {"user-agent": user_agent, "accept": "application/json"}
         self._headers = {"": headers}
         """By content type: a request without other headers does not need a dict of its own."""
@@ -293,7 +255,7 @@ class LocalTransport:
         answer = await self._answer(ask)
         source = answer.stream if answer.stream is not None else _once(answer.body)
         try:
-            yield Stream(answer.status, source, self._decode, getattr(source, "subscribe", None))
+            yield Stream(answer.status, source, getattr(source, "subscribe", None))
         finally:
             closing = getattr(source, "aclose", None)
             if closing is not None:

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 from podfit.apiserver.front.local import local_client
 from podfit.apiserver.request import User
 from podfit.client import Client, EventRecorder
-from podfit.client.transport import SharedLines
 from podfit.kit.badsetting import BadSetting
 from podfit.kit.clock import Clock
 
@@ -64,9 +63,9 @@ def account_user(name: str) -> User:
     return User(f"system:serviceaccount:kube-system:{name}", groups)
 
 
-def account_client(server: ApiServer, name: str, lines: SharedLines | None = None) -> Client:
+def account_client(server: ApiServer, name: str, shares: bool = False) -> Client:
     """For a controller of this process, as a service account of kube-system."""
-    return local_client(server, account_user(name), "controllers", lines)
+    return local_client(server, account_user(name), "controllers", shares)
 
 
 def node_user(name: str) -> User:

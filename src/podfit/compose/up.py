@@ -14,7 +14,6 @@ from podfit.api.objects import freeze
 from podfit.apiserver.front.local import local_client
 from podfit.apiserver.request import ADMIN, Request, Response, User
 from podfit.client import Client
-from podfit.client.transport import SharedLines
 from podfit.compose.options import UpOptions
 from podfit.compose.parts import (
     CONTROLLERS,
@@ -54,7 +53,6 @@ class Up:
         self.options = options
         self.clock: Clock = clock or RealClock()
         self.tasks = Tasks("up")
-        self._lines = SharedLines()
         self.agents: list[Agent] = []
         self.node_servers: list[NodeServer] = []
         self._node_tls: ssl.SSLContext | None = None
@@ -66,7 +64,7 @@ class Up:
 
     def client(self, user: User, name: str) -> Client:
         """For a component of this process: watches and writes return objects that all components share."""
-        return local_client(self.server, user, name, self._lines)
+        return local_client(self.server, user, name, shares=True)
 
     def _server_config(self) -> Config:
         from podfit.apiserver.config import Config
@@ -123,10 +121,7 @@ class Up:
     async def _controllers(self) -> None:
         from podfit.controllers.all import run_controllers
 
-        client, writer = (
-            self.client(CONTROLLERS, "controllers"),
-            partial(account_client, self.server, lines=self._lines),
-        )
+        client, writer = self.client(CONTROLLERS, "controllers"), partial(account_client, self.server, shares=True)
         world = make_world(client, self.clock, self.server.pki.ca, writer)
         world.sign_request = self.server.pki.signer
         world.pod_blocks = make_blocks(self.options.pod_ranges)

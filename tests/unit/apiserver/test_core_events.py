@@ -11,7 +11,7 @@ from podfit.apiserver.representation import wire
 from podfit.apiserver.representation.forms import MetadataOnly, Spliced
 from podfit.apiserver.representation.selection import chosen
 from podfit.apiserver.storage import events
-from podfit.apiserver.storage.events import BUFFER, Watcher, WatchEvent
+from podfit.apiserver.storage.events import BUFFER, Subscriber, Watcher, WatchEvent
 from podfit.apiserver.storage.hub import IN_A_ROW, Hub
 from podfit.apiserver.storage.objects import Objects
 from podfit.kit.clock import RealClock
@@ -157,10 +157,16 @@ def change(revision: int) -> WatchEvent:
     return WatchEvent(Change(revision, key, Record(key, pod("a"), 1, revision), None))
 
 
-async def waiting_with(taken: list[bytes], takes: bool = True) -> tuple[Watcher, asyncio.Task[None]]:
+async def waiting_with(
+    taken: list[bytes], takes: bool = True, subscriber: Subscriber | None = None
+) -> tuple[Watcher, asyncio.Task[None]]:
     """A watcher whose reader waits, and a sink that notes what it is given."""
-    one = Watcher(POD.storage_prefix, "", FORM, None, None, 0)
-    one.sink = lambda data: taken.append(data) is None and takes
+
+    def sink(data: bytes) -> bool:
+        taken.append(data)
+        return takes
+
+    one = Watcher(POD.storage_prefix, "", FORM, None, None, 0, sink=sink, subscriber=subscriber)
     reader = asyncio.ensure_future(one.wait(60))
     await asyncio.sleep(0)
     return one, reader
@@ -178,8 +184,7 @@ async def test_a_reader_that_waits_gets_a_change_without_being_woken() -> None:
 
 async def test_a_reader_in_this_process_gets_the_object_and_nothing_is_encoded() -> None:
     taken: list[Any] = []
-    one, reader = await waiting_with([])
-    one.subscriber = lambda word, obj: taken.append((word, obj))
+    one, reader = await waiting_with([], subscriber=lambda word, obj: taken.append((word, obj)))
     key = POD.key("ns", "a")
     fields = [{"manager": "kubectl"}]
     value = wire.stored_value({"kind": "Pod", "apiVersion": "v1", "metadata": {"name": "a", "managedFields": fields}})
@@ -206,15 +211,24 @@ async def test_what_is_shown_in_another_shape_is_handed_over_in_that_shape() -> 
     assert other.shown("ADDED", FORM)["kind"] == "Pod"
 
 
-async def test_what_a_taker_fails_to_take_waits_as_bytes() -> None:
+async def test_an_object_that_a_subscriber_fails_on_waits_and_so_does_all_behind_it() -> None:
     def fails(word: str, obj: Any) -> None:
         raise ValueError
 
-    one, reader = await waiting_with([])
-    one.subscriber = fails
-    one.offer(change(1))
-    assert words(one) == ["ADDED"]
+    one, reader = await waiting_with([], subscriber=fails)
+    for revision in (1, 2):
+        one.offer(change(revision))
+    found = [(word, obj["metadata"]["resourceVersion"]) for word, obj in one.objects]
+    assert (found, list(one.queue)) == ([("ADDED", "1"), ("ADDED", "2")], [])
     await reader
+
+
+def test_a_subscriber_that_does_not_keep_up_is_cut_off() -> None:
+    slow = Watcher(POD.storage_prefix, "", FORM, None, None, 0, subscriber=lambda word, obj: None)
+    for revision in range(1, BUFFER + 3):
+        slow.offer(change(revision))
+    assert slow.lagging
+    assert not slow.objects
 
 
 async def test_what_a_sink_has_no_room_for_waits_and_so_does_all_behind_it() -> None:

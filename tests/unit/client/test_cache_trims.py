@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from podfit.api.objects import Object
+from podfit.api.objects import Object, freeze
 from podfit.api.registry.kinds import POD
 from podfit.client.cache import Cache
 from podfit.kit.clock import FakeClock
@@ -22,7 +22,7 @@ class Server:
     """Lists one pod, and tells of another."""
 
     def __init__(self, shares: bool) -> None:
-        self.shares, self.news = shares, pod("new")
+        self.shares, self.news = shares, freeze(pod("new"))
         self.told = asyncio.Event()
 
     async def list(self, *_: Any, **query: str) -> Object:

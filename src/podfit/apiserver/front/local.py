@@ -8,18 +8,16 @@ from typing import TYPE_CHECKING
 from podfit.api.objects import Object, freeze
 from podfit.apiserver.request import Request, Response, User
 from podfit.client import Client, LocalTransport
-from podfit.client.transport import SharedLines
 
 if TYPE_CHECKING:
     from podfit.apiserver.app import ApiServer
 
 
-def local_client(server: ApiServer, user: User, name: str, lines: SharedLines | None = None) -> Client:
+def local_client(server: ApiServer, user: User, name: str, shares: bool = False) -> Client:
     """A client of a server in this process, acting as `user`.
 
-    Clients with the same `lines` share watched objects and results of writes: read only.
+    With `shares`, watched objects and results of writes are the server's own, shared: read only.
     """
-    shares = lines is not None
 
     def call(
         method: str, path: str, query: dict[str, list[str]], headers: Mapping[str, str], body: bytes | Object
@@ -27,4 +25,4 @@ def local_client(server: ApiServer, user: User, name: str, lines: SharedLines | 
         content = body if isinstance(body, bytes) else freeze(body)
         return server.handle(Request(method, path, query, headers, content, user, shares=shares))
 
-    return Client(LocalTransport(call, f"podfit-{name}", lines))
+    return Client(LocalTransport(call, f"podfit-{name}", shares))

@@ -178,8 +178,9 @@ def _word(was: bool, stays: bool) -> str | None:
 Sink = Callable[[bytes], bool]
 """Accepts an event immediately; False if it has to be queued."""
 Subscriber = Callable[[str, Object], None]
-"""The same for a watcher in this process, which gets the type and the shared object. If it raises, the event is queued,
-too: the watch itself delivers it again, so that the error surfaces there and not in the writer's request."""
+"""The same for a watcher in this process, which gets the type and the shared object, immediately or from the queue. If
+it raises, the event is queued, too: the watch itself delivers it again, so that the error surfaces there and not in the
+writer's request."""
 
 
 class Watcher:
@@ -195,6 +196,7 @@ class Watcher:
         "index",
         "lagging",
         "namespace",
+        "objects",
         "queue",
         "resource",
         "selection",
@@ -211,9 +213,11 @@ class Watcher:
         index: tuple[str, str] | None,
         after: int,
         count: Callable[[], None] = lambda: None,
+        sink: Sink | None = None,
+        subscriber: Subscriber | None = None,
     ) -> None:
         """`count` is called for each event that is sent."""
-        self.count = count
+        self.count, self.sink, self.subscriber = count, sink, subscriber
         self.resource, self.namespace, self.form, self.selection, self.index = (
             resource,
             namespace,
@@ -223,11 +227,11 @@ class Watcher:
         )
         self.after = after
         self.queue: deque[bytes] = deque()
+        self.objects: deque[tuple[str, Object]] = deque()
+        """Instead of the queue, for a subscriber."""
         self.lagging = self.closed = False
         self._wake: asyncio.Future[None] | None = None
         self._timer: asyncio.TimerHandle | None = None
-        self.sink: Sink | None = None
-        self.subscriber: Subscriber | None = None
 
     def offer(self, event: WatchEvent) -> None:
         if event.revision <= self.after or self.lagging:
@@ -237,7 +241,7 @@ class Watcher:
         if word is None:
             return
         self.count()
-        if self._wake is not None and not self.queue and event.at_once:
+        if self._wake is not None and not self.queue and not self.objects and event.at_once:
             # The reader is waiting and has no unread events: it need not be woken for this.
             if self.subscriber is not None:
                 event.at_once -= 1
@@ -254,12 +258,18 @@ class Watcher:
 
     def _keep(self, event: WatchEvent, word: str) -> None:
         """For when the reader comes."""
-        if len(self.queue) >= BUFFER:
-            self.lagging = True
-            self.queue.clear()
+        if len(self.queue) + len(self.objects) >= BUFFER:
+            self._cut_off()
+        elif self.subscriber is not None:
+            self.objects.append((word, event.shown(word, self.form)))
         else:
             self.queue.append(event.encoded(word, self.form))
         self._notify()
+
+    def _cut_off(self) -> None:
+        self.lagging = True
+        self.queue.clear()
+        self.objects.clear()
 
     def _notify(self) -> None:
         if self._wake is not None and not self._wake.done():
@@ -273,7 +283,7 @@ class Watcher:
         """Waits until something is queued, the watcher is cut off or closed, or the timeout has passed (or earlier:
         check again).
         """
-        if self.queue or self.lagging or self.closed or timeout_s <= 0:
+        if self.queue or self.objects or self.lagging or self.closed or timeout_s <= 0:
             return
         loop = asyncio.get_running_loop()
         due = loop.time() + timeout_s
@@ -298,8 +308,7 @@ class Watcher:
 
     def fail(self) -> None:
         """An event could not be encoded for this watcher: it has to list again."""
-        self.lagging = True
-        self.queue.clear()
+        self._cut_off()
         self._notify()
 
     def end(self) -> None:

@@ -11,12 +11,11 @@ import logging
 from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass
 
-from podfit.api.objects import Object
-from podfit.apiserver.representation import wire
-from podfit.apiserver.storage.events import PREFIX, Shelf, Strip, Watcher, WatchEvent
+from podfit.apiserver.storage.events import PREFIX, Shelf, Watcher, WatchEvent
+from podfit.apiserver.storage.object_cache import DecodedObjects
 from podfit.kit.concurrency.tasks import Tasks
 from podfit.kit.concurrency.turns import yield_turns
-from podfit.store.backend import Change, Compacted, Lagging, Record, Store, Watch
+from podfit.store.backend import Change, Compacted, Lagging, Store, Watch
 
 log = logging.getLogger(__name__)
 IN_A_ROW = 32
@@ -59,9 +58,8 @@ class Hub:
         """By resource."""
         self._running: asyncio.Task[None] | None = None
         self.seen = 0
-        self.decode: Callable[[Record], Object] = wire.object_of
-        self.strip: Strip | None = None
-        """How changes get their objects, whole and stripped; set by the owner of the object cache."""
+        self.decoded = DecodedObjects()
+        """Where changes get their objects, whole and stripped."""
 
     def start(self) -> None:
         self.seen = self._store.revision
@@ -154,7 +152,7 @@ class Hub:
         events: dict[str, list[WatchEvent]] = {}
         for change in changes:
             try:
-                event = WatchEvent(change, self.decode, self.strip)
+                event = WatchEvent(change, self.decoded.of, self.decoded.strip)
             except ValueError:
                 log.warning("the store has a key that names no object: %s", change.key)
                 continue

@@ -1,8 +1,9 @@
-"""A cache of decoded objects by record: the newest state of each and, for comparisons, the previous one.
+"""The decoded objects of the store's records, and the cache that makes them be decoded once.
 
-Bounded in number and in stored bytes, because a client may make each of them megabytes large. The least recently used
-are evicted first. Newest states that components of this process hold anyway (`Stripped`) are kept beyond that: what the
-server needs in addition to have the whole object is small.
+The cache holds the newest state of each object and, for comparisons, the previous one. It is bounded in number and in
+stored bytes, because a client may make each object megabytes large. The least recently used are evicted first. Newest
+states that components of this process hold anyway (`Stripped`) are kept beyond that: what the server needs in addition
+to have the whole object is small.
 """
 
 from __future__ import annotations
@@ -13,7 +14,12 @@ from weakref import WeakValueDictionary
 
 from podfit.api.objects import FrozenDict, Object, freeze
 from podfit.api.patches.apply.parts import SharedFieldSets
+from podfit.api.registry.kinds import EVENT
+from podfit.apiserver.representation import wire
 from podfit.store.backend import Record
+
+_CACHED, _CACHED_EVENTS = 1024, 128
+_EVENTS = EVENT.storage_prefix
 
 
 class Stripped(FrozenDict):
@@ -84,7 +90,11 @@ class ObjectCache:
         """The object of `record` for components of this process. As long as one holds it, the whole object is
         available.
         """
-        whole = self._with_shared_sets(obj, self._kept.get(record.key))
+        before = self._kept.get(record.key)
+        if before is not None and before.at >= record.modified:
+            # A watch that catches up with the log.
+            return before if before.at == record.modified else Stripped(obj, record.modified)
+        whole = self._with_shared_sets(obj, before)
         known = self._known.get(record.key)
         if known is not None and known[1] is obj:
             self._known[record.key] = (known[0], whole, *known[2:])
@@ -110,3 +120,44 @@ class ObjectCache:
 
 def _entries(obj: Object) -> list[Object]:
     return obj["metadata"].get("managedFields") or []
+
+
+class DecodedObjects:
+    """Decodes records, each once for everyone who reads it: verbs, admission plugins and watchers."""
+
+    def __init__(self) -> None:
+        self._cache = ObjectCache(_CACHED)
+        self._events = ObjectCache(_CACHED_EVENTS)
+        """Events arrive in great numbers and are rarely read again: they must not evict everything else."""
+        self._being_written: dict[str, tuple[bytes, Object]] = {}
+        """By key, with their stored bytes."""
+
+    def of(self, record: Record) -> Object:
+        """Shared: read only."""
+        cache = self._events if record.key.startswith(_EVENTS) else self._cache
+        known = cache.get(record)
+        if known is not None:
+            return known
+        written = self._being_written.get(record.key)
+        if written is not None and written[0] is record.value:
+            obj = _at(record, written[1])
+        else:
+            obj = wire.object_of(record)
+        return cache.put(record, obj)
+
+    def strip(self, record: Record, obj: Object) -> Stripped:
+        """The object of `record` for components of this process."""
+        return self._cache.strip(record, obj)
+
+    def begin_write(self, key: str, value: bytes, obj: Object) -> None:
+        """Watchers are notified before the write returns: until `end_write` they need not decode the object again."""
+        self._being_written[key] = (value, obj)
+
+    def end_write(self, key: str, value: bytes) -> None:
+        if (written := self._being_written.get(key)) is not None and written[0] is value:
+            del self._being_written[key]
+
+
+def _at(record: Record, obj: Object) -> Object:
+    """The object with the revision of the record. Its metadata may be shared with another object, so it is copied."""
+    return {**obj, "metadata": {**obj["metadata"], "resourceVersion": str(record.modified)}}

@@ -16,12 +16,10 @@ from podfit.apiserver.apis import conversion
 from podfit.apiserver.representation import wire
 from podfit.apiserver.representation.views import Views
 from podfit.apiserver.storage.hub import Hub
-from podfit.apiserver.storage.object_cache import ObjectCache
 from podfit.apiserver.versions import Versions
 from podfit.kit.clock import Clock
 from podfit.store.backend import Mismatch, Record, Store
 
-_REMEMBERED, _REMEMBERED_EVENTS = 1024, 128
 _SHORT, _SMALL, _LISTS = 16, 64 * 1024, 1024
 """Objects and bytes of a cached list, and the number of cached lists."""
 EVENT_TTL_S = 3600.0
@@ -31,12 +29,8 @@ _EVENTS = EVENT.storage_prefix
 class Objects:
     def __init__(self, store: Store, registry: Registry, hub: Hub, clock: Clock) -> None:
         self.store, self.registry, self.hub, self.clock = store, registry, hub, clock
-        self._memory = ObjectCache(_REMEMBERED)
-        self._events = ObjectCache(_REMEMBERED_EVENTS)
-        """Events arrive in great numbers and are rarely read again: they must not evict everything else."""
-        hub.decode, hub.strip = self.decoded, self._memory.strip
-        self._written: dict[str, tuple[bytes, Object]] = {}
-        """Objects being written, by key, with their stored bytes."""
+        self.decoded = hub.decoded.of
+        """The object of a record. Shared: read only."""
         self._lists: dict[str, tuple[int, tuple[Object, ...]]] = {}
         self._splicers: dict[Kind, wire.Splicer] = {}
         self._views: dict[tuple[str, str, str], Views] = {}
@@ -54,19 +48,6 @@ class Objects:
         if record is None:
             raise not_found(kind.plural, name, kind.group)
         return record
-
-    def decoded(self, record: Record) -> Object:
-        """Shared: read only."""
-        memory = self._events if record.key.startswith(_EVENTS) else self._memory
-        known = memory.get(record)
-        if known is not None:
-            return known
-        written = self._written.get(record.key)
-        if written is not None and written[0] is record.value:
-            obj = _at(record, written[1])
-        else:
-            obj = wire.object_of(record)
-        return memory.put(record, obj)
 
     def get(self, kind: Kind, namespace: str, name: str) -> Object | None:
         record = self.record(kind, namespace, name)
@@ -109,15 +90,14 @@ class Objects:
         ttl_s = EVENT_TTL_S if kind.storage_prefix == _EVENTS else 0
         as_is = not kind.custom and not conversion.needed(kind)
         if as_is:
-            # Watchers are notified before this call returns: they need not decode the object again.
-            self._written[key] = (value, obj)
+            self.hub.decoded.begin_write(key, value, obj)
         try:
             record = await self.store.put(key, value, expect, ttl_s)
             if as_is:
                 self.decoded(record)
         finally:
-            if as_is and (written := self._written.get(key)) is not None and written[0] is value:
-                del self._written[key]
+            if as_is:
+                self.hub.decoded.end_write(key, value)
         obj["metadata"] = {**obj["metadata"], "resourceVersion": str(record.modified)}
         return (await self.shown(kind, (record,)))[0] if kind.custom else record
 
@@ -168,8 +148,3 @@ class Objects:
         if found is None:
             found = self._splicers[kind] = wire.Splicer(kind)
         return found
-
-
-def _at(record: Record, obj: Object) -> Object:
-    """The object with the revision of the record. Its metadata may be shared with another object, so it is copied."""
-    return {**obj, "metadata": {**obj["metadata"], "resourceVersion": str(record.modified)}}

@@ -22,7 +22,7 @@ from podfit.apiserver.storage.events import Sink, Subscriber, Watcher, WatchEven
 from podfit.apiserver.storage.revisions import parse_revision, too_old, wait_until
 from podfit.apiserver.verbs.list import prefix_of
 from podfit.apiserver.writing.options import ListOptions, list_options
-from podfit.store.backend import Compacted, FutureRevision, Record
+from podfit.store.backend import Change, Compacted, FutureRevision, Record
 
 _SHORTEST_S, _LONGEST_S = 1800.0, 3600.0
 _BOOKMARK_EVERY_S = 60.0
@@ -46,7 +46,7 @@ async def watch(call: Call) -> Response:
 
 class _Stream:
     """The chunks of a watch. The front end may also pass a sink, which gets encoded events pushed; a reader in this
-    process passes a subscriber, which gets objects."""
+    process passes a subscriber, which gets shared objects instead of chunks."""
 
     def __init__(self, call: Call, form: Form, options: ListOptions, selection: Chosen | None) -> None:
         self._call, self._form, self._options, self._selection = call, form, options, selection
@@ -71,14 +71,13 @@ class _Stream:
         await self._pieces.aclose()
 
     def write_to(self, sink: Sink) -> None:
-        """Before the first chunk is requested. Events that need conversion are queued."""
+        """Before the first chunk is requested. Events that need conversion are chunks."""
         if self._held is None:
             self._sink = sink
 
     def subscribe(self, subscriber: Subscriber) -> None:
         """The same for a reader in this process."""
-        if self._held is None:
-            self._subscriber = subscriber
+        self._subscriber = subscriber
 
     async def _run(self) -> AsyncGenerator[bytes, None]:
         watcher: Watcher | None = None
@@ -97,7 +96,6 @@ class _Stream:
                 self._matching.begin(await call.objects.shown(call.kind, known))
             async for chunk in self._present(records, at):
                 yield chunk
-            watcher.sink, watcher.subscriber = self._sink, self._subscriber
             async for chunk in self._follow(watcher):
                 yield chunk
         except ApiError as error:
@@ -141,6 +139,8 @@ class _Stream:
             selection.index(self._call.kind) if selection is not None else None,
             after,
             self._sent.inc,
+            self._sink,
+            self._subscriber if self._held is None else None,
         )
         self._hub.add(watcher)
         return watcher
@@ -150,7 +150,7 @@ class _Stream:
         backlog = self._store.watch(self._prefix, after)
         try:
             while (change := backlog.next_nowait()) is not None:
-                watcher.offer(WatchEvent(change))
+                watcher.offer(WatchEvent(change, self._hub.decoded.of, self._hub.decoded.strip))
         finally:
             backlog.close()
         watcher.after = max(watcher.after, self._store.revision)
@@ -187,10 +187,17 @@ class _Stream:
         while True:
             now = clock.monotonic()
             await watcher.wait(min(end, bookmark) - now)
+            if watcher.subscriber is not None and watcher.objects:
+                while watcher.objects:
+                    watcher.subscriber(*watcher.objects.popleft())
+                continue
             if watcher.queue:
                 data = b"".join(watcher.queue)
                 watcher.queue.clear()
-                yield data if self._held is None else await self._converted(self._held.take())
+                if self._held is not None:
+                    data = self._sent_on(await self._converted(self._held.take()))
+                if data:
+                    yield data
                 continue
             if watcher.lagging:
                 raise too_old(watcher.after, self._store.revision)
@@ -201,14 +208,30 @@ class _Stream:
                 yield self._form.bookmark(max(self._hub.seen, watcher.after))
                 bookmark = self._next_bookmark(now, end)
 
-    async def _converted(self, events: list[Event]) -> bytes:
+    async def _converted(self, events: list[Event]) -> list[Event]:
         records = await self._call.objects.shown(self._call.kind, [record for _, record, _ in events])
         shown: list[Event | None] = [
             (word, record, revision) for (word, _, revision), record in zip(events, records, strict=True)
         ]
         if self._matching is not None:
             shown = [self._matching.between(event) for event in shown if event is not None]
-        return b"".join([self._form.event(*event) for event in shown if event is not None])
+        return [event for event in shown if event is not None]
+
+    def _sent_on(self, events: list[Event]) -> bytes:
+        """The bytes of converted events, or nothing if a subscriber gets their objects."""
+        if self._subscriber is None:
+            return b"".join([self._form.event(*event) for event in events])
+        for word, record, revision in events:
+            change = Change(revision, record.key, None if word == "DELETED" else record, record)
+            self._subscriber(word, self._event(change).shown(word, self._form))
+        return b""
+
+    def _event(self, change: Change) -> WatchEvent:
+        """Shares the server's object if the record is stored like this, and was not converted."""
+        record, decoded = change.record or change.previous, self._hub.decoded
+        if record is not None and self._store.get(record.key) is record:
+            return WatchEvent(change, decoded.of, decoded.strip)
+        return WatchEvent(change)
 
     def _next_bookmark(self, now: float, end: float) -> float:
         if not self._options.bookmarks:
