@@ -17,7 +17,10 @@ CLAMP = 5.0
 TRAIT, WEIGHT = 256.0, 4096.0
 """Units of one: traits have multiples of 1/256, weights of 1/4096. Their products stay far below 2**53 units."""
 BLOCK = 8192
-"""So many hours are multiplied at a time, which fit the cache of a processor."""
+"""So many hours are standardised at a time, which fit the cache of a processor."""
+ON_ONE_CORE = 2.0**18
+"""A product of more multiplications than this is spread over all cores by OpenBLAS, which here costs twice the
+processor time and gains nothing."""
 
 
 def standard(values: Array, center: Array, scale: Array) -> Array:
@@ -35,9 +38,12 @@ def sums(values: list[Array], weights: list[list[float]], center: list[float], s
     matrix = np.rint(np.asarray(weights) * WEIGHT)
     middle, deviation = np.asarray(center), np.asarray(scale)
     out = np.empty((len(matrix), flat[0].size))
+    width = int(ON_ONE_CORE // matrix.size)
     for begin in range(0, flat[0].size, BLOCK):
-        part = np.stack([one[begin : begin + BLOCK] for one in flat])
-        out[:, begin : begin + BLOCK] = matrix[:, :-1] @ standard(part, middle, deviation)
+        part = standard(np.stack([one[begin : begin + BLOCK] for one in flat]), middle, deviation)
+        sums_here = out[:, begin : begin + BLOCK]
+        for at in range(0, part.shape[1], width):
+            np.matmul(matrix[:, :-1], part[:, at : at + width], out=sums_here[:, at : at + width])
     out /= TRAIT * WEIGHT
     out += matrix[:, -1:] / WEIGHT
     return out.reshape(len(matrix), *values[0].shape)
