@@ -11,8 +11,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from podfit.cli.backtesting.history import BadHistory, History, read_csv, read_local, read_npz
+from podfit.cli.backtesting.history import BadHistory, History, read_csv, read_local, read_npz, with_samples
 from podfit.cli.backtesting.results import judged, what_if_of
+from podfit.cli.commands.workloads import backtest
 from podfit.vpa.history.base import NONE, Batch
 from podfit.vpa.history.base import Series as Pod
 from podfit.vpa.history.local import LocalHistory
@@ -67,22 +68,19 @@ def test_run_leaves_no_file_behind_when_the_input_is_bad(tmp_path: Path) -> None
     [
         ({"cpu": usage()}, "lacks `step_s`"),
         ({"cpu": usage(), "step_s": 0}, "step_s is 0; it must be above 0"),
-        ({"cpu": usage(), "step_s": "often"}, "step_s is no number"),
+        ({"cpu": usage(), "step_s": "often"}, "step_s is not a number"),
         ({"disk": usage(), "step_s": 300}, "has neither `cpu` nor `memory`: it has disk, step_s"),
         ({"cpu": usage()[0], "step_s": 300}, "`cpu` has 1 dimensions, not two"),
         ({"cpu": np.array([["a"]]), "step_s": 300}, "`cpu` has type <U1, not numbers"),
         ({"cpu": np.array([[1.0, np.inf]]), "step_s": 300}, "`cpu` of container 0 at sample 1 is infinite"),
         ({"cpu": usage(), "memory": usage(2), "step_s": 300}, r"`cpu` has shape \(2, 864\), `memory` \(2, 576\)"),
         ({"cpu": usage(), "names": np.array(["a"]), "step_s": 300}, "1 names for 2 containers"),
-        ({"cpu": usage() * np.nan, "step_s": 300}, "has no samples"),
-        ({"cpu": usage()[:0], "step_s": 300}, "has no samples"),
-        ({"cpu": usage()[:, :0], "step_s": 300}, "has no samples"),
         ({"cpu": usage()[None], "step_s": 300}, "`cpu` has 3 dimensions, not two"),
         ({"cpu": usage().astype(complex), "step_s": 300}, "`cpu` has type complex128, not numbers"),
-        ({"cpu": usage(), "step_s": [300, 300]}, "step_s is no number"),
+        ({"cpu": usage(), "step_s": [300, 300]}, "step_s is not a number"),
         ({"cpu": usage(), "step_s": np.nan}, "step_s is nan; it must be above 0"),
-        ({"cpu": usage(), "names": np.array(5), "step_s": 300}, "`names` is no list of names"),
-        ({"cpu": np.array([[1, None]], object), "step_s": 300}, "is no npz file with plain arrays"),
+        ({"cpu": usage(), "names": np.array(5), "step_s": 300}, "`names` is not a list of names"),
+        ({"cpu": np.array([[1, None]], object), "step_s": 300}, "is not an npz file with plain arrays"),
     ],
 )
 def test_an_npz_file_that_cannot_be_used_is_refused_with_the_cause(
@@ -95,8 +93,43 @@ def test_an_npz_file_that_cannot_be_used_is_refused_with_the_cause(
 def test_a_file_that_is_no_npz_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "in.npz"
     path.write_text("time,container,cpu\n")
-    with pytest.raises(BadHistory, match="is no npz file with plain arrays"):
+    with pytest.raises(BadHistory, match="is not an npz file"):
         read_npz(path)
+
+
+@pytest.mark.parametrize("cpu", [usage() * np.nan, usage()[:0], usage()[:, :0], usage()[:, :1]])
+@pytest.mark.parametrize("step_s", [300, np.array([300.0])])
+def test_run_sizes_a_series_however_short_and_empty(tmp_path: Path, cpu: np.ndarray, step_s: object) -> None:
+    """The sizes of a prefix of a series are the prefix of its sizes, and a prefix may have no samples."""
+    source = saved(tmp_path / "in.npz", cpu=cpu, step_s=step_s)
+    out = tmp_path / "out.npz"
+    backtest.run(series=source, out=out, policy="auto")
+    with np.load(out) as found:
+        assert found["cpu_size"].shape == cpu.shape
+        assert np.isnan(found["cpu_size"]).all()
+
+
+@pytest.mark.parametrize("cpu", [usage() * np.nan, usage()[:0], usage()[:, :0]])
+def test_nothing_is_compared_without_samples(tmp_path: Path, cpu: np.ndarray) -> None:
+    source = saved(tmp_path / "in.npz", cpu=cpu, step_s=300)
+    with pytest.raises(BadHistory, match="has no samples"):
+        with_samples(read_npz(source), "in.npz")
+
+
+def test_run_says_what_is_missing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    cpu = usage()
+    cpu[1] = np.nan
+    backtest.run(series=saved(tmp_path / "in.npz", cpu=cpu, step_s=300), out=tmp_path / "out.npz", policy="krr")
+    assert capsys.readouterr().err == "partial: 1 of 2 containers have no cpu sample\n"
+
+
+@pytest.mark.parametrize(("out", "named"), [("none/out.npz", "none"), ("folder", "folder")])
+def test_run_names_a_place_where_it_cannot_write(tmp_path: Path, out: str, named: str) -> None:
+    (tmp_path / "folder").mkdir()
+    source = saved(tmp_path / "in.npz", cpu=usage(), step_s=300)
+    with pytest.raises(OSError, match=named) as caught:
+        backtest.run(series=source, out=tmp_path / out, policy="krr")
+    assert caught.value.filename == str(tmp_path / named)
 
 
 def test_csv_samples_of_one_step_are_put_together(tmp_path: Path) -> None:
@@ -120,7 +153,7 @@ def test_csv_samples_of_one_step_are_put_together(tmp_path: Path) -> None:
         ("", r"wrong columns \(none\)"),
         ("time,container,cpu\n", "has no samples"),
         ("time,container,cpu\n1,a,1\nsoon,a,1\n", "line 3: time is 'soon', neither Unix seconds nor RFC 3339"),
-        ("time,container,cpu\n1,a,much\n", "line 2: cpu is 'much', no number"),
+        ("time,container,cpu\n1,a,much\n", "line 2: cpu is 'much', not a number"),
         ("time,container,cpu\n1,a,-1\n", "line 2: cpu is -1"),
         ("time,container,cpu\n1,a\n", "has no samples"),
         ("time,container,cpu\n1,a,NaN\n", "has no samples"),

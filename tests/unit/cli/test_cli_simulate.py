@@ -122,7 +122,7 @@ def test_a_csv_trace_is_read(scenario: Path) -> None:
     ("file", "content", "message"),
     [
         ("absent.npz", None, "No such file or directory"),
-        ("broken.npz", b"PK not a file", "is no npz file with plain arrays"),
+        ("broken.npz", b"PK not a file", "is not an npz file with plain arrays"),
         ("wrong.csv", b"when,who\n1,2\n", "wrong columns when, who"),
     ],
 )

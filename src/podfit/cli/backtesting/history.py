@@ -6,6 +6,7 @@ import csv
 import sqlite3
 import tempfile
 import zipfile
+import zlib
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import dataclass, field
@@ -22,6 +23,8 @@ COLUMNS = ("time", "container", "cpu", "memory")
 """Of a CSV file; either of the last two may be missing, and `time` is Unix seconds or RFC 3339."""
 DEFAULT_STEP_S = 300.0
 ALL_DAYS = 3650.0
+UNREADABLE = (ValueError, zipfile.BadZipFile, EOFError, KeyError, TypeError, AttributeError, zlib.error)
+"""What numpy raises for a file that is damaged, or is not an npz file."""
 MOST_CELLS = 400_000_000
 """The most samples (containers times time steps) that are read."""
 MOST_MISSING = 0.2
@@ -44,11 +47,16 @@ class History:
 
 def read_npz(path: Path) -> History:
     try:
+        with path.open("rb") as opened:
+            if not opened.read(4).startswith(b"PK"):
+                raise BadHistory(f"{path} is not an npz file")
         with np.load(path, allow_pickle=False) as file:
             found: dict[str, Any] = {name: file[name] for name in file.files}
-    except (ValueError, zipfile.BadZipFile, EOFError, KeyError, TypeError, AttributeError) as error:
-        cause = "it has pickled objects" if "pickle" in str(error) else error
-        raise BadHistory(f"{path} is no npz file with plain arrays: {cause}") from error
+    except UNREADABLE as error:
+        if isinstance(error, BadHistory):
+            raise
+        cause = "it has pickled objects" if "pickle" in str(error) else f"it is damaged ({error})"
+        raise BadHistory(f"{path} is not an npz file with plain arrays: {cause}") from error
     step_s = _step(path, found)
     series = {name: Series(_checked(path, name, found[name]), step_s, name) for name in RESOURCES if name in found}
     if not series:
@@ -60,14 +68,14 @@ def read_npz(path: Path) -> History:
         )
     count = next(iter(shapes))[0]
     if np.ndim(found.get("names", ())) != 1:
-        raise BadHistory(f"{path}: `names` is no list of names")
+        raise BadHistory(f"{path}: `names` is not a list of names")
     names = [str(name) for name in found["names"]] if "names" in found else [f"container-{at}" for at in range(count)]
     if len(names) != count:
         raise BadHistory(f"{path}: {len(names)} names for {count} containers")
-    return _with_samples(History(tuple(names), series, gaps(series)), str(path))
+    return History(tuple(names), series, gaps(series))
 
 
-def _with_samples(history: History, source: str) -> History:
+def with_samples(history: History, source: str) -> History:
     if not any(np.isfinite(one.usage).any() for one in history.series.values()):
         raise BadHistory(f"{source} has no samples")
     return history
@@ -77,9 +85,9 @@ def _step(path: Path, found: dict[str, Any]) -> float:
     if "step_s" not in found:
         raise BadHistory(f"{path} lacks `step_s`, the seconds between two samples")
     try:
-        step_s = float(found["step_s"])
+        step_s = float(found["step_s"].item())
     except (TypeError, ValueError) as error:
-        raise BadHistory(f"{path}: step_s is no number") from error
+        raise BadHistory(f"{path}: step_s is not a number") from error
     if not 0 < step_s <= 86400:
         raise BadHistory(f"{path}: step_s is {step_s:g}; it must be above 0 and at most a day")
     return step_s
@@ -112,7 +120,7 @@ def read_csv(path: Path, step_s: float = DEFAULT_STEP_S) -> History:
                 )
             rows = list(_rows(path, reader, resources))
     except (UnicodeDecodeError, csv.Error) as error:
-        raise BadHistory(f"{path} is no CSV file: {error}") from error
+        raise BadHistory(f"{path} is not a CSV file: {error}") from error
     if not rows:
         raise BadHistory(f"{path} has no samples")
     return from_rows(rows, resources, step_s, str(path))
@@ -135,7 +143,7 @@ def _number(name: str, text: str | None) -> float:
     try:
         return float(text) if text else float("nan")
     except ValueError:
-        raise ValueError(f"{name} is {text!r}, no number") from None
+        raise ValueError(f"{name} is {text!r}, not a number") from None
 
 
 def _instant(text: str) -> float:
@@ -185,7 +193,7 @@ def from_rows(
             np.add.at(count, place, 1)
             out = np.where(count > 0, total / np.maximum(count, 1), np.nan)
         series[resource] = Series(out.astype(np.float32), step_s, resource)
-    return _with_samples(History(tuple(names), series, gaps(series)), source)
+    return with_samples(History(tuple(names), series, gaps(series)), source)
 
 
 def gaps(series: dict[str, Series]) -> tuple[str, ...]:
@@ -230,7 +238,7 @@ async def read_local(path: Path, step_s: float = DEFAULT_STEP_S) -> History:
                 rows.append((float(time), names[at], (cores, float("nan") if memory == NONE else float(memory))))
 
     if not path.is_file():
-        raise BadHistory(f"{path} is no file")
+        raise BadHistory(f"{path} is not a file")
     with tempfile.TemporaryDirectory() as folder:
         # A copy: a recommender may be writing to the file, and opening the store deletes old samples.
         copy = Path(folder) / "history"

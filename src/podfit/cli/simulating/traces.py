@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from podfit.cli.backtesting.history import BadHistory, read_csv, read_npz
+from podfit.cli.backtesting.history import UNREADABLE, BadHistory, read_csv, read_npz, with_samples
 from podfit.sim.load.curves import Trace
 from podfit.sim.scenario.fields import BadScenario
 from podfit.sim.scenario.model import TRACE, Scenario
@@ -41,7 +41,7 @@ def _read(field: str, path: Path, step_s: float) -> dict[str, Trace]:
             percents = _percents(path)
             if percents:
                 return percents
-            history = read_npz(path)
+            history = with_samples(read_npz(path), str(path))
     except OSError as error:
         raise BadScenario(f"{field}: {path}: {error.strerror or error}") from error
     except BadHistory as error:
@@ -58,7 +58,7 @@ def _percents(path: Path) -> dict[str, Trace]:
             if "step_s" in file.files:
                 return {}
             found: dict[str, Any] = {name: file[name] for name in ("usage", "cpu") if name in file.files}
-    except (ValueError, EOFError, KeyError):
+    except UNREADABLE:
         return {}
     usage, cpu = found.get("usage"), found.get("cpu")
     if usage is not None and usage.ndim == 4 and usage.shape[3] == 2:

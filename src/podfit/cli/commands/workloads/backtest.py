@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import tempfile
 from pathlib import Path
@@ -125,7 +126,7 @@ def _read(series: Path | None, csv: Path | None, local: Path | None, step_s: flo
     from podfit.cli.backtesting import history
 
     if series is not None:
-        return history.read_npz(series)
+        return history.with_samples(history.read_npz(series), str(series))
     if csv is not None:
         return history.read_csv(csv, step_s)
     assert local is not None
@@ -188,7 +189,12 @@ def run(
 
     chosen = policy_named(policy)
     history = read_npz(series)
+    for words in history.missing:
+        note(f"partial: {words}")
     sizes = {f"{resource}_size": sizes_of(chosen, one) for resource, one in history.series.items()}
+    out.parent.stat()  # A missing folder is named before the sizes are computed.
+    if out.is_dir():
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(out))
     # Written to a temporary file and renamed: an existing file is always complete.
     with tempfile.NamedTemporaryFile(dir=out.parent, prefix=f".{out.name}.", suffix=".npz", delete=False) as file:
         try:
