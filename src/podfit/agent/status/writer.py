@@ -10,8 +10,7 @@ import logging
 from functools import partial
 
 from podfit.agent.core import Core
-from podfit.agent.decide.pod import older
-from podfit.agent.decide.pod import status as statuses
+from podfit.agent.decide.pod import older, status_changes
 from podfit.agent.pods.record import PodRecord, RejectedStatus
 from podfit.agent.roster.updates import PodUpdates
 from podfit.agent.status.partial_writes import Outcome, write_status
@@ -49,7 +48,7 @@ class StatusWriter:
 
     async def _write(self, record: PodRecord, before: Object, status: Object, dropped: bool = False) -> bool:
         uid = record.api_object["metadata"]["uid"]
-        change = statuses.patch(before, status, uid)
+        change = status_changes.patch(before, status, uid)
         if change is None:
             return False
         fields = self._without_rejected(record, change["status"])
@@ -70,7 +69,7 @@ class StatusWriter:
             outcome = Outcome(None, {"status": error})
         self._keep_rejections(record, fields, outcome)
         if dropped and outcome.answer is not None:
-            left = statuses.patch(older.known(outcome.answer.get("status") or {}), status, uid)
+            left = status_changes.patch(older.known(outcome.answer.get("status") or {}), status, uid)
             record.dropped_status = left["status"] if left is not None else {}
         return outcome.answer is not None
 

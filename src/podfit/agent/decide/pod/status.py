@@ -8,15 +8,15 @@ from typing import Any
 from msgspec import Struct
 
 from podfit.agent.decide.pod.lifecycle import Seen
+from podfit.agent.decide.pod.pod_conditions import conditions
 from podfit.agent.decide.resize import settle
-from podfit.agent.decide.resize.conditions import ResizeConditions, merged
+from podfit.agent.decide.resize.conditions import ResizeConditions
 from podfit.agent.decide.resize.sized import Sized
 from podfit.agent.runtimes.values import ContainerState, Limits, LinuxUser
 from podfit.api.objects import Object
 from podfit.api.pods.machines import PAUSED, RUNNING, SHUTDOWN, SUSPENDED
 from podfit.api.pods.migrations import moving
 from podfit.api.pods.resources import is_sidecar
-from podfit.api.resize.conditions import IN_PROGRESS, PENDING
 from podfit.api.resize.states import Actuated, Allocated, Desired, equal
 from podfit.kit.rfc3339 import rfc3339
 
@@ -76,7 +76,7 @@ def build(facts: Facts) -> Object:
     status: Object = {
         "observedGeneration": facts.answers,
         "phase": facts.phase,
-        "conditions": _conditions(facts, before),
+        "conditions": conditions(facts, before),
         "hostIP": facts.host_ip,
         "hostIPs": [{"ip": facts.host_ip}],
         "startTime": facts.start_time,
@@ -282,155 +282,3 @@ def _terminated(facts: Facts, state: ContainerState) -> Object:
     if state.id:
         shown["containerID"] = f"{facts.runtime}://{state.id}"
     return shown
-
-
-# --- conditions ----------------------------------------------------------------------------------------------------
-
-_OWNED = (PENDING, IN_PROGRESS)
-
-
-def _conditions(facts: Facts, before: Mapping[str, Any]) -> list[Object]:
-    ours = facts.resize.to_json()
-    if facts.disrupted:
-        ours.append(
-            _condition(facts, "DisruptionTarget", True, "TerminationByKubelet", facts.message or facts.disrupted)
-        )
-    ready, why = _containers_ready(facts)
-    ours += [
-        _condition(facts, "PodReadyToStartContainers", facts.sandbox),
-        _initialized(facts),
-        _pod_ready(facts, ready, why),
-        _condition(facts, "ContainersReady", ready, *why),
-        _condition(facts, "PodScheduled", True),
-    ]
-    return merged(ours, before.get("conditions") or (), _OWNED, rfc3339(facts.now))
-
-
-def _condition(facts: Facts, type: str, status: bool, reason: str = "", message: str = "") -> Object:
-    shown: Object = {
-        "type": type,
-        "observedGeneration": facts.answers,
-        "status": "True" if status else "False",
-        "lastProbeTime": None,
-    }
-    if reason:
-        shown["reason"] = reason
-    if message:
-        shown["message"] = message
-    return shown
-
-
-def _initialized(facts: Facts) -> Object:
-    if facts.initialized:
-        done = ("PodCompleted",) if facts.phase == "Succeeded" else ()
-        return _condition(facts, "Initialized", True, *done)
-    waiting = [
-        container["name"]
-        for container in facts.pod["spec"].get("initContainers") or ()
-        if not _init_done(facts.seen[container["name"]], is_sidecar(container))
-    ]
-    return _condition(
-        facts, "Initialized", False, "ContainersNotInitialized", _listed("containers with incomplete status", waiting)
-    )
-
-
-def _init_done(one: Seen, sidecar: bool) -> bool:
-    return one.started if sidecar else one.exited and one.last is not None and one.last.exit_code == 0
-
-
-def _listed(words: str, names: list[str]) -> str:
-    return f"{words}: [{' '.join(names)}]"
-
-
-def _containers_ready(facts: Facts) -> tuple[bool, tuple[str, ...]]:
-    if facts.phase == "Succeeded":
-        return False, ("PodCompleted",)
-    if facts.phase == "Failed":
-        return False, ("PodFailed",)
-    spec = facts.pod["spec"]
-    counted = [container for container in spec.get("initContainers") or () if is_sidecar(container)] + (
-        spec.get("containers") or []
-    )
-    unready = [one["name"] for one in counted if not facts.seen[one["name"]].ready]
-    if unready:
-        conflicts = "".join(f"; {name}: {facts.seen[name].conflict}" for name in unready if facts.seen[name].conflict)
-        return False, ("ContainersNotReady", _listed("containers with unready status", unready) + conflicts)
-    return True, ()
-
-
-def _pod_ready(facts: Facts, ready: bool, why: tuple[str, ...]) -> Object:
-    if ready and (required := facts.pod["spec"].get("readinessGates")):
-        before = {
-            condition["type"]: condition["status"]
-            for condition in (facts.pod.get("status") or {}).get("conditions") or ()
-        }
-        gates = [gate["conditionType"] for gate in required]
-        closed = [gate for gate in gates if before.get(gate) != "True"]
-        if closed:
-            message = ", ".join(
-                f'the status of pod readiness gate "{gate}" is not "True", but {before.get(gate, "False")}'
-                if gate in before
-                else f'corresponding condition of pod readiness gate "{gate}" does not exist.'
-                for gate in closed
-            )
-            return _condition(facts, "Ready", False, "ReadinessGatesNotReady", message)
-    return _condition(facts, "Ready", ready, *why)
-
-
-def patch(before: Mapping[str, Any], after: Mapping[str, Any], uid: str) -> Object | None:
-    """A strategic merge patch with only the changes, bound to this pod's uid; None if there are none."""
-    changes: Object = {}
-    for key, value in after.items():
-        if before.get(key) == value:
-            continue
-        if key == "conditions":
-            changes.update(_condition_changes(before.get(key) or [], value))
-        elif key in ("podIPs", "hostIPs"):
-            gone = [{"$patch": "delete", "ip": one["ip"]} for one in before.get(key) or () if one not in value]
-            changes[key] = [*value, *gone]
-        elif key in ("allocatedResources", "resources"):
-            changes[key] = _map_changes(before.get(key) or {}, value)
-            if not before.get(key):
-                changes[key] = value
-        else:
-            changes[key] = value
-    for key in ("reason", "message", "allocatedResources", "nominatedNodeName"):
-        if before.get(key) and key not in after:
-            changes[key] = None
-    if not changes:
-        return None
-    return {"metadata": {"uid": uid}, "status": changes}
-
-
-def _condition_changes(before: list[Object], after: list[Object]) -> Object:
-    known = {one["type"]: one for one in before}
-    types = [one["type"] for one in after]
-    changed = [_changed_condition(one, known.pop(one["type"], None)) for one in after]
-    changes = [one for one in changed if one is not None] + [{"$patch": "delete", "type": kind} for kind in known]
-    if [one["type"] for one in before] == types:
-        return {"conditions": changes} if changes else {}
-    return {"$setElementOrder/conditions": [{"type": kind} for kind in types], "conditions": changes}
-
-
-def _changed_condition(one: Object, old: Object | None) -> Object | None:
-    """None if nothing changed. A merge patch keeps what it does not mention: an outdated reason is removed by an
-    explicit null."""
-    if old is None:
-        return one
-    if old == one:
-        return None
-    if "reason" not in old and "message" not in old:
-        return one
-    return {**one, **{key: None for key in ("reason", "message") if key in old and key not in one}}
-
-
-def _map_changes(before: Mapping[str, Any], after: Mapping[str, Any]) -> Object:
-    """Maps merge key by key: removed keys need an explicit null."""
-    changes: Object = {}
-    for key, value in after.items():
-        old = before.get(key)
-        if old == value:
-            continue
-        changes[key] = _map_changes(old, value) if isinstance(old, dict) and isinstance(value, dict) else value
-    changes.update({key: None for key in before if key not in after})
-    return changes
