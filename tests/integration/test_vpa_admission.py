@@ -551,24 +551,24 @@ async def test_with_the_failure_policy_fail_pods_are_rejected_while_the_webhook_
 async def test_only_pods_that_nothing_autoscales_and_that_wait_for_nothing_pass_unasked(cluster: Autoscaled) -> None:
     waiting = {"metadata": {"annotations": {"podfit.dev/requires-vpa": "true"}}, "spec": {}}
     async with admitting(cluster) as webhook:
-        assert webhook.lets_pass(("", "pods"), "default", {"metadata": {}, "spec": {}})
-        assert not webhook.lets_pass(("", "pods"), "default", waiting)
-        assert not webhook.lets_pass(("autoscaling.k8s.io", "verticalpodautoscalers"), "default", {})
+        assert webhook.reviews.lets_pass(("", "pods"), "default", {"metadata": {}, "spec": {}})
+        assert not webhook.reviews.lets_pass(("", "pods"), "default", waiting)
+        assert not webhook.reviews.lets_pass(("autoscaling.k8s.io", "verticalpodautoscalers"), "default", {})
         await cluster.deployment("web", 0)
         await cluster.vpa("web", "web")
         while not webhook.index.namespaces:
             await cluster.clock.sleep(0.01)
-        assert not webhook.lets_pass(("", "pods"), "default", {"metadata": {}, "spec": {}})
-        assert webhook.lets_pass(("", "pods"), "other", {"metadata": {}, "spec": {}})
+        assert not webhook.reviews.lets_pass(("", "pods"), "default", {"metadata": {}, "spec": {}})
+        assert webhook.reviews.lets_pass(("", "pods"), "other", {"metadata": {}, "spec": {}})
 
 
 async def test_odd_requests_are_let_through(cluster: Autoscaled) -> None:
     async with admitting(cluster) as webhook:
         for body in (b"", b"{", b"[]", b'{"request": 5}', b'{"request": {"resource": {"resource": "pods"}}}'):
-            _, verdict = await webhook.admit(body)
+            _, verdict = await webhook.reviews.admit(body)
             assert verdict.allowed
         odd = b'{"request": {"uid": "u", "resource": {"version": "v1", "resource": "pods"}, "object": {"spec": 7}}}'
-        kind, verdict = await webhook.admit(odd)
+        kind, verdict = await webhook.reviews.admit(odd)
         assert (kind, verdict.uid, verdict.allowed) == ("Pod", "u", True)
 
 
@@ -589,7 +589,7 @@ async def test_what_became_of_requests_is_counted_as_upstream_counts_it(cluster:
             before = read("vpa_admission_controller_admission_latency_seconds_count", labels) or 0
             asked = {"group": group, "version": "v1", "resource": resource}
             request = {"uid": "u", "resource": asked, "namespace": "default", "object": {"spec": spec}}
-            await webhook.answer_here({"request": request})
+            await webhook.reviews.answer_here({"request": request})
             assert read("vpa_admission_controller_admission_latency_seconds_count", labels) == before + 1
         assert read("vpa_admission_controller_admission_pods_total", {"applied": "false"}) == 1
 

@@ -259,7 +259,7 @@ async def test_who_applies_an_autoscaler_is_warned_of_pods_that_nobody_recreates
     found = []
     for mode in ("Initial", "InPlaceOrRecreate", "Recreate"):
         request = {"uid": "u", "resource": resource, "namespace": "default", "object": design(mode=mode)}
-        _, verdict = await webhook.admit({"request": request})
+        _, verdict = await webhook.reviews.admit({"request": request})
         found.append(verdict.warnings)
     await webhook.stop()
     [told] = found.pop()

@@ -18,6 +18,7 @@ from podfit.kit.clock import Clock, RealClock
 from podfit.kit.concurrency.tasks import Tasks
 from podfit.vpa.admission.config import AdmissionConfig, admission_config
 from podfit.vpa.admission.loop import AdmissionWebhook
+from podfit.vpa.admission.reviews import Reviews
 from podfit.vpa.history.base import History, NoHistory
 from podfit.vpa.history.local import LocalHistory
 from podfit.vpa.history.plugged import BUILT_IN, plugged
@@ -96,11 +97,11 @@ class Autoscaler:
         found = self.recommender.with_similar(vpa, pod, given.get("containerRecommendations") or [])
         return found if found or known is not None else None
 
-    def hook_at(self, url: str) -> AdmissionWebhook | None:
-        """The admission webhook, if it is served at this URL."""
+    def hook_at(self, url: str) -> Reviews | None:
+        """The reviews of the admission webhook, if it is served at this URL."""
         admission = self.admission
         host = f"[{admission.config.host}]" if ":" in admission.config.host else admission.config.host
-        return admission if admission.port and url.startswith(f"https://{host}:{admission.port}/") else None
+        return admission.reviews if admission.port and url.startswith(f"https://{host}:{admission.port}/") else None
 
     def pages(self) -> dict[str, Callable[[], bytes]]:
         """What each component serves at its own /metrics."""

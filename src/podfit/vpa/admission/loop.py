@@ -1,27 +1,22 @@
 """The admission webhook: sets the resources of new pods and validates autoscaler objects, over HTTPS.
 
-It serves first and then registers itself. On any error a pod is admitted.
+It serves first and then registers itself. `reviews` decides the responses.
 """
 
 from __future__ import annotations
 
 import asyncio
-import base64
 import logging
 import os
 import socket
 import ssl
-from collections.abc import Callable, Mapping
-from dataclasses import replace
-from typing import Any, NamedTuple, TypeVar
+from typing import TypeVar
 
 import msgspec
 from aiohttp import web
 from prometheus_client import CollectorRegistry
 
-from podfit.api.objects import Object
-from podfit.api.registry.kinds import LEASE, POD, kind_named
-from podfit.api.selectors import LabelSelector
+from podfit.api.registry.kinds import LEASE, kind_named
 from podfit.api.status import ApiError
 from podfit.client import Client
 from podfit.client.transport import Unreachable
@@ -33,24 +28,15 @@ from podfit.vpa.admission.certificates import Certificates, SharedCertificates, 
 from podfit.vpa.admission.ciphers import openssl_list
 from podfit.vpa.admission.config import AdmissionConfig
 from podfit.vpa.admission.decide.conversion import converted
-from podfit.vpa.admission.decide.gate import gate_patch, must_wait, requires
-from podfit.vpa.admission.decide.review import Chosen, ReviewAnswer, ReviewContext, answer, answer_to, as_v1
-from podfit.vpa.admission.fitting import Boosting, Fitting, Size
+from podfit.vpa.admission.fitting import Fitting
 from podfit.vpa.admission.lookup import Index, Owners
 from podfit.vpa.admission.measures import Measures
 from podfit.vpa.admission.registration import CONVERT_PATH, register, register_conversion, url_of
-from podfit.vpa.model.changing.boost import BoostError
-from podfit.vpa.model.changing.jsonpatch import Patch, add, annotate
-from podfit.vpa.model.changing.notes import FITTED
-from podfit.vpa.model.changing.unowned import may_have_unowned, unowned, warning
-from podfit.vpa.model.fitting.limitranges import NO_BOUNDS, merged
-from podfit.vpa.model.fitting.own_size import at_own_size
-from podfit.vpa.model.objects.matching import controlling_vpa, own_selector
-from podfit.vpa.model.objects.policy import has_boost, recommends_for
+from podfit.vpa.admission.reviews import Reviews, read
 from podfit.vpa.observe.asking import Ask, Freshest, asker
 from podfit.vpa.observe.brakes import Brakes
 from podfit.vpa.observe.scales import Scales
-from podfit.vpa.observe.sight import WELL_KNOWN, Sight
+from podfit.vpa.observe.sight import Sight
 from podfit.vpa.observe.targets import Targets
 from podfit.vpa.serve.http import Health, HttpServer
 from podfit.vpa.serve.probe import registered, silence
@@ -65,18 +51,6 @@ UPKEEP_S = 60.0
 STAND_BY_S, SILENT_TIMES = 2.0, 2
 """How often the webhook registered in its place is checked, and how many failures it may have."""
 MAX_BODY = 8 << 20
-LEARNING_S = 1.0
-"""How long a pod may be delayed to find its owner."""
-
-
-class Found(NamedTuple):
-    vpa: Mapping[str, Any] | None
-    """The autoscaler that controls a pod."""
-    size: Size
-    """The pod's new size."""
-
-
-NOBODY = Found(None, Size(None))
 
 
 class AdmissionWebhook:
@@ -117,7 +91,7 @@ class AdmissionWebhook:
         self._tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         self._certificates: Certificates | None = None
         self._door: Door | None = None
-        self._known: ReviewContext | None = None
+        self.reviews = Reviews(self)
         self._tasks = Tasks("vpa-admission")
 
     # --- running
@@ -276,7 +250,7 @@ class AdmissionWebhook:
         with self.measures.steps.step("total"):
             with self.measures.steps.step("read_request"):
                 body = await request.read()
-            text = await self.review(body)
+            text = await self.reviews.review(body)
             with self.measures.steps.step("write_response"):
                 response = web.Response(body=text, content_type="application/json")
                 await response.prepare(request)
@@ -284,165 +258,5 @@ class AdmissionWebhook:
         return response
 
     async def _convert(self, request: web.BaseRequest) -> web.Response:
-        review = converted(_read(await request.read()))
+        review = converted(read(await request.read()))
         return web.Response(body=msgspec.json.encode(review), content_type="application/json")
-
-    async def review(self, body: bytes) -> bytes:
-        """The response to an AdmissionReview."""
-        return await self._answer(body, lambda verdict: msgspec.json.encode(response_of(verdict)))
-
-    def lets_pass(self, resource: tuple[str, str], namespace: str, obj: Object | None) -> bool:
-        """Whether an API server of this process may skip the review of a pod: its namespace has no autoscaler, and it
-        does not require one."""
-        if resource != ("", "pods") or namespace in self.index.namespaces or obj is None or must_wait(obj, None):
-            return False
-        self.measures.answered("skipped", "Pod", 0.0)
-        return True
-
-    async def answer_here(self, review: Object) -> Object:
-        """The same for an API server of this process, without encoding and decoding."""
-        return await self._answer(review, response_of)
-
-    async def _answer(self, body: bytes | Object, form: Callable[[ReviewAnswer], _Form]) -> _Form:
-        started = self.clock.monotonic()
-        with self.measures.steps.step("admit"):
-            resource, verdict = await self.admit(body)
-        with self.measures.steps.step("build_response"):
-            made = form(verdict)
-        self.measures.answered(verdict.outcome, resource, self.clock.monotonic() - started)
-        return made
-
-    async def admit(self, body: bytes | Object) -> tuple[str, ReviewAnswer]:
-        """The kind of object, and the verdict on it."""
-        review = _read(body) if isinstance(body, bytes) else body
-        request = _request_of(review)
-        resource = (request.get("resource") or {}).get("resource") if isinstance(request.get("resource"), dict) else ""
-        kind = {"pods": "Pod", "verticalpodautoscalers": "VPA"}.get(str(resource), "unknown")
-        world = self._world()
-        pod: Object = {}
-        found = NOBODY
-        if kind == "Pod" and isinstance(request.get("object"), dict):
-            pod = request["object"]
-            namespace = str(request.get("namespace") or "")
-            if namespace in self.index.namespaces:
-                try:
-                    found = await self._for_pod(pod, namespace, world)
-                except Exception:
-                    log.exception("looking up a pod's autoscaler")
-        if isinstance(body, bytes) and review is None:
-            verdict = answer(body, world)
-        else:
-            verdict = answer_to(review, world, Chosen(found.size.vpa, found.size.boosts, found.size.wanted))
-        if kind == "VPA" and not _has_spec(request):
-            # A missing spec cannot be defaulted; the server's own validation reports it.
-            verdict = replace(verdict, patch=None)
-        if kind == "VPA" and verdict.allowed and _has_spec(request):
-            verdict = replace(verdict, warnings=(*verdict.warnings, *await self._unowned(request)))
-        if found.size.notes:
-            note = annotate(FITTED, "; ".join(found.size.notes))
-            verdict = replace(verdict, patch=[*(verdict.patch or _annotatable(pod)), note])
-        if kind == "Pod" and must_wait(pod, found.vpa):
-            verdict = replace(verdict, patch=[*(verdict.patch or []), *gate_patch(pod)], outcome="applied")
-        return kind, verdict
-
-    async def _unowned(self, request: Mapping[str, Any]) -> tuple[str, ...]:
-        """A warning for the user who applies an autoscaler that selects pods which no controller recreates."""
-        vpa = as_v1(request["object"])
-        try:
-            if not may_have_unowned(vpa):
-                return ()
-            selector = str(LabelSelector.from_object(own_selector(vpa)))
-            async with asyncio.timeout(LEARNING_S):
-                listed = await self.client.list(POD, str(request.get("namespace") or ""), labelSelector=selector)
-        except (ApiError, Unreachable, TimeoutError, ValueError, KeyError, TypeError, AttributeError) as error:
-            log.info("pods of an autoscaler: %s", error)
-            return ()
-        names = unowned(listed["items"])
-        return (warning(names),) if names else ()
-
-    def _world(self) -> ReviewContext:
-        """The input of responses; cached until the autoscalers are indexed again."""
-        vpas = self.index.vpas
-        if self._known is None or self._known.vpas is not vpas:
-            self._known = ReviewContext(
-                vpas,
-                self.targets.selector_of,
-                self.targets.topmost_of,
-                self.limit_ranges,
-                self.config.feature_gates,
-                self.config.max_allowed_cpu_boost,
-                self.config.change_without_recommendation,
-                self.quotas,
-            )
-        return self._known
-
-    async def _for_pod(self, pod: Object, namespace: str, world: ReviewContext) -> Found:
-        """The pod's autoscaler, with the latest recommendation that fits."""
-        await self.owners.learn(pod, namespace)
-        placed = {**pod, "metadata": {**(pod.get("metadata") or {}), "namespace": namespace}}
-        vpa = controlling_vpa(placed, world.vpas, world.selector_of, world.topmost_of)
-        if vpa is None and await self._learned_scales(namespace):
-            vpa = controlling_vpa(placed, world.vpas, world.selector_of, world.topmost_of)
-        if vpa is None or self.brakes.frozen(vpa) is not None:
-            # While changes are frozen a pod keeps its template's size; one that requires an autoscaler waits.
-            return NOBODY
-        fresh = await self.freshest.improve(placed, vpa)
-        fresh = vpa if fresh is vpa else self.index.vertical(fresh)
-        if requires(pod) and not recommends_for(fresh, pod):
-            fresh = at_own_size(fresh, placed)
-        return Found(vpa, self._fit(placed, fresh, world))
-
-    def _fit(self, pod: Object, vpa: Mapping[str, Any], world: ReviewContext) -> Size:
-        if self.fitting is None:
-            return Size(vpa)
-        namespace = pod["metadata"]["namespace"]
-        ranges = self.limit_ranges.by("namespace", namespace)
-        anyway = world.change_without_recommendation
-        bounds = merged(ranges, namespace, anyway) if ranges or anyway else NO_BOUNDS
-        boosting = bool(world.gates.get("CPUStartupBoost")) and has_boost(vpa)
-        try:
-            return self.fitting.size(vpa, pod, bounds, Boosting(world.max_boost) if boosting else None)
-        except BoostError:
-            # The response to the API server names it.
-            return Size(vpa)
-
-    async def _learned_scales(self, namespace: str) -> bool:
-        """Looks up owners of unknown kinds, if an autoscaler may target one of them."""
-        foreign = any(one.namespace == namespace and one.kind and one.kind not in WELL_KNOWN for one in self.index.vpas)
-        if not foreign or not self.scales.wanted.is_set():
-            return False
-        try:
-            async with asyncio.timeout(LEARNING_S):
-                await self.scales.refresh()
-        except TimeoutError:
-            log.info("scales of %s: the API server took too long", namespace)
-            return False
-        return True
-
-
-def _read(body: bytes) -> Any:
-    try:
-        return msgspec.json.decode(body)
-    except (msgspec.DecodeError, ValueError):
-        return None
-
-
-def _request_of(review: Any) -> dict[str, Any]:
-    request = review.get("request") if isinstance(review, dict) else None
-    return request if isinstance(request, dict) else {}
-
-
-def _annotatable(pod: Object) -> Patch:
-    return [] if (pod.get("metadata") or {}).get("annotations") is not None else [add("/metadata/annotations", {})]
-
-
-def _has_spec(request: Mapping[str, Any]) -> bool:
-    given = request.get("object")
-    return isinstance(given, dict) and isinstance(given.get("spec"), dict)
-
-
-def response_of(verdict: ReviewAnswer) -> Object:
-    review = verdict.to_response()
-    if verdict.patch:
-        review["response"]["patch"] = base64.b64encode(msgspec.json.encode(verdict.patch)).decode()
-    return review
