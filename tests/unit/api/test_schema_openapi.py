@@ -133,3 +133,54 @@ def test_watches_discovery_and_the_version_have_paths() -> None:
     more = ("/api/v1/watch/namespaces/{namespace}/pods/{name}", "/api/v1/nodes/{name}/proxy/{path}")
     assert {*some, *more} <= paths.keys()
     assert paths["/api/v1/watch/pods"]["get"]["x-kubernetes-action"] == "watchlist"
+
+
+def test_the_single_document_has_the_definitions_of_kubernetes_and_of_podfits_own_kinds() -> None:
+    found = openapi.swagger(BUILT_IN)["definitions"]
+    own = {name for name in found if "VirtualMachine" in name or ".autoscaling.v1alpha1." in name}
+    own |= {name for name in found if name.startswith("io.k8s.autoscaling.")}
+    assert len(found.keys() - own) == 584
+
+
+def schema_of(name: str) -> dict[str, Any]:
+    document = openapi.at(BUILT_IN, "api/v1")
+    assert document is not None
+    found: dict[str, Any] = document["components"]["schemas"][name]
+    return found
+
+
+def test_fields_that_are_left_out_when_empty_may_be_required() -> None:
+    rule = schema_of("io.k8s.api.core.v1.ContainerRestartRule")
+    assert rule["required"] == ["action"] and "default" not in rule["properties"]["action"]
+
+
+def test_elements_have_the_defaults_that_kubernetes_publishes() -> None:
+    container = schema_of("io.k8s.api.core.v1.Container")["properties"]
+    assert container["command"]["items"] == {"type": "string", "default": ""}
+    assert container["ports"]["items"]["default"] == {}
+
+
+def test_the_conditions_of_signing_requests_are_merged_by_type() -> None:
+    document = openapi.at(BUILT_IN, "apis/certificates.k8s.io/v1")
+    assert document is not None
+    status = document["components"]["schemas"]["io.k8s.api.certificates.v1.CertificateSigningRequestStatus"]
+    assert status["properties"]["conditions"]["x-kubernetes-list-map-keys"] == ["type"]
+
+
+def test_a_type_of_which_one_field_is_set_names_what_decides() -> None:
+    found = schema_of("io.k8s.api.core.v1.SeccompProfile")["x-kubernetes-unions"]
+    assert found == [{"discriminator": "type", "fields-to-discriminateBy": {"localhostProfile": "LocalhostProfile"}}]
+
+
+def test_any_value_is_an_extension_a_set_of_fields_or_json() -> None:
+    found = openapi.swagger(BUILT_IN)["definitions"]
+    package, meta = "io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1", "io.k8s.apimachinery.pkg.apis.meta.v1"
+    schema = found[f"{package}.JSONSchemaProps"]["properties"]
+    assert schema["default"]["$ref"] == f"#/definitions/{package}.JSON"
+    assert schema["items"]["$ref"] == f"#/definitions/{package}.JSONSchemaPropsOrArray"
+    assert found[f"{meta}.ManagedFieldsEntry"]["properties"]["fieldsV1"]["$ref"] == f"#/definitions/{meta}.FieldsV1"
+
+
+def test_the_document_of_a_version_has_the_path_of_its_discovery() -> None:
+    document = openapi.at(BUILT_IN, "apis/apps/v1")
+    assert document is not None and "/apis/apps/v1/" in document["paths"]

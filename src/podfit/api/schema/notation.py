@@ -4,6 +4,7 @@ A line at the margin opens a type: `PodSpec`, `LabelSelector atomic`, or `PodPha
 map. Indented lines are fields: name, type as Go writes it (`*` for a pointer), then flags:
 
     !            printed even when empty (Go has no omitempty)   ?           … but not required
+    required     left out when empty, but clients have to set it
     omitzero     left out when it is the zero value              default=V   the default of a list key
     merge[=key]  strategic merge of the list, by key             retainKeys, replace: strategic merge's other words
     map=a,b      server-side apply: an associative list          set, atomic: likewise
@@ -117,8 +118,8 @@ def _flag(row: Field, flag: str) -> None:
     word, _, value = flag.partition("=")
     if word == "!":
         row.omit_empty, row.required = False, True
-    elif word == "?":
-        row.required = False
+    elif word in ("?", "required"):
+        row.required = word == "required"
     elif word == "omitzero":
         row.omit_zero = True
     elif word == "merge":

@@ -25,7 +25,13 @@ _NAMED = {
     "Time": f"{_META}.Time",
     "MicroTime": f"{_META}.MicroTime",
     "Duration": f"{_META}.Duration",
+    "SchemaOrArray": f"{_PACKAGES['apiextensions']}.JSONSchemaPropsOrArray",
+    "SchemaOrBool": f"{_PACKAGES['apiextensions']}.JSONSchemaPropsOrBool",
+    "SchemaOrStrings": f"{_PACKAGES['apiextensions']}.JSONSchemaPropsOrStringArray",
 }
+_ANY = {"meta": f"{_META}.FieldsV1", "apiextensions": f"{_PACKAGES['apiextensions']}.JSON"}
+"""What stands for any value in a table; elsewhere it is an extension."""
+_EXTENSION = "io.k8s.apimachinery.pkg.runtime.RawExtension"
 _PLAIN: dict[str, Object] = {
     "string": {"type": "string"},
     "bool": {"type": "boolean"},
@@ -33,8 +39,6 @@ _PLAIN: dict[str, Object] = {
     "int64": {"type": "integer", "format": "int64"},
     "float64": {"type": "number", "format": "double"},
     "bytes": {"type": "string", "format": "byte"},
-    "Raw": {"type": "object"},
-    **{form: {"type": "object"} for form in UNIONS},
 }
 _SHAPES: dict[str, Object] = {
     "Quantity": {"oneOf": [{"type": "string"}, {"type": "number"}]},
@@ -43,6 +47,7 @@ _SHAPES: dict[str, Object] = {
     "Time": {"type": "string", "format": "date-time"},
     "MicroTime": {"type": "string", "format": "date-time"},
     "Duration": {"type": "string"},
+    **{form: {} for form in UNIONS},
 }
 _OLD_SHAPES: dict[str, Object] = {
     **_SHAPES,
@@ -50,6 +55,17 @@ _OLD_SHAPES: dict[str, Object] = {
     "Resource": {"type": "string"},
     "IntOrString": {"type": "string", "format": "int-or-string"},
 }
+
+
+_PUBLISHED_UNIONS = {
+    "AppArmorProfile": ("type", ("localhostProfile",)),
+    "PodSchedulingGroup": ("", ("podGroupName",)),
+    "SeccompProfile": ("type", ("localhostProfile",)),
+    "LimitResponse": ("type", ("queuing",)),
+    "PriorityLevelConfigurationSpec": ("type", ("exempt", "limited")),
+    "Subject": ("kind", ("group", "serviceAccount", "user")),
+}
+"""Types of which one field at a time may be set, and the field that says which."""
 
 
 def package_of(table: str) -> str:
@@ -98,9 +114,13 @@ class Definitions:
             made["required"] = required
         if struct.atomic:
             made["x-kubernetes-map-type"] = "atomic"
+        if struct.name in _PUBLISHED_UNIONS and struct.table in ("core", "flowcontrol"):
+            discriminator, fields = _PUBLISHED_UNIONS[struct.name]
+            union: Object = {"fields-to-discriminateBy": {field: field[0].upper() + field[1:] for field in fields}}
+            made["x-kubernetes-unions"] = [{"discriminator": discriminator, **union} if discriminator else union]
 
     def _field(self, struct: Struct, row: Field) -> Object:
-        made = self.type(row.type, row.pointer)
+        made = self.type(row.type, struct.table)
         words = describe(struct.name, row.name)
         if "$ref" in made and (words or self._default_of(row) is not None):
             made = {"allOf": [made]} if self.v3 else made
@@ -124,27 +144,45 @@ class Definitions:
             return None
         if isinstance(row.type, Struct):
             return {}
-        return zero_of(row.type) if row.required and row.type.form == "string" else None
+        return _zero(row.type) if row.required and not row.omit_empty else None
 
-    def type(self, kind: Type, pointer: bool = True) -> Object:
+    def type(self, kind: Type, table: str) -> Object:
         if isinstance(kind, Struct):
             return self.reference(self.add(kind, None))
         if isinstance(kind, ListOf):
-            made: Object = {"type": "array", "items": self.type(kind.item), "x-kubernetes-list-type": kind.relation}
+            made: Object = {"type": "array", "items": self._inner(kind.item, table)}
+            made["x-kubernetes-list-type"] = kind.relation
             if kind.keys:
                 made["x-kubernetes-list-map-keys"] = list(kind.keys)
             return made
         if isinstance(kind, MapOf):
-            found: Object = {"type": "object", "additionalProperties": self.type(kind.value)}
+            value = self._inner(kind.value, table)
+            value.pop("x-kubernetes-list-type", None)
+            found: Object = {"type": "object", "additionalProperties": value}
             return {**found, "x-kubernetes-map-type": ATOMIC} if kind.relation == ATOMIC else found
-        return self._scalar(kind)
+        return self._scalar(kind, table)
 
-    def _scalar(self, kind: Scalar) -> Object:
+    def _inner(self, kind: Type, table: str) -> Object:
+        """An element of a list or map, which has a default in version 3: never null."""
+        made = self.type(kind, table)
+        default: Any = {} if isinstance(kind, Struct) else _zero(kind) if isinstance(kind, Scalar) else None
+        if not self.v3 or default is None:
+            return made
+        return {"allOf": [made], "default": default} if "$ref" in made else {**made, "default": default}
+
+    def _scalar(self, kind: Scalar, table: str) -> Object:
         if kind.form in _PLAIN:
             return dict(_PLAIN[kind.form])
-        name = _NAMED[kind.form]
-        self.schemas.setdefault(name, (_SHAPES if self.v3 else _OLD_SHAPES)[kind.form])
+        if kind.form == "Raw":
+            name, shape = _ANY.get(table, _EXTENSION), {} if table == "apiextensions" else {"type": "object"}
+        else:
+            name, shape = _NAMED[kind.form], (_SHAPES if self.v3 else _OLD_SHAPES)[kind.form]
+        self.schemas.setdefault(name, shape)
         return self.reference(name)
+
+    def _whole(self, name: str) -> Object:
+        found = self.reference(name)
+        return {"allOf": [found], "default": {}} if self.v3 else found
 
     def add_list(self, kind: Kind, name: str) -> None:
         meta = self.add(type_named("ListMeta"), None)
@@ -155,11 +193,16 @@ class Definitions:
             "properties": {
                 "apiVersion": {"type": "string"},
                 "kind": {"type": "string"},
-                "metadata": self.reference(meta),
-                "items": {"type": "array", "items": self.reference(name)},
+                "metadata": self._whole(meta),
+                "items": {"type": "array", "items": self._whole(name)},
             },
             "x-kubernetes-group-version-kind": [_gvk(kind, kind.list_kind)],
         }
+
+
+def _zero(kind: Scalar) -> Any:
+    """Only plain values have a published default."""
+    return zero_of(kind) if kind.form in ("string", "bool", "int32", "int64", "float64") else None
 
 
 def _gvk(kind: Kind, name: str) -> Object:

@@ -11,14 +11,22 @@ from podfit.api.registry.kinds import Kind
 _META = "io.k8s.apimachinery.pkg.apis.meta.v1."
 _RAW = "io.k8s.apimachinery.pkg.runtime.RawExtension"
 _VERSION = "io.k8s.apimachinery.pkg.version.Info"
-_DISCOVERY = (
-    *("APIGroup", "APIGroupList", "APIResource", "APIResourceList", "APIVersions", "GroupVersionForDiscovery"),
-    *("ServerAddressByClientCIDR", "ShardInfo"),
-)
+_DISCOVERY: dict[str, tuple[str, ...]] = {
+    "APIGroup": ("name", "versions"),
+    "APIGroupList": ("groups",),
+    "APIResource": ("kind", "name", "namespaced", "singularName", "verbs"),
+    "APIResourceList": ("groupVersion", "resources"),
+    "APIVersions": ("serverAddressByClientCIDRs", "versions"),
+    "GroupVersionForDiscovery": ("groupVersion", "version"),
+    "ServerAddressByClientCIDR": ("clientCIDR", "serverAddress"),
+}
+"""The types of discovery documents, and the fields that are always there."""
+_DOCUMENTS = ("APIGroup", "APIGroupList", "APIResourceList", "APIVersions")
 _WORDS = (
     *("buildDate", "compiler", "emulationMajor", "emulationMinor", "gitCommit", "gitTreeState", "gitVersion"),
     *("goVersion", "major", "minCompatibilityMajor", "minCompatibilityMinor", "minor", "platform"),
 )
+_VERSION_REQUIRED = tuple(word for word in _WORDS if not word.startswith(("emulation", "minCompatibility")))
 _TYPES: dict[str, Object] = {"string": {"type": "string"}, "bool": {"type": "boolean"}, "int": {"type": "integer"}}
 
 
@@ -26,30 +34,55 @@ def _reference(name: str, v3: bool) -> Object:
     return {"$ref": f"#/components/schemas/{name}" if v3 else f"#/definitions/{name}"}
 
 
-def definitions(v3: bool) -> Object:
+def definitions(kinds: Iterable[Kind], v3: bool) -> Object:
     found: Object = {f"{_META}{name}": _of_table(name, v3) for name in _DISCOVERY}
-    found[_VERSION] = {"type": "object", "properties": {word: {"type": "string"} for word in _WORDS}}
-    return found | watch_definitions(v3)
+    found[_VERSION] = {
+        "type": "object",
+        "required": list(_VERSION_REQUIRED),
+        "properties": {word: {"type": "string"} for word in _WORDS},
+    }
+    return found | watch_definitions(kinds, v3)
 
 
-def watch_definitions(v3: bool) -> Object:
+def watch_definitions(kinds: Iterable[Kind], v3: bool) -> Object:
     inner = {"type": {"type": "string"}, "object": _reference(_RAW, v3)}
-    event = {"type": "object", "required": ["type", "object"], "properties": inner}
+    event: Object = {"type": "object", "required": ["type", "object"], "properties": inner}
+    event["x-kubernetes-group-version-kind"] = everywhere(kinds, "WatchEvent")
     return {_RAW: {"type": "object"}, f"{_META}WatchEvent": event}
+
+
+def everywhere(kinds: Iterable[Kind], name: str) -> list[Object]:
+    """A kind that is part of every group and version."""
+    places = sorted({("", "v1"), *((kind.group, kind.version) for kind in kinds if not kind.custom)})
+    return [{"group": group, "kind": name, "version": version} for group, version in places]
 
 
 def _of_table(name: str, v3: bool) -> Object:
     """Derived from the fields that protobuf has."""
     fields = sorted(message_types()[f"meta.{name}"].values())
-    return {"type": "object", "properties": {field: _field(kind, v3) for field, kind in fields}}
+    properties = {field: _field(kind, v3) for field, kind in fields}
+    found: Object = {"type": "object", "required": list(_DISCOVERY[name]), "properties": properties}
+    if name in _DOCUMENTS:
+        properties |= {field: {"type": "string"} for field in ("apiVersion", "kind")}
+        found["x-kubernetes-group-version-kind"] = [{"group": "", "kind": name, "version": "v1"}]
+    return found
 
 
 def _field(kind: str, v3: bool) -> Object:
     if kind == "meta.Verbs":
-        kind = "[]string"
+        return {"type": "array", "items": _field("string", v3)}
     if kind.startswith("[]"):
-        return {"type": "array", "items": _field(kind[2:], v3)}
+        return {"type": "array", "items": _field(kind[2:], v3), "x-kubernetes-list-type": "atomic"}
     return _TYPES.get(kind) or _reference(f"{_META}{kind.removeprefix('meta.')}", v3)
+
+
+def resource_list(where: str) -> tuple[Object, Object]:
+    """The path and schemas of the discovery document of a group and version, for version 3."""
+    schema = _reference(f"{_META}APIResourceList", True)
+    answer = {"description": "OK", "content": {"application/json": {"schema": schema}}}
+    answers = {"200": answer, "401": {"description": "Unauthorized"}}
+    schemas = {f"{_META}{name}": _of_table(name, True) for name in ("APIResource", "APIResourceList")}
+    return {f"{where}/": {"get": {"responses": answers}}}, schemas
 
 
 def discovery_paths(kinds: Iterable[Kind]) -> Object:

@@ -99,14 +99,15 @@ def _built_in(rows: tuple[Kind, ...]) -> Object:
 
 
 def _build(rows: tuple[Kind, ...]) -> Object:
-    schemas = _schemas(rows, Definitions(v3=True)) | general.watch_definitions(True)
-    return {"openapi": "3.0.0", "info": _INFO, "paths": _paths(rows, True), "components": {"schemas": schemas}}
+    listed, documents = general.resource_list(rows[0].base_path)
+    schemas = _schemas(rows, Definitions(v3=True)) | general.watch_definitions(rows, True) | documents
+    return {"openapi": "3.0.0", "info": _INFO, "paths": listed | _paths(rows, True), "components": {"schemas": schemas}}
 
 
 def swagger(kinds: Iterable[Kind]) -> Object:
     """`/openapi/v2` as JSON: everything in one document."""
     rows = tuple(kinds)
-    schemas = _schemas(rows, Definitions(v3=False)) | general.definitions(False)
+    schemas = _schemas(rows, Definitions(v3=False)) | general.definitions(rows, False)
     paths = _paths(rows, False) | general.discovery_paths(rows)
     return {"swagger": "2.0", "info": _INFO, "paths": dict(sorted(paths.items())), "definitions": schemas}
 
@@ -115,7 +116,9 @@ def _schemas(rows: tuple[Kind, ...], made: Definitions) -> Object:
     for name in ("DeleteOptions", "Status"):
         struct = struct_of("meta.k8s.io", "v1", name)
         if struct is not None:
-            made.add(struct, None)
+            made.schemas[made.add(struct, None)]["x-kubernetes-group-version-kind"] = (
+                general.everywhere((), name) if name == "Status" else general.everywhere(rows, name)
+            )
     for kind in rows:
         struct = type_of(kind)
         if struct is None:
