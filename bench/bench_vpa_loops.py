@@ -115,7 +115,7 @@ async def recommender_pass(vpas: int) -> list[Row]:
         await recommender.one_pass()
         seconds.append(time.process_time() - begun)
     scrape(server, time.time() + 240)
-    await recommender._load_usage()
+    await recommender.usage.load()
     begun = time.process_time()
     written = await recommender.checkpoints.write(recommender.cluster, time.time(), 60.0)
     saved = time.process_time() - begun
@@ -154,7 +154,7 @@ async def policy_ratio(vpas: int) -> list[Row]:
         clock = FakeClock(1_800_000_000.0)
         recommender = Recommender(Client(server), RecommenderConfig(address=""), TenDays(server), clock)
         await recommender.start()
-        while recommender.fetching:
+        while recommender.past.missing:
             await asyncio.sleep(0.01)
         await recommender.one_pass()
         seconds[name] = 0.0

@@ -173,7 +173,7 @@ async def test_a_prometheus_that_is_away_at_start_is_asked_again(
     assert isinstance(clock, FakeClock)
     recommender = Recommender(cluster.client, settings, PrometheusHistory(settings.prometheus, clock=clock), clock)
     starting = asyncio.ensure_future(recommender.start())
-    while "cannot be read" not in recommender.fetching:
+    while "cannot be read" not in recommender.past.missing:
         await asyncio.sleep(0.01)
     starting.cancel()
     await asyncio.gather(starting, return_exceptions=True)
@@ -185,7 +185,7 @@ async def test_a_prometheus_that_is_away_at_start_is_asked_again(
         standing = vpa["status"]["recommendation"]["containerRecommendations"][0]["target"]
         assert standing == {"cpu": "3", "memory": "3Gi"}, "without its past nothing that stands is changed"
         await late.start()
-        while recommender.fetching:
+        while recommender.past.missing:
             await clock.advance(60)
             await asyncio.sleep(0.01)
         await recommender.one_pass()
@@ -218,6 +218,6 @@ async def test_a_prometheus_that_knows_nothing_leads_to_no_recommendation(
     await recommender.one_pass()
     await recommender.stop()
     status = (await cluster.admin.get(VPA, "default", "web"))["status"]
-    assert not recommender.fetching and not status["recommendation"]
+    assert not recommender.past.missing and not status["recommendation"]
     [provided] = [one for one in status["conditions"] if one["type"] == "RecommendationProvided"]
     assert (provided["status"], provided["reason"]) == ("False", "NoSamples")

@@ -12,15 +12,12 @@ from typing import Any
 
 from prometheus_client import CollectorRegistry
 
-from podfit.api.numbers import Numbers
 from podfit.api.objects import Object
 from podfit.api.registry.kinds import kind_named
 from podfit.client import Client, EventRecorder
-from podfit.kit.backoff import Backoff
 from podfit.kit.clock import Clock, RealClock, rfc3339
 from podfit.kit.concurrency.tasks import Tasks
-from podfit.kit.concurrency.turns import Turns
-from podfit.vpa.history.base import History, HistoryAway, NoHistory
+from podfit.vpa.history.base import History, NoHistory
 from podfit.vpa.history.prometheus import PrometheusHistory
 from podfit.vpa.model.changing.horizontal import horizontal_resources, scaled_horizontally
 from podfit.vpa.model.objects.pods import annotations_of
@@ -32,22 +29,18 @@ from podfit.vpa.observe.sight import Sight
 from podfit.vpa.observe.targets import Targets
 from podfit.vpa.recommender.config import RecommenderConfig
 from podfit.vpa.recommender.decide.evidence.loans import lent_to
-from podfit.vpa.recommender.decide.evidence.oom import Oom
 from podfit.vpa.recommender.decide.evidence.samples import kept_containers, missing_samples, spans_of
 from podfit.vpa.recommender.decide.evidence.starvation import Need, Starvation, raised
 from podfit.vpa.recommender.decide.fleet.fleet import Fleet
-from podfit.vpa.recommender.decide.histograms.cluster import AggregateKey, ClusterState, UnknownTarget, Vpa, VpaId
-from podfit.vpa.recommender.decide.histograms.container import OomRefused
+from podfit.vpa.recommender.decide.histograms.cluster import ClusterState, Vpa, VpaId
 from podfit.vpa.recommender.decide.histograms.estimate import Estimate
 from podfit.vpa.recommender.decide.histograms.groupsize import for_group
 from podfit.vpa.recommender.decide.status import Condition, Outcome, outcome, reported
-from podfit.vpa.recommender.intake import external, usage
 from podfit.vpa.recommender.intake.feed import Feed
-from podfit.vpa.recommender.intake.past import Past
+from podfit.vpa.recommender.intake.loading import PastLoader, UsageLoader
 from podfit.vpa.recommender.intake.policies import Policies
-from podfit.vpa.recommender.intake.throttle import note_starved
 from podfit.vpa.recommender.ledger import RecentChanges
-from podfit.vpa.recommender.measures import METRICS_CLIENT, Measures, PolicyQuality, Recommendations
+from podfit.vpa.recommender.measures import Measures, PolicyQuality, Recommendations
 from podfit.vpa.recommender.notes import (
     OVERRULED,
     capped_by_limits,
@@ -115,7 +108,7 @@ class Recommender:
         if self.config.profiling:
             add_profiling(self.http, self.clock)
         self.ledger = RecentChanges()
-        Answers(self)
+        Answers(self).serve(self.http)
         self.extension = Extension(self)
         self.checkpoints = Checkpoints(
             client,
@@ -130,19 +123,11 @@ class Recommender:
         self.policies = Policies(self.cluster, self.plugin_of, self.config.shadow_policies)
         self.registry.register(PolicyQuality(lambda: self.policies.live.totals()))
         self.passes = 0
-        self.fetching = ""
-        """Why the history is not loaded, or empty."""
-        self._usage_gone = ""
-        """Why the metrics API does not answer, or empty."""
+        self.past, self.usage = PastLoader(self), UsageLoader(self)
         self._started = self.clock.now()
-        self._killed: set[tuple[str, str]] = set()
-        """(namespace, container) with an out-of-memory kill since the start."""
         self._outcomes: dict[VpaId, tuple[Seen, Outcome]] = {}
         self._loans: dict[VpaId, Loans] = {}
         self._losers: Mapping[VpaId, str] = {}
-        self._stretch: Mapping[AggregateKey, int] = {}
-        """CPU samples from the history by aggregate, each of which represents this many minutes:"""
-        self._minutes = 1.0
         self._collected = float("-inf")
         self._tasks = Tasks("vpa-recommender")
 
@@ -179,8 +164,8 @@ class Recommender:
         # Autoscalers first: pods then find theirs by label, instead of each autoscaler scanning all pods.
         await self._load_vpas()
         self.feed.start()
-        loading = self._tasks.start(self._load_past(), "history")
-        await asyncio.wait({loading}, timeout=HISTORY_PATIENCE_S if not self.fetching else 0)
+        loading = self._tasks.start(self.past.load(), "history")
+        await asyncio.wait({loading}, timeout=HISTORY_PATIENCE_S if not self.past.missing else 0)
 
     async def stop(self) -> None:
         try:
@@ -199,9 +184,9 @@ class Recommender:
             with step("LoadPods"):
                 self.measures.aggregates.set(self.cluster.aggregates_known)
             with step("LoadMetrics"):
-                await self._load_usage()
+                await self.usage.load()
             with step("UpdateVPAs"):
-                if not self.fetching:
+                if not self.past.missing:
                     await self.policies.refresh(self.clock.now())
                 await self._update_vpas()
             with step("MaintainCheckpoints"):
@@ -222,118 +207,6 @@ class Recommender:
         else:
             await self.scales.refresh()
         self.ledger.forget(self.cluster.vpas)
-
-    async def _load_past(self) -> None:
-        self.policies.follow()
-        past = Past(self.cluster, self.sight.ignored, self.policies)
-        backoff = Backoff(1.0, 60.0, jitter=0.1)
-        until = self.clock.now()
-        if isinstance(self.history, PrometheusHistory):
-            self.history.known_labels |= self.feed.label_names()
-        self.fetching = "The history is being loaded."
-        while True:
-            try:
-                await self.history.load(past, until)
-                break
-            except HistoryAway as error:
-                self.fetching = f"The history cannot be read yet: {error}"
-                log.warning("%s", self.fetching)
-                await self.clock.sleep(backoff.next())
-        self.policies.past_taken(until)
-        past.end()
-        if self.history.writes_checkpoints:
-            # State that is in the history is not also taken from checkpoints.
-            self.feed.load_checkpoints(lambda vpa, container: (vpa.id[0], container) not in past.containers)
-            self.feed.refused_checkpoints |= self.policies.restore(self.feed.checkpoints, until)
-            self._report_checkpoints()
-        self._count_earlier(past, until)
-        if isinstance(self.history, PrometheusHistory):
-            self._stretch, self._minutes = past.stretch, self.history.step / 60.0
-        log.info("history: %d samples of %d containers", past.samples, len(past.seen))
-        self.fetching = ""
-
-    def _count_earlier(self, past: Past, started: Seconds) -> None:
-        """Kills from before the start count once: not if the history or a checkpoint has them, nor if they are old."""
-        within = self.history.step if isinstance(self.history, PrometheusHistory) else 1.0
-        written = self.feed.checkpointed() if self.history.writes_checkpoints else {}
-        oldest = started - self.config.model.memory_aggregation_interval
-
-        def known(kill: Oom) -> bool:
-            seen = max(oldest, written.get((kill.namespace, kill.container), oldest))
-            return kill.instant < seen or past.knows(kill, within)
-
-        self.feed.count_earlier(known)
-
-    def _report_checkpoints(self) -> None:
-        for id, words in self.feed.refused_checkpoints.items():
-            vpa = self.cluster.vpas.get(id)
-            if vpa is not None:
-                self.events.record(dict(vpa.object), "Warning", "CheckpointUnusable", words)
-
-    async def _load_usage(self) -> None:
-        now = self.clock.now()
-        assert self.cluster.fleet is not None
-        if healed := usage.heal_clock(self.cluster.fleet, now):
-            log.warning("the clock moved back: samples of %d containers are collected from scratch", healed)
-        used: usage.Used = []
-        try:
-            used = await self._fetch_usage()
-            self._usage_gone = ""
-            if isinstance(used, Numbers):
-                self.feed.note_counters(used.oom_ends)
-        except usage.UsageGone as error:
-            if not self._usage_gone:
-                log.warning("no usage: %s", error)
-            self._usage_gone = str(error)
-        self.measures.usage_answers.labels(str(bool(self._usage_gone)).lower(), METRICS_CLIENT).inc()
-        # Other tasks run meanwhile, and pods may be added; they are dropped in this pass only, after it.
-        turns = Turns(self.clock)
-        for found in usage.in_parts(used, self.cluster, now, self.feed.gone):
-            self.measures.quality.scraped(found, self.cluster.fleet)
-            note_starved(found, self.cluster.fleet, self.starvation, self.config.model)
-            self.policies.scraped(found)
-            self.measures.samples.inc(usage.ingest(found, self.cluster.fleet))
-            if self.history.keeps_samples:
-                self.history.record(found.batch())
-            if turns.over():
-                await turns.give()
-        ooms = [oom for oom in self._drained() if self._count_oom(oom)]
-        if not self.history.keeps_samples:
-            return
-        self.history.record(usage.ooms_alone(ooms))
-        try:
-            await self.history.flush()
-        except HistoryAway as error:
-            log.warning("history: %s", error)
-
-    async def _fetch_usage(self) -> usage.Used:
-        if self.config.use_external_metrics:
-            return await external.fetch(self.client, self.cluster, self.config)
-        return await usage.fetch(self.client, self.config.vpa_object_namespace)
-
-    def _drained(self) -> list[Oom]:
-        found = list(self.feed.ooms)
-        self.feed.ooms.clear()
-        return found
-
-    def _count_oom(self, oom: Oom) -> bool:
-        pod = self.cluster.pod((oom.namespace, oom.pod))
-        outcome = "counted"
-        try:
-            needed = self.cluster.record_oom((oom.namespace, oom.pod), oom.container, oom.instant, oom.memory)
-            self._killed.add((oom.namespace, oom.container))
-            state = self.cluster.aggregate_of((oom.namespace, oom.pod), oom.container)
-            self.measures.quality.ran_out(state, needed)
-            self.policies.killed(state, oom.instant, needed)
-        except OomRefused as error:
-            outcome = "refused"
-            log.info("%s", error)
-        except UnknownTarget:
-            outcome = "unknown"
-        self.measures.ooms.labels(outcome).inc()
-        if pod is not None:
-            self.ledger.note_oom(oom, pod.label_text, outcome)
-        return outcome == "counted"
 
     # --- deciding
 
@@ -413,20 +286,21 @@ class Recommender:
     ) -> tuple[Seen, Outcome]:
         config, spans = self.cluster.config, spans_of(vpa)
         patience = max(STALE_S, STALE_PASSES * self.config.recommender_interval)
-        killed = [name for name in spans if (vpa.id[0], name) in self._killed] if self._killed else ()
-        kept = kept_containers(vpa, spans, self._started - patience, config, killed, bool(self.fetching))
+        killed = [name for name in spans if (vpa.id[0], name) in self.usage.killed] if self.usage.killed else ()
+        kept = kept_containers(vpa, spans, self._started - patience, config, killed, bool(self.past.missing))
         loans = self.feed.similar.loans(vpa, spans, sizes, self.plugin_of, now)
         kept = kept.difference(loans)
         if loans:
             self._loans[vpa.id] = loans
         missing = missing_samples(self.cluster, vpa, spans, sizes, kept, now - patience, loans)
-        since = missing_since(vpa, missing, now) if missing.never or self._usage_gone else ""
+        since = missing_since(vpa, missing, now) if missing.never or self.usage.missing else ""
+        sized = {*sizes, *kept, *loans} if kept or loans else sizes
         extra = extra_conditions(
             vpa,
-            trust=trust_of(spans, {*sizes, *kept, *loans} if kept or loans else sizes, config, self._from_history(vpa)),
+            trust=trust_of(spans, sized, config, self.past.minutes_beyond(vpa)),
             low_below=self.config.low_confidence_below,
-            fetching=self.fetching,
-            metrics=metrics_gone(vpa, missing, self._usage_gone, since, now - patience),
+            fetching=self.past.missing,
+            metrics=metrics_gone(vpa, missing, self.usage.missing, since, now - patience),
             scaled=scaled,
             starved=starved,
             winner=self._losers.get(vpa.id, ""),
@@ -445,15 +319,6 @@ class Recommender:
         own = {name: sizes.get(name) for name in loans}
         decided = outcome(vpa, given, config, rfc3339(now), extra, words, kept, own)
         return seen, reported(decided, rfc3339(now))
-
-    def _from_history(self, vpa: Vpa) -> Mapping[str, float]:
-        """By container, how many minutes more than their number the samples of the history represent."""
-        found: dict[str, float] = {}
-        for key in vpa.aggregates if self._stretch else ():
-            if key in self._stretch:
-                more = self._stretch[key] * max(0.0, self._minutes - 1.0)
-                found[key.container] = found.get(key.container, 0.0) + more
-        return found
 
     def plugin_of(self, vpa: Vpa) -> str:
         named = (vpa.object.get("spec") or {}).get("recommenders")
@@ -503,8 +368,8 @@ class Recommender:
                 self.measures.latency.observe(max(0.0, now - from_rfc3339(created)))
             if words := newly_overruled(vpa, decided.status):
                 self.events.record(dict(vpa.object), "Warning", OVERRULED, words)
-            if self._usage_gone and before:
-                words = f"The resource metrics API does not answer: {self._usage_gone}"
+            if self.usage.missing and before:
+                words = f"The resource metrics API does not answer: {self.usage.missing}"
                 self.events.record(dict(vpa.object), "Warning", "MetricsUnavailable", words)
         sizes = dict(self._sizes())
         self.measures.objects(self.cluster, sizes)
@@ -512,7 +377,7 @@ class Recommender:
 
     async def _maintain_checkpoints(self) -> None:
         now = self.clock.now()
-        if self.fetching or not self.history.writes_checkpoints:
+        if self.past.missing or not self.history.writes_checkpoints:
             return
         await self.checkpoints.write(self.cluster, now, self.config.checkpoints_timeout)
         if now - self._collected >= self.config.checkpoints_gc_interval:

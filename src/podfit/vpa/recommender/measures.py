@@ -97,6 +97,9 @@ class Measures:
         self._asked.labels(code, method).inc()
         self._answered.labels(code, method).observe(seconds)
 
+    def usage_answered(self, failed: bool) -> None:
+        self.usage_answers.labels(str(failed).lower(), METRICS_CLIENT).inc()
+
     def objects(self, cluster: ClusterState, recommended: Mapping[VpaId, Mapping[str, Any]]) -> None:
         counts: Count[tuple[str, ...]] = Count()
         for vpa in cluster.vpas.values():

@@ -14,6 +14,7 @@ from podfit.vpa.recommender.serving.queries import status_for
 
 if TYPE_CHECKING:
     from podfit.vpa.recommender.loop import Recommender
+    from podfit.vpa.serve.http import HttpServer
 
 QUERY_VERSION = "autoscaling.podfit.dev/v1"
 
@@ -21,7 +22,8 @@ QUERY_VERSION = "autoscaling.podfit.dev/v1"
 class Answers:
     def __init__(self, recommender: Recommender) -> None:
         self._of = recommender
-        server = recommender.http
+
+    def serve(self, server: HttpServer) -> None:
         server.add("POST", "/recommendationQuery", self.query)
         server.add("GET", "/explain/{namespace}/{name}", self.explain)
 
