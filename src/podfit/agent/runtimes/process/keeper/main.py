@@ -27,12 +27,12 @@ from typing import Any
 
 from . import launch, linux
 from .children import BACKLOG, Child, boot_id, read_json, reserve_state, start_ticks, write_state
+from .namespaces import PodNamespaces
 
 Message = dict[str, Any]
 SOCKET, LOCK = "keeper.sock", "keeper.lock"
 SO_SNDBUFFORCE = 32
 LONELY_S = 10.0
-PAUSE = ("/bin/sh", "-c", "trap 'exit 0' TERM INT; while :; do sleep 2147483 & wait $!; done")
 
 
 class Connection:
@@ -70,11 +70,7 @@ class Keeper:
         self.by_pid: dict[int, Child] = {}
         self.execs: dict[int, str] = {}
         self.starting: dict[str, Callable[[], None]] = {}
-        self.pods: dict[str, dict[str, int]] = {}
-        self.pauses: dict[str, int] = {}
-        self.own = {
-            name: os.open(f"/proc/self/ns/{name}", os.O_RDONLY | os.O_CLOEXEC) for name in ("pid", "uts", "ipc")
-        }
+        self.namespaces = PodNamespaces(os.getpid())
 
     # --- main loop
 
@@ -170,11 +166,11 @@ class Keeper:
         spec = read_json(message["folder"], "launch.json")
         reserve_state(spec["folder"])
         child = Child(spec)
-        namespaces = self.pod_namespaces(spec, message["peers"])
-        target = self.target_namespace(spec, int(message.get("target") or 0))
+        namespaces = self.namespaces.of_pod(spec, message["peers"])
+        target = self.namespaces.of_target(spec, int(message.get("target") or 0))
         stdio = child.open_streams()
         reading, status = os.pipe2(os.O_CLOEXEC)
-        pid = self.fork_into(target or namespaces.get("pid"), fresh=not spec["host_pid"])
+        pid = self.namespaces.fork_into(target or namespaces.get("pid"), fresh=not spec["host_pid"])
         if pid == 0:
             joined = {name: descriptor for name, descriptor in namespaces.items() if name != "pid"}
             launch.run(spec, stdio, joined, status)
@@ -220,7 +216,7 @@ class Keeper:
         # A pid would mean another process inside that namespace: a descriptor does not.
         process = os.pidfd_open(child.pid)
         reading, status = os.pipe2(os.O_CLOEXEC)
-        pid = self.fork_into(pid_namespace, fresh=False)
+        pid = self.namespaces.fork_into(pid_namespace, fresh=False)
         if pid == 0:
             launch.run_in(spec, tuple(descriptors), process, status)
         for descriptor in (status, pid_namespace, process):
@@ -294,96 +290,13 @@ class Keeper:
         for child in [item for item in self.by_pid.values() if item.pod == message["uid"]]:
             # One about to exec has not joined its cgroup yet: the agent's kill did not reach it.
             child.signal(signal.SIGKILL)
-        for descriptor in self.pods.pop(message["uid"], {}).values():
-            os.close(descriptor)
-        pause = self.pauses.pop(message["uid"], 0)
-        if pause:
-            os.kill(pause, signal.SIGKILL)
+        self.namespaces.forget(message["uid"])
         answer({})
 
     def do_list(self, _message: Message, _: list[int], answer: Callable[[Message], object]) -> None:
         answer({"running": [child.id for child in self.by_pid.values()]})
 
     # --- processes
-
-    def fork_into(self, pid_namespace: int | None, fresh: bool) -> int:
-        """Forks with the child in that pid namespace, in a new one as its PID 1, or (neither) in ours."""
-        if pid_namespace is not None:
-            linux.setns(pid_namespace, linux.CLONE_NEWPID)
-        elif fresh:
-            linux.unshare(linux.CLONE_NEWPID)
-        else:
-            return os.fork()
-        try:
-            return os.fork()
-        finally:
-            if os.getpid() == self.pid:
-                # The setting only affects future children; the kernel refuses a second unshare until it is undone.
-                linux.setns(self.own["pid"], linux.CLONE_NEWPID)
-
-    pid = 0
-
-    def pod_namespaces(self, spec: Message, peers: list[int]) -> dict[str, int]:
-        """The namespaces shared by a pod's containers, created with the first one; a new keeper takes them from a
-        running one."""
-        held = self.pods.get(spec["pod_uid"])
-        if held is None:
-            held = {}
-            try:
-                self.open_namespaces(held, spec, peers)
-            except BaseException:
-                # A partial set would put the next container into namespaces of the host.
-                for descriptor in held.values():
-                    os.close(descriptor)
-                raise
-            self.pods[spec["pod_uid"]] = held
-        return held
-
-    def open_namespaces(self, held: dict[str, int], spec: Message, peers: list[int]) -> None:
-        if peers:
-            for name in ("uts", "ipc"):
-                held[name] = os.open(f"/proc/{peers[0]}/ns/{name}", os.O_RDONLY | os.O_CLOEXEC)
-        else:
-            self.make_namespaces(held, spec)
-        if spec.get("network"):
-            held["net"] = os.open(spec["network"], os.O_RDONLY | os.O_CLOEXEC)
-        if spec["share_pid"]:
-            held["pid"] = self.share_pids(spec["pod_uid"], peers)
-
-    def target_namespace(self, spec: Message, pid: int) -> int | None:
-        """The pid namespace of the target container; None if it has its own or the pod's."""
-        if not spec.get("targeted") or spec["share_pid"] or spec["host_pid"]:
-            return None
-        if not pid:
-            raise RuntimeError("the target container is not running")
-        return os.open(f"/proc/{pid}/ns/pid", os.O_RDONLY | os.O_CLOEXEC)
-
-    def make_namespaces(self, held: dict[str, int], spec: Message) -> None:
-        linux.unshare(linux.CLONE_NEWUTS | (0 if spec["host_ipc"] else linux.CLONE_NEWIPC))
-        try:
-            linux.sethostname(spec["hostname"])
-            for name, value in spec.get("sysctls", {}).items():
-                with open("/proc/sys/" + name.replace(".", "/"), "w") as parameter:
-                    parameter.write(value)
-            for name in ("uts", "ipc"):
-                held[name] = os.open(f"/proc/self/ns/{name}", os.O_RDONLY | os.O_CLOEXEC)
-        finally:
-            linux.setns(self.own["uts"], linux.CLONE_NEWUTS)
-            linux.setns(self.own["ipc"], linux.CLONE_NEWIPC)
-
-    def share_pids(self, uid: str, peers: list[int]) -> int:
-        if peers:
-            return os.open(f"/proc/{peers[0]}/ns/pid", os.O_RDONLY | os.O_CLOEXEC)
-        pid = self.fork_into(None, fresh=True)
-        if pid == 0:
-            try:
-                launch.reset_signals()
-                os.setsid()
-                os.execv(PAUSE[0], PAUSE)
-            finally:
-                os._exit(127)
-        self.pauses[uid] = pid
-        return os.open(f"/proc/{pid}/ns/pid", os.O_RDONLY | os.O_CLOEXEC)
 
     def keep(self, child: Child) -> None:
         self.children[child.id] = child
@@ -483,6 +396,4 @@ def main(data_dir: str, ready: int) -> None:
     os.chmod(os.path.join(data_dir, SOCKET), 0o600)
     listener.listen(16)
     os.close(ready)
-    keeper = Keeper(data_dir)
-    keeper.pid = os.getpid()
-    keeper.serve(listener)
+    Keeper(data_dir).serve(listener)
