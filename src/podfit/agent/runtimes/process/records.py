@@ -24,6 +24,7 @@ from podfit.agent.runtimes.values import (
     ContainerConfig,
     ContainerState,
     LinuxUser,
+    NotFound,
     PodConfig,
     PodState,
 )
@@ -103,16 +104,47 @@ class Pod:
     ending: bool = False
     """No container starts in it any more: those that exist now are all that have to be stopped."""
 
+    @property
+    def alive(self) -> bool:
+        return not self.record.stopped and not self.lost
+
+    def pids(self) -> list[int]:
+        """Of its running containers."""
+        return [item.state["pid"] for item in self.containers.values() if item.running]
+
+    def pid_of(self, name: str) -> int:
+        """Of the running container of this name; 0 if there is none."""
+        running = (item for item in self.containers.values() if item.running)
+        return next((item.state["pid"] for item in running if name and item.record.config.name == name), 0)
+
     def view(self, ips: tuple[str, ...]) -> PodState:
         ordered = sorted(self.containers.values(), key=lambda item: (item.record.created_at, item.record.id))
-        alive = not self.record.stopped and not self.lost
         return PodState(
             config=self.record.config,
-            alive=alive,
-            ips=ips if alive else (),
+            alive=self.alive,
+            ips=ips if self.alive else (),
             created_at=self.record.created_at,
             containers=tuple(item.view() for item in ordered),
         )
+
+
+class Known:
+    """The pods and containers of the runtime."""
+
+    _pods: dict[str, Pod]
+    _containers: dict[str, Container]
+
+    def _pod(self, uid: str) -> Pod:
+        pod = self._pods.get(uid)
+        if pod is None:
+            raise NotFound(f"pod {uid} not found")
+        return pod
+
+    def _container(self, container_id: str) -> Container:
+        container = self._containers.get(container_id)
+        if container is None:
+            raise NotFound(f"container {container_id} not found")
+        return container
 
 
 def _encode_path(value: object) -> str:

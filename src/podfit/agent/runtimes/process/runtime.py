@@ -7,21 +7,20 @@ records on disk, so that a new agent finds the running pods.
 from __future__ import annotations
 
 import asyncio
-import signal
 import uuid
-from collections.abc import AsyncIterator, Collection, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import AsyncIterator, Collection
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from podfit.agent.runtimes.base import ByteStream
 from podfit.agent.runtimes.cgroups import Cgroups, pod_group
-from podfit.agent.runtimes.cgroups.files import Vanished
-from podfit.agent.runtimes.cgroups.watch import OomWatch, memory_above, memory_below
+from podfit.agent.runtimes.cgroups.watch import OomWatch
 from podfit.agent.runtimes.confirmations import Confirmations
 from podfit.agent.runtimes.execs import exec_sync
 from podfit.agent.runtimes.process.link import KeeperFailed, Link
 from podfit.agent.runtimes.process.records import Container, ContainerRecord, Pod, Records, StoredPod
+from podfit.agent.runtimes.process.resources import ResourceCalls
 from podfit.agent.runtimes.process.sessions import StreamCalls
 from podfit.agent.runtimes.process.setup.images import HOST, Image, ImageCalls, NodeImages, runs_on_host
 from podfit.agent.runtimes.process.setup.launchspec import confine_devices, launch_spec
@@ -29,7 +28,6 @@ from podfit.agent.runtimes.process.setup.networks import Networks
 from podfit.agent.runtimes.process.support import require_support
 from podfit.agent.runtimes.signals import stop_signal
 from podfit.agent.runtimes.values import (
-    RUNNING,
     UNLIMITED,
     CannotRun,
     Change,
@@ -43,9 +41,7 @@ from podfit.agent.runtimes.values import (
     PodConfig,
     PodState,
     RuntimeFailure,
-    Usage,
     no_handler,
-    no_machine,
 )
 from podfit.kit.clock import Clock, RealClock
 from podfit.kit.concurrency.tasks import Tasks
@@ -55,7 +51,7 @@ REMOVE_TRIES = 200
 KILL_WAIT_S = 10.0
 
 
-class ProcessRuntime(ImageCalls, StreamCalls):
+class ProcessRuntime(ImageCalls, ResourceCalls, StreamCalls):
     name = "podfit"
     version = "1"
     handlers: tuple[Handler, ...] = ()
@@ -254,10 +250,11 @@ class ProcessRuntime(ImageCalls, StreamCalls):
             if container.running:
                 return
             raise CannotRun(f"container {container_id} has ended", "RunContainerError")
-        peers = [item.state["pid"] for item in self._pod(container.record.pod_uid).containers.values() if item.running]
+        pod = self._pod(container.record.pod_uid)
+        target = pod.pid_of(container.record.config.target)
         folder = str(self._records.folder(container_id))
         try:
-            answer = await self._link.ask("start", folder=folder, peers=peers, target=self._target_pid(container))
+            answer = await self._link.ask("start", folder=folder, peers=pod.pids(), target=target)
         except KeeperFailed as error:
             await self._failed_to_start(container, str(error))
             raise CannotRun(f"failed to start container: {error}", "RunContainerError") from error
@@ -272,13 +269,6 @@ class ProcessRuntime(ImageCalls, StreamCalls):
     def _check_lasts(pod: Pod, reason: str) -> None:
         if pod.ending or pod.record.stopped:
             raise CannotRun(f"pod {pod.record.config.uid} is stopped", reason)
-
-    def _target_pid(self, container: Container) -> int:
-        name = container.record.config.target
-        for other in self._pod(container.record.pod_uid).containers.values():
-            if name and other.record.config.name == name and other.running:
-                return int(other.state["pid"])
-        return 0
 
     async def _failed_to_start(self, container: Container, message: str) -> None:
         self._cgroups.kill_all(container.record.group)  # a keeper that died may have started it before
@@ -332,88 +322,6 @@ class ProcessRuntime(ImageCalls, StreamCalls):
     async def container(self, container_id: str) -> ContainerState | None:
         container = self._containers.get(container_id)
         return container.view() if container is not None else None
-
-    # resources
-
-    async def update_pod(self, uid: str, change: Change) -> None:
-        pod = self._pod(uid)
-        with self._noticing(pod):
-            self._cgroups.write(pod.record.group, change)
-
-    async def update_container(self, container_id: str, change: Change) -> None:
-        container = self._container(container_id)
-        with self._noticing(self._pod(container.record.pod_uid), container):
-            self._cgroups.write(container.record.group, change)
-
-    async def update_all(self, uid: str, changes: Sequence[tuple[str, Change]]) -> bool:
-        return False  # no other runtime is behind this one
-
-    async def set_power(self, container_id: str, power: str, grace_s: float) -> None:
-        raise no_machine(container_id)
-
-    async def pod_limits(self, uid: str) -> Limits:
-        pod = self._pod(uid)
-        with self._noticing(pod):
-            return self._cgroups.limits(pod.record.group)
-
-    async def container_limits(self, container_id: str) -> Limits:
-        container = self._container(container_id)
-        with self._noticing(self._pod(container.record.pod_uid), container):
-            return self._cgroups.limits(container.record.group)
-
-    async def pod_usage(self, uid: str) -> Usage:
-        return self._cgroups.usage(self._pod(uid).record.group)
-
-    async def container_usage(self, container_id: str) -> Usage:
-        return self._cgroups.usage(self._container(container_id).record.group)
-
-    async def usages(self, uid: str) -> list[tuple[ContainerState, Usage]]:
-        state = await self.pod(uid)
-        running = (
-            [container for container in state.containers if container.state == RUNNING] if state and state.alive else []
-        )
-        return [(one, await self.container_usage(one.id)) for one in running]
-
-    @contextmanager
-    def _noticing(self, pod: Pod, container: Container | None = None) -> Iterator[None]:
-        """Another program removed one of our cgroups. A pod without its cgroup is recreated; a process that was moved
-        out of its container's group runs without limits and is killed, so that its pod restarts it."""
-        try:
-            yield
-        except Vanished:
-            if not self._cgroups.exists(pod.record.group):
-                self._lose(pod)
-            elif container is not None and container.running:
-                self._tasks.start(self._kill(container), f"kill-{container.record.id}")
-            raise
-
-    def _lose(self, pod: Pod) -> None:
-        if not pod.lost and not pod.record.stopped:
-            pod.lost = True
-            self._events.put_nowait(Event("pod-gone", pod.record.config.uid))
-
-    async def _kill(self, container: Container) -> None:
-        """The group contains all members; a process that was moved out of it is reached through the keeper, which holds
-        the init of the container's namespace: killing that kills the others."""
-        self._cgroups.kill_all(container.record.group)
-        if container.running:
-            with suppress(KeeperFailed):
-                await self._link.ask("signal", id=container.record.id, signal=int(signal.SIGKILL))
-
-    async def memory_above(self, uid: str, container_id: str, bytes: int) -> None:
-        await memory_above(self._cgroups, self._container(container_id).record.group, bytes)
-
-    async def memory_stall(self, container_id: str) -> int | None:
-        return self._cgroups.memory_stall(self._container(container_id).record.group)
-
-    async def hold_memory(self, container_id: str, bytes: int | None) -> None:
-        self._cgroups.hold(self._container(container_id).record.group, bytes)
-
-    async def memory_below(self, uid: str, container_id: str, bytes: int) -> None:
-        record = self._container(container_id).record if container_id else self._pod(uid).record
-        with suppress(FileNotFoundError):
-            # A missing group uses nothing.
-            await memory_below(self._cgroups, record.group, bytes)
 
     async def exec_sync(
         self, container_id: str, command: list[str], timeout_s: float = 0.0
@@ -492,9 +400,3 @@ class ProcessRuntime(ImageCalls, StreamCalls):
             self._cgroups.kill_all(group)
             await asyncio.sleep(min(0.001 * 2**attempt, 0.05))
         raise RuntimeFailure(f"cgroup {group} cannot be removed: a process in it does not die")
-
-    def _pod(self, uid: str) -> Pod:
-        pod = self._pods.get(uid)
-        if pod is None:
-            raise NotFound(f"pod {uid} not found")
-        return pod

@@ -6,21 +6,19 @@ import asyncio
 import os
 import socket
 import uuid
-from collections.abc import Mapping
 
 from podfit.agent.runtimes.base import ExecStream
 from podfit.agent.runtimes.process.keeper.terminal import receive_terminal
 from podfit.agent.runtimes.process.link import KeeperFailed, Link
-from podfit.agent.runtimes.process.records import Container
+from podfit.agent.runtimes.process.records import Known
 from podfit.agent.runtimes.process.streams import ProcessAttach, ProcessExec, console_pair, end_exec, pipes
-from podfit.agent.runtimes.values import CannotRun, NotFound
+from podfit.agent.runtimes.values import CannotRun
 from podfit.kit.concurrency.tasks import Tasks
 
 
-class StreamCalls:
+class StreamCalls(Known):
     _link: Link
     _tasks: Tasks
-    _containers: Mapping[str, Container]
     _execs: dict[str, asyncio.Future[int]]
     _ends: dict[str, asyncio.Future[None]]
 
@@ -79,9 +77,3 @@ class StreamCalls:
         end = self._ends.get(container_id)
         if end is not None:
             await asyncio.shield(end)
-
-    def _container(self, container_id: str) -> Container:
-        container = self._containers.get(container_id)
-        if container is None:
-            raise NotFound(f"container {container_id} not found")
-        return container
