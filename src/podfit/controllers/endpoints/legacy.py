@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from podfit.api.objects import Object
 from podfit.api.registry.kinds import kind_named
 from podfit.api.status import ApiError, is_namespace_going
@@ -17,6 +19,7 @@ from podfit.controllers.endpoints.pods import (
     ports_of,
     reference,
 )
+from podfit.controllers.endpoints.triggers import Triggers, noted
 from podfit.controllers.world import World
 from podfit.reconcile import DONE, Engine, Result
 
@@ -34,6 +37,7 @@ class EndpointsController:
         self._engine: Engine[Key] = Engine(self.name, self._reconcile, clock=world.clock)
         self._endpoints = world.cache(ENDPOINTS)
         self._members = Members(world, self._engine.add)
+        self._triggers = Triggers()
         self._endpoints.subscribe(self._changed)
         self._written: dict[Key, str] = {}
         """resourceVersions of Endpoints before their last write: while the cache shows one, it lags behind."""
@@ -51,18 +55,22 @@ class EndpointsController:
             return DONE  # the event of the write enqueues the Service again
         spec = (service or {}).get("spec") or {}
         if service is None:
+            self._triggers.forget(key)
             if stored is not None and _is_ours(stored):
                 await self._attempt(key, "", self._client.delete(ENDPOINTS, *key))
             return DONE
         if spec.get("type") == "ExternalName" or not spec.get("selector"):
             return DONE
-        wanted = self._wanted(key, service)
+        pods = self._members.pods(key)
+        wanted, changed_at = _wanted(service, pods), self._triggers.of(key, service, pods)
         if stored is None:
-            await self._attempt(key, "none", self._client.create(ENDPOINTS, wanted, key[0]))
+            made = {**wanted, "metadata": noted(wanted["metadata"], changed_at)}
+            await self._attempt(key, "none", self._client.create(ENDPOINTS, made, key[0]))
         elif _differs(stored, wanted):
-            kept = {**stored["metadata"], "labels": wanted["metadata"]["labels"]}
             revision = stored["metadata"]["resourceVersion"]
-            changed = {**stored, "metadata": kept, "subsets": wanted["subsets"]}
+            kept = {**stored["metadata"], "labels": wanted["metadata"]["labels"]}
+            kept["annotations"] = _annotations(stored) | (wanted["metadata"].get("annotations") or {})
+            changed = {**stored, "metadata": noted(kept, changed_at), "subsets": wanted["subsets"]}
             await self._attempt(key, revision, self._client.update(ENDPOINTS, changed))
         return DONE
 
@@ -83,23 +91,31 @@ class EndpointsController:
             if error.code != 404 and not is_namespace_going(error):
                 raise
 
-    def _wanted(self, key: Key, service: Object) -> Object:
-        meta, spec = service["metadata"], service.get("spec") or {}
-        anyway = bool(spec.get("publishNotReadyAddresses"))
-        subsets: list[Object] = []
-        for pod in self._members.pods(key):
-            if not counts(pod, terminating=anyway):
-                continue
-            ports = [_without_empty_name(port) for port in ports_of(service, pod)]
-            if ports or (is_headless(service) and not spec.get("ports")):
-                _file(subsets, ports, _address(pod, service), anyway or is_ready(pod))
-        labels = {name: value for name, value in (meta.get("labels") or {}).items() if name != HEADLESS}
-        if is_headless(service):
-            labels[HEADLESS] = ""
-        made: Object = {"name": meta["name"], "namespace": meta["namespace"], "labels": {**labels, MANAGED_BY: MANAGER}}
-        if _truncate(subsets):
-            made["annotations"] = {_OVER_CAPACITY: "truncated"}
-        return {"apiVersion": "v1", "kind": "Endpoints", "metadata": made, "subsets": subsets}
+
+def _wanted(service: Object, pods: Sequence[Object]) -> Object:
+    meta, spec = service["metadata"], service.get("spec") or {}
+    anyway = bool(spec.get("publishNotReadyAddresses"))
+    subsets: dict[str, Object] = {}
+    for pod in pods:
+        if not counts(pod, terminating=anyway):
+            continue
+        ports = [_without_empty_name(port) for port in ports_of(service, pod)]
+        if ports or (is_headless(service) and not spec.get("ports")):
+            _file(subsets, ports, _address(pod, service), anyway or is_ready(pod))
+    labels = {name: value for name, value in (meta.get("labels") or {}).items() if name != HEADLESS}
+    if is_headless(service):
+        labels[HEADLESS] = ""
+    made: Object = {"name": meta["name"], "namespace": meta["namespace"], "labels": {**labels, MANAGED_BY: MANAGER}}
+    found = list(subsets.values())
+    if _truncate(found):
+        made["annotations"] = {_OVER_CAPACITY: "truncated"}
+    return {"apiVersion": "v1", "kind": "Endpoints", "metadata": made, "subsets": found}
+
+
+def _annotations(stored: Object) -> Object:
+    """Those that are not computed here."""
+    notes = stored["metadata"].get("annotations") or {}
+    return {name: text for name, text in notes.items() if name != _OVER_CAPACITY}
 
 
 def _is_ours(endpoints: Object) -> bool:
@@ -123,24 +139,18 @@ def _address(pod: Object, service: Object) -> Object:
     return address
 
 
-def _file(subsets: list[Object], ports: list[Object], address: Object, ready: bool) -> None:
-    field = "addresses" if ready else "notReadyAddresses"
-    for subset in subsets:
-        if ports_key(subset.get("ports")) == ports_key(ports):
-            break
-    else:
-        subset = {"ports": ports} if ports else {}
-        subsets.append(subset)
-    rows = [*subset.get(field, ()), address]
-    subset[field] = sorted(rows, key=lambda row: (row["ip"], row["targetRef"]["uid"]))
+def _file(subsets: dict[str, Object], ports: list[Object], address: Object, ready: bool) -> None:
+    """Adds an address to those with the same ports; `subsets` are by these."""
+    subset = subsets.setdefault(repr(ports_key(ports)), {"ports": ports} if ports else {})
+    subset.setdefault("addresses" if ready else "notReadyAddresses", []).append(address)
 
 
 def _truncate(subsets: list[Object]) -> bool:
-    """At most a thousand addresses, ready ones first; returns whether some were omitted."""
+    """Sorts addresses and keeps a thousand at most, ready ones first; returns whether some were omitted."""
     room, cut = _MOST, False
     for field in ("addresses", "notReadyAddresses"):
         for subset in subsets:
-            rows = subset.get(field) or []
+            rows = sorted(subset.get(field) or (), key=lambda row: (row["ip"], row["targetRef"]["uid"]))
             cut = cut or len(rows) > room
             if rows:
                 subset[field] = rows[:room]
@@ -152,7 +162,9 @@ def _truncate(subsets: list[Object]) -> bool:
 
 def _differs(stored: Object, wanted: Object) -> bool:
     labels = stored["metadata"].get("labels") != wanted["metadata"]["labels"]
-    return labels or _canonical(stored.get("subsets")) != _canonical(wanted["subsets"])
+    notes = (stored["metadata"].get("annotations") or {}).get(_OVER_CAPACITY)
+    cut = notes != (wanted["metadata"].get("annotations") or {}).get(_OVER_CAPACITY)
+    return labels or cut or _canonical(stored.get("subsets")) != _canonical(wanted["subsets"])
 
 
 def _canonical(subsets: list[Object] | None) -> list[str]:

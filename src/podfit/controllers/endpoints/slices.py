@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import ipaddress
+from collections.abc import Sequence
 
 from podfit.api.objects import Object
 from podfit.api.registry.kinds import NODE
@@ -18,6 +18,7 @@ from podfit.controllers.endpoints.pods import (
     ports_of,
     reference,
 )
+from podfit.controllers.endpoints.triggers import Triggers, noted
 from podfit.controllers.endpoints.writing import (
     MANAGED_BY,
     SERVICE_NAME,
@@ -43,6 +44,7 @@ class EndpointSliceController:
         self._nodes, slices = world.cache(NODE), world.cache(SLICE)
         self._writer = SliceWriter(world.client, slices, CONTROLLER)
         self._members = Members(world, self._engine.add)
+        self._triggers = Triggers()
         self._awaited: dict[str, set[Key]] = {}
         """By the name of an unknown node: Services with pods there."""
         slices.subscribe(self._slice_changed)
@@ -62,27 +64,32 @@ class EndpointSliceController:
 
     async def _reconcile(self, key: Key) -> Result:
         service = self._members.services.get(*key)
+        if service is None:
+            self._triggers.forget(key)
         spec = (service or {}).get("spec") or {}
         if service is None or spec.get("type") == "ExternalName" or not spec.get("selector"):
             return DONE
         known = self._writer.slices(key)
         if known is None:
             return DONE  # the event of the write enqueues the Service again
-        plan = pack(self._wanted(key, service), known, _metadata(service))
+        pods = self._members.pods(key)
+        plan = pack(self._wanted(key, service, pods), known, _metadata(service))
+        changed_at = self._triggers.of(key, service, pods)
         if plan.create or plan.update or plan.delete:
+            for row in (*plan.create, *plan.update):
+                row["metadata"] = noted(row["metadata"], changed_at)
             await self._writer.write(key, plan)
         return DONE
 
-    def _wanted(self, key: Key, service: Object) -> list[Wanted]:
+    def _wanted(self, key: Key, service: Object, pods: Sequence[Object]) -> list[Wanted]:
         groups: list[Wanted] = []
-        pods = self._members.pods(key)
         for family in (service.get("spec") or {}).get("ipFamilies") or ["IPv4"]:
-            found: list[Wanted] = []
+            found: dict[str, Wanted] = {}
             for pod in pods:
                 endpoint = self._endpoint(key, service, pod, family)
                 if endpoint is not None:
                     _file(found, family, ports_of(service, pod), endpoint)
-            groups += found or [Wanted(family, [])]
+            groups += found.values() or [Wanted(family, [])]
         return groups
 
     def _endpoint(self, key: Key, service: Object, pod: Object, family: str) -> Object | None:
@@ -113,20 +120,14 @@ class EndpointSliceController:
         return endpoint
 
 
-def _file(groups: list[Wanted], family: str, ports: list[Object], endpoint: Object) -> None:
-    """Adds an endpoint to those with the same ports."""
-    for group in groups:
-        if ports_key(group.ports) == ports_key(ports):
-            group.endpoints.append(endpoint)
-            return
-    groups.append(Wanted(family, ports, [endpoint]))
+def _file(groups: dict[str, Wanted], family: str, ports: list[Object], endpoint: Object) -> None:
+    """Adds an endpoint to those with the same ports; `groups` are by these."""
+    groups.setdefault(repr(ports_key(ports)), Wanted(family, ports)).endpoints.append(endpoint)
 
 
 def _family(text: str) -> str:
-    try:
-        return f"IPv{ipaddress.ip_address(text).version}"
-    except ValueError:
-        return ""
+    """Of a valid address."""
+    return "IPv6" if ":" in text else "IPv4"
 
 
 def _metadata(service: Object) -> Object:
