@@ -208,6 +208,20 @@ async def test_gaps_make_the_report_partial_and_name_the_container(setting: Sett
     assert report.missing == ("of default/deployment/idle main less than 80% of the samples are there",)
 
 
+async def test_a_job_that_runs_at_times_does_not_make_the_report_partial(setting: Setting) -> None:
+    pod = {"restartPolicy": "Never", "containers": [{"name": "main", "image": "i"}]}
+    spec = {"schedule": "0 3 * * *", "jobTemplate": {"spec": {"template": {"spec": pod}}}}
+    kind = kind_named("CronJob")
+    nightly = {"apiVersion": kind.api_version, "kind": kind.kind, "metadata": {"name": "nightly"}, "spec": spec}
+    await setting.cluster.admin.create(kind, nightly, "default")
+    history = ordinary(setting.end)
+    for day in range(8):
+        begin = setting.end - 3600 - day * 86400
+        history.usage(f"nightly-2937{day}000-bcdfg", 0.5, 300 * MI, begin=begin, end=begin + 3600)
+    report = await setting.report(await setting.serve(history))
+    assert not report.missing and of(report, "nightly").recommended.requests["cpu"] > 400
+
+
 async def test_the_page_names_what_is_far_above_the_curve_and_draws_what_fits(setting: Setting) -> None:
     page = as_page(await setting.report(await setting.serve(ordinary(setting.end))))
     assert "↑ request 4Gi</text>" in page
@@ -230,7 +244,7 @@ async def test_a_renamed_container_has_no_size_and_says_so(setting: Setting) -> 
 async def test_a_prometheus_of_another_cluster_is_an_error_that_names_the_cause(setting: Setting) -> None:
     history = History(setting.end)
     history.usage("elsewhere-1", 0.5, 300 * MI)
-    with pytest.raises(NothingKnown, match="belong to no workload of this cluster .*another cluster"):
+    with pytest.raises(NothingKnown, match="belongs to no workload of this cluster .*another cluster"):
         await setting.report(await setting.serve(history), source="prometheus")
 
 

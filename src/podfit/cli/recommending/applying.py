@@ -18,6 +18,7 @@ from podfit.vpa.report.decide.sizing import ContainerSizes
 from podfit.vpa.runtimes.heaps import heap_of
 
 Say = Callable[[str], None]
+BEST_EFFORT = "BestEffort"
 
 
 @dataclass(slots=True)
@@ -65,6 +66,8 @@ def steps(changed: Sequence[Change], templates: bool) -> tuple[list[Step], list[
 
 def _of_pod(one: Change, pod: Mapping[str, Any]) -> tuple[Step | None, list[str]]:
     name = pod["metadata"]["name"]
+    if (pod.get("status") or {}).get("qosClass") == BEST_EFFORT:
+        return None, [f"pod/{name}: not resized in place: it has no requests, and its QoS class {BEST_EFFORT} stays"]
     containers: dict[str, list[dict[str, Any]]] = {}
     left: list[str] = []
     for field_name, listed in one.containers.items():

@@ -32,6 +32,8 @@ from podfit.vpa.report.usage.saved import Saved
 SOURCES = ("auto", PROMETHEUS, CHECKPOINTS, METRICS)
 COMPLETE = 0.8
 """A container of which less of the samples is there, from the first one on, makes the report partial."""
+RUN_AT_TIMES = ("CronJob", "Job")
+"""Containers of these kinds do not run all the time, so their samples have gaps."""
 
 
 class NothingKnown(Exception):
@@ -203,14 +205,15 @@ class Collector:
         notes = self._remarks.notes
         if gatherer.strangers:
             pod = "/".join(next(iter(gatherer.strangers)))
-            words = (
-                f"{len(gatherer.strangers)} pods in Prometheus belong to no workload of this cluster (such as {pod})"
-            )
+            count = len(gatherer.strangers)
+            which = f"1 pod in Prometheus belongs to no workload of this cluster ({pod})"
+            if count > 1:
+                which = f"{count} pods in Prometheus belong to no workload of this cluster (such as {pod})"
             if known:
-                notes.append(f"{words}: left out")
+                notes.append(f"{which}: left out")
             else:
                 self._remarks.missing.append(
-                    f"{words}: is it the Prometheus of another cluster, or are pods relabelled?"
+                    f"{which}: is it the Prometheus of another cluster, or are pods relabelled?"
                 )
         if gatherer.impossible:
             notes.append(f"{gatherer.impossible} samples are above what any node has: left out")
@@ -219,7 +222,7 @@ class Collector:
             hours = (self._clock.now() - newest) / 3600
             self._remarks.missing.append(f"the newest sample in Prometheus is {hours:.1f} hours old")
         wanted = {at: known[at] for at in self._wanted() if at in known}
-        gappy = _counted(at for at, one in wanted.items() if one.coverage < COMPLETE)
+        gappy = _counted(at for at, one in wanted.items() if one.coverage < COMPLETE and at[0].kind not in RUN_AT_TIMES)
         if gappy:
             self._remarks.missing.append(f"of {gappy} less than {COMPLETE:.0%} of the samples are there")
         for name in RESOURCES:

@@ -86,7 +86,10 @@ def _request(
         if heap is not None and heap.floor > target:
             return heap.floor, [*words, f"memory: not below its heap: {heap.words}"]
         return target, words
-    rule = "sufficient nearly always" if evidence.policy == "default" else f"policy {evidence.policy}"
+    rule = f"policy {evidence.policy}"
+    if evidence.policy == "default":
+        enough = target >= evidence.used.get("cpu", 0)
+        rule = "sufficient nearly always" if enough else "newest usage weighted most; usage was higher before"
     words = [f"cpu: {rule} (95 % of the time {_text(resource, evidence.used)})"]
     limit = now.limits.get("cpu")
     if limit and _held_back(evidence):

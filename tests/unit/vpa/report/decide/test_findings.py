@@ -88,6 +88,10 @@ def test_a_report_sums_up_waste_and_shortage_apart() -> None:
     assert report.monthly == pytest.approx(3.5 * 730)
 
 
+def test_the_cost_of_waste_is_unknown_if_nothing_of_a_priced_resource_is_known() -> None:
+    assert Report([finding()], "c", "default", Prices(cpu=1.0, memory=1.0), 0.0).monthly is None
+
+
 @pytest.mark.parametrize(("by", "names"), [("name", "abc"), ("waste", "bca"), ("cpu", "bca"), ("risk", "cba")])
 def test_findings_are_ordered_as_asked(by: str, names: str) -> None:
     rows = [

@@ -52,6 +52,11 @@ def test_memory_is_never_below_the_heap() -> None:
     assert any(words.startswith("memory: not below its heap: ") for words in found.why)
 
 
+@pytest.mark.parametrize(("used", "rule"), [(90, "sufficient nearly always"), (110, "newest usage weighted most")])
+def test_a_size_below_earlier_usage_is_not_called_sufficient(used: int, rule: str) -> None:
+    assert fit(ContainerSizes(), evidence(used={"cpu": used})).why[0].startswith(f"cpu: {rule}")
+
+
 def test_a_container_that_is_throttled_gets_more_cpu_up_to_its_limit() -> None:
     now, held = ContainerSizes({"cpu": 100}, {"cpu": 120}), evidence(throttled=0.5)
     found = fit(now, held)
