@@ -116,6 +116,15 @@ async def test_a_prometheus_that_fails_for_good_is_not_asked_on_and_on(cluster: 
     assert lying.ranges <= 9
 
 
+async def test_an_error_page_of_a_proxy_is_one_line(cluster: Autoscaled) -> None:
+    page = "<html>\n<style>a { color: red }</style>\n<h1>No  backend</h1>\n</html>"
+    lying = Lying()
+    lying.fault = lambda asked, answer: web.Response(status=501, text=page, content_type="text/html")
+    async with serving(lying) as url:
+        with pytest.raises(NothingKnown, match="Prometheus answered 501: No backend$"):
+            await reported(cluster, url)
+
+
 async def test_answers_that_are_no_json_are_an_error_not_a_zero(cluster: Autoscaled) -> None:
     lying = Lying()
     lying.fault = lambda asked, answer: web.Response(text="<html>login</html>")

@@ -177,9 +177,10 @@ def _box(one: Finding, at: int) -> str:
     used = one.evidence.used if one.evidence is not None else {}
     seen = ", ".join(f"{name} {amount_text(name, amount)}" for name, amount in used.items())
     risk = f' <span class="risk">{escape(", ".join(one.risks))}</span>' if one.risks else ""
+    pods = f"{one.replicas} pod{'' if one.replicas == 1 else 's'}"
     return (
         f'<section class="box" id="c{at}" data-name="{escape(_name(one))}">'
         f"<h2>{escape(str(one.key))}, {escape(one.container)}{risk}</h2>"
-        f'<div class="soft">{one.replicas} pods, used {escape(seen or "nothing")}, confidence '
+        f'<div class="soft">{pods}, used {escape(seen or "nothing")}, confidence '
         f'{escape(confidence_text(one))}</div><div class="pair">{"".join(figures)}</div><ul>{reasons}</ul></section>'
     )

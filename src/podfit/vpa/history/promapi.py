@@ -7,6 +7,7 @@ A range response is split into its series while it arrives, so that only one ser
 from __future__ import annotations
 
 import os
+import re
 import ssl
 from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass
@@ -57,6 +58,9 @@ class _Answer(msgspec.Struct):
     error: str = ""
     errorType: str = ""
     warnings: list[str] = []
+
+
+_TAG = re.compile(r"<(style|script)\b.*?</\1>|<[^>]*>", re.DOTALL | re.IGNORECASE)
 
 
 class _Tail(msgspec.Struct):
@@ -194,7 +198,8 @@ def _raise(status: int, body: bytes) -> None:
     try:
         words = _answer.decode(body).error
     except (msgspec.DecodeError, ValueError):
-        words = body[:200].decode("utf-8", "replace")
+        # A proxy may answer with a page of HTML: its text on one line.
+        words = " ".join(_TAG.sub(" ", body.decode("utf-8", "replace")).split())[:200] or "nothing"
     if "too many samples" in words or "exceeded maximum resolution" in words or "limit" in words:
         raise TooMuch(f"Prometheus: {words}")
     if status in _BUSY:

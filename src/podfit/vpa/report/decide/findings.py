@@ -113,7 +113,7 @@ class Report:
 
     @property
     def monthly(self) -> float | None:
-        """For the containers whose waste is known; None if there are none, or if nothing of a priced resource is known."""
+        """For the containers whose waste is known; None if there are none, or without data on a priced resource."""
         if any(self.prices.of(name) and self.total(name) is None for name in RESOURCES):
             return None
         known = [cost for one in self.findings if (cost := one.monthly(self.prices)) is not None]
