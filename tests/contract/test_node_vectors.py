@@ -30,7 +30,7 @@ from tests.support.cluster.recordings import (
 from podfit.agent.runtimes.fake.load import Curve
 from podfit.agent.runtimes.fake.node import FakeContainer
 from podfit.agent.runtimes.fake.program import read_program
-from podfit.agent.runtimes.values import MIN_SHARES, Change
+from podfit.agent.runtimes.values import MIN_SHARES, LimitsChange
 from podfit.api.registry.kinds import POD, kind_named
 from podfit.api.status import ApiError
 from podfit.client.rest import STRATEGIC
@@ -103,7 +103,7 @@ class Machine:
         for file, name in FIELDS:
             self.values[subject, file] = getattr(limits, name)
 
-    def _update(self, subject: str, change: Change) -> None:
+    def _update(self, subject: str, change: LimitsChange) -> None:
         for file, name in FIELDS:
             value = getattr(change, name)
             if value is not None and self.values[subject, file] != value:

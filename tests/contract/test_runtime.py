@@ -27,15 +27,15 @@ from podfit.agent.runtimes.values import (
     UNLIMITED,
     BelowUsage,
     CannotRun,
-    Change,
     ContainerConfig,
     ContainerState,
-    Event,
     ImageMissing,
     Limits,
+    LimitsChange,
     Mount,
     NotFound,
     PodConfig,
+    RuntimeEvent,
     RuntimeFailure,
 )
 from podfit.podnet.network import NetworkSettings, PodNetwork
@@ -64,7 +64,7 @@ class Bench:
     runtime: Any = None
     image: str = "host"
     """What containers run on unless a test says otherwise."""
-    seen: list[Event] = field(default_factory=list)
+    seen: list[RuntimeEvent] = field(default_factory=list)
     _reader: asyncio.Task[None] | None = None
     _news: asyncio.Event = field(default_factory=asyncio.Event)
 
@@ -337,13 +337,13 @@ async def test_an_update_changes_what_it_names_and_nothing_else(bench: Bench) ->
     uid = await bench.pod()
     cid = await bench.container(uid, "sleep", "1000", limits=Limits(256, 50_000, 64 * MIB))
     await bench.runtime.start_container(cid)
-    await bench.runtime.update_container(cid, Change(cpu_quota_us=20_000))
+    await bench.runtime.update_container(cid, LimitsChange(cpu_quota_us=20_000))
     assert await bench.runtime.container_limits(cid) == Limits(256, 20_000, 64 * MIB)
-    await bench.runtime.update_container(cid, Change(cpu_shares=25, memory_bytes=48 * MIB))
+    await bench.runtime.update_container(cid, LimitsChange(cpu_shares=25, memory_bytes=48 * MIB))
     assert await bench.runtime.container_limits(cid) == Limits(25, 20_000, 48 * MIB)
-    await bench.runtime.update_container(cid, Change(cpu_quota_us=UNLIMITED, memory_bytes=UNLIMITED))
+    await bench.runtime.update_container(cid, LimitsChange(cpu_quota_us=UNLIMITED, memory_bytes=UNLIMITED))
     assert await bench.runtime.container_limits(cid) == Limits(25, None, None)
-    await bench.runtime.update_pod(uid, Change(cpu_shares=100, cpu_quota_us=300_000, memory_bytes=256 * MIB))
+    await bench.runtime.update_pod(uid, LimitsChange(cpu_shares=100, cpu_quota_us=300_000, memory_bytes=256 * MIB))
     assert await bench.runtime.pod_limits(uid) == Limits(100, 300_000, 256 * MIB)
     assert (await bench.state(cid)).state == RUNNING
 
@@ -367,7 +367,7 @@ async def test_a_container_runs_on_the_cpus_it_was_given_until_it_gets_others(be
     pid = (await bench.state(cid)).pid
     if bench.kind != "fake":
         assert _affinity(pid) == "0"
-    await bench.runtime.update_container(cid, Change(cpuset_cpus=_all_cpus()))
+    await bench.runtime.update_container(cid, LimitsChange(cpuset_cpus=_all_cpus()))
     assert await bench.runtime.container_limits(cid) == Limits(256, cpuset_cpus=_all_cpus())
     if bench.kind != "fake":
         assert _affinity(pid) == _all_cpus()
@@ -376,7 +376,7 @@ async def test_a_container_runs_on_the_cpus_it_was_given_until_it_gets_others(be
 async def test_cpus_can_be_set_between_creation_and_start(bench: Bench) -> None:
     uid = await bench.pod()
     cid = await bench.container(uid, "sleep", "1000", limits=Limits(256, cpuset_cpus=_all_cpus()))
-    await bench.runtime.update_container(cid, Change(cpuset_cpus="0"))
+    await bench.runtime.update_container(cid, LimitsChange(cpuset_cpus="0"))
     await bench.runtime.start_container(cid)
     if bench.kind != "fake":
         assert _affinity((await bench.state(cid)).pid) == "0"
@@ -385,7 +385,7 @@ async def test_cpus_can_be_set_between_creation_and_start(bench: Bench) -> None:
 
 async def test_a_container_that_runs_without_restriction_can_be_given_cpus(bench: Bench) -> None:
     uid, cid = await bench.run("sh", "-c", "sleep 1000 & sleep 1000 & wait")
-    await bench.runtime.update_container(cid, Change(cpuset_cpus="0"))
+    await bench.runtime.update_container(cid, LimitsChange(cpuset_cpus="0"))
     assert (await bench.runtime.container_limits(cid)).cpuset_cpus == "0"
     if bench.kind == "process":
         members = Path(detect().procs_file(f"{bench.runtime.cgroup_root}/burstable/pod{uid}/{cid}"))
@@ -422,8 +422,8 @@ async def test_memory_that_somebody_protected_stays_protected(bench: Bench, name
     for file in files:
         file.write_text(str(16 * MIB))
     for mib in (96, 48):
-        await bench.runtime.update_container(cid, Change(512, 60_000, mib * MIB))
-        await bench.runtime.update_pod(uid, Change(1024, 90_000, 2 * mib * MIB))
+        await bench.runtime.update_container(cid, LimitsChange(512, 60_000, mib * MIB))
+        await bench.runtime.update_pod(uid, LimitsChange(1024, 90_000, 2 * mib * MIB))
         assert [int(file.read_text()) for file in files] == [16 * MIB] * 2
 
 
@@ -437,7 +437,7 @@ async def test_a_container_never_swaps(bench: Bench) -> None:
     if not files:
         pytest.skip("no swap is accounted here")
     for mib in (64, 128, 32):
-        await bench.runtime.update_container(cid, Change(memory_bytes=mib * MIB))
+        await bench.runtime.update_container(cid, LimitsChange(memory_bytes=mib * MIB))
         # On v1 the limit is that of memory and swap together.
         assert int(files[1].read_text()) == (0 if version == 2 else mib * MIB)
 
@@ -447,7 +447,7 @@ async def test_memory_goes_up_and_down_many_times(bench: Bench) -> None:
     cid = await bench.container(uid, "sleep", "1000", limits=Limits(256, None, 64 * MIB))
     await bench.runtime.start_container(cid)
     for mib in (128, 32, 256, 16, 64):
-        await bench.runtime.update_container(cid, Change(memory_bytes=mib * MIB))
+        await bench.runtime.update_container(cid, LimitsChange(memory_bytes=mib * MIB))
         assert (await bench.runtime.container_limits(cid)).memory_bytes == mib * MIB
 
 
@@ -458,9 +458,9 @@ async def test_a_container_may_not_have_more_cpu_than_its_pod(bench: Bench) -> N
     cid = await bench.container(uid, "sleep", "1000", limits=Limits(256, 50_000, None))
     await bench.runtime.start_container(cid)
     with pytest.raises(RuntimeFailure, match="Invalid argument"):
-        await bench.runtime.update_container(cid, Change(cpu_quota_us=150_000))
+        await bench.runtime.update_container(cid, LimitsChange(cpu_quota_us=150_000))
     with pytest.raises(RuntimeFailure, match="Invalid argument"):
-        await bench.runtime.update_pod(uid, Change(cpu_quota_us=40_000))
+        await bench.runtime.update_pod(uid, LimitsChange(cpu_quota_us=40_000))
     assert (await bench.runtime.container_limits(cid)).cpu_quota_us == 50_000
     assert (await bench.runtime.pod_limits(uid)).cpu_quota_us == 100_000
 
@@ -470,7 +470,7 @@ async def test_a_container_that_ended_does_not_hold_its_pods_cpu(bench: Bench) -
     cid = await bench.container(uid, "true", limits=Limits(256, 80_000, None))
     await bench.runtime.start_container(cid)
     await bench.event("exited", cid)
-    await bench.runtime.update_pod(uid, Change(cpu_quota_us=20_000))
+    await bench.runtime.update_pod(uid, LimitsChange(cpu_quota_us=20_000))
     assert (await bench.runtime.pod_limits(uid)).cpu_quota_us == 20_000
 
 
@@ -478,11 +478,11 @@ async def test_a_memory_limit_below_usage_is_refused_and_kills_nobody(bench: Ben
     uid = await bench.pod(Limits(512, None, 256 * MIB))
     cid = await bench.hog(uid, 64, Limits(256, None, 128 * MIB))
     with pytest.raises(BelowUsage) as refusal:
-        await bench.runtime.update_container(cid, Change(memory_bytes=32 * MIB))
+        await bench.runtime.update_container(cid, LimitsChange(memory_bytes=32 * MIB))
     assert refusal.value.usage_bytes > refusal.value.limit_bytes == 32 * MIB
     assert (await bench.runtime.container_limits(cid)).memory_bytes == 128 * MIB
     with pytest.raises(BelowUsage):
-        await bench.runtime.update_pod(uid, Change(memory_bytes=32 * MIB))
+        await bench.runtime.update_pod(uid, LimitsChange(memory_bytes=32 * MIB))
     assert (await bench.runtime.pod_limits(uid)).memory_bytes == 256 * MIB
     state = await bench.state(cid)
     assert (state.state, (await bench.runtime.container_usage(cid)).oom_kills) == (RUNNING, 0)
@@ -492,7 +492,9 @@ async def test_a_refused_memory_limit_leaves_cpu_alone_too(bench: Bench) -> None
     uid = await bench.pod()
     cid = await bench.hog(uid, 48, Limits(256, 50_000, 128 * MIB))
     with pytest.raises(BelowUsage):
-        await bench.runtime.update_container(cid, Change(cpu_shares=999, cpu_quota_us=90_000, memory_bytes=16 * MIB))
+        await bench.runtime.update_container(
+            cid, LimitsChange(cpu_shares=999, cpu_quota_us=90_000, memory_bytes=16 * MIB)
+        )
     assert await bench.runtime.container_limits(cid) == Limits(256, 50_000, 128 * MIB)
 
 
@@ -506,7 +508,7 @@ async def test_waiting_for_memory_ends_when_the_container_lets_go(bench: Bench) 
     await bench.let_go(uid, cid)
     async with asyncio.timeout(WAIT_S):
         await asyncio.gather(waiting, pod_waiting)
-    await bench.runtime.update_container(cid, Change(memory_bytes=32 * MIB))
+    await bench.runtime.update_container(cid, LimitsChange(memory_bytes=32 * MIB))
     assert (await bench.state(cid)).state == RUNNING
 
 
@@ -583,7 +585,7 @@ async def test_pods_run_on_without_the_agent_and_are_found_again(bench: Bench) -
         await bench.event("exited", short)
     state = await bench.state(short)
     assert (state.state, state.exit_code) == (EXITED, 9)
-    await bench.runtime.update_container(cid, Change(cpu_quota_us=30_000))
+    await bench.runtime.update_container(cid, LimitsChange(cpu_quota_us=30_000))
     assert await bench.runtime.container_limits(cid) == Limits(307, 30_000, 64 * MIB)
     await bench.runtime.stop_container(cid, grace_s=0)
     assert (await bench.state(cid)).exit_code == 137
@@ -681,8 +683,8 @@ async def test_attempts_of_a_container_are_kept_oldest_first(bench: Bench) -> No
 
 async def test_what_is_not_there_is_not_found(bench: Bench) -> None:
     for call in (
-        bench.runtime.update_pod("none", Change(cpu_shares=2)),
-        bench.runtime.update_container("none", Change(cpu_shares=2)),
+        bench.runtime.update_pod("none", LimitsChange(cpu_shares=2)),
+        bench.runtime.update_container("none", LimitsChange(cpu_shares=2)),
         bench.runtime.container_limits("none"),
         bench.runtime.pod_usage("none"),
         bench.runtime.start_container("none"),

@@ -20,7 +20,7 @@ from tests.support.cluster.recordings import PAGE, differences, is_artefact, wei
 from podfit.agent.agent import Agent
 from podfit.agent.config import AgentConfig
 from podfit.agent.runtimes.process.runtime import ProcessRuntime
-from podfit.agent.runtimes.values import RUNNING, Change, RuntimeFailure
+from podfit.agent.runtimes.values import RUNNING, LimitsChange, RuntimeFailure
 from podfit.api.registry.kinds import POD
 from podfit.api.status import ApiError
 from podfit.client.rest import STRATEGIC
@@ -246,7 +246,7 @@ async def test_a_limit_written_into_the_kernel_by_hand_is_reported(node: RealNod
     await node.agent.idle()
     assert await shown() == resources["limits"], "the kernel's minimum of 10m is not shown"
 
-    change = Change(cpu_quota_us=20_000, memory_bytes=96 << 20)
+    change = LimitsChange(cpu_quota_us=20_000, memory_bytes=96 << 20)
     await node.runtime.update_pod(uid, change)
     await node.runtime.update_container(state.containers[0].id, change)
     await node.agent.drift.look()

@@ -15,12 +15,12 @@ from podfit.agent.cpus.decide.sets import Cpus, parse, text
 from podfit.agent.cpus.decide.topology import regular
 from podfit.agent.cpus.placement import StaticPolicy
 from podfit.agent.cpus.reservation import BadReservation
-from podfit.agent.decide.resize.allocate import Policy
+from podfit.agent.decide.resize.allocate import NodePolicy
 from podfit.agent.runtimes.values import RUNNING
 from podfit.api.registry.kinds import NODE, POD
 
-STATIC = Policy(cpu_manager="static")
-RESIZABLE = Policy(cpu_manager="static", exclusive_cpus_resize=True)
+STATIC = NodePolicy(cpu_manager="static")
+RESIZABLE = NodePolicy(cpu_manager="static", exclusive_cpus_resize=True)
 EIGHT = {"capacity": {"cpu": "8", "memory": "16Gi"}, "reserved": {"cpu": "1"}, "cpu_topology": regular(1, 1, 4, 2)}
 """Four cores of two threads: 0 and 4 are one core, 1 and 5 the next. CPU 0 is reserved."""
 
@@ -102,7 +102,7 @@ class Machine:
         return found
 
 
-async def machine(cluster: Cluster, policy: Policy = STATIC, **config: Any) -> Machine:
+async def machine(cluster: Cluster, policy: NodePolicy = STATIC, **config: Any) -> Machine:
     return Machine(cluster, await cluster.node(policy=policy, **{**EIGHT, **config}))
 
 
@@ -396,7 +396,7 @@ async def test_a_node_whose_policy_was_none_refuses_static_until_its_checkpoint_
         assert (await found.cpus("own"), await found.cpus("shared")) == ("1,5", "0,2-4,6-7")
 
 
-async def cluster_node_with(cluster: Cluster, node: TestNode, policy: Policy) -> TestNode:
+async def cluster_node_with(cluster: Cluster, node: TestNode, policy: NodePolicy) -> TestNode:
     """The same machine and disk, configured with another policy."""
     again = TestNode(cluster, node.name, {"policy": policy, "on_disk": True, **EIGHT})
     again.machine = node.machine
@@ -410,7 +410,7 @@ async def test_without_the_policy_containers_leave_the_cpus_they_were_restricted
         await found.create(burstable("shared"), pod("own", container("c", "2")))
         await found.node.stop()
         (found.node.config.data_dir / "cpu_manager_state").unlink()
-        again = await cluster_node_with(cluster, found.node, Policy())
+        again = await cluster_node_with(cluster, found.node, NodePolicy())
         await again.restart()
         await again.pass_time(2)
         found.node = again
@@ -449,7 +449,7 @@ async def test_the_node_reports_the_policy_as_a_label(tmp_path: Path) -> None:
         assert node["metadata"]["labels"]["podfit.dev/cpu-manager-policy"] == "static"
         await found.node.stop()
         (found.node.config.data_dir / "cpu_manager_state").unlink()
-        await (await cluster_node_with(cluster, found.node, Policy())).restart()
+        await (await cluster_node_with(cluster, found.node, NodePolicy())).restart()
         node = await cluster.client.get(NODE, "", "node1")
         assert "podfit.dev/cpu-manager-policy" not in node["metadata"]["labels"]
 

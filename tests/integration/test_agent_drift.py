@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from tests.support.cluster.nodes import Cluster, TestNode
 
-from podfit.agent.runtimes.values import Change
+from podfit.agent.runtimes.values import LimitsChange
 from podfit.api.registry.kinds import POD
 
 SIZE = {"requests": {"cpu": "100m", "memory": "64Mi"}, "limits": {"cpu": "500m", "memory": "128Mi"}}
@@ -38,7 +38,7 @@ async def told(cluster: Cluster) -> list[str]:
 
 async def test_a_limit_written_by_hand_is_shown_by_the_status_and_told_once(cluster: Cluster, node: TestNode) -> None:
     container_id = await pod(cluster, node, SIZE)
-    await node.runtime.update_container(container_id, Change(cpu_quota_us=20_000, memory_bytes=96 << 20))
+    await node.runtime.update_container(container_id, LimitsChange(cpu_quota_us=20_000, memory_bytes=96 << 20))
     expected = {"requests": SIZE["requests"], "limits": {"cpu": "200m", "memory": "96Mi"}}
     assert await looked(cluster, node) == expected
     assert await looked(cluster, node) == expected
@@ -51,7 +51,7 @@ async def test_a_limit_written_by_hand_is_shown_by_the_status_and_told_once(clus
 
 async def test_the_next_resize_sets_what_a_hand_has_changed(cluster: Cluster, node: TestNode) -> None:
     container_id = await pod(cluster, node, SIZE)
-    await node.runtime.update_container(container_id, Change(cpu_quota_us=20_000))
+    await node.runtime.update_container(container_id, LimitsChange(cpu_quota_us=20_000))
     assert (await looked(cluster, node))["limits"]["cpu"] == "200m"
     larger = {**SIZE, "requests": {"cpu": "150m", "memory": "64Mi"}}
     await cluster.resize("p", {"spec": {"containers": [{"name": "c", "resources": larger}]}})
@@ -62,7 +62,7 @@ async def test_the_next_resize_sets_what_a_hand_has_changed(cluster: Cluster, no
 
 async def test_a_limit_lifted_by_hand_is_told(cluster: Cluster, node: TestNode) -> None:
     container_id = await pod(cluster, node, SIZE)
-    await node.runtime.update_container(container_id, Change(memory_bytes=-1))
+    await node.runtime.update_container(container_id, LimitsChange(memory_bytes=-1))
     await looked(cluster, node)
     (message,) = await told(cluster)
     assert "memory limit none, but " in message

@@ -20,7 +20,7 @@ from tests.support.servers.prometheus import Prometheus, backfill, installed
 
 from podfit.cli.backtesting import history as histories
 from podfit.cli.backtesting.history import BadHistory
-from podfit.cli.backtesting.prometheus import Asked, read_prometheus
+from podfit.cli.backtesting.prometheus import HistoryRequest, read_prometheus
 from podfit.cli.backtesting.results import judged, what_if_of
 from podfit.cli.recommending.progress import ProgressLine
 from podfit.kit.clock import RealClock
@@ -55,14 +55,14 @@ async def prometheus(tmp_path: Path, end: int) -> AsyncIterator[str]:
     await made.stop()
 
 
-def asked(url: str, **more: Any) -> Asked:
+def asked(url: str, **more: Any) -> HistoryRequest:
     config = PrometheusConfig(
         prometheus_address=url,
         prometheus_queries_per_second=0,
         history_length=DAYS * 86400.0,
         prometheus_query_timeout=60.0,
     )
-    return replace(Asked(config, share=1.0), **more)
+    return replace(HistoryRequest(config, share=1.0), **more)
 
 
 @real
@@ -186,7 +186,7 @@ async def test_a_reading_that_was_interrupted_goes_on(tmp_path: Path) -> None:
     lying.fault = fails
     small = PrometheusConfig(prometheus_queries_per_second=0, history_length=2 * 86400.0, prometheus_max_samples=100)
     async with serving(lying) as url:
-        given = Asked(replace(small, prometheus_address=url), share=1.0, cache=tmp_path)
+        given = HistoryRequest(replace(small, prometheus_address=url), share=1.0, cache=tmp_path)
         first, _ = await read_prometheus(given, ProgressLine(shown=False), Impatient(NOW))
         asked_before = lying.ranges
         broken[0] = False

@@ -19,7 +19,15 @@ from tests.support.containers.criproxy import CriProxy, Refusal
 from podfit.agent.runtimes.cri.failures import Unreached
 from podfit.agent.runtimes.cri.resize import resources
 from podfit.agent.runtimes.cri.runtime import CriRuntime
-from podfit.agent.runtimes.values import EXITED, RUNNING, Change, ContainerConfig, Limits, PodConfig, RuntimeFailure
+from podfit.agent.runtimes.values import (
+    EXITED,
+    RUNNING,
+    ContainerConfig,
+    Limits,
+    LimitsChange,
+    PodConfig,
+    RuntimeFailure,
+)
 from podfit.cri import api_pb2 as api
 
 MIB = 1 << 20
@@ -124,14 +132,14 @@ async def test_what_the_runtime_refuses_is_put_back_in_the_kernel(node: Node, pr
 
     proxy.answers["UpdateContainerResources"] = refuse
     with pytest.raises(RuntimeFailure, match="a plugin forbids it"):
-        await node.runtime.update_container(cid, Change(900, 90_000, 128 * MIB))
+        await node.runtime.update_container(cid, LimitsChange(900, 90_000, 128 * MIB))
     assert await node.runtime.container_limits(cid) == before
 
 
 async def test_what_the_kernel_refuses_never_reaches_the_runtime(node: Node, proxy: CriProxy) -> None:
     cid = await node.container(await node.pod())
     with pytest.raises(RuntimeFailure, match="Invalid argument"):
-        await node.runtime.update_container(cid, Change(cpu_quota_us=900_000))
+        await node.runtime.update_container(cid, LimitsChange(cpu_quota_us=900_000))
     assert proxy.count("UpdateContainerResources") == 0
 
 
@@ -147,8 +155,8 @@ async def test_limits_hold_while_the_runtime_is_silent_and_it_catches_up(
         return await proxy.forward("UpdateContainerResources", request)
 
     proxy.answers["UpdateContainerResources"] = wait
-    await node.runtime.update_container(cid, Change(cpu_quota_us=70_000))
-    await node.runtime.update_container(cid, Change(memory_bytes=96 * MIB))
+    await node.runtime.update_container(cid, LimitsChange(cpu_quota_us=70_000))
+    await node.runtime.update_container(cid, LimitsChange(memory_bytes=96 * MIB))
     assert await node.runtime.container_limits(cid) == Limits(256, 70_000, 96 * MIB)
     proxy.answers.clear()
     await until_recorded(node, cid, lambda found: (found.cpu_quota, found.memory_limit_in_bytes) == (70_000, 96 * MIB))
@@ -167,10 +175,10 @@ async def test_a_slow_update_of_one_container_holds_up_no_other(node: Node, prox
         return await proxy.forward("UpdateContainerResources", request)
 
     proxy.answers["UpdateContainerResources"] = wait
-    waiting = asyncio.create_task(node.runtime.update_container(slow, Change(cpu_quota_us=60_000)))
+    waiting = asyncio.create_task(node.runtime.update_container(slow, LimitsChange(cpu_quota_us=60_000)))
     await asked.wait()
     assert (await node.runtime.container_limits(slow)).cpu_quota_us == 60_000
-    await node.runtime.update_container(quick, Change(cpu_quota_us=40_000))
+    await node.runtime.update_container(quick, LimitsChange(cpu_quota_us=40_000))
     assert not waiting.done() and (await node.recorded(quick)).cpu_quota == 40_000
     going.set()
     await waiting
@@ -196,11 +204,11 @@ async def test_a_resize_asks_the_runtime_once_for_each_container_and_for_all_at_
 
     proxy.answers["UpdateContainerResources"] = together
     changes = [
-        ("", Change(memory_bytes=512 * MIB)),
-        (first, Change(memory_bytes=128 * MIB)),
-        (second, Change(memory_bytes=96 * MIB)),
-        (first, Change(cpu_shares=300, cpu_quota_us=60_000)),
-        (second, Change(cpu_shares=400, cpu_quota_us=70_000)),
+        ("", LimitsChange(memory_bytes=512 * MIB)),
+        (first, LimitsChange(memory_bytes=128 * MIB)),
+        (second, LimitsChange(memory_bytes=96 * MIB)),
+        (first, LimitsChange(cpu_shares=300, cpu_quota_us=60_000)),
+        (second, LimitsChange(cpu_shares=400, cpu_quota_us=70_000)),
     ]
     assert await node.runtime.update_all(uid, changes)
     assert await node.runtime.container_limits(first) == Limits(300, 60_000, 128 * MIB)
@@ -226,10 +234,10 @@ async def test_all_of_a_resize_is_put_back_if_the_runtime_refuses_a_part_of_it(n
 
     proxy.answers["UpdateContainerResources"] = refuse
     changes = [
-        (willing, Change(memory_bytes=32 * MIB)),
-        (willing, Change(cpu_quota_us=20_000)),
-        (refused, Change(cpu_quota_us=20_000)),
-        ("", Change(cpu_quota_us=40_000)),
+        (willing, LimitsChange(memory_bytes=32 * MIB)),
+        (willing, LimitsChange(cpu_quota_us=20_000)),
+        (refused, LimitsChange(cpu_quota_us=20_000)),
+        ("", LimitsChange(cpu_quota_us=40_000)),
     ]
     assert await node.runtime.update_all(uid, changes)
     assert (await node.runtime.pod_limits(uid)).cpu_quota_us == 40_000
@@ -247,7 +255,7 @@ async def test_nothing_of_a_resize_stays_and_nobody_is_asked_if_the_kernel_refus
     uid = await node.pod()
     cid = await node.container(uid)
     before = await node.runtime.container_limits(cid)
-    changes = [(cid, Change(memory_bytes=32 * MIB)), (cid, Change(cpu_quota_us=900_000))]
+    changes = [(cid, LimitsChange(memory_bytes=32 * MIB)), (cid, LimitsChange(cpu_quota_us=900_000))]
     assert not await node.runtime.update_all(uid, changes)
     assert await node.runtime.container_limits(cid) == before
     assert proxy.count("UpdateContainerResources") == 0 and not node.runtime.confirmations.outstanding(uid)
@@ -265,7 +273,7 @@ async def test_a_container_that_ends_during_its_update_has_refused_nothing(node:
         return await proxy.forward("UpdateContainerResources", request)
 
     proxy.answers["UpdateContainerResources"] = end_first
-    assert await node.runtime.update_all(uid, [(cid, Change(cpu_quota_us=20_000))])
+    assert await node.runtime.update_all(uid, [(cid, LimitsChange(cpu_quota_us=20_000))])
     await until(lambda: ("confirmed", "") in node.events)
     assert not node.runtime.confirmations.refused(uid)
 
@@ -287,7 +295,7 @@ async def test_what_a_runtime_refuses_after_a_silence_is_put_back(
         raise Refusal(grpc.StatusCode.UNKNOWN, "a plugin forbids it")
 
     proxy.answers["UpdateContainerResources"] = refuse_at_last
-    assert await node.runtime.update_all(uid, [(cid, Change(cpu_quota_us=20_000))])
+    assert await node.runtime.update_all(uid, [(cid, LimitsChange(cpu_quota_us=20_000))])
     await until(lambda: ("confirmed", "") in node.events)  # without an answer the kernel's values stand
     assert (await node.runtime.container_limits(cid)).cpu_quota_us == 20_000
     await until(lambda: ("refused", cid) in node.events)
@@ -333,7 +341,7 @@ async def test_starting_a_sandbox_or_a_container_does_not_use_up_the_pods_quota(
 async def test_a_pods_quota_holds_during_a_start_if_its_containers_could_use_more(node: Node, proxy: CriProxy) -> None:
     uid = await node.pod()
     first = await node.container(uid)
-    await node.runtime.update_container(first, Change(cpu_quota_us=190_000))
+    await node.runtime.update_container(first, LimitsChange(cpu_quota_us=190_000))
     started = quotas_during(node, proxy, "StartContainer")
     await node.container(uid, name="c2")  # 50 ms and 190 ms of each 100 ms, where the pod has 200
     assert started == [200_000]
@@ -437,7 +445,7 @@ async def test_a_crash_of_the_runtime_loses_no_pod_and_restarts_none(alone: Node
         await alone.runtime.image_status("busybox")
     pod = await alone.runtime.pod(uid)
     assert pod is not None and pod.alive and await alone.runtime.container(stays) == before
-    await alone.runtime.update_container(stays, Change(cpu_quota_us=30_000))
+    await alone.runtime.update_container(stays, LimitsChange(cpu_quota_us=30_000))
     assert (await alone.runtime.container_limits(stays)).cpu_quota_us == 30_000
     await asyncio.sleep(1.2)  # the other container ends while nobody is there to notice
     await asyncio.to_thread(own.launch)
@@ -459,7 +467,7 @@ async def test_a_runtime_that_hangs_holds_up_only_what_waits_for_it(
     cid = await alone.container(uid)
     own.hang()
     try:
-        await alone.runtime.update_container(cid, Change(memory_bytes=80 * MIB))
+        await alone.runtime.update_container(cid, LimitsChange(memory_bytes=80 * MIB))
         assert (await alone.runtime.container_limits(cid)).memory_bytes == 80 * MIB
         pod = await alone.runtime.pod(uid)
         assert pod is not None and [one.state for one in pod.containers] == [RUNNING]

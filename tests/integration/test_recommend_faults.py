@@ -13,7 +13,7 @@ from aiohttp import web
 from tests.support.cluster.autoscaling import Autoscaled, autoscaled
 from tests.support.servers.lying import NOW, Impatient, Lying, serving
 
-from podfit.cli.recommending.collecting import Asked, Collector, NothingKnown
+from podfit.cli.recommending.collecting import Collector, NothingKnown, ReportRequest
 from podfit.cli.recommending.progress import ProgressLine
 from podfit.cli.recommending.texts import as_csv, as_data
 from podfit.kit.clock import FakeClock
@@ -35,7 +35,7 @@ async def reported(cluster: Autoscaled, url: str, **more: Any) -> Report:
         history_length=2 * 86400.0,
         prometheus_query_timeout=2.0,
     )
-    asked = replace(Asked("default", prometheus=config, share=1.0, source="prometheus"), **more)
+    asked = replace(ReportRequest("default", prometheus=config, share=1.0, source="prometheus"), **more)
     return await Collector(cluster.client, asked, Impatient(NOW), ProgressLine(shown=False)).report()
 
 

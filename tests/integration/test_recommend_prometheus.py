@@ -15,7 +15,7 @@ from tests.support.servers.prometheus import Prometheus, backfill, installed
 
 from podfit.api.registry.kinds import kind_named
 from podfit.cli.commands.workloads.recommend import POLICY_NAMES
-from podfit.cli.recommending.collecting import Asked, Collector, Filters, NothingKnown
+from podfit.cli.recommending.collecting import Collector, Filters, NothingKnown, ReportRequest
 from podfit.cli.recommending.page import as_page
 from podfit.cli.recommending.patches import changes, diff, files
 from podfit.cli.recommending.progress import ProgressLine
@@ -63,7 +63,7 @@ class Setting:
 
     def collector(self, url: str, **more: Any) -> Collector:
         config = PrometheusConfig(prometheus_address=url, prometheus_queries_per_second=0)
-        asked = replace(Asked("default", prometheus=config if url else None, share=1.0), **more)
+        asked = replace(ReportRequest("default", prometheus=config if url else None, share=1.0), **more)
         return Collector(self.cluster.client, asked, self.cluster.clock, ProgressLine(shown=False), "a cluster")
 
     async def report(self, url: str, **more: Any) -> Report:

@@ -11,7 +11,7 @@ from msgspec import structs
 from podfit.agent.actuation.actuator import allowed
 from podfit.agent.decide.resize import kernel, settle
 from podfit.agent.decide.resize.actuate import NotePod, SetContainer, SetPod, merged, plan
-from podfit.agent.decide.resize.allocate import Policy, decide
+from podfit.agent.decide.resize.allocate import NodePolicy, decide
 from podfit.agent.decide.resize.sized import Sized
 from podfit.agent.runtimes.fake.node import changed
 from podfit.agent.runtimes.values import BelowUsage, Limits, RuntimeFailure
@@ -192,10 +192,10 @@ def test_promises_never_exceed_the_node_and_granting_is_idempotent(
             held[number] = allocated(before)
     for number in list(held):
         after = wanted[number][1]
-        verdict = decide(after, desired_of(after), held[number], room(number), qos_class(after), Policy())
+        verdict = decide(after, desired_of(after), held[number], room(number), qos_class(after), NodePolicy())
         if verdict == Granted():
             held[number] = allocated(after)
-            again = decide(after, desired_of(after), held[number], room(number), qos_class(after), Policy())
+            again = decide(after, desired_of(after), held[number], room(number), qos_class(after), NodePolicy())
             assert again != Granted() and equal(held[number], desired_of(after))
     total = [pod_requests(resized(wanted[number][0], sized)) for number, sized in held.items()]
     assert sum(one["cpu"].milli for one in total) <= cpu
@@ -221,7 +221,7 @@ def test_only_a_request_that_grows_is_a_reason_to_refuse(
     old, new = pod_requests(before), pod_requests(after)
     grown = {name for name in new if new[name] > old[name]}
     held, desired = allocated(before), desired_of(after)
-    verdict = decide(after, desired, held, room, qos_class(before), Policy(), kept_out=pressure)
+    verdict = decide(after, desired, held, room, qos_class(before), NodePolicy(), kept_out=pressure)
     if equal(desired, held):
         assert verdict == Unchanged()
     elif not grown:

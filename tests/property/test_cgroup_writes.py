@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from podfit.agent.runtimes.cgroups import v1, v2
 from podfit.agent.runtimes.cgroups.weights import shares_of, weight_of
-from podfit.agent.runtimes.values import MAX_SHARES, MIN_SHARES, UNLIMITED, BelowUsage, Change
+from podfit.agent.runtimes.values import MAX_SHARES, MIN_SHARES, UNLIMITED, BelowUsage, LimitsChange
 
 PAGE = 4096
 UNBOUNDED = v1.NO_LIMIT
@@ -83,7 +83,7 @@ def test_v1_writes_are_in_the_order_the_kernel_wants(held: int, cache: int, want
         for value in wanted:
             before = dict(model.values)
             try:
-                groups.write("/g", Change(memory_bytes=value))
+                groups.write("/g", LimitsChange(memory_bytes=value))
             except BelowUsage as refusal:
                 assert value < held and refusal.limit_bytes == value and refusal.usage_bytes >= held
                 assert model.values == before
@@ -106,7 +106,7 @@ def test_v2_never_kills_and_a_refusal_changes_nothing(
         for value in wanted:
             before = dict(model.values)
             try:
-                groups.write("/g", Change(memory_bytes=value))
+                groups.write("/g", LimitsChange(memory_bytes=value))
             except BelowUsage as refusal:
                 assert refusal.usage_bytes > value == refusal.limit_bytes
                 assert model.values == before

@@ -17,7 +17,7 @@ from podfit.agent.cpus import checkpoint
 from podfit.agent.cpus.decide.sets import parse, text
 from podfit.agent.cpus.decide.topology import regular
 from podfit.agent.cpus.placement import StaticPolicy
-from podfit.agent.decide.resize.allocate import Policy
+from podfit.agent.decide.resize.allocate import NodePolicy
 from podfit.agent.runtimes.values import RUNNING
 from podfit.api.registry.kinds import POD
 
@@ -27,7 +27,7 @@ CONFIG = {
     "capacity": {"cpu": "8", "memory": "16Gi"},
     "reserved": {"cpu": "1"},
     "cpu_topology": regular(1, 1, 4, 2),
-    "policy": Policy(cpu_manager="static", exclusive_cpus_resize=True),
+    "policy": NodePolicy(cpu_manager="static", exclusive_cpus_resize=True),
 }
 
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from podfit.agent.runtimes.cri.messages import amounts, configs
 from podfit.agent.runtimes.cri.messages.places import Places
-from podfit.agent.runtimes.values import UNLIMITED, Change, ContainerConfig, Limits, Mount, PodConfig, Security
+from podfit.agent.runtimes.values import UNLIMITED, ContainerConfig, Limits, LimitsChange, Mount, PodConfig, Security
 from podfit.podnet.ports import PortMapping
 
 NAMES = st.text("abcxyz-.", min_size=1, max_size=12)
@@ -64,7 +64,7 @@ def test_limits_are_the_same_after_a_way_through_cri(limits: Limits) -> None:
 def test_an_update_names_what_changes_and_nothing_else(
     shares: int | None, quota: int | None, memory: int | None
 ) -> None:
-    sent = amounts.update(Change(shares, quota, memory), 100_000)
+    sent = amounts.update(LimitsChange(shares, quota, memory), 100_000)
     assert (sent.cpu_shares, sent.cpu_quota, sent.memory_limit_in_bytes) == (shares or 0, quota or 0, memory or 0)
     assert (sent.cpu_period != 0) == (quota is not None)
     assert sent.memory_swap_limit_in_bytes == sent.memory_limit_in_bytes

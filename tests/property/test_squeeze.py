@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from podfit.agent.squeeze.decide import CALM, DEEPEST, LEAST, MI, Done, Lower, Probe, Reading, begin, step
+from podfit.agent.squeeze.decide import CALM, DEEPEST, LEAST, MI, Finished, Lower, MemoryReading, Probe, begin, step
 from podfit.api.pods.squeeze import found_in, result
 
 sizes = st.integers(MI, 1 << 40)
@@ -14,13 +14,13 @@ sizes = st.integers(MI, 1 << 40)
 def probed(used: int, needs: int) -> tuple[int, list[int]]:
     """A container that stalls as soon as it has less than it needs; what the probe finds, and its brakes."""
     brakes, stalled, at = [], 0, 0.0
-    found = begin(Reading(used, 0, at))
+    found = begin(MemoryReading(used, 0, at))
     while isinstance(found, Lower):
         brakes.append(found.probe.high)
         at += 10.0
         if found.probe.high < needs:
             stalled += 5_000_000
-        found = step(found.probe, Reading(min(used, found.probe.high), stalled, at))
+        found = step(found.probe, MemoryReading(min(used, found.probe.high), stalled, at))
     return found.enough, brakes
 
 
@@ -44,17 +44,17 @@ def test_a_container_that_never_stalls_is_not_squeezed_to_nothing(used: int) -> 
 def test_the_first_sign_of_pressure_ends_it_with_what_was_calm(
     first: int, high: int, before: int, seconds: float
 ) -> None:
-    probe = Probe(first, high, high * 2, Reading(high, before, 0.0))
+    probe = Probe(first, high, high * 2, MemoryReading(high, before, 0.0))
     stalled = before + int(seconds * 1e6 * CALM * 2) + 1
-    found = step(probe, Reading(high, stalled, seconds))
-    assert isinstance(found, Done) and found.enough == high * 2
+    found = step(probe, MemoryReading(high, stalled, seconds))
+    assert isinstance(found, Finished) and found.enough == high * 2
 
 
 @given(sizes, sizes)
 def test_memory_that_the_kernel_cannot_take_back_ends_it(high: int, more: int) -> None:
     used = high + high // 10 + more
-    found = step(Probe(used, high, high, Reading(used, 0, 0.0)), Reading(used, 0, 10.0))
-    assert isinstance(found, Done) and found.enough >= used
+    found = step(Probe(used, high, high, MemoryReading(used, 0, 0.0)), MemoryReading(used, 0, 10.0))
+    assert isinstance(found, Finished) and found.enough >= used
 
 
 @given(st.dictionaries(st.from_regex(r"[a-z][a-z0-9-]{0,10}", fullmatch=True), st.integers(0, 1 << 50), max_size=4))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from podfit.agent.decide.resize.allocate import Policy, decide
+from podfit.agent.decide.resize.allocate import NodePolicy, decide
 from podfit.api.pods.room import Room
 from podfit.api.quantity import Quantity
 from podfit.api.resize.states import Allocated, desired_of
@@ -28,6 +28,6 @@ def room(cpu: int, memory: int, used_cpu: int = 0, used_memory: int = 0) -> Room
 
 
 def verdict(
-    body: dict[str, Any], had: Allocated, space: Room, qos: str = "Burstable", policy: Policy | None = None
+    body: dict[str, Any], had: Allocated, space: Room, qos: str = "Burstable", policy: NodePolicy | None = None
 ) -> Any:
-    return decide(body, desired_of(body), had, space, qos, policy or Policy())
+    return decide(body, desired_of(body), had, space, qos, policy or NodePolicy())

@@ -19,7 +19,7 @@ from podfit.agent.loop import Loop
 from podfit.agent.metrics import AgentMetrics
 from podfit.agent.node.disk_usage import DiskMeter
 from podfit.agent.node.node import NodeKeeper
-from podfit.agent.node.pressure import PressureWatch, Response, machine_readings
+from podfit.agent.node.pressure import PressureResponse, PressureWatch, machine_readings
 from podfit.agent.node.reclaim import Reclaimer
 from podfit.agent.node.runtime_watch import RuntimeWatch
 from podfit.agent.pods.events import Events
@@ -29,7 +29,7 @@ from podfit.agent.queue import PassQueue
 from podfit.agent.reflex.reflex import Reflex
 from podfit.agent.roster.roster import is_mirror
 from podfit.agent.runtimes.base import Runtime
-from podfit.agent.runtimes.values import Event, RuntimeFailure
+from podfit.agent.runtimes.values import RuntimeEvent, RuntimeFailure
 from podfit.agent.squeeze.squeeze import Squeeze
 from podfit.api.objects import Object
 from podfit.api.registry.kinds import POD
@@ -61,7 +61,7 @@ class Agent:
         self.ledger = ledger or Ledger(config.data_dir / "ledger", config.durable)
         self.synced = asyncio.Event()
         """Set once the API's pods are known and pods that were already running are adopted."""
-        self.listeners: list[Callable[[Event], None]] = []
+        self.listeners: list[Callable[[RuntimeEvent], None]] = []
         """Called for every runtime event."""
         self.at_stop: list[Callable[[], Awaitable[None]]] = []
         """Stopped with the agent, before it stops working on its pods."""
@@ -109,7 +109,7 @@ class Agent:
             self.clock,
             lambda: machine_readings(config.data_dir, self.ledger),
             config.eviction_hard,
-            Response(self.allocator.on_pressure_relieved, reclaimer.relieve, meter.reclaim, reclaimer.enforce),
+            PressureResponse(self.allocator.on_pressure_relieved, reclaimer.relieve, meter.reclaim, reclaimer.enforce),
         )
         self.reflex = Reflex(client, runtime, self.events, self.clock, self._tasks)
         self.squeeze = Squeeze(client, runtime, self.clock, self._tasks)

@@ -31,7 +31,7 @@ from podfit.agent.furnish.machines import Machines
 from podfit.agent.furnish.runtimeclasses import RuntimeClasses
 from podfit.agent.furnish.services import Services
 from podfit.agent.furnish.volumes.followed import Followed
-from podfit.agent.furnish.volumes.objects import Objects
+from podfit.agent.furnish.volumes.objects import ReferencedObjects
 from podfit.agent.furnish.volumes.volumes import Volumes
 from podfit.agent.images.pull_records import PULLS, PullRecords
 from podfit.agent.images.pull_secrets import PullSecrets
@@ -76,7 +76,7 @@ class Outside:
 class Furniture:
     """What containers need before they start: environment, volumes, credentials."""
 
-    objects: Objects
+    objects: ReferencedObjects
     volumes: Volumes
     maker: ContainerMaker
     services: Services
@@ -108,7 +108,7 @@ class Tracking:
 
 
 @dataclass(frozen=True, slots=True)
-class Built:
+class BuiltParts:
     furniture: Furniture
     allocation: Allocation
     images: Images
@@ -116,7 +116,7 @@ class Built:
     parts: NodeParts
 
 
-def build(core: Core, outside: Outside) -> Built:
+def build(core: Core, outside: Outside) -> BuiltParts:
     furniture = build_furniture(core, outside)
     allocation = build_allocation(core, outside)
     images = build_images(core, furniture)
@@ -166,12 +166,12 @@ def build(core: Core, outside: Outside) -> Built:
         Reporter(core, StatusWriter(core, outside.client, updates), outside.node.address),
         finalizer,
     )
-    return Built(furniture, allocation, images, Tracking(roster, static, expected), parts)
+    return BuiltParts(furniture, allocation, images, Tracking(roster, static, expected), parts)
 
 
 def build_furniture(core: Core, outside: Outside) -> Furniture:
     config, clock, node, client = core.config, core.clock, outside.node, outside.client
-    objects = Objects(client, clock, Followed(client, clock, core.tasks, core.queue.enqueue))
+    objects = ReferencedObjects(client, clock, Followed(client, clock, core.tasks, core.queue.enqueue))
     volumes = Volumes(config, objects, node.address, lambda: node.allocatable, clock)
     redirect = ApiRedirect(outside.runtime, core.tasks)
     services = Services(client, clock, config.api_server, redirect.begin)

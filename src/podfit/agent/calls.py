@@ -11,7 +11,7 @@ from typing import Any, cast
 
 from podfit.agent.metrics import AgentMetrics
 from podfit.agent.runtimes.base import Runtime
-from podfit.agent.runtimes.values import Change, RuntimeFailure
+from podfit.agent.runtimes.values import LimitsChange, RuntimeFailure
 from podfit.kit.clock import Clock
 
 NAMES = {
@@ -65,7 +65,7 @@ class Calls:
 
         return timed
 
-    async def _update_all(self, uid: str, changes: Sequence[tuple[str, Change]]) -> bool:
+    async def _update_all(self, uid: str, changes: Sequence[tuple[str, LimitsChange]]) -> bool:
         """An update of each container, timed until it is applied in the kernel."""
         began = self._clock.monotonic()
         done = await self._runtime.update_all(uid, changes)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from podfit.agent.decide.node.images import ImagePolicy
 from podfit.agent.decide.node.thresholds import DEFAULTS, Threshold
-from podfit.agent.decide.resize.allocate import Policy
+from podfit.agent.decide.resize.allocate import NodePolicy
 
 if TYPE_CHECKING:
     from podfit.agent.cpus.decide.topology import Topology
@@ -44,7 +44,7 @@ class AgentConfig:
     hostname: str = ""
     port: int = DEFAULT_PORT
     """The port of the agent's server, published in daemonEndpoints."""
-    policy: Policy = field(default_factory=Policy)
+    policy: NodePolicy = field(default_factory=NodePolicy)
     cgroup_driver: str = "cgroupfs"
     durable: bool = True
     """fsync the ledger. Off only if power loss does not matter (simulations, tests)."""

@@ -48,7 +48,7 @@ from podfit.apiserver.flows.upkeep import FlowUpkeep
 from podfit.apiserver.front.http import HttpFront
 from podfit.apiserver.proxying.nodes import NodeProxy, scrape_targets
 from podfit.apiserver.request import Request, Response
-from podfit.apiserver.server import Core
+from podfit.apiserver.server import ServerCore
 from podfit.apiserver.services.addresses import ServiceAddresses
 from podfit.apiserver.services.endpoints import endpoint_of
 from podfit.apiserver.services.nodeports import SERVICE, NodePorts
@@ -100,7 +100,7 @@ class ApiServer:
             authorization=self.authorization,
             clock=config.clock,
         )
-        self.core = Core(self.objects, chain, self.authorization, self.pki, config.in_flight, self.dialects)
+        self.core = ServerCore(self.objects, chain, self.authorization, self.pki, config.in_flight, self.dialects)
         self.core.paths.documents["/.well-known/openid-configuration"] = lambda: self.tokens.openid_configuration(
             self.url
         )

@@ -20,7 +20,7 @@ from podfit.apiserver.request import Request, Response
 from podfit.apiserver.routes import Route
 
 if TYPE_CHECKING:
-    from podfit.apiserver.server import Core
+    from podfit.apiserver.server import ServerCore
 
 log = logging.getLogger(__name__)
 _HEALTH = ("healthz", "livez", "readyz")
@@ -58,7 +58,7 @@ def version() -> dict[str, str]:
 
 
 class Paths:
-    def __init__(self, core: Core) -> None:
+    def __init__(self, core: ServerCore) -> None:
         self._core = core
         self.ready = False
         self._documents: dict[str, bytes] = {}

@@ -74,7 +74,7 @@ _OBJECT_METHODS = frozenset(("get", "update", "patch", "delete", "watch"))
 _COLLECTION_METHODS = frozenset(("list", "create", "deletecollection", "watch"))
 
 
-class Core:
+class ServerCore:
     """Everything between authentication and the store."""
 
     def __init__(

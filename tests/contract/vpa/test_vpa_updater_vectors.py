@@ -15,7 +15,7 @@ from podfit.vpa.model.fitting.limitranges import merged
 from podfit.vpa.model.objects.matching import Target
 from podfit.vpa.model.objects.recommended import from_object
 from podfit.vpa.model.times import from_rfc3339
-from podfit.vpa.updater.decide.actions import NOTHING_TO_DO, Event, Evict, Resize, resize
+from podfit.vpa.updater.decide.actions import NOTHING_TO_DO, Evict, PodEvent, Resize, resize
 from podfit.vpa.updater.decide.config import Config
 from podfit.vpa.updater.decide.groups import Creator, ReplicasOf, pod_id
 from podfit.vpa.updater.decide.one_pass import ClusterView, update_pass
@@ -76,7 +76,7 @@ def replicas_of(case: dict[str, Any]) -> ReplicasOf:
     return replicas_in(objects)
 
 
-def shown(event: Event) -> str:
+def shown(event: PodEvent) -> str:
     return f"{event.kind}/{event.name} {event.type} {event.reason} {event.message}"
 
 

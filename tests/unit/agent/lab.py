@@ -10,7 +10,7 @@ from typing import Any, cast
 import msgspec
 
 from podfit.agent import loop
-from podfit.agent.build import Built, Outside, build
+from podfit.agent.build import BuiltParts, Outside, build
 from podfit.agent.config import AgentConfig
 from podfit.agent.core import Core
 from podfit.agent.metrics import AgentMetrics
@@ -134,7 +134,7 @@ class Lab:
         self.records: dict[str, PodRecord] = {}
         self.node = NodeKeeper(self.client, self.runtime, settings, self.clock, self.tasks)
         outside = Outside(self.client, self.runtime, self.runtime, self.node, self.records)
-        self.built: Built = build(self.core, outside)
+        self.built: BuiltParts = build(self.core, outside)
         self.parts = self.built.parts
 
     def record(self, body: Object | None = None) -> PodRecord:

@@ -10,7 +10,7 @@ from tests import inventory
 from podfit.agent.calls import EXEC_SYNC, NAMES, Calls
 from podfit.agent.metrics import OPERATIONS, AgentMetrics
 from podfit.agent.runtimes.fake.runtime import FakeRuntime
-from podfit.agent.runtimes.values import Change, NotFound
+from podfit.agent.runtimes.values import LimitsChange, NotFound
 from podfit.kit.clock import FakeClock
 
 
@@ -36,7 +36,7 @@ async def test_a_call_that_works_counts_as_an_operation_and_no_error() -> None:
 async def test_a_call_that_fails_counts_as_an_operation_and_an_error() -> None:
     counted = Counted()
     with pytest.raises(NotFound):
-        await counted.calls.counted().update_container("nobody", Change(cpu_shares=2))
+        await counted.calls.counted().update_container("nobody", LimitsChange(cpu_shares=2))
     assert counted.value("total", "update_container") == counted.value("errors_total", "update_container") == 1
 
 

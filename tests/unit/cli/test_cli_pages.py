@@ -16,7 +16,7 @@ from podfit.cli.printing.output import LEAST, print_object, table
 from podfit.cli.printing.wording import chapter_words, node_notable
 from podfit.cli.resizing.overrides import overwrites
 from podfit.cli.resizing.plans import RequestedSizes, plan
-from podfit.cli.resizing.stages import Step, seen_by_node
+from podfit.cli.resizing.stages import ResizeStage, seen_by_node
 from podfit.cli.sizing.measured import pod_objects
 from podfit.cli.sizing.recommended import Recommendation
 from podfit.cli.sizing.usage import ContainerUse
@@ -91,11 +91,11 @@ def row(*states: str | None) -> dict[str, Any]:
     ],
 )
 def test_the_stage_agrees_with_the_table_of_states(rows: list[Any], stage: str) -> None:
-    assert seen_by_node(Step("Pending", why="waiting for the node"), rows).stage == stage
+    assert seen_by_node(ResizeStage("Pending", why="waiting for the node"), rows).stage == stage
 
 
 def test_a_verdict_of_the_node_is_kept() -> None:
-    deferred = Step("Pending", "Deferred", "needs 2 cpu")
+    deferred = ResizeStage("Pending", "Deferred", "needs 2 cpu")
     assert seen_by_node(deferred, [row("2", "2", "2", "2")]) == deferred
 
 

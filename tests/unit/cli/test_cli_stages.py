@@ -8,7 +8,7 @@ import pytest
 
 from podfit.cli.printing.wording import condition_words, sized_words
 from podfit.cli.resizing.following import Followed, words
-from podfit.cli.resizing.stages import Step, bar, step_of
+from podfit.cli.resizing.stages import ResizeStage, bar, step_of
 
 OLD, NEW = {"cpu": "100m", "memory": "32Mi"}, {"cpu": "300m", "memory": "32Mi"}
 DEFERRED = "Node didn't have enough resource: cpu, requested: 300, used: 1880, capacity: 2000"
@@ -93,7 +93,7 @@ def test_a_condition_says_what_to_do_in_the_words_of_its_node() -> None:
 
 
 def test_progress_steps_are_in_order() -> None:
-    assert [Step(one).number for one in ("Pending", "Allocated", "Actuated", "Actual")] == [0, 1, 2, 3]
+    assert [ResizeStage(one).number for one in ("Pending", "Allocated", "Actuated", "Actual")] == [0, 1, 2, 3]
 
 
 def test_a_step_that_fails_shows_the_words_of_its_node() -> None:

@@ -18,7 +18,7 @@ from podfit.vpa.recommender.intake.usage import scraped
 from podfit.vpa.recommender.quality import CPU_BUCKETS, RELATIVE_BUCKETS, Quality
 from podfit.vpa.serve.measures import ResourceReads, exposition
 from podfit.vpa.serve.requests import template
-from podfit.vpa.serve.tally import Tally
+from podfit.vpa.serve.tally import CountedMetric
 
 NOW = 1_700_000_000.0
 STAMP = "2023-11-14T22:13:20Z"
@@ -133,7 +133,7 @@ def test_buckets_are_upstreams() -> None:
 def test_a_tally_counts_as_a_histogram_does(scrapes: list[list[float]]) -> None:
     theirs, ours = CollectorRegistry(), CollectorRegistry()
     single = Histogram("h", "…", buckets=RELATIVE_BUCKETS, registry=theirs)
-    tally = Tally(ours, "h", "…", (), RELATIVE_BUCKETS)
+    tally = CountedMetric(ours, "h", "…", (), RELATIVE_BUCKETS)
     tally.observe((), np.zeros(1))
     single.observe(0.0)
     for values in scrapes:

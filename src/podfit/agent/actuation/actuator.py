@@ -25,10 +25,10 @@ from podfit.agent.pods.ledger import Ledger
 from podfit.agent.pods.observe import Snapshot
 from podfit.agent.pods.record import PodRecord
 from podfit.agent.runtimes.base import Runtime
-from podfit.agent.runtimes.values import BelowUsage, Change, NotFound, RuntimeFailure
+from podfit.agent.runtimes.values import BelowUsage, LimitsChange, NotFound, RuntimeFailure
 from podfit.api.resize.states import MEMORY, Resources
 
-_NOTHING = Change()
+_NOTHING = LimitsChange()
 Failures = list[tuple[Step, RuntimeFailure]]
 
 
@@ -69,7 +69,7 @@ class Actuator:
 
     async def _all_at_once(self, record: PodRecord, plan: Plan, snapshot: Snapshot) -> bool:
         """Whether the runtime has applied all changes of the plan in one call."""
-        changes: list[tuple[str, Change]] = []
+        changes: list[tuple[str, LimitsChange]] = []
         for step in plan.steps:
             if isinstance(step, SetPod):
                 changes.append(("", step.change))
@@ -185,7 +185,7 @@ def _failed(failures: Failures) -> ActuationFailed:
     return ActuationFailed(texts[0] if len(texts) == 1 else f"[{', '.join(texts)}]")
 
 
-def _numbers(change: Change) -> dict[str, int]:
+def _numbers(change: LimitsChange) -> dict[str, int]:
     named = {
         "cpu_shares": change.cpu_shares,
         "cpu_quota_us": change.cpu_quota_us,

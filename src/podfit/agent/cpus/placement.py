@@ -20,7 +20,7 @@ from podfit.agent.cpus.decide.sets import NO_CPUS, Cpus, parse, text
 from podfit.agent.cpus.exclusive import ExclusiveCpus
 from podfit.agent.cpus.placed import Placed
 from podfit.agent.runtimes.base import Runtime
-from podfit.agent.runtimes.values import EXITED, Change, NotFound, PodState, RuntimeFailure
+from podfit.agent.runtimes.values import EXITED, LimitsChange, NotFound, PodState, RuntimeFailure
 from podfit.api.resize.states import Allocated, Desired
 from podfit.kit.backoff import Backoff
 from podfit.kit.clock import Clock
@@ -147,7 +147,7 @@ class StaticPolicy:
         one = self._placed[container_id]
         if one.cpus != cpus:
             try:
-                await self._runtime.update_container(container_id, Change(cpuset_cpus=text(cpus)))
+                await self._runtime.update_container(container_id, LimitsChange(cpuset_cpus=text(cpus)))
             except RuntimeFailure:
                 if not await self._ended(container_id):
                     raise

@@ -12,7 +12,7 @@ from podfit.agent.cpus.decide.sets import text
 from podfit.agent.cpus.decide.state import NONE, CpuState
 from podfit.agent.cpus.decide.topology import Topology
 from podfit.agent.runtimes.base import Runtime
-from podfit.agent.runtimes.values import EXITED, Change, NotFound, PodState
+from podfit.agent.runtimes.values import EXITED, LimitsChange, NotFound, PodState
 from podfit.api.resize.states import Allocated, Desired
 
 
@@ -60,7 +60,7 @@ class NoPolicy:
                 continue
             try:
                 if (await self._runtime.container_limits(container.id)).cpuset_cpus:
-                    everywhere = Change(cpuset_cpus=text(self._topology().all))
+                    everywhere = LimitsChange(cpuset_cpus=text(self._topology().all))
                     await self._runtime.update_container(container.id, everywhere)
             except NotFound:
                 continue

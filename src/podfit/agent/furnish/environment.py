@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from podfit.agent.furnish.volumes.downward import field_value, resource_value
-from podfit.agent.furnish.volumes.objects import MissingObject, Objects
+from podfit.agent.furnish.volumes.objects import MissingObject, ReferencedObjects
 from podfit.api.objects import Object
 from podfit.api.quantity import Quantity
 
@@ -61,7 +61,7 @@ def _check_size(size: int, what: str = "environment") -> None:
 class Environment:
     def __init__(
         self,
-        objects: Objects,
+        objects: ReferencedObjects,
         node_name: str,
         host_ip: str,
         allocatable: Callable[[], Mapping[str, Quantity]] = dict,

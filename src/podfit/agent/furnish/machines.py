@@ -8,7 +8,7 @@ from __future__ import annotations
 import base64
 import binascii
 
-from podfit.agent.furnish.volumes.objects import Objects
+from podfit.agent.furnish.volumes.objects import ReferencedObjects
 from podfit.agent.runtimes.values import RuntimeFailure
 from podfit.api.objects import Object
 from podfit.api.pods.machines import BOOT_DEVICE, SSH_KEYS, TOKEN, USER_DATA, USER_DATA_BASE64
@@ -19,7 +19,7 @@ _UNVERIFIED = "trustedImageCertificate is set, but images of virtual machines ca
 
 
 class Machines:
-    def __init__(self, objects: Objects) -> None:
+    def __init__(self, objects: ReferencedObjects) -> None:
         self._objects = objects
 
     async def annotations(self, pod: Object) -> dict[str, str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 
-from podfit.agent.furnish.volumes.objects import Objects
+from podfit.agent.furnish.volumes.objects import ReferencedObjects
 from podfit.agent.pods.events import WARNING, Events
 from podfit.agent.pods.record import PodRecord
 from podfit.api.objects import Object
@@ -17,7 +17,7 @@ log = logging.getLogger(__name__)
 
 
 class PullSecrets:
-    def __init__(self, objects: Objects, events: Events) -> None:
+    def __init__(self, objects: ReferencedObjects, events: Events) -> None:
         self._objects, self._events = objects, events
 
     async def credentials(self, record: PodRecord, image: Reference) -> list[Credentials]:

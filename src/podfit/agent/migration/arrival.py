@@ -25,7 +25,7 @@ from podfit.agent.pods.observe import observe
 from podfit.agent.pods.record import PodRecord
 from podfit.agent.runtimes.values import CREATED, RuntimeFailure
 from podfit.api.objects import Object
-from podfit.api.pods.migrations import FAILED, MOVED, OFFERED, PREPARED, Migration, Step, moving
+from podfit.api.pods.migrations import FAILED, MOVED, OFFERED, PREPARED, Migration, MigrationStep, moving
 from podfit.api.resize.states import effective
 from podfit.kit.process.oserrors import system_words
 from podfit.reconcile.result import DONE, Requeue, Result
@@ -68,7 +68,7 @@ class Arrivals:
 
     async def _fail(self, record: PodRecord, migration: Migration, why: str) -> None:
         record.story.add("cannot come", why)
-        await self._steps.report(record, migration, Step(FAILED, why))
+        await self._steps.report(record, migration, MigrationStep(FAILED, why))
 
     # --- before it is moved
     async def _prepare(self, record: PodRecord, migration: Migration) -> Result:
@@ -87,7 +87,7 @@ class Arrivals:
         except (RuntimeFailure, ConfigProblem, OSError) as error:
             await self._fail(record, migration, system_words(error))
             return DONE
-        await self._steps.report(record, migration, Step(PREPARED, place=place))
+        await self._steps.report(record, migration, MigrationStep(PREPARED, place=place))
         return DONE
 
     async def _place(self, record: PodRecord, migration: Migration, image: str) -> dict[str, object]:
@@ -122,7 +122,7 @@ class Arrivals:
         await self._steps.runtime(record).adopt(container.id)
         await self._adoption.adopt(record.pod, snapshot.state)
         await self._core.ledger.flush()
-        if await self._steps.report(record, migration, Step(MOVED)):
+        if await self._steps.report(record, migration, MigrationStep(MOVED)):
             record.story.add("arrived", f"from node {migration.source}")
             self._core.events.emit(record.pod, NORMAL, "Migrated", f"Migrated from node {migration.source}")
         return DONE

@@ -14,7 +14,7 @@ from podfit.agent.migration.steps import Steps, machine_of
 from podfit.agent.pods.events import NORMAL, WARNING
 from podfit.agent.pods.record import PodRecord
 from podfit.agent.runtimes.values import RUNNING, RuntimeFailure, RuntimeSilent
-from podfit.api.pods.migrations import FAILED, OFFERED, PREPARED, REQUESTED, Migration, Step, migration_of
+from podfit.api.pods.migrations import FAILED, OFFERED, PREPARED, REQUESTED, Migration, MigrationStep, migration_of
 from podfit.api.status import ApiError
 from podfit.client.transport import Unreachable
 from podfit.kit.backoff import Backoff
@@ -68,29 +68,29 @@ class Departures:
         return 0.0
 
     async def _work(self, record: PodRecord, migration: Migration) -> None:
-        step: Step | None
+        step: MigrationStep | None
         if migration.phase == REQUESTED:
             step = await self._offer(record, migration)
         elif migration.phase == PREPARED:
             step = await self._move(record, migration)
         else:
             why = f"node {migration.target} did not prepare for it within {PREPARE_S:g} s"
-            step = Step(FAILED, why)
+            step = MigrationStep(FAILED, why)
         if step is not None:
             await self._report(record, migration, step)
 
-    async def _offer(self, record: PodRecord, migration: Migration) -> Step:
+    async def _offer(self, record: PodRecord, migration: Migration) -> MigrationStep:
         container = machine_of(record)
         if container is None or container.state != RUNNING:
-            return Step(FAILED, "the VM does not run")
+            return MigrationStep(FAILED, "the VM does not run")
         self._events.emit(record.pod, NORMAL, "Migrating", f"Migrating to node {migration.target}")
         record.story.add("migrating", migration.target)
         try:
-            return Step(OFFERED, offer=await self._steps.runtime(record).offer(container.id))
+            return MigrationStep(OFFERED, offer=await self._steps.runtime(record).offer(container.id))
         except (RuntimeFailure, OSError) as error:
-            return Step(FAILED, str(error))
+            return MigrationStep(FAILED, str(error))
 
-    async def _move(self, record: PodRecord, migration: Migration) -> Step | None:
+    async def _move(self, record: PodRecord, migration: Migration) -> MigrationStep | None:
         """None once it has left: the other node reports that.
 
         A migration that is recorded as failed makes the other node end the VM if it runs there. So a failure is
@@ -100,7 +100,7 @@ class Departures:
         while True:
             container = machine_of(record)
             if container is None or container.state != RUNNING:
-                return Step(FAILED, "the VM has stopped")
+                return MigrationStep(FAILED, "the VM has stopped")
             try:
                 await runtime.move(container.id, migration.place)
                 break
@@ -108,7 +108,7 @@ class Departures:
                 log.info("the migration of %s: %s", record.who, error)
             except (RuntimeFailure, OSError) as error:
                 if await self._stays(record, container.id):
-                    return Step(FAILED, str(error))
+                    return MigrationStep(FAILED, str(error))
             await self._clock.sleep(RETRY_S)
         record.story.add("left", migration.target)
         return None
@@ -121,7 +121,7 @@ class Departures:
             return False
         return True
 
-    async def _report(self, record: PodRecord, migration: Migration, step: Step) -> None:
+    async def _report(self, record: PodRecord, migration: Migration, step: MigrationStep) -> None:
         backoff = Backoff(0.2, 10.0)
         while True:
             try:

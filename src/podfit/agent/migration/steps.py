@@ -9,7 +9,7 @@ import msgspec
 from podfit.agent.pods.record import PodRecord
 from podfit.agent.runtimes.base import Runtime
 from podfit.agent.runtimes.values import ContainerState, RuntimeFailure
-from podfit.api.pods.migrations import ANNOTATION, SUBRESOURCE, Migration, Step
+from podfit.api.pods.migrations import ANNOTATION, SUBRESOURCE, Migration, MigrationStep
 from podfit.api.registry.kinds import POD
 from podfit.api.status import ApiError
 from podfit.client.rest import Client
@@ -32,7 +32,7 @@ class Steps:
             raise RuntimeFailure("the container runtime of this node cannot move containers")
         return migrations
 
-    async def report(self, record: PodRecord, migration: Migration, step: Step) -> bool:
+    async def report(self, record: PodRecord, migration: Migration, step: MigrationStep) -> bool:
         """False if the migration has ended otherwise, or the pod is gone, before this could be reported."""
         meta = record.pod["metadata"]
         binding = {

@@ -74,7 +74,7 @@ async def _no_relief(met: Met) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class Response:
+class PressureResponse:
     """The node's response to pressure."""
 
     relieved: Callable[[], None] = lambda: None
@@ -94,10 +94,10 @@ class PressureWatch:
         clock: Clock,
         read: Callable[[], Readings],
         thresholds: Sequence[Threshold] = DEFAULTS,
-        response: Response | None = None,
+        response: PressureResponse | None = None,
     ) -> None:
         self._node, self._clock, self._read, self._thresholds = node, clock, read, thresholds
-        self.response = response or Response()
+        self.response = response or PressureResponse()
         self._seen: dict[str, float] = {}
         self._published: frozenset[str] = frozenset()
 

@@ -13,7 +13,7 @@ from podfit.agent.metrics import CREATE, KILL, SYNC, TERMINATED, UPDATE
 from podfit.agent.pods.jobs import Jobs
 from podfit.agent.pods.story import Story
 from podfit.agent.pods.termination import Termination
-from podfit.agent.pods.waiting import Waiting
+from podfit.agent.pods.waiting import WaitingReasons
 from podfit.agent.runtimes.values import PodState
 from podfit.api.objects import Object
 from podfit.api.pods.resources import Amounts, qos_class
@@ -181,7 +181,7 @@ class PodRecord:
     """Nothing of it is left on this node."""
     # --- objects of their own, changed through their methods
     jobs: Jobs = field(default_factory=Jobs)
-    waiting: Waiting = field(default_factory=Waiting)
+    waiting: WaitingReasons = field(default_factory=WaitingReasons)
     # --- this module
     qos: str = ""
     probed: bool = False

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 
-class Waiting:
+class WaitingReasons:
     __slots__ = ("_reasons",)
 
     def __init__(self) -> None:

@@ -14,15 +14,15 @@ from typing import Protocol
 from podfit.agent.runtimes.confirmations import Confirmations
 from podfit.agent.runtimes.values import (
     RUNNING,
-    Change,
     ContainerConfig,
     ContainerState,
-    Event,
     Handler,
     ImageState,
     Limits,
+    LimitsChange,
     PodConfig,
     PodState,
+    RuntimeEvent,
     Usage,
 )
 from podfit.images.registries.credentials import Credentials
@@ -57,7 +57,7 @@ class Runtime(Protocol):
     async def purge(self) -> None:
         """Ends and removes every pod, and everything this runtime stores on the machine for pods."""
 
-    def events(self) -> AsyncIterator[Event]:
+    def events(self) -> AsyncIterator[RuntimeEvent]:
         """For a single consumer. Never blocks the runtime; after a gap the agent observes every pod anyway."""
 
     # pods
@@ -88,13 +88,13 @@ class Runtime(Protocol):
     async def container(self, container_id: str) -> ContainerState | None: ...
 
     # resources
-    async def update_pod(self, uid: str, change: Change) -> None:
+    async def update_pod(self, uid: str, change: LimitsChange) -> None:
         """Writes the pod's cgroup. Memory below usage raises BelowUsage and changes nothing."""
 
-    async def update_container(self, container_id: str, change: Change) -> None:
+    async def update_container(self, container_id: str, change: LimitsChange) -> None:
         """Writes the cgroup of a created or running container; the same guarantee."""
 
-    async def update_all(self, uid: str, changes: Sequence[tuple[str, Change]]) -> bool:
+    async def update_all(self, uid: str, changes: Sequence[tuple[str, LimitsChange]]) -> bool:
         """Applies changes of a pod ("") and its containers (by id) as one, for runtimes whose backend answers late.
         True: the kernel has them all, written in this order, and `confirmations` gets the answer when it arrives; an
         event (confirmed, refused) announces it. False: nothing has changed, and they are to be applied one by one,

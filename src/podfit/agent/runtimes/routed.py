@@ -14,16 +14,16 @@ from typing import Any
 from podfit.agent.runtimes.base import ByteStream, ExecStream, Runtime
 from podfit.agent.runtimes.confirmations import Confirmations
 from podfit.agent.runtimes.values import (
-    Change,
     ContainerConfig,
     ContainerState,
-    Event,
     Handler,
     ImageState,
     Limits,
+    LimitsChange,
     NotFound,
     PodConfig,
     PodState,
+    RuntimeEvent,
     Usage,
 )
 from podfit.images.registries.credentials import Credentials
@@ -67,8 +67,8 @@ class RoutedRuntime:
         for runtime in self._all:
             await runtime.purge()
 
-    async def events(self) -> AsyncIterator[Event]:
-        queue: asyncio.Queue[Event] = asyncio.Queue()
+    async def events(self) -> AsyncIterator[RuntimeEvent]:
+        queue: asyncio.Queue[RuntimeEvent] = asyncio.Queue()
 
         async def read(runtime: Runtime) -> None:
             async for event in runtime.events():
@@ -144,13 +144,13 @@ class RoutedRuntime:
         return None
 
     # --- resources
-    async def update_pod(self, uid: str, change: Change) -> None:
+    async def update_pod(self, uid: str, change: LimitsChange) -> None:
         await (await self._of_pod(uid)).update_pod(uid, change)
 
-    async def update_container(self, container_id: str, change: Change) -> None:
+    async def update_container(self, container_id: str, change: LimitsChange) -> None:
         await (await self._of_container(container_id)).update_container(container_id, change)
 
-    async def update_all(self, uid: str, changes: Sequence[tuple[str, Change]]) -> bool:
+    async def update_all(self, uid: str, changes: Sequence[tuple[str, LimitsChange]]) -> bool:
         return await (await self._of_pod(uid)).update_all(uid, changes)
 
     async def set_power(self, container_id: str, power: str, grace_s: float) -> None:

@@ -81,10 +81,10 @@ class Limits(Struct, frozen=True):
 
 
 UNLIMITED = -1
-"""In `Change`: remove the limit."""
+"""In a `LimitsChange`: remove the limit."""
 
 
-class Change(Struct, frozen=True):
+class LimitsChange(Struct, frozen=True):
     """A partial update of a cgroup: None leaves a value unchanged, UNLIMITED removes a limit."""
 
     cpu_shares: int | None = None
@@ -304,7 +304,7 @@ class Usage(Struct, frozen=True):
 
 
 @dataclass(frozen=True, slots=True)
-class Event:
+class RuntimeEvent:
     """A change of a container or a pod: the agent reads its state again.
 
     `kind`: started, exited, oom, pod-gone, confirmed (see `Runtime.update_all`), refused (the values were restored), or

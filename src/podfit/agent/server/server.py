@@ -16,7 +16,7 @@ from aiohttp import web
 from prometheus_client import generate_latest
 
 from podfit.agent.agent import Agent
-from podfit.agent.runtimes.values import EXITED, Event, RuntimeFailure
+from podfit.agent.runtimes.values import EXITED, RuntimeEvent, RuntimeFailure
 from podfit.agent.server import settings
 from podfit.agent.server.access import Gate
 from podfit.agent.server.logformat import BadLogOptions, LogOptions
@@ -142,7 +142,7 @@ class NodeServer:
     async def _follow(self, file: Path, options: LogOptions, container_id: str) -> AsyncIterator[bytes]:
         watch = FolderWatch(file.parent)
 
-        def woken(event: Event) -> None:
+        def woken(event: RuntimeEvent) -> None:
             if event.container_id in ("", container_id):
                 watch.poke()
 

@@ -20,7 +20,7 @@ SLACK = 0.02
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
+class MemoryReading:
     used: int
     stalled_us: int
     """Total time that tasks stalled on memory."""
@@ -36,7 +36,7 @@ class Probe:
     high: int
     calm: int
     """The lowest memory.high without pressure."""
-    read: Reading
+    read: MemoryReading
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,29 +45,29 @@ class Lower:
 
 
 @dataclass(frozen=True, slots=True)
-class Done:
+class Finished:
     """memory.high is to be reset. `enough` bytes are the working set."""
 
     enough: int
     why: str
 
 
-def begin(now: Reading) -> Lower | Done:
+def begin(now: MemoryReading) -> Lower | Finished:
     if now.used <= LEAST:
-        return Done(now.used, "it uses too little to be worth squeezing")
+        return Finished(now.used, "it uses too little to be worth squeezing")
     return Lower(Probe(now.used, _lower(now.used), now.used, now))
 
 
-def step(probe: Probe, now: Reading) -> Lower | Done:
+def step(probe: Probe, now: MemoryReading) -> Lower | Finished:
     """Called after some seconds at the current memory.high."""
     waited = max(now.at - probe.read.at, 1e-6)
     if (now.stalled_us - probe.read.stalled_us) / (waited * 1e6) > CALM:
-        return Done(probe.calm, "it stalled on memory")
+        return Finished(probe.calm, "it stalled on memory")
     if now.used > probe.high * (1 + SLACK):
-        return Done(max(probe.calm, now.used), "the kernel cannot reclaim more")
+        return Finished(max(probe.calm, now.used), "the kernel cannot reclaim more")
     floor = max(LEAST, int(probe.first * DEEPEST))
     if probe.high <= floor:
-        return Done(probe.high, "it reached the lowest size allowed")
+        return Finished(probe.high, "it reached the lowest size allowed")
     return Lower(Probe(probe.first, max(_lower(probe.high), floor), probe.high, now))
 
 

@@ -13,7 +13,7 @@ from podfit.agent.pods.record import PodRecord
 from podfit.agent.runtimes.base import Runtime
 from podfit.agent.runtimes.values import RUNNING, RuntimeFailure
 from podfit.agent.squeeze import decide
-from podfit.agent.squeeze.decide import Done, Reading
+from podfit.agent.squeeze.decide import Finished, MemoryReading
 from podfit.api.pods.reflex import asked_for as has_reflex
 from podfit.api.pods.reflex import threshold
 from podfit.api.pods.squeeze import asked_for, result
@@ -71,10 +71,10 @@ class Squeeze:
         except RuntimeFailure as error:
             log.debug("squeeze probe of %s: %s", record.name, error)
 
-    async def _probe(self, record: PodRecord, id: str) -> Done:
+    async def _probe(self, record: PodRecord, id: str) -> Finished:
         found = decide.begin(await self._read(id))
         try:
-            while not isinstance(found, Done):
+            while not isinstance(found, Finished):
                 await self._runtime.hold_memory(id, found.probe.high)
                 await self._clock.sleep(STEP_S)
                 found = decide.step(found.probe, await self._read(id))
@@ -88,9 +88,9 @@ class Squeeze:
         limit = (await self._runtime.container_limits(id)).memory_bytes if has_reflex(record.pod) else None
         await self._runtime.hold_memory(id, threshold(limit) if limit else None)
 
-    async def _read(self, id: str) -> Reading:
+    async def _read(self, id: str) -> MemoryReading:
         usage = await self._runtime.container_usage(id)
-        return Reading(usage.memory_bytes, await self._runtime.memory_stall(id) or 0, self._clock.monotonic())
+        return MemoryReading(usage.memory_bytes, await self._runtime.memory_stall(id) or 0, self._clock.monotonic())
 
     async def _report(self, record: PodRecord) -> None:
         change = result(self._found[record.uid], rfc3339(self._clock.now()))

@@ -25,16 +25,16 @@ _TOGETHER = (("podIP", "podIPs"), ("hostIP", "hostIPs"))
 _ORDER = "$setElementOrder/"
 
 
-class Outcome(Struct):
+class WriteOutcome(Struct):
     answer: Object | None = None
     """The object after the last write that was accepted."""
     rejections: dict[str, ApiError] = {}
     """By field; an element of a list or map is named after a dot."""
 
 
-async def write_status(send: Send, before: Mapping[str, Any], change: Object) -> Outcome:
+async def write_status(send: Send, before: Mapping[str, Any], change: Object) -> WriteOutcome:
     """`before` is the status on the server. Conflicts, missing objects and outages are raised."""
-    outcome = Outcome()
+    outcome = WriteOutcome()
     if await _try(send, change, "status", outcome):
         return outcome
     whole = outcome.rejections.pop("status")
@@ -50,7 +50,7 @@ async def write_status(send: Send, before: Mapping[str, Any], change: Object) ->
     return outcome
 
 
-async def _try(send: Send, part: Object, name: str, outcome: Outcome) -> bool:
+async def _try(send: Send, part: Object, name: str, outcome: WriteOutcome) -> bool:
     try:
         outcome.answer = await send(part)
     except ApiError as error:
@@ -62,7 +62,7 @@ async def _try(send: Send, part: Object, name: str, outcome: Outcome) -> bool:
 
 
 async def _write_elements(
-    send: Send, name: str, elements: list[tuple[str, Any]], before: Mapping[str, Any], outcome: Outcome
+    send: Send, name: str, elements: list[tuple[str, Any]], before: Mapping[str, Any], outcome: WriteOutcome
 ) -> None:
     accepted = list(before.get(name) or ())
     for key, element in elements:

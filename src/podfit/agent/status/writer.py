@@ -13,7 +13,7 @@ from podfit.agent.core import Core
 from podfit.agent.decide.pod import older, status_changes
 from podfit.agent.pods.record import PodRecord, RejectedStatus
 from podfit.agent.roster.updates import PodUpdates
-from podfit.agent.status.partial_writes import Outcome, write_status
+from podfit.agent.status.partial_writes import WriteOutcome, write_status
 from podfit.api.objects import Object
 from podfit.api.registry.kinds import POD
 from podfit.api.resize.states import Allocated, equal
@@ -66,7 +66,7 @@ class StatusWriter:
                 # Gone, or replaced by a pod of the same name: the watch will show that.
                 log.debug("status of %s not written: %s", record.name, error)
                 return False
-            outcome = Outcome(None, {"status": error})
+            outcome = WriteOutcome(None, {"status": error})
         self._keep_rejections(record, fields, outcome)
         if dropped and outcome.answer is not None:
             left = status_changes.patch(older.known(outcome.answer.get("status") or {}), status, uid)
@@ -99,7 +99,7 @@ class StatusWriter:
             self._queue.enqueue_after(record.uid, left_s)
         return kept
 
-    def _keep_rejections(self, record: PodRecord, fields: Object, outcome: Outcome) -> None:
+    def _keep_rejections(self, record: PodRecord, fields: Object, outcome: WriteOutcome) -> None:
         before, rejections = record.rejected_status, outcome.rejections
         if not rejections:
             record.rejected_status = None

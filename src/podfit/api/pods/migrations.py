@@ -61,7 +61,7 @@ def moving(pod: Mapping[str, Any]) -> Migration | None:
     return found if found is not None and found.under_way else None
 
 
-class Step(msgspec.Struct, frozen=True):
+class MigrationStep(msgspec.Struct, frozen=True):
     """The report of a node in the annotation of the Binding that it posts."""
 
     phase: str
@@ -79,7 +79,7 @@ _FAILS = {"source": (REQUESTED, OFFERED, PREPARED), "target": (REQUESTED, OFFERE
 """Once a place is prepared, only the source node can cancel the migration."""
 
 
-def advanced(now: Migration, step: Step, node: str) -> Migration | str:
+def advanced(now: Migration, step: MigrationStep, node: str) -> Migration | str:
     """The migration after a step of a node, or why that node cannot take that step now."""
     roles = [role for role in ("source", "target") if getattr(now, role) == node]
     if not roles:

@@ -115,7 +115,7 @@ class Converted:
 Event = tuple[str, Record, int]
 
 
-class Held:
+class HeldEvents:
     """Not a form of its own: events of one watcher whose objects have to be converted, elsewhere, before they are
     sent.
     """

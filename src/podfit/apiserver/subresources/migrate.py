@@ -16,7 +16,7 @@ from podfit.api.pods.migrations import (
     REQUESTED,
     SUBRESOURCE,
     Migration,
-    Step,
+    MigrationStep,
     advanced,
     migration_of,
     moving,
@@ -66,15 +66,15 @@ async def migrate(call: Call) -> Response:
     return call.answer_value(success(201), 201, accepted)
 
 
-def _step_of(binding: Object) -> Step:
+def _step_of(binding: Object) -> MigrationStep:
     text = (binding["metadata"].get("annotations") or {}).get(ANNOTATION) or '{"phase":""}'
     try:
-        return msgspec.json.decode(text, type=Step)
+        return msgspec.json.decode(text, type=MigrationStep)
     except msgspec.DecodeError as error:
         raise bad_request(f"annotation {ANNOTATION}: {error}") from None
 
 
-def _stepped(pod: Object, step: Step, node: str) -> Migration:
+def _stepped(pod: Object, step: MigrationStep, node: str) -> Migration:
     name, now = pod["metadata"]["name"], migration_of(pod)
     if now is None or not now.under_way:
         raise conflict("pods/migrate", name, f"pod {name} is not being migrated")

@@ -13,7 +13,7 @@ from podfit.api.status import ApiError
 from podfit.apiserver.calls import Call
 from podfit.apiserver.protobufs.form import STREAM_TYPE, ProtobufForm, error_frame
 from podfit.apiserver.representation import wire
-from podfit.apiserver.representation.forms import Event, Form, Held
+from podfit.apiserver.representation.forms import Event, Form, HeldEvents
 from podfit.apiserver.representation.matching import Matching
 from podfit.apiserver.representation.negotiate import JSON, YAML, not_streamable
 from podfit.apiserver.representation.selection import Chosen, chosen
@@ -55,7 +55,7 @@ class _Stream:
         self._timeout_s = float(timeout) if timeout > 0 else random.uniform(_SHORTEST_S, _LONGEST_S)
         self._prefix = prefix_of(call.kind, call.namespace)
         self._sent = call.parts.metrics.watch_events(call.route)
-        self._held = Held() if call.objects.versions.converts(call.kind) else None
+        self._held = HeldEvents() if call.objects.versions.converts(call.kind) else None
         self._matching = Matching(selection) if selection is not None and selection.converted else None
         self._sink: Sink | None = None
         self._subscriber: Subscriber | None = None

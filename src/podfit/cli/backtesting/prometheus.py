@@ -26,7 +26,7 @@ from podfit.vpa.report.usage.saved import Saved
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class HistoryRequest:
     config: PrometheusConfig
     namespace: str = ""
     step_s: float = 300.0
@@ -37,7 +37,7 @@ class Asked:
 
 
 async def read_prometheus(
-    asked: Asked, progress: ProgressLine, clock: Clock | None = None
+    asked: HistoryRequest, progress: ProgressLine, clock: Clock | None = None
 ) -> tuple[History, list[str]]:
     """The history, and notes. Raises BadHistory."""
     clock = clock or RealClock()

@@ -15,7 +15,7 @@ from podfit.cli.printing.amounts import RESOURCES, amount_text, number, quantity
 from podfit.cli.printing.output import table
 from podfit.cli.printing.wording import size_text
 from podfit.cli.resizing.shortages import shortage_on
-from podfit.cli.resizing.stages import Step, seen_by_node, step_of
+from podfit.cli.resizing.stages import ResizeStage, seen_by_node, step_of
 from podfit.client import Client
 
 HOLDERS = 8
@@ -41,7 +41,7 @@ async def explain_resize(client: Client, pod: Object) -> tuple[list[str], dict[s
     return [*lines, *oom_lines(pod, chapters)], found
 
 
-def _headline(pod: Object, step: Step) -> str:
+def _headline(pod: Object, step: ResizeStage) -> str:
     name = pod["metadata"]["name"]
     if has_ended(pod):
         return f"pod/{name} has ended ({pod['status']['phase']}): there is nothing to resize."
@@ -106,7 +106,7 @@ def _numbers(amounts: Any) -> dict[str, int]:
     return {name: units(name, amount) for name, amount in amounts.items()}
 
 
-def _advice(pod: Object, step: Step) -> str:
+def _advice(pod: Object, step: ResizeStage) -> str:
     if step.done or not pod["spec"].get("nodeName") or has_ended(pod):
         return ""
     if step.reason == DEFERRED:

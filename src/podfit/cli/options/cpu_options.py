@@ -48,7 +48,7 @@ def cpu_settings(
     """The AgentConfig fields for the options. `alone`: no other node uses the machine's CPUs."""
     from podfit.agent.cpus.decide.state import POLICIES, STATIC
     from podfit.agent.cpus.reservation import BadReservation, replaced
-    from podfit.agent.decide.resize.allocate import Policy
+    from podfit.agent.decide.resize.allocate import NodePolicy
     from podfit.compose import BadSetting
 
     if policy not in POLICIES:
@@ -61,7 +61,7 @@ def cpu_settings(
     except BadReservation as error:
         raise BadSetting(str(error)) from error
     return {
-        "policy": Policy(cpu_manager=policy, exclusive_cpus_resize=enabled.get(GATES[0], False)),
+        "policy": NodePolicy(cpu_manager=policy, exclusive_cpus_resize=enabled.get(GATES[0], False)),
         "reserved": reserved[0],
         "kube_reserved": reserved[1],
         "reserved_cpus": reserved_cpus,

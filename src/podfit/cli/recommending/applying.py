@@ -22,14 +22,14 @@ BEST_EFFORT = "BestEffort"
 
 
 @dataclass(slots=True)
-class Outcome:
+class ApplyOutcome:
     resized: int = 0
     templates: int = 0
     refused: list[str] = field(default_factory=list)
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class ApplyStep:
     """One write: to a pod's `/resize`, or to a workload."""
 
     what: str
@@ -40,11 +40,11 @@ class Step:
     patch: Object
 
 
-def steps(changed: Sequence[Change], templates: bool) -> tuple[list[Step], list[str]]:
+def steps(changed: Sequence[Change], templates: bool) -> tuple[list[ApplyStep], list[str]]:
     """The changes to send, and the skipped ones with their reason. Templates whose change recreates pods only with
     `templates`.
     """
-    made: list[Step] = []
+    made: list[ApplyStep] = []
     left: list[str] = []
     for one in changed:
         patch = one.template
@@ -60,11 +60,11 @@ def steps(changed: Sequence[Change], templates: bool) -> tuple[list[Step], list[
             left.append(f"{one.key}: the template stays, because its change would recreate the pods (--template)")
             continue
         kind = WELL_KNOWN[one.key.kind]
-        made.append(Step(f"{one.key} template", kind, one.key.namespace, one.key.name, "", patch))
+        made.append(ApplyStep(f"{one.key} template", kind, one.key.namespace, one.key.name, "", patch))
     return made, left
 
 
-def _of_pod(one: Change, pod: Mapping[str, Any]) -> tuple[Step | None, list[str]]:
+def _of_pod(one: Change, pod: Mapping[str, Any]) -> tuple[ApplyStep | None, list[str]]:
     name = pod["metadata"]["name"]
     if (pod.get("status") or {}).get("qosClass") == BEST_EFFORT:
         return None, [f"pod/{name}: not resized in place: it has no requests, and its QoS class {BEST_EFFORT} stays"]
@@ -82,7 +82,7 @@ def _of_pod(one: Change, pod: Mapping[str, Any]) -> tuple[Step | None, list[str]
             containers.setdefault(field_name, []).append(patch)
     if not containers:
         return None, left
-    return Step(f"pod/{name}", POD, one.key.namespace, name, "resize", {"spec": containers}), left
+    return ApplyStep(f"pod/{name}", POD, one.key.namespace, name, "resize", {"spec": containers}), left
 
 
 def _named(pod: Mapping[str, Any], field_name: str, name: str) -> Mapping[str, Any] | None:
@@ -104,8 +104,8 @@ def _holds(container: Mapping[str, Any], sizes: ContainerSizes) -> str:
     return f"not shrunk in place: {heap.words}, which is up to {math.ceil(most / (1 << 20))}Mi until it restarts"
 
 
-async def apply(client: Client, made: Sequence[Step], dry: bool, say: Say) -> Outcome:
-    outcome = Outcome()
+async def apply(client: Client, made: Sequence[ApplyStep], dry: bool, say: Say) -> ApplyOutcome:
+    outcome = ApplyOutcome()
     query = {"dryRun": "All"} if dry else {}
     for step in made:
         try:

@@ -8,7 +8,7 @@ from typing import Any
 
 from podfit.cli.printing.amounts import BadAmount, number, read_amount
 from podfit.cli.printing.output import wrong
-from podfit.cli.recommending.collecting import Asked, Filters
+from podfit.cli.recommending.collecting import Filters, ReportRequest
 from podfit.vpa.history.queries import PrometheusConfig
 from podfit.vpa.recommender.decide.config import Config
 from podfit.vpa.report.decide.findings import Prices, Rules
@@ -28,12 +28,12 @@ def seconds(text: str, what: str) -> float:
     return sum(float(amount) * _UNITS[unit] for amount, unit in found)
 
 
-def asked(options: dict[str, Any], namespace: str) -> Asked:
+def asked(options: dict[str, Any], namespace: str) -> ReportRequest:
     bounds = Bounds(_amounts(options, "min"), _amounts(options, "max"), options["keep_limits"])
     for resource in RESOURCES:
         if bounds.least.get(resource, 0) > bounds.most.get(resource, 1 << 62):
             wrong(f"--min-{resource} is above --max-{resource}")
-    return Asked(
+    return ReportRequest(
         namespace,
         Filters(options["selector"], _kinds(options["kind"]), tuple(options["names"] or ())),
         options["source"],

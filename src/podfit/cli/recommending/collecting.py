@@ -68,7 +68,7 @@ def _labels(workload: Workload) -> Object:
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class ReportRequest:
     """The request on the command line."""
 
     namespace: str = ""
@@ -87,7 +87,9 @@ class Asked:
 
 
 class Collector:
-    def __init__(self, client: Client, asked: Asked, clock: Clock, progress: ProgressLine, cluster: str = "") -> None:
+    def __init__(
+        self, client: Client, asked: ReportRequest, clock: Clock, progress: ProgressLine, cluster: str = ""
+    ) -> None:
         self._client, self._asked, self._clock, self._progress = client, asked, clock, progress
         self._cluster = cluster
         self._remarks = Remarks()

@@ -14,7 +14,7 @@ from podfit.api.registry.kinds import POD
 from podfit.api.status import ApiError
 from podfit.cli.printing.output import note, visible
 from podfit.cli.resizing.shortages import shortage_of
-from podfit.cli.resizing.stages import Step, bar, step_of
+from podfit.cli.resizing.stages import ResizeStage, bar, step_of
 from podfit.client import Client
 from podfit.client.transport import Unreachable
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from rich.table import Table
 
 Key = tuple[str, str]
-GONE = Step("Pending", "Gone", "the pod was deleted")
+GONE = ResizeStage("Pending", "Gone", "the pod was deleted")
 
 
 class Followed:
@@ -30,7 +30,7 @@ class Followed:
 
     def __init__(self, pods: Mapping[Key, Object]) -> None:
         self.pods = dict(pods)
-        self.steps: dict[Key, Step] = {key: step_of(pod) for key, pod in pods.items()}
+        self.steps: dict[Key, ResizeStage] = {key: step_of(pod) for key, pod in pods.items()}
 
     def take(self, key: Key, pod: Object | None, shortage: str = "") -> bool:
         """True if this changed the stage of the pod. `shortage`: what its node lacks."""
@@ -95,7 +95,7 @@ class Bars(Show):
         return drawn
 
 
-def words(step: Step) -> str:
+def words(step: ResizeStage) -> str:
     if step.done:
         return step.why or "Actual"
     detail = f"{step.reason}: {step.why}" if step.reason and step.why else step.reason or step.why

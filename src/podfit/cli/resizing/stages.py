@@ -19,7 +19,7 @@ STAGES = ("Pending", "Allocated", "Actuated", "Actual")
 
 
 @dataclass(frozen=True)
-class Step:
+class ResizeStage:
     stage: str
     reason: str = ""
     """Deferred, Infeasible or Error if the resize is stuck."""
@@ -38,27 +38,27 @@ class Step:
         return STAGES.index(self.stage)
 
 
-def step_of(pod: Object, shortage: str = "") -> Step:
+def step_of(pod: Object, shortage: str = "") -> ResizeStage:
     """`shortage`: what the node lacks, if the caller has computed it; shown instead of the node's message."""
     match progress(pod):
         case Pending(verdict=Deferred(message=message)):
-            return Step("Pending", DEFERRED, shortage or message)
+            return ResizeStage("Pending", DEFERRED, shortage or message)
         case Pending(verdict=Infeasible(message=message)):
-            return Step("Pending", INFEASIBLE, shortage or message)
+            return ResizeStage("Pending", INFEASIBLE, shortage or message)
         case Pending(verdict=Unknown(reason=reason, message=message)):
-            return Step("Pending", reason, message)
+            return ResizeStage("Pending", reason, message)
         case Pending():
-            return Step("Pending", why="waiting for the node")
+            return ResizeStage("Pending", why="waiting for the node")
         case InProgress(remaining=(), reason="", error=error):
-            return Step("Actuated", why=error)
+            return ResizeStage("Actuated", why=error)
         case InProgress(since=None):
-            return Step("Allocated", why="being applied")
+            return ResizeStage("Allocated", why="being applied")
         case InProgress(reason=reason, error=error):
-            return Step("Allocated", reason, error)
-    return Step("Actual", why="" if pod["spec"].get("nodeName") else "not on a node yet, starts with this size")
+            return ResizeStage("Allocated", reason, error)
+    return ResizeStage("Actual", why="" if pod["spec"].get("nodeName") else "not on a node yet, starts with this size")
 
 
-def seen_by_node(step: Step, rows: list[Object]) -> Step:
+def seen_by_node(step: ResizeStage, rows: list[Object]) -> ResizeStage:
     """The stage according to the node's own four states, if the pod's status is still behind them."""
     if step.done or step.reason:
         return step
@@ -67,7 +67,7 @@ def seen_by_node(step: Step, rows: list[Object]) -> Step:
         if not all(_reached(row, stage) for row in rows):
             break
         reached += 1
-    return Step(STAGES[reached], why="the pod's status does not show it yet") if reached > step.number else step
+    return ResizeStage(STAGES[reached], why="the pod's status does not show it yet") if reached > step.number else step
 
 
 def _reached(row: Object, stage: str) -> bool:
@@ -86,6 +86,6 @@ def _equal(wanted: Mapping[str, Any], has: Mapping[str, Any]) -> bool:
     return all(number(one, wanted.get(one)) == number(one, has.get(one)) for one in RESOURCES if one in wanted)
 
 
-def bar(step: Step, width: int = 4) -> str:
+def bar(step: ResizeStage, width: int = 4) -> str:
     filled = step.number + 1
     return "█" * filled * width + "░" * (len(STAGES) - filled) * width

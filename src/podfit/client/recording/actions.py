@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from podfit.api.objects import Object
-from podfit.client.recording.events import EventRecorder, Waiting
+from podfit.client.recording.events import EventRecorder, PendingEvent
 from podfit.client.rest import Client
 from podfit.kit.clock import Clock, rfc3339_micro
 
@@ -21,10 +21,10 @@ class ActionRecorder(EventRecorder):
         super().__init__(client, component, instance, clock, correlate=False)
         self._actions = actions
 
-    def _repeated(self, event: Waiting, count: int) -> Object:
+    def _repeated(self, event: PendingEvent, count: int) -> Object:
         return {"series": {"count": count, "lastObservedTime": rfc3339_micro(event.last_s)}}
 
-    def _body(self, event: Waiting) -> Object:
+    def _body(self, event: PendingEvent) -> Object:
         body = super()._body(event)
         del body["count"]
         body.update(source={}, firstTimestamp=None, lastTimestamp=None, eventTime=rfc3339_micro(event.first_s))

@@ -37,7 +37,7 @@ Key = tuple[object, ...]
 """The identity of an Event: reporting component, object and field, type, reason and message."""
 
 
-class Waiting(Struct):
+class PendingEvent(Struct):
     component: str
     about: Object
     """The reference to the object that the Event is about."""
@@ -59,7 +59,7 @@ class _Sent(Struct, gc=False):
 
 @dataclass(slots=True)
 class _Lane:
-    waiting: OrderedDict[Key, Waiting] = field(default_factory=OrderedDict)
+    waiting: OrderedDict[Key, PendingEvent] = field(default_factory=OrderedDict)
     sent: OrderedDict[Key, _Sent] = field(default_factory=OrderedDict)
     idle: asyncio.Future[None] | None = None
     """The future that the sender waits on while there is nothing to send."""
@@ -138,7 +138,7 @@ class EventRecorder:
         if self._unsent >= self._room:
             self._drop(reason, meta["name"])
             return
-        made = Waiting(component, _reference(about, part), type, reason, message, now, now)
+        made = PendingEvent(component, _reference(about, part), type, reason, message, now, now)
         if related is not None:
             made.related = _reference(related, "")
         lane.waiting[key] = made
@@ -174,7 +174,7 @@ class EventRecorder:
                 if not self._unsent:
                     self._idle.set()
 
-    async def _deliver(self, lane: _Lane, key: Key, event: Waiting) -> None:
+    async def _deliver(self, lane: _Lane, key: Key, event: PendingEvent) -> None:
         backoff: Backoff | None = None
         while True:
             try:
@@ -187,7 +187,7 @@ class EventRecorder:
                 log.debug("Event %s refused: %s", event.reason, error)
             return
 
-    async def _send(self, lane: _Lane, key: Key, event: Waiting) -> None:
+    async def _send(self, lane: _Lane, key: Key, event: PendingEvent) -> None:
         sent = lane.sent.get(key)
         if sent is not None:
             lane.sent.move_to_end(key)
@@ -206,11 +206,11 @@ class EventRecorder:
         if len(lane.sent) > _REMEMBERED // LANES:
             lane.sent.popitem(last=False)
 
-    def _repeated(self, event: Waiting, count: int) -> Object:
+    def _repeated(self, event: PendingEvent, count: int) -> Object:
         """The update of an Event that was sent before."""
         return {"count": count, "lastTimestamp": rfc3339(event.last_s), "message": event.message}
 
-    def _body(self, event: Waiting) -> Object:
+    def _body(self, event: PendingEvent) -> Object:
         about = event.about
         return {
             "kind": "Event",

@@ -11,7 +11,7 @@ import logging
 
 from podfit.api.objects import Object
 from podfit.api.registry.kinds import kind_named
-from podfit.controllers.certificates.signers import NODE_CLIENT, SIGNERS, Asked, objection, read_request
+from podfit.controllers.certificates.signers import NODE_CLIENT, SIGNERS, SigningRequest, objection, read_request
 from podfit.controllers.world import World
 from podfit.kit.clock import parse_rfc3339, rfc3339
 from podfit.reconcile import DONE, Engine, Requeue, Result
@@ -139,7 +139,7 @@ def rights_to_ask(spec: Object) -> tuple[str, ...]:
     if spec.get("signerName") != NODE_CLIENT:
         return ()
     try:
-        asked: Asked = read_request(base64.b64decode(spec["request"]))
+        asked: SigningRequest = read_request(base64.b64decode(spec["request"]))
     except ValueError:
         return ()
     if objection(NODE_CLIENT, asked, spec.get("usages") or ()):

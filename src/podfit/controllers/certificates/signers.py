@@ -22,7 +22,7 @@ _SIGNATURE, _ENCIPHERMENT = "digital signature", "key encipherment"
 _CLIENT_AUTH, _SERVER_AUTH = "client auth", "server auth"
 
 
-class Asked(Struct, frozen=True):
+class SigningRequest(Struct, frozen=True):
     """The content of a signing request."""
 
     common_name: str = ""
@@ -33,7 +33,7 @@ class Asked(Struct, frozen=True):
     uris: tuple[str, ...] = ()
 
 
-def read_request(pem: bytes) -> Asked:
+def read_request(pem: bytes) -> SigningRequest:
     """Raises ValueError if this is not a signing request."""
     request = x509.load_pem_x509_csr(pem)
     try:
@@ -51,7 +51,7 @@ def read_request(pem: bytes) -> Asked:
         return tuple(str(name.value) for name in names if isinstance(name, kind))
 
     # Of several common names the last one counts, as in Go; the certificate gets only that one.
-    return Asked(
+    return SigningRequest(
         (subject(NameOID.COMMON_NAME) or ("",))[-1],
         subject(NameOID.ORGANIZATION_NAME),
         named(x509.DNSName),
@@ -61,7 +61,7 @@ def read_request(pem: bytes) -> Asked:
     )
 
 
-def objection(signer: str, asked: Asked, usages: Collection[str]) -> str:
+def objection(signer: str, asked: SigningRequest, usages: Collection[str]) -> str:
     """Why the signer rejects the request; "" if it signs it."""
     if signer == NODE_CLIENT:
         return _node_client(asked, usages)
@@ -70,7 +70,7 @@ def objection(signer: str, asked: Asked, usages: Collection[str]) -> str:
     return _client(usages)
 
 
-def _node_client(asked: Asked, usages: Collection[str]) -> str:
+def _node_client(asked: SigningRequest, usages: Collection[str]) -> str:
     if asked.organizations != (NODES,):
         return "subject organization is not system:nodes"
     for word, found in (("DNS", asked.dns), ("Email", asked.emails), ("IP", asked.ips), ("URI", asked.uris)):
@@ -81,7 +81,7 @@ def _node_client(asked: Asked, usages: Collection[str]) -> str:
     return _exactly(usages, _CLIENT_AUTH)
 
 
-def _serving(asked: Asked, usages: Collection[str]) -> str:
+def _serving(asked: SigningRequest, usages: Collection[str]) -> str:
     if asked.organizations != (NODES,):
         return "subject organization is not system:nodes"
     if not asked.dns and not asked.ips:

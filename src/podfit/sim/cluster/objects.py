@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from podfit.agent.decide.resize.allocate import Policy
+from podfit.agent.decide.resize.allocate import NodePolicy
 from podfit.api.objects import Object
 from podfit.api.pods.resources import BURSTABLE, GUARANTEED
 from podfit.api.resize.states import Resources
@@ -11,7 +11,7 @@ from podfit.sim.scenario.model import NodeGroup, Workload
 
 NAMESPACE, CONTAINER = "default", "main"
 UNREACHABLE = {"key": "node.kubernetes.io/unreachable", "effect": "NoExecute"}
-NODE_POLICY = Policy()
+NODE_POLICY = NodePolicy()
 _MOST_SPECS = 65536
 
 

@@ -42,7 +42,7 @@ GROWTH = 4096
 SHORT_HISTORY = 1000
 
 
-class Write(msgspec.Struct, eq=False):
+class QueuedWrite(msgspec.Struct, eq=False):
     key: str
     value: bytes | None
     expect: int | None
@@ -52,10 +52,10 @@ class Write(msgspec.Struct, eq=False):
 
 
 @dataclass(slots=True)
-class Group:
+class CommitGroup:
     """The contents of one transaction, and the writes that wait for it."""
 
-    writes: list[Write] = field(default_factory=list)
+    writes: list[QueuedWrite] = field(default_factory=list)
     rows: list[Row] = field(default_factory=list)
     garbage: list[int] = field(default_factory=list)
     compacted: int = 0
@@ -75,10 +75,10 @@ class SqliteStore(View):
         self._file = SqliteFile(Path(path))
         self._clock = clock or RealClock()
         self._expiry = Expiry(self._clock, self.delete)
-        self._queue: deque[Write] = deque()
+        self._queue: deque[QueuedWrite] = deque()
         self._compactions: list[asyncio.Future[None]] = []
         self._garbage: list[int] = []
-        self._jobs: SimpleQueue[Group | None] = SimpleQueue()
+        self._jobs: SimpleQueue[CommitGroup | None] = SimpleQueue()
         self._thread: threading.Thread | None = None
         self._idle = asyncio.Event()
         self._scheduled = self._in_flight = False
@@ -149,7 +149,7 @@ class SqliteStore(View):
         self._check_open()
         key.encode()  # a key that cannot be written must fail here, not fail the whole group
         done: asyncio.Future[Change] = self._loop.create_future()
-        self._queue.append(Write(key, value, expect, expires, done))
+        self._queue.append(QueuedWrite(key, value, expect, expires, done))
         self._schedule()
         return done
 
@@ -181,8 +181,8 @@ class SqliteStore(View):
         time.sleep(PAUSE_S)
         self._courtesy = self._loop.call_later(PATIENCE_S, self._give_way)
 
-    def _next_group(self) -> Group:
-        group, size = Group(compacted=self.compacted), 0
+    def _next_group(self) -> CommitGroup:
+        group, size = CommitGroup(compacted=self.compacted), 0
         group.garbage, self._garbage = self._garbage, []
         group.compactions, self._compactions = self._compactions, []
         ahead: dict[str, Record | None] = {}
@@ -223,7 +223,7 @@ class SqliteStore(View):
                 break  # the loop is gone, and with it everything that waited
         self._file.close()
 
-    def _commit(self, group: Group) -> Exception | None:
+    def _commit(self, group: CommitGroup) -> Exception | None:
         try:
             if group.rows or group.garbage or self._full:
                 self._file.append(group.rows, group.garbage, group.compacted)
@@ -233,7 +233,7 @@ class SqliteStore(View):
             return failure
         return None
 
-    def _settle(self, group: Group, error: Exception | None) -> None:
+    def _settle(self, group: CommitGroup, error: Exception | None) -> None:
         self._in_flight = False
         if self._courtesy is not None:
             self._courtesy.cancel()
@@ -255,7 +255,7 @@ class SqliteStore(View):
         else:
             self._idle.set()
 
-    def _spares_room(self, write: Write, current: Record | None) -> bool:
+    def _spares_room(self, write: QueuedWrite, current: Record | None) -> bool:
         """Whether a write is accepted on a full disk: a deletion, or one that does not grow the object by much."""
         if write.value is None:
             return True
@@ -264,7 +264,7 @@ class SqliteStore(View):
         growth = len(write.value) - len(current.value)
         return growth <= 0 or (growth <= GROWTH and self._grown + growth <= self._file.reserve.bytes // 4)
 
-    def _decide_again(self, group: Group) -> None:
+    def _decide_again(self, group: CommitGroup) -> None:
         """The disk is full. History is compacted first; writes that still do not fit are decided afterwards."""
         self._clearing = True
         self._queue.extendleft(reversed(group.writes))
@@ -289,7 +289,7 @@ class SqliteStore(View):
         self._trim()
         self._look = self._loop.call_later(LOOK_S, self._schedule)
 
-    def _finish(self, write: Write) -> None:
+    def _finish(self, write: QueuedWrite) -> None:
         outcome = write.outcome
         if isinstance(outcome, Change):
             self.apply(outcome)
@@ -304,7 +304,7 @@ class SqliteStore(View):
         else:
             write.done.set_exception(outcome or Unavailable("the write was not decided"))
 
-    def _refuse(self, group: Group, error: Exception) -> None:
+    def _refuse(self, group: CommitGroup, error: Exception) -> None:
         log.error("store: %d writes failed: %s", len(group.writes), error)
         self._garbage = group.garbage + self._garbage
         self.trouble = reason = FULL if is_full(error) else f"the store cannot be written: {error}"

@@ -42,14 +42,14 @@ LEARNING_S = 1.0
 """How long a pod may be delayed to find its owner."""
 
 
-class Found(NamedTuple):
+class SizedPod(NamedTuple):
     vpa: Mapping[str, Any] | None
     """The autoscaler that controls a pod."""
     size: Size
     """The pod's new size."""
 
 
-NOBODY = Found(None, Size(None))
+NOBODY = SizedPod(None, Size(None))
 
 
 class Reviews:
@@ -146,7 +146,7 @@ class Reviews:
             )
         return self._known
 
-    async def _for_pod(self, pod: Object, namespace: str, world: ReviewContext) -> Found:
+    async def _for_pod(self, pod: Object, namespace: str, world: ReviewContext) -> SizedPod:
         """The pod's autoscaler, with the latest recommendation that fits."""
         await self._of.owners.learn(pod, namespace)
         placed = {**pod, "metadata": {**(pod.get("metadata") or {}), "namespace": namespace}}
@@ -160,7 +160,7 @@ class Reviews:
         fresh = vpa if fresh is vpa else self._of.index.vertical(fresh)
         if requires(pod) and not recommends_for(fresh, pod):
             fresh = at_own_size(fresh, placed)
-        return Found(vpa, self._fit(placed, fresh, world))
+        return SizedPod(vpa, self._fit(placed, fresh, world))
 
     def _fit(self, pod: Object, vpa: Mapping[str, Any], world: ReviewContext) -> Size:
         if self._of.fitting is None:

@@ -31,7 +31,7 @@ ReplicasOf = Callable[[str, str, str], int | None]
 
 
 @dataclass(frozen=True, slots=True)
-class Counted:
+class CountedPod:
     node: str
     asked: Amounts
     leaving: bool
@@ -64,7 +64,7 @@ class Headroom:
         """`waiting` are the pods without a node."""
         self._nodes, self._pods, self._waiting = nodes, pods, waiting
         self.quotas = Quotas(quotas)
-        self._counted: dict[Key, Counted] = {}
+        self._counted: dict[Key, CountedPod] = {}
         self._books: dict[str, NodeRoom] = {}
         """Also for nodes that are not in the cache yet, although pods run on them."""
         self._rooms: dict[str, NodeRoom] = {}
@@ -117,12 +117,12 @@ class Headroom:
             # An eviction that was sent is known here before the watch delivers it.
             leaving |= known.leaving and pod["metadata"].get("uid") == known.pod["metadata"].get("uid")
             if known.node == node and known.leaving == leaving and same_requests(known.pod, pod):
-                self._counted[key] = Counted(node, known.asked, leaving, known.fixed, pod)
+                self._counted[key] = CountedPod(node, known.asked, leaving, known.fixed, pod)
                 return
         self._uncount(key)
-        self._count(key, Counted(node, _asked(pod), leaving, _is_fixed(pod), pod))
+        self._count(key, CountedPod(node, _asked(pod), leaving, _is_fixed(pod), pod))
 
-    def _count(self, key: Key, made: Counted, times: int = 1) -> None:
+    def _count(self, key: Key, made: CountedPod, times: int = 1) -> None:
         self._counted[key] = made
         book = self._book(made.node)
         for resource in DIMENSIONS:
@@ -144,7 +144,7 @@ class Headroom:
         known = self._counted.get(key)
         if known is not None and known.leaving != leaving:
             self._uncount(key)
-            self._count(key, Counted(known.node, known.asked, leaving, known.fixed, known.pod))
+            self._count(key, CountedPod(known.node, known.asked, leaving, known.fixed, known.pod))
 
     def asked_by(self, pod: Object) -> dict[str, int]:
         counted = self._counted.get(key_of(pod))

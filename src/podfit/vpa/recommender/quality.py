@@ -21,7 +21,7 @@ from podfit.vpa.recommender.decide.fleet.rows import RowAggregate
 from podfit.vpa.recommender.decide.histograms.cluster import ClusterState, Vpa
 from podfit.vpa.recommender.intake.usage import Scraped
 from podfit.vpa.serve.measures import VALUES, size_class
-from podfit.vpa.serve.tally import Tally
+from podfit.vpa.serve.tally import CountedMetric
 
 P = "vpa_quality"
 CPU_BUCKETS = tuple(0.01 * 2**power for power in range(17))
@@ -42,8 +42,8 @@ _NOTHING: tuple[Mapping[str, Any], Targets] = {}, {}
 
 class Quality:
     def __init__(self, registry: CollectorRegistry) -> None:
-        def tally(name: str, help: str, labels: tuple[str, ...], buckets: Iterable[float]) -> Tally:
-            return Tally(registry, f"{P}_{name}", help, {label: _VALUES[label] for label in labels}, buckets)
+        def tally(name: str, help: str, labels: tuple[str, ...], buckets: Iterable[float]) -> CountedMetric:
+            return CountedMetric(registry, f"{P}_{name}", help, {label: _VALUES[label] for label in labels}, buckets)
 
         sampled, missing = ("update_mode", "resource", "is_oom"), ("update_mode", "recommendation_missing")
         self.relative = tally(

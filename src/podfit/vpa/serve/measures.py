@@ -75,8 +75,8 @@ class StepTimer:
             registry=registry,
         ).with_values(step=steps)
 
-    def step(self, name: str) -> Step:
-        return Step(self, name)
+    def step(self, name: str) -> TimedStep:
+        return TimedStep(self, name)
 
     def now(self) -> float:
         return self._clock.monotonic()
@@ -85,7 +85,7 @@ class StepTimer:
         self._seconds.labels(name).observe(seconds)
 
 
-class Step:
+class TimedStep:
     """Measures its body, however it ends. A class, because a generator per step would cost more than most steps."""
 
     __slots__ = ("_name", "_started", "_timer")

@@ -18,7 +18,7 @@ from prometheus_client.utils import floatToGoString
 Labels = tuple[str, ...]
 
 
-class Tally(Collector):
+class CountedMetric(Collector):
     def __init__(
         self,
         registry: CollectorRegistry,

@@ -7,11 +7,11 @@ from tests.unit.agent.lab import Lab
 
 from podfit.agent.actuation.actuator import ActuationFailed, allowed
 from podfit.agent.decide.resize.actuate import GROW, SHRINK, MemoryCheck, NotePod, Plan, SetContainer, SetPod
-from podfit.agent.runtimes.values import BelowUsage, Change, NotFound, RuntimeFailure
+from podfit.agent.runtimes.values import BelowUsage, LimitsChange, NotFound, RuntimeFailure
 
 AFTER = {"limits": {"cpu": "2"}, "requests": {"cpu": "2"}}
-BIGGER = SetContainer("cpu", GROW, "c", Change(cpu_shares=2048, cpu_quota_us=200_000), AFTER)
-POD = SetPod("cpu", GROW, Change(cpu_quota_us=200_000))
+BIGGER = SetContainer("cpu", GROW, "c", LimitsChange(cpu_shares=2048, cpu_quota_us=200_000), AFTER)
+POD = SetPod("cpu", GROW, LimitsChange(cpu_quota_us=200_000))
 BROKEN = RuntimeFailure("no")
 
 
@@ -43,7 +43,7 @@ async def test_a_container_that_is_gone_ends_the_plan_without_a_failure(lab: Lab
 async def test_a_memory_limit_below_usage_is_refused_before_anything_is_written(lab: Lab) -> None:
     pod = await lab.observed(await lab.run())
     lab.runtime.set_load("u", "c", memory=40 << 20)
-    smaller = SetContainer("memory", SHRINK, "c", Change(memory_bytes=32 << 20), {"limits": {"memory": "32Mi"}})
+    smaller = SetContainer("memory", SHRINK, "c", LimitsChange(memory_bytes=32 << 20), {"limits": {"memory": "32Mi"}})
     check = MemoryCheck("c", 32 << 20)
     with pytest.raises(ActuationFailed, match="below current usage") as raised:
         await lab.parts.resizing.actuator.apply(pod.record, Plan((), (smaller, BIGGER), (check,)), pod.snapshot)
@@ -52,15 +52,15 @@ async def test_a_memory_limit_below_usage_is_refused_before_anything_is_written(
 
 
 def test_a_container_that_cannot_grow_does_not_keep_others_from_growing() -> None:
-    other = SetContainer("cpu", GROW, "d", Change(), AFTER)
+    other = SetContainer("cpu", GROW, "d", LimitsChange(), AFTER)
     assert allowed(other, [(BIGGER, BROKEN)])
     assert not allowed(NotePod("cpu", AFTER), [(BIGGER, BROKEN)])
 
 
 def test_after_a_container_that_cannot_shrink_only_others_shrink() -> None:
-    stuck = SetContainer("memory", SHRINK, "c", Change(), AFTER)
+    stuck = SetContainer("memory", SHRINK, "c", LimitsChange(), AFTER)
     failures = [(stuck, BelowUsage(2, 1))]
-    assert allowed(SetContainer("memory", SHRINK, "d", Change(), AFTER), list(failures))
-    assert not allowed(SetContainer("memory", SHRINK, "c", Change(), AFTER), list(failures))
-    assert not allowed(SetContainer("memory", GROW, "d", Change(), AFTER), list(failures))
-    assert not allowed(SetPod("memory", SHRINK, Change()), list(failures))
+    assert allowed(SetContainer("memory", SHRINK, "d", LimitsChange(), AFTER), list(failures))
+    assert not allowed(SetContainer("memory", SHRINK, "c", LimitsChange(), AFTER), list(failures))
+    assert not allowed(SetContainer("memory", GROW, "d", LimitsChange(), AFTER), list(failures))
+    assert not allowed(SetPod("memory", SHRINK, LimitsChange()), list(failures))

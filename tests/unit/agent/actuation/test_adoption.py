@@ -6,13 +6,13 @@ from tests.unit.agent.lab import Lab
 
 from podfit.agent.actuation.adoption import Adoption
 from podfit.agent.pods.record import PodRecord
-from podfit.agent.runtimes.values import Change
+from podfit.agent.runtimes.values import LimitsChange
 
 
 async def outside(lab: Lab, milli: int) -> None:
     """Another program, or an agent that was killed right after, has set this CPU."""
     (state,) = await lab.runtime.pods()
-    change = Change(cpu_shares=milli * 1024 // 1000, cpu_quota_us=milli * 100)
+    change = LimitsChange(cpu_shares=milli * 1024 // 1000, cpu_quota_us=milli * 100)
     await lab.runtime.update_pod("u", change)
     await lab.runtime.update_container(state.containers[0].id, change)
 

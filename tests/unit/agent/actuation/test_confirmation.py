@@ -8,7 +8,7 @@ from tests.unit.agent.lab import Lab
 
 from podfit.agent.actuation import confirmation
 from podfit.agent.actuation.confirmation import PATIENCE_S
-from podfit.agent.runtimes.values import Change
+from podfit.agent.runtimes.values import LimitsChange
 
 
 async def waiting(answered: asyncio.Event) -> None:
@@ -35,7 +35,7 @@ async def test_a_refused_resize_is_restored_and_distrusted(lab: Lab) -> None:
     before, container = lab.ledger.actuated("u"), pod.snapshot.running["c"]
     confirmation.awaited(record, before)
     lab.ledger.actuate("u", "c", {"limits": {"cpu": "2", "memory": "64Mi"}, "requests": {"cpu": "2", "memory": "64Mi"}})
-    await lab.runtime.update_container(container.id, Change(cpu_shares=102, cpu_quota_us=10_000))
+    await lab.runtime.update_container(container.id, LimitsChange(cpu_shares=102, cpu_quota_us=10_000))
     lab.runtime.confirmations.refuse("u")
     snapshot = await lab.parts.resizing.confirmation.observe(record)
     assert snapshot.actuated.containers == before.containers

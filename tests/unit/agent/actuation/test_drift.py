@@ -6,7 +6,7 @@ from tests.unit.agent.lab import Lab
 
 from podfit.agent.actuation.drift import Drift
 from podfit.agent.pods.record import PodRecord
-from podfit.agent.runtimes.values import Change
+from podfit.agent.runtimes.values import LimitsChange
 
 
 async def drifted(lab: Lab) -> tuple[PodRecord, Drift, str]:
@@ -25,7 +25,7 @@ async def test_a_cgroup_as_it_was_set_is_no_event(lab: Lab) -> None:
 async def test_a_changed_cgroup_is_reported_once_for_each_value(lab: Lab) -> None:
     _, drift, container = await drifted(lab)
     for memory in (32 << 20, 32 << 20, 16 << 20):
-        await lab.runtime.update_container(container, Change(memory_bytes=memory))
+        await lab.runtime.update_container(container, LimitsChange(memory_bytes=memory))
         await drift.look()
     said = [message for reason, message in lab.events.kept if reason == "CgroupChanged"]
     assert len(said) == 2
@@ -38,7 +38,7 @@ async def test_a_changed_cgroup_is_reported_once_for_each_value(lab: Lab) -> Non
 async def test_a_resize_in_progress_is_no_drift(lab: Lab) -> None:
     record, drift, container = await drifted(lab)
     record.resize = record.resize.granted(2, 0.0)
-    await lab.runtime.update_container(container, Change(memory_bytes=32 << 20))
+    await lab.runtime.update_container(container, LimitsChange(memory_bytes=32 << 20))
     await drift.look()
     assert "CgroupChanged" not in lab.events.reasons
 

@@ -9,7 +9,7 @@ import pytest
 
 from podfit.agent.migration.departure import Departures
 from podfit.agent.runtimes.values import RUNNING, RuntimeFailure, RuntimeSilent
-from podfit.api.pods.migrations import FAILED, PREPARED, Migration, Step
+from podfit.api.pods.migrations import FAILED, PREPARED, Migration, MigrationStep
 
 MIGRATION = Migration(PREPARED, "one", "two", "now", place={"uri": "x"})
 SILENT, BROKEN = RuntimeSilent("away"), RuntimeFailure("the disk is full")
@@ -49,7 +49,7 @@ def record(state: str = RUNNING) -> Any:
     return SimpleNamespace(state=SimpleNamespace(containers=[container]), story=story, who="default/guest")
 
 
-async def reported(runtime: Runtime, about: Any) -> Step | None:
+async def reported(runtime: Runtime, about: Any) -> MigrationStep | None:
     steps: Any = SimpleNamespace(runtime=lambda _record: runtime, node_name="one")
     nothing: Any = None
     core: Any = SimpleNamespace(events=None, clock=Pauses(), tasks=None)
@@ -76,9 +76,9 @@ async def test_a_vm_that_has_left_is_never_reported_as_failed(
 
 async def test_a_failure_is_reported_once_the_runtime_says_that_the_vm_stays() -> None:
     step = await reported(Runtime([BROKEN, BROKEN], [SILENT, None]), record())
-    assert step == Step(FAILED, "the disk is full")
+    assert step == MigrationStep(FAILED, "the disk is full")
 
 
 async def test_a_vm_that_has_ended_does_not_move() -> None:
     step = await reported(Runtime([], []), record("exited"))
-    assert step == Step(FAILED, "the VM has stopped")
+    assert step == MigrationStep(FAILED, "the VM has stopped")

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from podfit.agent.pods.waiting import Waiting
+from podfit.agent.pods.waiting import WaitingReasons
 
 
 def test_a_reason_is_cleared_only_if_it_is_the_one_meant() -> None:
-    waiting = Waiting()
+    waiting = WaitingReasons()
     waiting.set("c", "ImagePullBackOff", "no")
     waiting.clear("c", "CrashLoopBackOff")
     assert waiting.get("c") == ("ImagePullBackOff", "no")
@@ -15,7 +15,7 @@ def test_a_reason_is_cleared_only_if_it_is_the_one_meant() -> None:
 
 
 def test_the_last_reason_counts() -> None:
-    waiting = Waiting()
+    waiting = WaitingReasons()
     waiting.set("c", "a", "first")
     waiting.set("c", "b", "second")
     waiting.clear("d")

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from podfit.agent.runtimes.cgroups import v2
 from podfit.agent.runtimes.cgroups.v2 import CgroupsV2
 from podfit.agent.runtimes.cgroups.weights import steeper_weight_of, weight_of
-from podfit.agent.runtimes.values import MAX_SHARES, MIN_SHARES, Change
+from podfit.agent.runtimes.values import MAX_SHARES, MIN_SHARES, LimitsChange
 
 
 def group_with(folder: Path, weight: int) -> CgroupsV2:
@@ -47,7 +47,7 @@ def test_a_resize_keeps_to_the_formula_of_the_runtime_that_made_the_group(
     groups = group_with(tmp_path, formula(512))  # type: ignore[operator]
     groups.note_shares("/g", 512)
     for shares in (2048, 102, 1024):
-        groups.write("/g", Change(cpu_shares=shares))
+        groups.write("/g", LimitsChange(cpu_shares=shares))
         assert int((tmp_path / "g" / "cpu.weight").read_text()) == formula(shares)  # type: ignore[operator]
         assert groups.limits("/g").cpu_shares == shares
 

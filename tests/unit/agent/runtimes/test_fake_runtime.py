@@ -15,11 +15,11 @@ from podfit.agent.runtimes.values import (
     RUNNING,
     BelowUsage,
     CannotRun,
-    Change,
     ContainerConfig,
     ContainerState,
     ImageMissing,
     Limits,
+    LimitsChange,
     PodConfig,
     RuntimeFailure,
 )
@@ -72,7 +72,7 @@ async def test_a_quota_cuts_cpu_and_counts_the_throttling(node: Node) -> None:
     usage = await node.runtime.container_usage(cid)
     assert usage.cpu_nanos == pytest.approx(5e9) and usage.throttled_nanos == pytest.approx(15e9)
     assert (usage.periods, usage.throttled_periods) == (100, 100)
-    await node.runtime.update_container(cid, Change(cpu_quota_us=300_000))
+    await node.runtime.update_container(cid, LimitsChange(cpu_quota_us=300_000))
     await node.clock.advance(10)
     after = await node.runtime.container_usage(cid)
     assert after.cpu_nanos == pytest.approx(25e9) and after.throttled_periods == 100
@@ -92,7 +92,7 @@ async def test_memory_that_meets_its_limit_kills_at_that_moment_and_not_before(n
 async def test_a_limit_raised_in_time_saves_the_container(node: Node) -> None:
     cid = await node.start("server", limits=Limits(256, None, 100 * MIB), memory="ramp:0..200Mi:100")
     await node.clock.advance(40)
-    await node.runtime.update_container(cid, Change(memory_bytes=300 * MIB))
+    await node.runtime.update_container(cid, LimitsChange(memory_bytes=300 * MIB))
     await node.clock.advance(1000)
     assert (await node.seen(cid)).state == RUNNING
 
@@ -118,7 +118,7 @@ async def test_waiting_for_memory_ends_when_the_curve_falls(node: Node) -> None:
 async def test_memory_below_usage_is_told_with_numbers(node: Node) -> None:
     cid = await node.start("server", limits=Limits(256, None, 100 * MIB), memory="constant:80Mi")
     with pytest.raises(BelowUsage) as refusal:
-        await node.runtime.update_container(cid, Change(memory_bytes=50 * MIB))
+        await node.runtime.update_container(cid, LimitsChange(memory_bytes=50 * MIB))
     assert (refusal.value.usage_bytes, refusal.value.limit_bytes) == (80 * MIB, 50 * MIB)
 
 
@@ -127,9 +127,9 @@ async def test_scripted_failures_hit_the_next_calls_only(node: Node) -> None:
     node.runtime.fail_next("update_container", RuntimeFailure("disk on fire"), times=2)
     for _ in range(2):
         with pytest.raises(RuntimeFailure, match="disk on fire"):
-            await node.runtime.update_container(cid, Change(cpu_shares=99))
+            await node.runtime.update_container(cid, LimitsChange(cpu_shares=99))
     assert (await node.runtime.container_limits(cid)).cpu_shares == 256
-    await node.runtime.update_container(cid, Change(cpu_shares=99))
+    await node.runtime.update_container(cid, LimitsChange(cpu_shares=99))
     assert (await node.runtime.container_limits(cid)).cpu_shares == 99
 
 
@@ -143,7 +143,7 @@ async def test_a_crash_before_or_after_a_write_leaves_the_machine_so(node: Node,
 
     node.state.hooks.append(crash)
     with pytest.raises(KeyboardInterrupt):
-        await node.runtime.update_container(cid, Change(cpu_shares=99))
+        await node.runtime.update_container(cid, LimitsChange(cpu_shares=99))
     node.state.hooks.clear()
     again = FakeRuntime(node.clock, node.state)
     await again.open()
@@ -210,8 +210,8 @@ async def test_missing_images_are_missing(node: Node) -> None:
 async def test_the_journal_has_every_operation_in_order(node: Node) -> None:
     node.state.journal = []
     cid = await node.start("server")
-    await node.runtime.update_pod("u", Change(cpu_shares=600))
-    await node.runtime.update_container(cid, Change(cpu_shares=300))
+    await node.runtime.update_pod("u", LimitsChange(cpu_shares=600))
+    await node.runtime.update_container(cid, LimitsChange(cpu_shares=300))
     assert [(name, subject) for name, subject, _ in node.state.journal[-2:]] == [
         ("update_pod", "u"),
         ("update_container", cid),

@@ -6,7 +6,7 @@ import asyncio
 import sys
 from typing import Any
 
-from podfit.agent.runtimes.values import RUNNING, Change, Limits
+from podfit.agent.runtimes.values import RUNNING, Limits, LimitsChange
 
 MI = 1 << 20
 HOG = """
@@ -49,8 +49,8 @@ async def test_a_container_that_is_held_back_lives_until_its_limit_is_raised(mac
     await asyncio.sleep(1.0)
     assert (await machine.runtime.container(cid)).state == RUNNING, "it wants more than its limit, and waits"
     assert "grown" not in machine.text(uid)
-    await machine.runtime.update_pod(uid, Change(memory_bytes=192 * MI))
-    await machine.runtime.update_container(cid, Change(memory_bytes=192 * MI))
+    await machine.runtime.update_pod(uid, LimitsChange(memory_bytes=192 * MI))
+    await machine.runtime.update_container(cid, LimitsChange(memory_bytes=192 * MI))
     await machine.runtime.hold_memory(cid, 172 * MI)
     async with asyncio.timeout(120):
         await machine.said(uid, "grown")

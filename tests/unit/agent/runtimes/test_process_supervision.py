@@ -16,7 +16,7 @@ import pytest
 
 from podfit.agent.node.disk_usage import measure
 from podfit.agent.runtimes.process import support
-from podfit.agent.runtimes.values import RUNNING, CannotRun, Change, Limits, RuntimeFailure, Security
+from podfit.agent.runtimes.values import RUNNING, CannotRun, Limits, LimitsChange, RuntimeFailure, Security
 
 AGENT = """
 import asyncio, os, signal, sys
@@ -75,7 +75,7 @@ async def test_an_agent_killed_outright_leaves_its_pods_running_and_logging(mach
     await machine.runtime.open()
     state = await machine.runtime.container(cid)
     assert state.state == RUNNING
-    await machine.runtime.update_container(cid, Change(cpu_shares=99))
+    await machine.runtime.update_container(cid, LimitsChange(cpu_shares=99))
     assert (await machine.runtime.container_limits(cid)).cpu_shares == 99
     await machine.runtime.stop_container(cid, 0)
     assert (await machine.runtime.container(cid)).exit_code == 137

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from podfit.agent.status.partial_writes import Outcome, write_status
+from podfit.agent.status.partial_writes import WriteOutcome, write_status
 from podfit.api.status import ApiError
 
 
@@ -15,7 +15,9 @@ def error(code: int) -> ApiError:
     return ApiError(code, "Invalid", "no")
 
 
-async def written(change: dict[str, Any], bad: Callable[[Any], bool], before: Any = None) -> tuple[Outcome, list[Any]]:
+async def written(
+    change: dict[str, Any], bad: Callable[[Any], bool], before: Any = None
+) -> tuple[WriteOutcome, list[Any]]:
     accepted: list[Any] = []
 
     async def send(part: dict[str, Any]) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from podfit.agent.decide.resize import kernel
 from podfit.agent.decide.resize.allocate import restarts
 from podfit.agent.decide.resize.sized import Sized
-from podfit.agent.runtimes.values import BelowUsage, Change, Limits
+from podfit.agent.runtimes.values import BelowUsage, Limits, LimitsChange
 from podfit.api.objects import Object
 from podfit.api.pods.resources import is_sidecar
 from podfit.api.resize.states import (
@@ -42,7 +42,7 @@ class SetPod(Struct, frozen=True):
 
     resource: str
     direction: str
-    change: Change
+    change: LimitsChange
 
 
 class SetContainer(Struct, frozen=True):
@@ -52,7 +52,7 @@ class SetContainer(Struct, frozen=True):
     resource: str
     direction: str
     name: str
-    change: Change
+    change: LimitsChange
     after: Resources
 
 
@@ -173,17 +173,17 @@ def _pod_steps(resource: str, now: Limits, target: Limits) -> tuple[list[SetPod]
             return before, after
         # A first limit reduces memory: the containers come first, the pod last.
         if current is not None and limit > current:
-            before.append(SetPod(MEMORY, GROW, Change(memory_bytes=limit)))
+            before.append(SetPod(MEMORY, GROW, LimitsChange(memory_bytes=limit)))
         else:
-            after.append(SetPod(MEMORY, SHRINK, Change(memory_bytes=limit)))
+            after.append(SetPod(MEMORY, SHRINK, LimitsChange(memory_bytes=limit)))
         return before, after
     quota, shares = target.cpu_quota_us, target.cpu_shares
     if quota is not None and quota != now.cpu_quota_us:
         grows = now.cpu_quota_us is None or quota > now.cpu_quota_us
-        (before if grows else after).append(SetPod(CPU, GROW if grows else SHRINK, Change(cpu_quota_us=quota)))
+        (before if grows else after).append(SetPod(CPU, GROW if grows else SHRINK, LimitsChange(cpu_quota_us=quota)))
     if shares is not None and shares != now.cpu_shares:
         grows = shares > (now.cpu_shares or 0)
-        step = SetPod(CPU, GROW if grows else SHRINK, Change(cpu_shares=shares))
+        step = SetPod(CPU, GROW if grows else SHRINK, LimitsChange(cpu_shares=shares))
         if grows:
             before.append(step)
         else:
@@ -205,14 +205,14 @@ def _container_step(
         # An update carries all of the container's resources, as a CRI call does: CPU as it was last actuated.
         change = replace(_cpu(effective(current, pod_level)), memory_bytes=new.limit)
     else:
-        change = Change()
+        change = LimitsChange()
     return SetContainer(resource, direction, name, change, after)
 
 
-def _cpu(resources: Resources) -> Change:
+def _cpu(resources: Resources) -> LimitsChange:
     """The same shares as for a new container: without a request, those of its limit or of its pod."""
     limits = kernel.container_limits(resources)
-    return Change(cpu_shares=limits.cpu_shares, cpu_quota_us=limits.cpu_quota_us)
+    return LimitsChange(cpu_shares=limits.cpu_shares, cpu_quota_us=limits.cpu_quota_us)
 
 
 def _direction(old: int, new: int) -> str:

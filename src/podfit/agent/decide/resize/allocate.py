@@ -41,7 +41,7 @@ INFEASIBLE_DETAILS = (
 
 
 @dataclass(frozen=True, slots=True)
-class Policy:
+class NodePolicy:
     """Settings of the node that forbid a resize."""
 
     swap: bool = False
@@ -59,7 +59,7 @@ def decide(
     allocated: Allocated,
     room: Room,
     qos: str,
-    policy: Policy,
+    policy: NodePolicy,
     sized: Sized | None = None,
     kept_out: tuple[str, str] | None = None,
     exclusive_resize_allowed: bool = False,
@@ -99,7 +99,7 @@ def _unsupported(
     desired: Desired,
     allocated: Allocated,
     qos: str,
-    policy: Policy,
+    policy: NodePolicy,
     exclusive_resize_allowed: bool,
     running_machines: Mapping[str, Machine],
 ) -> Infeasible | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from podfit.agent.decide.resize.actuate import SetContainer, Step
-from podfit.agent.runtimes.values import UNLIMITED, Change, RuntimeFailure, WriteRefused
+from podfit.agent.runtimes.values import UNLIMITED, LimitsChange, RuntimeFailure, WriteRefused
 from podfit.api.quantity import BINARY_SI, Quantity
 from podfit.api.resize.states import MEMORY
 
@@ -23,7 +23,7 @@ def refusal(step: Step, error: RuntimeFailure) -> str:
     return f"cannot set {what} to {value}: {why}" if value else f"cannot set {what}: {why}"
 
 
-def _value(resource: str, change: Change) -> str:
+def _value(resource: str, change: LimitsChange) -> str:
     if resource == MEMORY:
         return "" if change.memory_bytes is None else _memory(change.memory_bytes)
     parts = []

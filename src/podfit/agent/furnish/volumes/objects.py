@@ -37,7 +37,7 @@ class Token:
     refresh_at: float
 
 
-class Objects:
+class ReferencedObjects:
     def __init__(self, client: Client, clock: Clock, followed: Followed) -> None:
         self._client, self._clock, self.followed = client, clock, followed
         self._kept: dict[tuple[str, str, str], tuple[float, Object | None]] = {}

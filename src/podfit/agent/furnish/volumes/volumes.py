@@ -16,7 +16,7 @@ from podfit.agent.decide.resize.kernel import memory_volume_bytes
 from podfit.agent.furnish.volumes.downward import field_value, resource_value
 from podfit.agent.furnish.volumes.files import Files, give, replace_files
 from podfit.agent.furnish.volumes.followed import references
-from podfit.agent.furnish.volumes.objects import MissingObject, Objects
+from podfit.agent.furnish.volumes.objects import MissingObject, ReferencedObjects
 from podfit.agent.runtimes.values import hidden_folder
 from podfit.api.objects import Object
 from podfit.api.quantity import Quantity, units_of
@@ -49,7 +49,7 @@ class Volumes:
     def __init__(
         self,
         config: AgentConfig,
-        objects: Objects,
+        objects: ReferencedObjects,
         host_ip: str,
         allocatable: Callable[[], Mapping[str, Quantity]],
         clock: Clock,

@@ -12,7 +12,7 @@ from typing import Protocol
 from podfit.agent.runtimes.cgroups.files import mounted, read
 from podfit.agent.runtimes.cgroups.v1 import CgroupsV1
 from podfit.agent.runtimes.cgroups.v2 import CgroupsV2
-from podfit.agent.runtimes.values import Change, Limits, RuntimeFailure, Usage
+from podfit.agent.runtimes.values import Limits, LimitsChange, RuntimeFailure, Usage
 
 QOS_FOLDERS = {"Guaranteed": "", "Burstable": "/burstable", "BestEffort": "/besteffort"}
 
@@ -35,7 +35,7 @@ class Cgroups(Protocol):
 
     def exists(self, group: str) -> bool: ...
 
-    def write(self, group: str, change: Change) -> None:
+    def write(self, group: str, change: LimitsChange) -> None:
         """In the order the kernel needs; BelowUsage if memory does not fit, with nothing changed."""
 
     def limits(self, group: str) -> Limits: ...

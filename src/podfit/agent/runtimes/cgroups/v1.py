@@ -24,7 +24,7 @@ from podfit.agent.runtimes.cgroups.files import (
     tree,
     write,
 )
-from podfit.agent.runtimes.values import UNLIMITED, BelowUsage, Change, Limits, Usage
+from podfit.agent.runtimes.values import UNLIMITED, BelowUsage, Limits, LimitsChange, Usage
 
 WANTED = ("cpu", "cpuacct", "memory", "pids", "freezer", "devices")
 SHOWN = ("cpu", "cpuacct", "memory", "pids")
@@ -51,7 +51,7 @@ class CgroupsV1:
 
         guarded(group, make)
         self._cpusets.find(group)
-        self.write(group, Change(limits.cpu_shares, limits.cpu_quota_us, limits.memory_bytes, limits.cpuset_cpus))
+        self.write(group, LimitsChange(limits.cpu_shares, limits.cpu_quota_us, limits.memory_bytes, limits.cpuset_cpus))
 
     def confine_devices(self, group: str) -> bool:
         if "devices" not in self._at:
@@ -74,7 +74,7 @@ class CgroupsV1:
     def exists(self, group: str) -> bool:
         return os.path.isdir(self._memory + group) and os.path.isdir(self._cpu + group)
 
-    def write(self, group: str, change: Change) -> None:
+    def write(self, group: str, change: LimitsChange) -> None:
         before = self._set_memory(group, change.memory_bytes) if change.memory_bytes is not None else None
         cpu = self._cpu + group
         try:

@@ -25,7 +25,7 @@ from podfit.agent.runtimes.cgroups.files import (
     write,
 )
 from podfit.agent.runtimes.cgroups.weights import formula, shares_of, steeper_weight_of, weight_of
-from podfit.agent.runtimes.values import UNLIMITED, BelowUsage, Change, Limits, Usage
+from podfit.agent.runtimes.values import UNLIMITED, BelowUsage, Limits, LimitsChange, Usage
 
 SHARES_ATTRIBUTE = "trusted.podfit.cpu_shares"
 CONTROLLERS = ("cpu", "memory", "pids")
@@ -46,7 +46,7 @@ class CgroupsV2:
         if limits.cpu_period_us != 100_000:
             guarded(group, lambda: write(f"{self._point}{group}/cpu.max", f"max {limits.cpu_period_us}"))
         self._pinned = self._pinned or os.path.exists(f"{self._point}{group}/cpuset.cpus")
-        self.write(group, Change(limits.cpu_shares, limits.cpu_quota_us, limits.memory_bytes, limits.cpuset_cpus))
+        self.write(group, LimitsChange(limits.cpu_shares, limits.cpu_quota_us, limits.memory_bytes, limits.cpuset_cpus))
 
     def _make(self, group: str) -> None:
         path = self._point
@@ -95,7 +95,7 @@ class CgroupsV2:
     def exists(self, group: str) -> bool:
         return os.path.isdir(self._point + group)
 
-    def write(self, group: str, change: Change) -> None:
+    def write(self, group: str, change: LimitsChange) -> None:
         before = self._set_memory(group, change.memory_bytes) if change.memory_bytes is not None else None
         path = self._point + group
         try:

@@ -28,15 +28,15 @@ from podfit.agent.runtimes.cri.resize.resources import Resources
 from podfit.agent.runtimes.cri.state.book import Book
 from podfit.agent.runtimes.cri.state.readings import Readings
 from podfit.agent.runtimes.values import (
-    Change,
     ContainerConfig,
     ContainerState,
-    Event,
     Handler,
     ImageState,
     Limits,
+    LimitsChange,
     PodConfig,
     PodState,
+    RuntimeEvent,
     RuntimeFailure,
     Usage,
 )
@@ -140,7 +140,7 @@ class CriRuntime(StreamCalls):
         """For pods of the handler."""
         return self._migrations
 
-    def events(self) -> AsyncIterator[Event]:
+    def events(self) -> AsyncIterator[RuntimeEvent]:
         return self._book.events()
 
     # --- pods
@@ -180,13 +180,13 @@ class CriRuntime(StreamCalls):
         return known.state if known is not None else None
 
     # --- resources
-    async def update_pod(self, uid: str, change: Change) -> None:
+    async def update_pod(self, uid: str, change: LimitsChange) -> None:
         await self._resources.update_pod(uid, change)
 
-    async def update_all(self, uid: str, changes: Sequence[tuple[str, Change]]) -> bool:
+    async def update_all(self, uid: str, changes: Sequence[tuple[str, LimitsChange]]) -> bool:
         return await self._resources.update_all(uid, changes)
 
-    async def update_container(self, container_id: str, change: Change) -> None:
+    async def update_container(self, container_id: str, change: LimitsChange) -> None:
         await self._resources.update_container(container_id, change)
 
     async def set_power(self, container_id: str, power: str, grace_s: float) -> None:

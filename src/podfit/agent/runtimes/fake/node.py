@@ -18,10 +18,10 @@ from podfit.agent.runtimes.values import (
     EXITED,
     RUNNING,
     UNLIMITED,
-    Change,
     ContainerConfig,
     ContainerState,
     Limits,
+    LimitsChange,
     LinuxUser,
     PodConfig,
     PodState,
@@ -166,7 +166,7 @@ def cores(limits: Limits) -> float:
     return math.inf if limits.cpu_quota_us is None else limits.cpu_quota_us / limits.cpu_period_us
 
 
-def changed(limits: Limits, change: Change) -> Limits:
+def changed(limits: Limits, change: LimitsChange) -> Limits:
     shares, quota, memory = change.cpu_shares, change.cpu_quota_us, change.memory_bytes
     return Limits(
         limits.cpu_shares if shares is None else shares,

@@ -35,17 +35,17 @@ from podfit.agent.runtimes.values import (
     RUNNING,
     BelowUsage,
     CannotRun,
-    Change,
     ContainerConfig,
     ContainerState,
-    Event,
     Handler,
     ImageMissing,
     ImageState,
     Limits,
+    LimitsChange,
     NotFound,
     PodConfig,
     PodState,
+    RuntimeEvent,
     RuntimeFailure,
     Usage,
     WriteRefused,
@@ -110,7 +110,7 @@ class FakeRuntime:
     async def close(self) -> None:
         self._time.close()
 
-    async def events(self) -> AsyncIterator[Event]:
+    async def events(self) -> AsyncIterator[RuntimeEvent]:
         while True:
             yield await self._time.events.get()
 
@@ -204,7 +204,7 @@ class FakeRuntime:
             container.message = _no_program(container.config.command[0])
             raise CannotRun(f"failed to start container: {container.message}", "RunContainerError")
         container.state, container.started_at, container.seen_at = RUNNING, now, now
-        self._time.events.put_nowait(Event("started", container.pod_uid, container_id))
+        self._time.events.put_nowait(RuntimeEvent("started", container.pod_uid, container_id))
         self._after("start_container", container_id, None)
         self._time.settle([container])
 
@@ -243,7 +243,7 @@ class FakeRuntime:
 
     # resources
 
-    async def update_pod(self, uid: str, change: Change) -> None:
+    async def update_pod(self, uid: str, change: LimitsChange) -> None:
         self._step("update_pod", uid, change)
         pod, now = self._pod(uid), self._clock.now()
         for item in pod.containers.values():
@@ -260,7 +260,7 @@ class FakeRuntime:
         self._after("update_pod", uid, change)
         self._settle(pod, change)
 
-    async def update_container(self, container_id: str, change: Change) -> None:
+    async def update_container(self, container_id: str, change: LimitsChange) -> None:
         self._step("update_container", container_id, change)
         container, now = self._container(container_id), self._clock.now()
         self._time.advance(container, now)
@@ -276,18 +276,18 @@ class FakeRuntime:
     async def set_power(self, container_id: str, power: str, grace_s: float) -> None:
         raise no_machine(container_id)
 
-    def _check_fits(self, holder: FakePod | FakeContainer, limits: Limits, change: Change) -> None:
+    def _check_fits(self, holder: FakePod | FakeContainer, limits: Limits, change: LimitsChange) -> None:
         if change.memory_bytes is not None and limits.memory_bytes is not None:
             usage = holder.memory_at(self._clock.now())
             if usage > limits.memory_bytes:
                 raise BelowUsage(usage, limits.memory_bytes)
 
-    def _settle(self, pod: FakePod, change: Change) -> None:
+    def _settle(self, pod: FakePod, change: LimitsChange) -> None:
         """Future events depend on memory only: a program's runtime does not depend on its CPU."""
         if change.memory_bytes is not None:
             self._time.settle(list(pod.containers.values()))
 
-    async def update_all(self, uid: str, changes: Sequence[tuple[str, Change]]) -> bool:
+    async def update_all(self, uid: str, changes: Sequence[tuple[str, LimitsChange]]) -> bool:
         return False  # no other runtime is behind this one
 
     async def pod_limits(self, uid: str) -> Limits:

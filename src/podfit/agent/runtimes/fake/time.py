@@ -12,7 +12,7 @@ import math
 
 from podfit.agent.runtimes.fake.node import FakeContainer, FakeNodeState, finish
 from podfit.agent.runtimes.fake.streams import FakeStream, write_log
-from podfit.agent.runtimes.values import RUNNING, Event, Limits, NotFound
+from podfit.agent.runtimes.values import RUNNING, Limits, NotFound, RuntimeEvent
 from podfit.kit.clock import Clock
 
 POD_LOOK_S = 1.0
@@ -22,7 +22,7 @@ POD_LOOK_S = 1.0
 class FakeTime:
     def __init__(self, clock: Clock, state: FakeNodeState) -> None:
         self.clock, self.state = clock, state
-        self.events: asyncio.Queue[Event] = asyncio.Queue()
+        self.events: asyncio.Queue[RuntimeEvent] = asyncio.Queue()
         self.streams: dict[str, list[FakeStream]] = {}
         self._ends: dict[str, asyncio.Event] = {}
         self._due: list[tuple[float, str]] = []
@@ -66,7 +66,7 @@ class FakeTime:
         dry, end = self._dry_at(container, now), container.started_at + container.program.runs_s
         if dry <= min(now, end):
             container.oom_kills += 1
-            self.events.put_nowait(Event("oom", container.pod_uid, container.id))
+            self.events.put_nowait(RuntimeEvent("oom", container.pod_uid, container.id))
             self.end(container, dry, 137, "OOMKilled")
             return math.inf
         if end <= now:
@@ -86,7 +86,7 @@ class FakeTime:
         ended = self._ends.pop(container.id, None)
         if ended is not None:
             ended.set()
-        self.events.put_nowait(Event("exited", container.pod_uid, container.id))
+        self.events.put_nowait(RuntimeEvent("exited", container.pod_uid, container.id))
         self._wake_waits()
 
     async def ended_within(self, container_id: str, seconds: float) -> None:

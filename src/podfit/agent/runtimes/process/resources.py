@@ -13,7 +13,7 @@ from podfit.agent.runtimes.cgroups.files import Vanished
 from podfit.agent.runtimes.cgroups.watch import memory_above, memory_below
 from podfit.agent.runtimes.process.link import KeeperFailed, Link
 from podfit.agent.runtimes.process.records import Container, Known, Pod
-from podfit.agent.runtimes.values import Change, ContainerState, Event, Limits, Usage, no_machine
+from podfit.agent.runtimes.values import ContainerState, Limits, LimitsChange, RuntimeEvent, Usage, no_machine
 from podfit.kit.concurrency.tasks import Tasks
 
 
@@ -21,19 +21,19 @@ class ResourceCalls(Known):
     _cgroups: Cgroups
     _link: Link
     _tasks: Tasks
-    _events: asyncio.Queue[Event]
+    _events: asyncio.Queue[RuntimeEvent]
 
-    async def update_pod(self, uid: str, change: Change) -> None:
+    async def update_pod(self, uid: str, change: LimitsChange) -> None:
         pod = self._pod(uid)
         with self._noticing(pod):
             self._cgroups.write(pod.record.group, change)
 
-    async def update_container(self, container_id: str, change: Change) -> None:
+    async def update_container(self, container_id: str, change: LimitsChange) -> None:
         container = self._container(container_id)
         with self._noticing(self._pod(container.record.pod_uid), container):
             self._cgroups.write(container.record.group, change)
 
-    async def update_all(self, uid: str, changes: Sequence[tuple[str, Change]]) -> bool:
+    async def update_all(self, uid: str, changes: Sequence[tuple[str, LimitsChange]]) -> bool:
         return False  # no other runtime is behind this one
 
     async def set_power(self, container_id: str, power: str, grace_s: float) -> None:
@@ -91,7 +91,7 @@ class ResourceCalls(Known):
     def _lose(self, pod: Pod) -> None:
         if not pod.lost and not pod.record.stopped:
             pod.lost = True
-            self._events.put_nowait(Event("pod-gone", pod.record.config.uid))
+            self._events.put_nowait(RuntimeEvent("pod-gone", pod.record.config.uid))
 
     async def _kill(self, container: Container) -> None:
         """The group contains all members; a process that was moved out of it is reached through the keeper, which holds

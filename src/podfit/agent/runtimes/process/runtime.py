@@ -30,16 +30,16 @@ from podfit.agent.runtimes.signals import stop_signal
 from podfit.agent.runtimes.values import (
     UNLIMITED,
     CannotRun,
-    Change,
     ContainerConfig,
     ContainerState,
-    Event,
     Handler,
     Limits,
+    LimitsChange,
     LinuxUser,
     NotFound,
     PodConfig,
     PodState,
+    RuntimeEvent,
     RuntimeFailure,
     no_handler,
 )
@@ -81,7 +81,7 @@ class ProcessRuntime(ImageCalls, ResourceCalls, StreamCalls):
         self._containers: dict[str, Container] = {}
         self._ends: dict[str, asyncio.Future[None]] = {}
         self._execs: dict[str, asyncio.Future[int]] = {}
-        self._events: asyncio.Queue[Event] = asyncio.Queue()
+        self._events: asyncio.Queue[RuntimeEvent] = asyncio.Queue()
         self._link = Link(self.data_dir, self._told, self._look_at_everything)
         self._tasks = Tasks("runtime")
         self.confirmations = Confirmations()
@@ -141,7 +141,7 @@ class ProcessRuntime(ImageCalls, ResourceCalls, StreamCalls):
         self._cgroups.kill_all(self.cgroup_root)
         await self._remove_group(self.cgroup_root)
 
-    async def events(self) -> AsyncIterator[Event]:
+    async def events(self) -> AsyncIterator[RuntimeEvent]:
         while True:
             yield await self._events.get()
 
@@ -356,7 +356,7 @@ class ProcessRuntime(ImageCalls, ResourceCalls, StreamCalls):
         container = self._containers.get(container_id)
         if container is not None and not container.state:
             container.state = state
-            self._events.put_nowait(Event("started", container.record.pod_uid, container_id))
+            self._events.put_nowait(RuntimeEvent("started", container.record.pod_uid, container_id))
 
     def _ended(self, container_id: str, state: dict[str, Any]) -> None:
         container = self._containers.get(container_id)
@@ -368,18 +368,18 @@ class ProcessRuntime(ImageCalls, ResourceCalls, StreamCalls):
         end = self._ends.pop(container_id, None)
         if end is not None and not end.done():
             end.set_result(None)
-        self._events.put_nowait(Event("exited", container.record.pod_uid, container_id))
+        self._events.put_nowait(RuntimeEvent("exited", container.record.pod_uid, container_id))
 
     def _free_quota(self, container: Container) -> None:
         """An exited container's group is kept for its counters; its quota must not keep the pod's from being
         lowered."""
         with suppress(RuntimeFailure):
-            self._cgroups.write(container.record.group, Change(cpu_quota_us=UNLIMITED))
+            self._cgroups.write(container.record.group, LimitsChange(cpu_quota_us=UNLIMITED))
 
     def _ran_out_of_memory(self, container_id: str) -> None:
         container = self._containers.get(container_id)
         if container is not None:
-            self._events.put_nowait(Event("oom", container.record.pod_uid, container_id))
+            self._events.put_nowait(RuntimeEvent("oom", container.record.pod_uid, container_id))
 
     def _look_at_everything(self) -> None:
         """After a new keeper took over: exits in between are in the state files."""

@@ -25,7 +25,7 @@ class Denied:
 
 
 @dataclass(slots=True)
-class Outcome:
+class PolicyOutcome:
     denied: list[Denied] = field(default_factory=list)
     annotations: dict[str, str] = field(default_factory=dict)
 
@@ -51,12 +51,12 @@ def _optional(compiler: Compiler, text: str | None) -> Program | None:
 
 
 @lru_cache(maxsize=256)
-def compiled(uid: str, generation: int, policy: Held) -> Compiled:
+def compiled(uid: str, generation: int, policy: CachedSpec) -> Compiled:
     """A pure cache: a uid is never reused, and a generation identifies one spec of it."""
     return Compiled(policy.spec)
 
 
-class Held:
+class CachedSpec:
     """A policy's spec with an identity: uid and generation make it a cache key."""
 
     def __init__(self, spec: Object) -> None:
@@ -66,15 +66,15 @@ class Held:
         return 0
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Held)
+        return isinstance(other, CachedSpec)
 
 
-def evaluate(policy: Object, values: dict[str, Any], pace: Pace) -> Outcome:
+def evaluate(policy: Object, values: dict[str, Any], pace: Pace) -> PolicyOutcome:
     """`values` are those of the request, with `params`."""
     meta, spec = policy["metadata"], policy["spec"]
-    outcome, fails = Outcome(), spec.get("failurePolicy") != "Ignore"
+    outcome, fails = PolicyOutcome(), spec.get("failurePolicy") != "Ignore"
     try:
-        programs = compiled(meta.get("uid", ""), meta.get("generation", 0), Held(spec))
+        programs = compiled(meta.get("uid", ""), meta.get("generation", 0), CachedSpec(spec))
     except BadExpression as error:
         return _failed(outcome, str(error), fails)
     budget = Budget(PER_OBJECT, pace=pace)
@@ -112,7 +112,7 @@ class Bound:
         return Problem(_OUT_OF_BUDGET) if budget.left < 0 else result
 
 
-def _failed(outcome: Outcome, message: str, fails: bool) -> Outcome:
+def _failed(outcome: PolicyOutcome, message: str, fails: bool) -> PolicyOutcome:
     if fails:
         outcome.denied.append(Denied(message))
     return outcome
@@ -141,7 +141,7 @@ def _validate(
     message: Program | None,
     values: Bound,
     budget: Budget,
-    outcome: Outcome,
+    outcome: PolicyOutcome,
     fails: bool,
 ) -> None:
     result = values.run(program, budget)
@@ -160,7 +160,9 @@ def _message(row: Object, program: Program | None, values: Bound, budget: Budget
     return (row.get("message") or "").strip() or f"failed expression: {row['expression'].strip()}"
 
 
-def _annotate(row: Object, program: Program, values: Bound, budget: Budget, outcome: Outcome, fails: bool) -> None:
+def _annotate(
+    row: Object, program: Program, values: Bound, budget: Budget, outcome: PolicyOutcome, fails: bool
+) -> None:
     result = values.run(program, budget)
     if isinstance(result, Problem):
         _failed(outcome, result.text, fails)

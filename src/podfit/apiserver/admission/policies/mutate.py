@@ -16,7 +16,7 @@ from podfit.api.cel.values import NoOverload
 from podfit.api.objects import Object
 from podfit.api.schema.types import Struct
 from podfit.api.status import ApiError
-from podfit.apiserver.admission.policies.evaluate import Bound, Held, Problem, matches
+from podfit.apiserver.admission.policies.evaluate import Bound, CachedSpec, Problem, matches
 from podfit.apiserver.admission.policies.expressions import Compiler
 from podfit.apiserver.admission.policies.patching import BadPatch, merged, patched, typed
 
@@ -55,7 +55,7 @@ def expression_of(row: Object) -> str:
 
 
 @lru_cache(maxsize=256)
-def compiled(uid: str, generation: int, policy: Held) -> CompiledMutations:
+def compiled(uid: str, generation: int, policy: CachedSpec) -> CompiledMutations:
     """A pure cache: a uid is never reused, and a generation identifies one spec of it."""
     return CompiledMutations(policy.spec)
 
@@ -66,7 +66,7 @@ def mutate(
     """`values` are those of the request, with `params`."""
     meta, spec, made = policy["metadata"], policy["spec"], Mutated(obj)
     try:
-        programs = compiled(meta.get("uid", ""), meta.get("generation", 0), Held(spec))
+        programs = compiled(meta.get("uid", ""), meta.get("generation", 0), CachedSpec(spec))
     except BadExpression as error:
         made.problems.append(str(error))
         return made

@@ -99,7 +99,7 @@ class _Shown(TypedDict, total=False):
     status: _Status | None
 
 
-class Tally:
+class ContainerSummary:
     """A summary of the statuses of a pod's containers."""
 
     def __init__(self, pod: Object) -> None:
@@ -205,8 +205,8 @@ def _gates(pod: Object) -> str:
     return f"{met}/{len(gates)}"
 
 
-def summary(pod: Object) -> Tally:
-    tally = Tally(pod)
+def summary(pod: Object) -> ContainerSummary:
+    tally = ContainerSummary(pod)
     tally.count()
     return tally
 

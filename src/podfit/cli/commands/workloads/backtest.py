@@ -136,7 +136,7 @@ def _read(series: Path | None, csv: Path | None, local: Path | None, step_s: flo
 def _read_prometheus(options: dict[str, Any]) -> History:
     import asyncio
 
-    from podfit.cli.backtesting.prometheus import Asked, read_prometheus
+    from podfit.cli.backtesting.prometheus import HistoryRequest, read_prometheus
     from podfit.cli.recommending.asked import prometheus_config
     from podfit.cli.recommending.progress import ProgressLine
     from podfit.vpa.report.usage.saved import cache_folder
@@ -144,7 +144,7 @@ def _read_prometheus(options: dict[str, Any]) -> History:
     config = prometheus_config(options)
     assert config is not None
     cache = cache_folder() if options["resume"] else None
-    asked = Asked(config, options["namespace"], options["step_s"], options["load"] / 100.0, cache)
+    asked = HistoryRequest(config, options["namespace"], options["step_s"], options["load"] / 100.0, cache)
     found, notes = asyncio.run(read_prometheus(asked, ProgressLine()))
     for words in notes:
         note(f"note: {words}")

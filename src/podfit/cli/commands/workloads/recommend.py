@@ -23,7 +23,7 @@ from podfit.cli.run import finish
 
 if TYPE_CHECKING:
     from podfit.cli.options.connect import Session
-    from podfit.cli.recommending.collecting import Asked, Collector
+    from podfit.cli.recommending.collecting import Collector, ReportRequest
     from podfit.vpa.report.decide.findings import Report
 
 FORMATS = ("", "wide", "json", "yaml", "csv", "html")
@@ -177,7 +177,7 @@ POLICY_NAMES = ("default", "krr", "window", "rhythm", "auto")
 SOURCES = ("auto", "prometheus", "checkpoints", "metrics")
 
 
-async def _recommend(session: Session, asked: Asked, options: dict[str, Any]) -> int:
+async def _recommend(session: Session, asked: ReportRequest, options: dict[str, Any]) -> int:
     from podfit.cli.recommending.collecting import Collector, NothingKnown
     from podfit.cli.recommending.progress import ProgressLine
     from podfit.kit.clock import RealClock

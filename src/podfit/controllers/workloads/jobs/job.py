@@ -16,7 +16,7 @@ from podfit.api.selectors import LabelSelector
 from podfit.api.status import ApiError, is_namespace_going
 from podfit.controllers.workloads.jobs.jobcount import (
     INDEX,
-    Tally,
+    PodCounts,
     failure_action,
     index_of,
     is_pod_failed,
@@ -211,7 +211,7 @@ class JobController:
         status.setdefault("startTime", now)
 
     async def _scale(
-        self, job: Object, counts: Tally, status: Object, succeeded: int, failed: int
+        self, job: Object, counts: PodCounts, status: Object, succeeded: int, failed: int
     ) -> tuple[int, Result]:
         active = len(counts.active)
         lost = len(Indexes.parse(status.get("failedIndexes", "")))
@@ -250,7 +250,7 @@ class JobController:
                 raise result
         return len(results)
 
-    def _waits(self, job: Object, counts: Tally) -> dict[int | None, float]:
+    def _waits(self, job: Object, counts: PodCounts) -> dict[int | None, float]:
         """The remaining delay of each index; None stands for all of them."""
         if not has_index_limit(job["spec"]):
             return {None: self._backoff_left(counts)}
@@ -262,7 +262,7 @@ class JobController:
                 waits[index] = left
         return waits
 
-    def _backoff_left(self, counts: Tally) -> float:
+    def _backoff_left(self, counts: PodCounts) -> float:
         """After consecutive failures the next pod is delayed: 10 s, 20 s, 40 s … from the newest failure."""
         ended = sorted((_finished_at(pod) for pod in counts.failed), reverse=True)
         good = max((_finished_at(pod) for pod in counts.succeeded), default=0.0)
@@ -273,7 +273,7 @@ class JobController:
         return max(0.0, row[0] + delay - self._world.clock.now())
 
     def _bodies(
-        self, job: Object, counts: Tally, status: Object, missing: int, waiting: set[int | None]
+        self, job: Object, counts: PodCounts, status: Object, missing: int, waiting: set[int | None]
     ) -> list[Object]:
         template = job["spec"].get("template") or {}
         meta = {**(template.get("metadata") or {}), "finalizers": [TRACKING]}
@@ -305,7 +305,7 @@ class JobController:
         return {**body, "spec": spec}
 
     # --- Events
-    async def _report(self, job: Object, status: Object, counts: Tally, active: int) -> None:
+    async def _report(self, job: Object, status: Object, counts: PodCounts, active: int) -> None:
         numbers = {
             "active": active,
             "succeeded": int(status.get("succeeded", 0)),

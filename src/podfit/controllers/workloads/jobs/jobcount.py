@@ -12,7 +12,7 @@ INDEX = "batch.kubernetes.io/job-completion-index"
 
 
 @dataclass(frozen=True, slots=True)
-class Tally:
+class PodCounts:
     """The counts of a Job's pods; pods that are gone are in the status."""
 
     active: tuple[Object, ...]
@@ -22,10 +22,10 @@ class Tally:
     ready: int
 
 
-def tally(pods: list[Object]) -> Tally:
+def tally(pods: list[Object]) -> PodCounts:
     going = [pod for pod in pods if is_deleting(pod) and phase(pod) not in ("Succeeded", "Failed")]
     active = [pod for pod in pods if not is_deleting(pod) and phase(pod) not in ("Succeeded", "Failed")]
-    return Tally(
+    return PodCounts(
         tuple(active),
         tuple(pod for pod in pods if phase(pod) == "Succeeded"),
         tuple(pod for pod in pods if phase(pod) == "Failed"),

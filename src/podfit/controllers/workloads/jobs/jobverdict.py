@@ -7,7 +7,7 @@ from typing import NamedTuple
 from podfit.api.indexes import Indexes
 from podfit.api.objects import Object
 from podfit.controllers.workloads.jobs.jobcount import (
-    Tally,
+    PodCounts,
     failure_action,
     is_complete,
     is_pod_failed,
@@ -29,7 +29,7 @@ class JobVerdict(NamedTuple):
 
 
 def verdict(
-    job: Object, pods: list[Object], counts: Tally, succeeded: int, failed: int, now: float
+    job: Object, pods: list[Object], counts: PodCounts, succeeded: int, failed: int, now: float
 ) -> JobVerdict | None:
     """The outcome of the Job; None while it runs. A declared outcome is final."""
     spec, status = job["spec"], job.get("status") or {}

@@ -26,14 +26,14 @@ Ints = NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True)
-class Tally:
+class MatchingPods:
     """Pods that match all of `who`; terminating ones count unless `terminating` is false."""
 
     who: tuple[Matcher, ...]
     count_terminating: bool = True
 
 
-class Counted:
+class CountedAmounts:
     """Amounts by row, and summed by domain for each topology key in use."""
 
     __slots__ = ("_by_domain", "_topology", "_version", "by_row", "stale")
@@ -72,7 +72,7 @@ class Kin:
     terminating: bool
     rows: dict[int, int] = field(default_factory=dict)
     """The number of them on each row."""
-    counts: list[Counted] = field(default_factory=list)
+    counts: list[CountedAmounts] = field(default_factory=list)
     """Where they count."""
 
 
@@ -83,10 +83,10 @@ class Holders:
     def __init__(self, snapshot: Snapshot) -> None:
         self._snapshot = snapshot
         self._kin: dict[Kind, Kin] = {}
-        self._counts: OrderedDict[Tally, Counted] = OrderedDict()
-        self.keep_away: dict[Term, Counted] = {}
+        self._counts: OrderedDict[MatchingPods, CountedAmounts] = OrderedDict()
+        self.keep_away: dict[Term, CountedAmounts] = {}
         """Required anti-affinity of running pods: how many pods of each row carry the term."""
-        self.attract: dict[Term, Counted] = {}
+        self.attract: dict[Term, CountedAmounts] = {}
         """Preferences of running pods for pods near them: the sum of weights on each row."""
         self._carriers: dict[tuple[int, Term], int] = {}
         self._cared: frozenset[str] | None = None
@@ -95,7 +95,7 @@ class Holders:
         """Changes when a term appears that no pod carried before, or labels of namespaces change."""
 
     # --- matching
-    def count(self, tally: Tally) -> Counted:
+    def count(self, tally: MatchingPods) -> CountedAmounts:
         found = self._counts.get(tally)
         if found is None:
             found = self._counts[tally] = self._empty()
@@ -108,16 +108,16 @@ class Holders:
                 self._forget(self._counts.popitem(last=False)[1])
         return found
 
-    def _empty(self) -> Counted:
-        return Counted(self._snapshot.topology, np.zeros(self._snapshot.capacity, np.int64))
+    def _empty(self) -> CountedAmounts:
+        return CountedAmounts(self._snapshot.topology, np.zeros(self._snapshot.capacity, np.int64))
 
-    def _forget(self, counted: Counted) -> None:
+    def _forget(self, counted: CountedAmounts) -> None:
         counted.stale = True
         for kin in self._kin.values():
             if counted in kin.counts:
                 kin.counts.remove(counted)
 
-    def _matches(self, tally: Tally, kin: Kin) -> bool:
+    def _matches(self, tally: MatchingPods, kin: Kin) -> bool:
         if kin.terminating and not tally.count_terminating:
             return False
         known = self._snapshot.namespaces
@@ -159,7 +159,7 @@ class Holders:
         for weight, term in terms.preferred:
             self._carry(self.attract, term, row, sign * weight, sign)
 
-    def _carry(self, where: dict[Term, Counted], term: Term, row: int, amount: int, sign: int) -> None:
+    def _carry(self, where: dict[Term, CountedAmounts], term: Term, row: int, amount: int, sign: int) -> None:
         counted = where.get(term)
         if counted is None:
             counted = where[term] = self._empty()

@@ -18,7 +18,7 @@ from podfit.api.pods.host_ports import Port, collide
 from podfit.api.pods.resources import CPU, EPHEMERAL_STORAGE, MEMORY
 from podfit.api.quantity import Quantity
 from podfit.scheduler.decide.cluster.changes import Changes
-from podfit.scheduler.decide.cluster.holders import Counted, Holders, Tally
+from podfit.scheduler.decide.cluster.holders import CountedAmounts, Holders, MatchingPods
 from podfit.scheduler.decide.cluster.topology import Topology
 from podfit.scheduler.decide.pod.needs import MOST, Needs
 from podfit.scheduler.decide.pod.pods import PODS, Key, Resident
@@ -253,7 +253,7 @@ class Snapshot:
         finally:
             self.freed, self.filled = freed, filled
 
-    def tally(self, key: Tally) -> Counted:
+    def tally(self, key: MatchingPods) -> CountedAmounts:
         return self.holders.count(key)
 
     def column(self, name: str) -> int:

@@ -13,7 +13,7 @@ from operator import add
 import numpy as np
 from numpy.typing import NDArray
 
-from podfit.scheduler.decide.cluster.holders import Counted
+from podfit.scheduler.decide.cluster.holders import CountedAmounts
 from podfit.scheduler.decide.cluster.snapshot import Snapshot
 from podfit.scheduler.decide.fit.scores import MAX
 from podfit.scheduler.decide.pod.terms import HOSTNAME, Spread
@@ -49,7 +49,7 @@ class Classes:
         """Stale when a class gets its first member or loses its last."""
         self._of_row: Ints = np.zeros(0, np.int64)
 
-    def sync(self, ranked: Ints, counted: Sequence[Counted]) -> bool:
+    def sync(self, ranked: Ints, counted: Sequence[CountedAmounts]) -> bool:
         """Processes changed rows; False if there are too many classes to be worth it."""
         snapshot = self._snapshot
         made_of = (snapshot.reshaped.position, snapshot.capacity, *counted)
@@ -99,7 +99,7 @@ class Classes:
         return [int(one + flat) for one in found]
 
     # --- numbering
-    def _move(self, row: int, ranked: Ints, counted: Sequence[Counted]) -> None:
+    def _move(self, row: int, ranked: Ints, counted: Sequence[CountedAmounts]) -> None:
         before, after = int(self._of_row[row]), NO_CLASS
         if ranked[row] >= 0:
             traits = tuple(
@@ -120,7 +120,7 @@ class Classes:
         if not members or not members + more:
             self._live = None
 
-    def _trait(self, row: int, key: str, counted: Counted) -> int:
+    def _trait(self, row: int, key: str, counted: CountedAmounts) -> int:
         domain = self._snapshot.topology.of(key)[row]
         return int(counted.by_row[row] if key == HOSTNAME and domain >= 0 else domain)
 
@@ -130,7 +130,7 @@ class Classes:
         self._members.append(0)
         return number
 
-    def _number_all(self, ranked: Ints, counted: Sequence[Counted]) -> bool:
+    def _number_all(self, ranked: Ints, counted: Sequence[CountedAmounts]) -> bool:
         topology, columns, widths = self._snapshot.topology, [], []
         for spread, count in zip(self._spreads, counted, strict=True):
             ids = topology.of(spread.topology_key)

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from podfit.scheduler.decide.cluster.holders import Counted, Tally
+from podfit.scheduler.decide.cluster.holders import CountedAmounts, MatchingPods
 from podfit.scheduler.decide.cluster.snapshot import Snapshot
 from podfit.scheduler.decide.fit.reasons import Code
 from podfit.scheduler.decide.pod.pods import Shape
@@ -45,7 +45,7 @@ class Relations:
         self._version = -1
         self._kept_away_by: list[Term] = []
         self._wanted_by: list[Term] = []
-        self._counted: dict[int, Counted] = {}
+        self._counted: dict[int, CountedAmounts] = {}
         self._domains_at = (-1, 0)
         self._domains_known: list[Domains] = []
 
@@ -103,19 +103,19 @@ class Relations:
         if self._hard:
             yield from self._spread_refusals(masks)
 
-    def _count(self, about: Term | Spread, who: tuple[Matcher, ...], terminating: bool = True) -> Counted:
+    def _count(self, about: Term | Spread, who: tuple[Matcher, ...], terminating: bool = True) -> CountedAmounts:
         """The matching pods, cached by the identity of the term: hashing a term costs more than reading it."""
         found = self._counted.get(id(about))
         if found is None or found.stale:
-            found = self._counted[id(about)] = self._snapshot.tally(Tally(who, terminating))
+            found = self._counted[id(about)] = self._snapshot.tally(MatchingPods(who, terminating))
         return found
 
-    def _beside(self, key: str, counted: Counted) -> Bools:
+    def _beside(self, key: str, counted: CountedAmounts) -> Bools:
         """Nodes in the domains of those that count."""
         beside: Bools = (counted.by_domain(key) > 0)[self._snapshot.topology.of(key)]
         return beside
 
-    def _near(self, key: str, counted: Counted) -> Ints:
+    def _near(self, key: str, counted: CountedAmounts) -> Ints:
         near: Ints = counted.by_domain(key)[self._snapshot.topology.of(key)]
         return near
 
@@ -186,7 +186,7 @@ class Relations:
             eligible &= untainted
         return eligible
 
-    def matching(self, spread: Spread) -> Counted:
+    def matching(self, spread: Spread) -> CountedAmounts:
         return self._count(spread, (spread.who,), terminating=False)
 
     def soft_spreads(self, masks: Masks) -> list[tuple[Spread, Ints]]:

@@ -21,7 +21,7 @@ NOTHING_TO_DO = "no resource patches were calculated to apply"
 
 
 @dataclass(frozen=True, slots=True)
-class Event:
+class PodEvent:
     kind: str
     name: str
     reason: str
@@ -37,12 +37,12 @@ class Evict:
     vpa: ObjectView
 
     @property
-    def events(self) -> tuple[Event, ...]:
+    def events(self) -> tuple[PodEvent, ...]:
         pod, vpa = self.pod["metadata"]["name"], self.vpa["metadata"]["name"]
         words = "to apply resource recommendation."
         return (
-            Event("Pod", pod, "EvictedByVPA", f"Pod was evicted by VPA Updater {words}"),
-            Event("VerticalPodAutoscaler", vpa, "EvictedPod", f"VPA Updater evicted Pod {pod} {words}"),
+            PodEvent("Pod", pod, "EvictedByVPA", f"Pod was evicted by VPA Updater {words}"),
+            PodEvent("VerticalPodAutoscaler", vpa, "EvictedPod", f"VPA Updater evicted Pod {pod} {words}"),
         )
 
 
@@ -67,9 +67,9 @@ class Resize:
         object.__setattr__(self, "changes", found)
 
     @property
-    def events(self) -> tuple[Event, ...]:
+    def events(self) -> tuple[PodEvent, ...]:
         name = self.pod["metadata"]["name"]
-        return (Event("Pod", name, "InPlaceResizedByVPA", "Pod was resized in place by VPA Updater."),)
+        return (PodEvent("Pod", name, "InPlaceResizedByVPA", "Pod was resized in place by VPA Updater."),)
 
 
 def resize(pod: ObjectView, vpa: ObjectView, now: Seconds, bounds: NamespaceBounds = NO_BOUNDS) -> Resize | None:

@@ -16,7 +16,7 @@ from podfit.agent.decide.resize.actuate import (
     pending,
     plan,
 )
-from podfit.agent.runtimes.values import BelowUsage, Change, Limits
+from podfit.agent.runtimes.values import BelowUsage, Limits, LimitsChange
 from podfit.api.resize.states import Actuated, Allocated
 
 MI = 1 << 20
@@ -92,13 +92,13 @@ def test_a_container_that_does_not_run_has_no_step() -> None:
 def test_a_doubtful_pod_is_compared_though_no_container_changes() -> None:
     same = {"a": size("1", "64Mi")}
     found = planned(pod("a"), same, same, Limits(1024, 50_000, 64 * MI), doubtful=True)
-    assert found.steps == (SetPod("cpu", GROW, Change(cpu_quota_us=100_000)),)
+    assert found.steps == (SetPod("cpu", GROW, LimitsChange(cpu_quota_us=100_000)),)
 
 
 def test_an_update_of_memory_carries_the_cpu_that_was_applied_last() -> None:
     found = planned(pod("a"), {"a": size("2", "96Mi")}, {"a": size("1", "64Mi")}, Limits(1024, 100_000, 64 * MI))
     memory = next(step for step in found.steps if isinstance(step, SetContainer) and step.resource == "memory")
-    assert memory.change == Change(cpu_shares=1024, cpu_quota_us=100_000, memory_bytes=96 * MI)
+    assert memory.change == LimitsChange(cpu_shares=1024, cpu_quota_us=100_000, memory_bytes=96 * MI)
     assert memory.after == {"requests": {"cpu": "1", "memory": "96Mi"}, "limits": {"cpu": "1", "memory": "96Mi"}}
 
 

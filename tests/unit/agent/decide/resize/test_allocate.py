@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from tests.support.resizing import holding, pod, room, verdict
 
-from podfit.agent.decide.resize.allocate import Candidate, Policy, decide, queue_key, victims
+from podfit.agent.decide.resize.allocate import Candidate, NodePolicy, decide, queue_key, victims
 from podfit.api.quantity import Quantity
 from podfit.api.resize.states import desired_of
 from podfit.api.resize.verdicts import Deferred, Granted, Infeasible, Unchanged
@@ -23,7 +23,7 @@ def test_a_pressure_defers_what_grows_but_not_what_shrinks_or_never_fits(cpu: st
     body = pod({"cpu": cpu, "memory": "1"})
     why = ("Evicted", "The node had condition: [DiskPressure]. ")
     space = room(2000, 10, 900)
-    found = decide(body, desired_of(body), holding("1", "1"), space, "Burstable", Policy(), kept_out=why)
+    found = decide(body, desired_of(body), holding("1", "1"), space, "Burstable", NodePolicy(), kept_out=why)
     assert isinstance(found, expected)
     if isinstance(found, Deferred):
         assert (found.reason, found.message, found.missing) == (*why, ())
@@ -48,32 +48,32 @@ def test_more_than_the_whole_node_is_infeasible_unless_the_node_is_told_to_wait(
     assert refused == Infeasible(
         "insufficient_node_allocatable", "Node didn't have enough capacity: cpu, requested: 3000, capacity: 2000"
     )
-    waiting = verdict(body, holding("1", "1"), room(2000, 10), policy=Policy(beyond_allocatable="Deferred"))
+    waiting = verdict(body, holding("1", "1"), room(2000, 10), policy=NodePolicy(beyond_allocatable="Deferred"))
     assert isinstance(waiting, Deferred)
 
 
 @pytest.mark.parametrize(
     ("policy", "qos", "detail"),
     [
-        (Policy(cpu_manager="static"), "Guaranteed", "guaranteed_pod_cpu_manager_static_policy"),
-        (Policy(memory_manager="Static"), "Guaranteed", "guaranteed_pod_memory_manager_static_policy"),
-        (Policy(swap=True), "Burstable", "swap_limitation"),
+        (NodePolicy(cpu_manager="static"), "Guaranteed", "guaranteed_pod_cpu_manager_static_policy"),
+        (NodePolicy(memory_manager="Static"), "Guaranteed", "guaranteed_pod_memory_manager_static_policy"),
+        (NodePolicy(swap=True), "Burstable", "swap_limitation"),
     ],
 )
-def test_a_node_that_cannot_resize_says_why(policy: Policy, qos: str, detail: str) -> None:
+def test_a_node_that_cannot_resize_says_why(policy: NodePolicy, qos: str, detail: str) -> None:
     refused = verdict(pod({"cpu": "2m", "memory": "2"}), holding("1m", "1"), room(1000, 1000), qos, policy)
     assert isinstance(refused, Infeasible) and refused.detail == detail
 
 
 def test_static_managers_leave_burstable_pods_alone() -> None:
-    policy = Policy(cpu_manager="static", memory_manager="Static")
+    policy = NodePolicy(cpu_manager="static", memory_manager="Static")
     assert verdict(pod({"cpu": "2m", "memory": "2"}), holding("1m", "1"), room(1000, 1000), policy=policy) == Granted()
 
 
 def test_swap_does_not_mind_a_container_that_restarts_for_memory() -> None:
     restarting = {"resizePolicy": [{"resourceName": "memory", "restartPolicy": "RestartContainer"}]}
     body = pod({"cpu": "1m", "memory": "2"}, container=restarting)
-    assert verdict(body, holding("1m", "1"), room(1000, 1000), policy=Policy(swap=True)) == Granted()
+    assert verdict(body, holding("1m", "1"), room(1000, 1000), policy=NodePolicy(swap=True)) == Granted()
 
 
 def test_a_static_pod_is_never_resized() -> None:
@@ -107,7 +107,7 @@ def test_the_burstable_pod_that_suffices_goes_and_nobody_else() -> None:
         holding("100m", "0"),
         room(2000, 10, 1500),
         "Burstable",
-        Policy(),
+        NodePolicy(),
     )
     assert isinstance(lacking, Deferred)
     others = [candidate("be", "BestEffort", 0), candidate("burst", "Burstable", 700), candidate("g", "Guaranteed", 800)]

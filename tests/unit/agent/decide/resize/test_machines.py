@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from tests.support.resizing import holding, pod, room, verdict
 
-from podfit.agent.decide.resize.allocate import Policy, decide
+from podfit.agent.decide.resize.allocate import NodePolicy, decide
 from podfit.agent.runtimes.values import Machine
 from podfit.api.resize.states import desired_of
 from podfit.api.resize.verdicts import Granted, Infeasible
@@ -45,7 +45,7 @@ def test_a_size_that_a_running_vm_cannot_have_is_infeasible_and_says_what_to_set
     machines = {"c": Machine(boot_memory_mib=256, max_memory_mib=4096, max_vcpus=8, slots=1)}
     desired = desired_of(_vm(*size))
     before, plenty = holding("1", "256Mi"), room(100_000, 100 << 30)
-    refused = decide(_vm(*size), desired, before, plenty, "Guaranteed", Policy(), running_machines=machines)
+    refused = decide(_vm(*size), desired, before, plenty, "Guaranteed", NodePolicy(), running_machines=machines)
     assert isinstance(refused, Infeasible) and words in refused.message
 
 
@@ -54,5 +54,6 @@ def test_a_vm_can_be_brought_to_its_very_maxima() -> None:
     body, plenty = _vm("4", "1Gi"), room(100_000, 100 << 30)
     before = holding("1", "256Mi")
     assert (
-        decide(body, desired_of(body), before, plenty, "Guaranteed", Policy(), running_machines=machines) == Granted()
+        decide(body, desired_of(body), before, plenty, "Guaranteed", NodePolicy(), running_machines=machines)
+        == Granted()
     )

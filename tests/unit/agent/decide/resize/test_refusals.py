@@ -10,7 +10,7 @@ from podfit.agent.actuation.actuator import _failed
 from podfit.agent.decide.resize.actuate import GROW, SetContainer, SetPod, Step
 from podfit.agent.decide.resize.refusals import refusal
 from podfit.agent.runtimes.cgroups.files import refused
-from podfit.agent.runtimes.values import UNLIMITED, Change, RuntimeFailure, WriteRefused
+from podfit.agent.runtimes.values import UNLIMITED, LimitsChange, RuntimeFailure, WriteRefused
 
 PATH = "/sys/fs/cgroup/kubepods/burstable/pod1/memory.max"
 
@@ -19,19 +19,19 @@ PATH = "/sys/fs/cgroup/kubepods/burstable/pod1/memory.max"
     ("step", "words"),
     [
         (
-            SetContainer("memory", GROW, "app", Change(memory_bytes=64 << 20), {}),
+            SetContainer("memory", GROW, "app", LimitsChange(memory_bytes=64 << 20), {}),
             'cannot set memory limit of container "app" to 64Mi: Invalid argument (memory.max)',
         ),
         (
-            SetContainer("memory", GROW, "app", Change(memory_bytes=UNLIMITED), {}),
+            SetContainer("memory", GROW, "app", LimitsChange(memory_bytes=UNLIMITED), {}),
             'cannot set memory limit of container "app" to no limit: Invalid argument (memory.max)',
         ),
         (
-            SetContainer("cpu", GROW, "app", Change(cpu_shares=102, cpu_quota_us=20_000), {}),
+            SetContainer("cpu", GROW, "app", LimitsChange(cpu_shares=102, cpu_quota_us=20_000), {}),
             'cannot set CPU of container "app" to a limit of 200m and 102 shares: Invalid argument (memory.max)',
         ),
         (
-            SetPod("memory", GROW, Change(memory_bytes=1 << 30)),
+            SetPod("memory", GROW, LimitsChange(memory_bytes=1 << 30)),
             "cannot set memory limit of pod to 1Gi: Invalid argument (memory.max)",
         ),
     ],
@@ -43,5 +43,5 @@ def test_a_refusal_names_whose_limit_and_which_amount(step: Step, words: str) ->
 
 
 def test_other_failures_of_the_runtime_keep_their_words() -> None:
-    step = SetContainer("cpu", GROW, "app", Change(cpu_shares=2), {})
+    step = SetContainer("cpu", GROW, "app", LimitsChange(cpu_shares=2), {})
     assert refusal(step, RuntimeFailure("the keeper does not answer")).endswith("2 shares: the keeper does not answer")

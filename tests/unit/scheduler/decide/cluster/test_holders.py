@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from tests.support.scheduling import HOST, REQUIRED, ZONE, node, pod
 
 from podfit.api.selectors import EQUALS, LabelSelector, Requirement
-from podfit.scheduler.decide.cluster.holders import Tally
+from podfit.scheduler.decide.cluster.holders import MatchingPods
 from podfit.scheduler.decide.cluster.snapshot import Snapshot
 from podfit.scheduler.decide.pod.pods import resident
 from podfit.scheduler.decide.pod.terms import Matcher
@@ -15,9 +15,9 @@ from podfit.scheduler.decide.pod.terms import Matcher
 NODES = ("a", "b", "c")
 
 
-def of_app(app: str) -> Tally:
+def of_app(app: str) -> MatchingPods:
     selector = LabelSelector((Requirement("app", EQUALS, (app,)),))
-    return Tally((Matcher(frozenset(("ns",)), None, selector),))
+    return MatchingPods((Matcher(frozenset(("ns",)), None, selector),))
 
 
 def cluster() -> Snapshot:
@@ -27,7 +27,7 @@ def cluster() -> Snapshot:
     return snapshot
 
 
-def counts(snapshot: Snapshot, tally: Tally) -> dict[str, int]:
+def counts(snapshot: Snapshot, tally: MatchingPods) -> dict[str, int]:
     by_row = snapshot.holders.count(tally).by_row
     return {name: int(by_row[snapshot.rows[name]]) for name in NODES}
 

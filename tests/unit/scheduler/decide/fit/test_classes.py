@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from tests.support.scheduling import HOST, ZONE, node, pod
 
 from podfit.api.selectors import EQUALS, LabelSelector, Requirement
-from podfit.scheduler.decide.cluster.holders import Tally
+from podfit.scheduler.decide.cluster.holders import MatchingPods
 from podfit.scheduler.decide.cluster.snapshot import Snapshot
 from podfit.scheduler.decide.fit.classes import Classes
 from podfit.scheduler.decide.fit.scores import MAX, spreading_by_default
@@ -17,7 +17,7 @@ from podfit.scheduler.decide.pod.pods import resident
 from podfit.scheduler.decide.pod.terms import Matcher, Spread
 
 NAMES = tuple(f"n{number}" for number in range(6))
-FAMILY = Tally((Matcher(frozenset(("ns",)), None, LabelSelector((Requirement("app", EQUALS, ("a",)),))),))
+FAMILY = MatchingPods((Matcher(frozenset(("ns",)), None, LabelSelector((Requirement("app", EQUALS, ("a",)),))),))
 
 
 def spreads() -> tuple[Spread, ...]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from podfit.agent.runtimes.values import UNLIMITED, Change, Limits
+from podfit.agent.runtimes.values import UNLIMITED, Limits, LimitsChange
 from podfit.cri import api_pb2 as api
 
 
@@ -21,7 +21,7 @@ def resources(limits: Limits, oom_score_adj: int = 0) -> api.LinuxContainerResou
     )
 
 
-def update(change: Change, period_us: int) -> api.LinuxContainerResources:
+def update(change: LimitsChange, period_us: int) -> api.LinuxContainerResources:
     """Only changes: 0 leaves a value unchanged, -1 removes a limit."""
     memory = change.memory_bytes or 0
     return api.LinuxContainerResources(
@@ -45,9 +45,9 @@ def limits_of(linux: api.LinuxContainerResources) -> Limits:
     )
 
 
-def merged(first: Change, then: Change) -> Change:
+def merged(first: LimitsChange, then: LimitsChange) -> LimitsChange:
     """Both changes, one after the other."""
-    return Change(
+    return LimitsChange(
         then.cpu_shares if then.cpu_shares is not None else first.cpu_shares,
         then.cpu_quota_us if then.cpu_quota_us is not None else first.cpu_quota_us,
         then.memory_bytes if then.memory_bytes is not None else first.memory_bytes,
@@ -55,11 +55,11 @@ def merged(first: Change, then: Change) -> Change:
     )
 
 
-def undo(change: Change, before: Limits) -> Change:
+def undo(change: LimitsChange, before: Limits) -> LimitsChange:
     """The change that restores the values before `change`."""
     quota = UNLIMITED if before.cpu_quota_us is None else before.cpu_quota_us
     memory = UNLIMITED if before.memory_bytes is None else before.memory_bytes
-    return Change(
+    return LimitsChange(
         before.cpu_shares if change.cpu_shares is not None else None,
         quota if change.cpu_quota_us is not None else None,
         memory if change.memory_bytes is not None else None,

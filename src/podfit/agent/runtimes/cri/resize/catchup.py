@@ -14,22 +14,22 @@ from podfit.agent.runtimes.confirmations import Confirmations
 from podfit.agent.runtimes.cri.messages.amounts import merged
 from podfit.agent.runtimes.cri.state.book import Book
 from podfit.agent.runtimes.cri.state.records import Container
-from podfit.agent.runtimes.values import RUNNING, Change, RuntimeFailure
+from podfit.agent.runtimes.values import RUNNING, LimitsChange, RuntimeFailure
 from podfit.cri import CriError
 from podfit.kit.backoff import Backoff
 
 log = logging.getLogger(__name__)
 
-Ask = Callable[[Container, Change], Awaitable[None]]
+Ask = Callable[[Container, LimitsChange], Awaitable[None]]
 
 
 class CatchUp:
     def __init__(self, book: Book, ask: Ask, confirmations: Confirmations) -> None:
         self._book, self._ask, self._confirmations = book, ask, confirmations
-        self._behind: dict[str, tuple[Change, Change]] = {}
+        self._behind: dict[str, tuple[LimitsChange, LimitsChange]] = {}
         """By container: the outstanding update, and the values to restore."""
 
-    def with_earlier(self, container_id: str, change: Change) -> Change:
+    def with_earlier(self, container_id: str, change: LimitsChange) -> LimitsChange:
         """The change merged with the updates that the runtime has not answered yet."""
         earlier = self._behind.get(container_id)
         return merged(earlier[0], change) if earlier is not None else change
@@ -37,7 +37,7 @@ class CatchUp:
     def done(self, container_id: str) -> None:
         self._behind.pop(container_id, None)
 
-    def later(self, known: Container, change: Change, undo: Change) -> None:
+    def later(self, known: Container, change: LimitsChange, undo: LimitsChange) -> None:
         container_id = known.state.id
         earlier = self._behind.get(container_id)
         if earlier is not None:
@@ -64,14 +64,14 @@ class CatchUp:
                 self.done(container_id)
         self.done(container_id)
 
-    def _put_back(self, known: Container, undo: Change, error: CriError) -> None:
+    def _put_back(self, known: Container, undo: LimitsChange, error: CriError) -> None:
         log.warning("container %s: the runtime refuses its resources: %s", known.state.id, error.words)
         put_back(self._book, known.group, undo)
         self._confirmations.refuse(known.pod_uid)
         self._book.emit("refused", known.pod_uid, known.state.id)
 
 
-def put_back(book: Book, group: str, undo: Change) -> None:
+def put_back(book: Book, group: str, undo: LimitsChange) -> None:
     assert book.cgroups is not None
     try:
         book.cgroups.write(group, undo)

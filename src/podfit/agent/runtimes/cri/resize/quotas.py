@@ -12,13 +12,13 @@ from contextlib import suppress
 
 from podfit.agent.runtimes.cgroups import Cgroups
 from podfit.agent.runtimes.cgroups.files import read
-from podfit.agent.runtimes.values import UNLIMITED, Change, RuntimeFailure, WriteRefused
+from podfit.agent.runtimes.values import UNLIMITED, LimitsChange, RuntimeFailure, WriteRefused
 
 _PAUSES_S = (0.002, 0.005, 0.02, 0.1, 0.5)
 """How long the kernel may take to release a removed cgroup; a busy machine takes some 10 ms."""
 
 
-async def write_pod(cgroups: Cgroups, group: str, change: Change) -> None:
+async def write_pod(cgroups: Cgroups, group: str, change: LimitsChange) -> None:
     for pause in (0.0, *_PAUSES_S):
         try:
             cgroups.write(group, change)
@@ -37,7 +37,7 @@ def _lift_ended(cgroups: Cgroups, group: str) -> None:
     for each in cgroups.below(group):
         with suppress(RuntimeFailure, OSError):
             if not read(cgroups.procs_file(each)).strip():
-                cgroups.write(each, Change(cpu_quota_us=UNLIMITED))
+                cgroups.write(each, LimitsChange(cpu_quota_us=UNLIMITED))
 
 
 def _held_by_members(cgroups: Cgroups, group: str, quota_us: int) -> bool:

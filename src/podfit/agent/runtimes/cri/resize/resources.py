@@ -23,7 +23,7 @@ from podfit.agent.runtimes.cri.resize.quotas import write_pod
 from podfit.agent.runtimes.cri.resize.together import Together
 from podfit.agent.runtimes.cri.state.book import Book
 from podfit.agent.runtimes.cri.state.records import Container, Pod
-from podfit.agent.runtimes.values import Change, NotFound
+from podfit.agent.runtimes.values import LimitsChange, NotFound
 from podfit.cri import CriError
 from podfit.cri import api_pb2 as api
 
@@ -41,10 +41,10 @@ class Resources:
         self._pod_updates = True
         """Whether the runtime serves UpdatePodSandboxResources."""
 
-    async def update_all(self, uid: str, changes: Sequence[tuple[str, Change]]) -> bool:
+    async def update_all(self, uid: str, changes: Sequence[tuple[str, LimitsChange]]) -> bool:
         return await self._together.apply(uid, changes)
 
-    async def update_pod(self, uid: str, change: Change) -> None:
+    async def update_pod(self, uid: str, change: LimitsChange) -> None:
         pod, cgroups = self._book.pod(uid), self._book.cgroups
         if cgroups is not None:
             try:
@@ -54,7 +54,7 @@ class Resources:
                 raise
         await self._notify_pod(pod, change)
 
-    async def update_container(self, container_id: str, change: Change) -> None:
+    async def update_container(self, container_id: str, change: LimitsChange) -> None:
         known = self._book.container(container_id)
         async with known.lock:
             undo = self._write(known, change)
@@ -71,7 +71,7 @@ class Resources:
                 self._behind.later(known, change, undo)
             known.pinned = known.pinned or bool(change.cpuset_cpus)
 
-    def _write(self, known: Container, change: Change) -> Change | None:
+    def _write(self, known: Container, change: LimitsChange) -> LimitsChange | None:
         """Returns the change that restores the previous values, None if its cgroup is not ours to write."""
         cgroups = self._book.cgroups
         if cgroups is None or not known.writable:
@@ -81,13 +81,13 @@ class Resources:
         return undo
 
     # --- the runtime
-    async def _ask(self, known: Container, change: Change) -> None:
+    async def _ask(self, known: Container, change: LimitsChange) -> None:
         request = api.UpdateContainerResourcesRequest(
             container_id=known.state.id, linux=amounts.update(change, known.kept.limits.cpu_period_us)
         )
         await self._book.client.ask("UpdateContainerResources", request, UPDATE_S)
 
-    async def _notify_pod(self, pod: Pod, change: Change) -> None:
+    async def _notify_pod(self, pod: Pod, change: LimitsChange) -> None:
         """For runtimes and plugins that want to be notified; the cgroup is written already."""
         if not self._pod_updates or not pod.alive:
             return

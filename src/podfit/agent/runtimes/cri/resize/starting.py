@@ -14,7 +14,7 @@ from contextlib import asynccontextmanager
 from podfit.agent.runtimes.cri.resize.quotas import write_pod
 from podfit.agent.runtimes.cri.state.book import Book
 from podfit.agent.runtimes.cri.state.records import Container, Pod
-from podfit.agent.runtimes.values import RUNNING, UNLIMITED, Change, RuntimeFailure
+from podfit.agent.runtimes.values import RUNNING, UNLIMITED, LimitsChange, RuntimeFailure
 
 log = logging.getLogger(__name__)
 
@@ -26,12 +26,12 @@ async def without_pod_quota(book: Book, pod: Pod | None, starting: Container) ->
     if pod is None or quota_us is None or book.cgroups is None:
         yield
         return
-    book.cgroups.write(pod.group, Change(cpu_quota_us=UNLIMITED))
+    book.cgroups.write(pod.group, LimitsChange(cpu_quota_us=UNLIMITED))
     try:
         yield
     finally:
         try:
-            await write_pod(book.cgroups, pod.group, Change(cpu_quota_us=quota_us))
+            await write_pod(book.cgroups, pod.group, LimitsChange(cpu_quota_us=quota_us))
         except RuntimeFailure as error:
             log.warning("pod %s: its CPU quota cannot be set again: %s", pod.config.uid, error)
 

@@ -20,7 +20,7 @@ from podfit.agent.runtimes.cri.resize.catchup import Ask, CatchUp, put_back
 from podfit.agent.runtimes.cri.resize.quotas import write_pod
 from podfit.agent.runtimes.cri.state.book import Book
 from podfit.agent.runtimes.cri.state.records import Container, Pod
-from podfit.agent.runtimes.values import Change, RuntimeFailure
+from podfit.agent.runtimes.values import LimitsChange, RuntimeFailure
 from podfit.cri import CriError
 
 log = logging.getLogger(__name__)
@@ -30,11 +30,11 @@ log = logging.getLogger(__name__)
 class _Resize:
     pod: Pod
     containers: Mapping[str, Container]
-    written: list[tuple[str, Change]] = field(default_factory=list)
+    written: list[tuple[str, LimitsChange]] = field(default_factory=list)
     """Cgroups in the order in which they were written, each with the values to restore."""
-    asked: dict[str, Change] = field(default_factory=dict)
+    asked: dict[str, LimitsChange] = field(default_factory=dict)
     """By container; "" is the pod."""
-    undone: dict[str, Change] = field(default_factory=dict)
+    undone: dict[str, LimitsChange] = field(default_factory=dict)
     """The update that restores the runtime's previous values."""
 
 
@@ -43,14 +43,14 @@ class Together:
         self,
         book: Book,
         ask: Ask,
-        notify_pod: Callable[[Pod, Change], Awaitable[None]],
+        notify_pod: Callable[[Pod, LimitsChange], Awaitable[None]],
         behind: CatchUp,
         confirmations: Confirmations,
     ) -> None:
         self._book, self._ask, self._notify_pod, self._behind = book, ask, notify_pod, behind
         self._confirmations = confirmations
 
-    async def apply(self, uid: str, changes: Sequence[tuple[str, Change]]) -> bool:
+    async def apply(self, uid: str, changes: Sequence[tuple[str, LimitsChange]]) -> bool:
         """False if nothing changed: the kernel refused one of the changes, or a cgroup is not ours to write."""
         containers = {cid: self._book.container(cid) for cid, _ in changes if cid}
         resize = _Resize(self._book.pod(uid), containers)
@@ -65,7 +65,7 @@ class Together:
             self._confirmations.begin(uid, answer, lambda: self._announce(uid))
         return True
 
-    async def _write(self, resize: _Resize, changes: Sequence[tuple[str, Change]]) -> bool:
+    async def _write(self, resize: _Resize, changes: Sequence[tuple[str, LimitsChange]]) -> bool:
         cgroups = self._book.cgroups
         assert cgroups is not None
         try:
@@ -77,8 +77,8 @@ class Together:
                 else:
                     await write_pod(cgroups, group, change)
                 resize.written.append((group, back))
-                resize.asked[target] = merged(resize.asked.get(target, Change()), change)
-                resize.undone[target] = merged(back, resize.undone.get(target, Change()))
+                resize.asked[target] = merged(resize.asked.get(target, LimitsChange()), change)
+                resize.undone[target] = merged(back, resize.undone.get(target, LimitsChange()))
         except RuntimeFailure:
             self._put_back(resize)
             return False
@@ -127,7 +127,7 @@ class Together:
                 self._behind.done(container_id)
             except CriError as error:
                 if error.unreached:
-                    self._behind.later(known, change, Change())
+                    self._behind.later(known, change, LimitsChange())
                 elif known.running:
                     log.warning(
                         ("container %s: the runtime did not restore its old resources: %s"), container_id, error.words

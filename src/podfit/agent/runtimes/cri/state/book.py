@@ -19,7 +19,7 @@ from podfit.agent.runtimes.cri.state.comparison import Comparison
 from podfit.agent.runtimes.cri.state.exits import Exits
 from podfit.agent.runtimes.cri.state.following import Following
 from podfit.agent.runtimes.cri.state.records import Container, Pod, container_state, group_of, process_id
-from podfit.agent.runtimes.values import EXITED, RUNNING, ContainerState, Event, NotFound
+from podfit.agent.runtimes.values import EXITED, RUNNING, ContainerState, NotFound, RuntimeEvent
 from podfit.cri import CriClient, CriError
 from podfit.cri import api_pb2 as api
 from podfit.kit.concurrency.tasks import Tasks
@@ -37,7 +37,7 @@ class Book:
         self.pods: dict[str, Pod] = {}
         self.containers: dict[str, Container] = {}
         self.tasks = Tasks("cri")
-        self._queue: asyncio.Queue[Event] = asyncio.Queue()
+        self._queue: asyncio.Queue[RuntimeEvent] = asyncio.Queue()
         self.exits = Exits()
         self._ended: dict[str, asyncio.Future[None]] = {}
         self.relist_now = asyncio.Event()
@@ -60,12 +60,12 @@ class Book:
         await self.tasks.stop()
         self.exits.close()
 
-    async def events(self) -> AsyncIterator[Event]:
+    async def events(self) -> AsyncIterator[RuntimeEvent]:
         while True:
             yield await self._queue.get()
 
     def emit(self, kind: str, uid: str, container_id: str = "") -> None:
-        self._queue.put_nowait(Event(kind, uid, container_id))
+        self._queue.put_nowait(RuntimeEvent(kind, uid, container_id))
 
     # --- lookups
     def pod(self, uid: str) -> Pod:
