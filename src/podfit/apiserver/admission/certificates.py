@@ -1,8 +1,8 @@
 """Certificate signing requests: the requester is the authenticated user, and approving and signing need permission.
 
-Four plugins: one that cannot be disabled restricts each part of a request to its endpoint; CertificateApproval,
-CertificateSigning and CertificateSubjectRestriction are those of Kubernetes. A client that could write the user name of
-a request, or approve one for any signer, could impersonate anybody.
+Four plugins: one that cannot be disabled records who asks; CertificateApproval, CertificateSigning and
+CertificateSubjectRestriction are those of Kubernetes. A client that could write the user name of a request, or approve
+one for any signer, could impersonate anybody.
 """
 
 from __future__ import annotations
@@ -18,37 +18,20 @@ from podfit.apiserver.auth.reviews import user_info
 
 _RESOURCE = ("certificates.k8s.io", "certificatesigningrequests")
 _CLIENT = "kubernetes.io/kube-apiserver-client"
-_ANSWERED = ("Approved", "Denied")
 
 
 class CertificateRequests(Plugin):
-    """The requester is recorded at creation; afterwards the spec is immutable, and the status is written through its
-    two endpoints.
-    """
+    """The requester is recorded at creation; the strategy of the kind leaves it as it is."""
 
     name = "CertificateRequests"
 
     def handles(self, attrs: Attributes) -> bool:
-        return attrs.resource == _RESOURCE and attrs.operation in (CREATE, UPDATE)
+        return attrs.resource == _RESOURCE and attrs.operation == CREATE
 
     async def admit(self, attrs: Attributes) -> None:
         assert attrs.object is not None
-        if attrs.operation == CREATE:
-            asked = {k: v for k, v in spec_of(attrs.object).items() if k not in ("username", "uid", "groups", "extra")}
-            attrs.object["spec"] = {**asked, **user_info(attrs.user)}
-            attrs.object["status"] = {}
-            return
-        old = attrs.old or {}
-        attrs.object["spec"] = spec_of(old)
-        was, now = old.get("status") or {}, attrs.object.get("status") or {}
-        if attrs.subresource == "approval":
-            attrs.object["status"] = {**was, "conditions": now.get("conditions") or []}
-        elif attrs.subresource == "status":
-            kept = [row for row in was.get("conditions") or () if row.get("type") in _ANSWERED]
-            more = [row for row in now.get("conditions") or () if row.get("type") not in _ANSWERED]
-            attrs.object["status"] = {**now, "conditions": kept + more}
-        else:
-            attrs.object["status"] = was
+        asked = {k: v for k, v in spec_of(attrs.object).items() if k not in ("username", "uid", "groups", "extra")}
+        attrs.object["spec"] = {**asked, **user_info(attrs.user)}
 
 
 class _SignerPlugin(Plugin):

@@ -13,7 +13,7 @@ from podfit.apiserver.strategy.flows.levels import PriorityLevelStrategy
 from podfit.apiserver.strategy.flows.schemas import FlowSchemaStrategy
 from podfit.apiserver.strategy.kinds import access, limits, nodes, notes, plain, services, storage
 from podfit.apiserver.strategy.kinds.batch import cronjobs, jobs
-from podfit.apiserver.strategy.kinds.extending import definitions, extensions, webhooks
+from podfit.apiserver.strategy.kinds.extending import definitions, extensions, signing, webhooks
 from podfit.apiserver.strategy.kinds.replicas import autoscalers, policy, stateful
 from podfit.apiserver.strategy.kinds.replicas import workloads as apps
 from podfit.apiserver.strategy.networking import ingresses, policies, ranges, slices
@@ -65,7 +65,7 @@ _TABLE: dict[tuple[str, str], type[Strategy]] = {
     (_HOOKS, "ValidatingAdmissionPolicyBinding"): bindings.ValidatingAdmissionPolicyBindingStrategy,
     ("apiextensions.k8s.io", "CustomResourceDefinition"): definitions.CustomResourceDefinitionStrategy,
     ("events.k8s.io", "Event"): notes.EventStrategy,
-    ("certificates.k8s.io", "CertificateSigningRequest"): extensions.CertificateSigningRequestStrategy,
+    ("certificates.k8s.io", "CertificateSigningRequest"): signing.CertificateSigningRequestStrategy,
     ("apiregistration.k8s.io", "APIService"): extensions.APIServiceStrategy,
     ("discovery.k8s.io", "EndpointSlice"): slices.EndpointSliceStrategy,
     (_NETWORKING, "Ingress"): ingresses.IngressStrategy,

