@@ -11,7 +11,7 @@ from podfit.apiserver.strategy.devices import claims
 from podfit.apiserver.strategy.devices import slices as devices
 from podfit.apiserver.strategy.flows.levels import PriorityLevelStrategy
 from podfit.apiserver.strategy.flows.schemas import FlowSchemaStrategy
-from podfit.apiserver.strategy.kinds import access, limits, nodes, notes, plain, services, storage
+from podfit.apiserver.strategy.kinds import access, limits, nodes, notes, plain, services
 from podfit.apiserver.strategy.kinds.batch import cronjobs, jobs
 from podfit.apiserver.strategy.kinds.extending import definitions, extensions, signing, webhooks
 from podfit.apiserver.strategy.kinds.replicas import autoscalers, policy, stateful
@@ -19,7 +19,7 @@ from podfit.apiserver.strategy.kinds.replicas import workloads as apps
 from podfit.apiserver.strategy.networking import ingresses, policies, ranges, slices
 from podfit.apiserver.strategy.pod.pods import PodStrategy
 from podfit.apiserver.strategy.policies import bindings, mutating, validating
-from podfit.apiserver.strategy.storage import attachments, classes, csi
+from podfit.apiserver.strategy.storage import attachments, classes, csi, volumes
 
 _RBAC = "rbac.authorization.k8s.io"
 _NETWORKING, _STORAGE = "networking.k8s.io", "storage.k8s.io"
@@ -35,8 +35,8 @@ _TABLE: dict[tuple[str, str], type[Strategy]] = {
     ("", "LimitRange"): limits.LimitRangeStrategy,
     ("", "Namespace"): nodes.NamespaceStrategy,
     ("", "Node"): nodes.NodeStrategy,
-    ("", "PersistentVolume"): storage.PersistentVolumeStrategy,
-    ("", "PersistentVolumeClaim"): storage.PersistentVolumeClaimStrategy,
+    ("", "PersistentVolume"): volumes.PersistentVolumeStrategy,
+    ("", "PersistentVolumeClaim"): volumes.PersistentVolumeClaimStrategy,
     ("", "PodTemplate"): apps.PodTemplateStrategy,
     ("", "ReplicationController"): apps.ReplicationControllerStrategy,
     ("", "ResourceQuota"): limits.ResourceQuotaStrategy,

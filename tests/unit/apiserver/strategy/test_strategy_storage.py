@@ -7,6 +7,8 @@ from typing import Any
 from podfit.api.registry.kinds import kind_named
 from podfit.apiserver.strategy import strategy_for
 
+VOLUMES = strategy_for(kind_named("PersistentVolume"))
+
 
 def complaints(kind: str, obj: dict[str, Any]) -> list[str]:
     strategy = strategy_for(kind_named(kind))
@@ -167,7 +169,10 @@ def test_changed_parameters_are_shown_by_name() -> None:
 def test_the_annotation_for_mount_options_is_warned_of_and_only_for_volumes_that_take_some() -> None:
     owner, name = strategy_for(kind_named("PersistentVolume")), "volume.beta.kubernetes.io/mount-options"
     common = {"capacity": {"storage": "1Gi"}, "accessModes": ["ReadWriteOnce"]}
-    mounted = {"metadata": {"name": "p", "annotations": {name: "ro"}}, "spec": {**common, "nfs": {"server": "s"}}}
+    mounted = {
+        "metadata": {"name": "p", "annotations": {name: "ro"}},
+        "spec": {**common, "nfs": {"server": "s", "path": "/"}},
+    }
     assert owner.validate(mounted) == []
     assert owner.warnings_create(mounted) == [
         f'metadata.annotations[{name}]: deprecated since v1.31; use "mountOptions" attribute instead'
@@ -178,3 +183,51 @@ def test_the_annotation_for_mount_options_is_warned_of_and_only_for_volumes_that
     ]
     old = {"metadata": {"name": "p"}, "spec": {**common, "storageos": {"volumeName": "v"}}}
     assert owner.warnings_create(old) == ["spec.storageOS: deprecated in v1.22, non-functional in v1.25+"]
+
+
+def test_a_volume_has_one_source_with_what_it_needs() -> None:
+    def said(**source: object) -> list[str]:
+        spec = {"capacity": {"storage": "1Gi"}, "accessModes": ["ReadWriteOnce"], **source}
+        return [str(error) for error in VOLUMES.validate({"metadata": {"name": "p"}, "spec": spec})]
+
+    assert said() == ["spec: Required value: must specify a volume type"]
+    assert said(hostPath={"path": "/a"}, nfs={"server": "s", "path": "/"}) == [
+        "spec.nfs: Forbidden: may not specify more than 1 volume type"
+    ]
+    assert said(local={"path": "/a"}) == ["spec.nodeAffinity: Required value: Local volume requires node affinity"]
+    secret = {"name": "s"}
+    assert said(csi={"driver": "a.b", "nodeStageSecretRef": secret, "nodePublishSecretRef": secret}) == [
+        "spec.csi.volumeHandle: Required value",
+        "spec.csi.nodePublishSecretRef.namespace: Required value",
+    ]
+    assert said(hostPath={"path": "/"}, persistentVolumeReclaimPolicy="Recycle") == [
+        "spec.persistentVolumeReclaimPolicy: Forbidden: may not be 'recycle' for a hostPath mount of '/'"
+    ]
+    assert said(hostPath={"path": "/a"}, volumeAttributesClassName="c") == [
+        "spec.csi: Required value: has to be specified when using volumeAttributesClassName"
+    ]
+
+
+def test_what_a_source_leaves_out_is_filled_in() -> None:
+    volume = {"spec": {"rbd": {"monitors": ["m"], "image": "i", "pool": ""}}}
+    VOLUMES.default(volume)
+    assert volume["spec"]["rbd"] == {
+        "monitors": ["m"],
+        "image": "i",
+        "pool": "rbd",
+        "user": "admin",
+        "keyring": "/etc/ceph/keyring",
+    }
+
+
+def test_a_volume_may_get_the_secret_for_its_expansion_later() -> None:
+    source = {"driver": "a.b", "volumeHandle": "h"}
+    late = {**source, "controllerExpandSecretRef": {"name": "s", "namespace": "n"}}
+    assert [str(error) for error in VOLUMES.validate_change(_csi(late), _csi(source))] == []
+    [error] = VOLUMES.validate_change(_csi(source), _csi(late))
+    assert str(error).startswith("spec.persistentvolumesource: Forbidden: ")
+
+
+def _csi(source: dict[str, object]) -> dict[str, object]:
+    common = {"capacity": {"storage": "1Gi"}, "accessModes": ["ReadWriteOnce"]}
+    return {"metadata": {"name": "p"}, "spec": {**common, "csi": source}}

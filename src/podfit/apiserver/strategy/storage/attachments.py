@@ -11,11 +11,10 @@ from podfit.api.text import names
 from podfit.apiserver.strategy.base import Errors, Strategy
 from podfit.apiserver.strategy.checks import IMMUTABLE, equal, names_valid
 from podfit.apiserver.strategy.meta import reset_for_status
-from podfit.apiserver.strategy.podspec.storage.claims import access_modes
 from podfit.apiserver.strategy.storage.csi import driver_name
+from podfit.apiserver.strategy.storage.persistent import inline_volume
 
 _ONE_SOURCE = "must specify exactly one of inlineVolumeSpec and persistentVolumeName"
-_NO_SOURCES = ("capacity", "claimRef", "nodeAffinity")
 _LARGEST_METADATA, _LONGEST_MESSAGE = 256 * 1024, 1024
 
 
@@ -47,7 +46,7 @@ class VolumeAttachmentStrategy(Strategy):
             detail = "must specify non empty persistentVolumeName"
             errors.append(required("spec.source.persistentVolumeName", detail))
         elif inline is not None:
-            _inline(inline, "spec.source.inlineVolumeSpec", errors)
+            inline_volume(inline, "spec.source.inlineVolumeSpec", errors)
         node = spec.get("nodeName", "")
         names_valid(node, "spec.nodeName", names.dns_subdomain(node), errors)
         _status(obj.get("status") or {}, errors)
@@ -63,32 +62,6 @@ class VolumeAttachmentStrategy(Strategy):
 
     def validate_status(self, new: Object, old: Object) -> Errors:
         return self.validate(new)
-
-
-def _inline(volume: Object, path: str, errors: Errors) -> None:
-    """A volume without a PersistentVolume: only the fields needed to attach it are allowed."""
-    not_here = "may not be specified in the context of inline volumes"
-    errors += [forbidden(f"{path}.{field}", not_here) for field in ("claimRef", "capacity") if volume.get(field)]
-    if volume.get("csi") is None:
-        errors.append(required(f"{path}.csi", "has to be specified in the context of inline volumes"))
-    if not volume.get("accessModes"):
-        errors.append(required(f"{path}.accessModes"))
-    access_modes(volume.get("accessModes") or [], path, errors)
-    policy = volume.get("persistentVolumeReclaimPolicy")
-    if policy and policy != "Retain":
-        detail = "may only be Retain in the context of inline volumes"
-        errors.append(forbidden(f"{path}.persistentVolumeReclaimPolicy", detail))
-    if volume.get("nodeAffinity") is not None:
-        errors.append(forbidden(f"{path}.nodeAffinity", not_here))
-    source = volume.get("csi")
-    if source is not None:
-        driver_name(source.get("driver", ""), f"{path}.csi.driver", errors)
-        if not source.get("volumeHandle"):
-            errors.append(required(f"{path}.csi.volumeHandle"))
-    elif not any(isinstance(value, dict) for field, value in volume.items() if field not in _NO_SOURCES):
-        errors.append(required(path, "must specify a volume type"))
-    if volume.get("storageClassName"):
-        errors.append(forbidden(f"{path}.storageClassName", not_here))
 
 
 def _status(status: Object, errors: Errors) -> None:

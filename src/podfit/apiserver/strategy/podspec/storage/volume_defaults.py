@@ -19,6 +19,7 @@ _FIXED: dict[str, dict[str, Any]] = {
     "azureDisk": {"cachingMode": "ReadWrite", "kind": "Shared", "fsType": "ext4", "readOnly": False},
     "scaleIO": {"storageMode": "ThinProvisioned", "fsType": "xfs"},
 }
+_EMPTY_IS_UNSET = ("iscsi", "rbd", "scaleIO")
 
 
 def default_volume(volume: Object, pull_policy: Callable[[str], str]) -> None:
@@ -35,15 +36,21 @@ def default_volume(volume: Object, pull_policy: Callable[[str], str]) -> None:
             for part in source.get("sources") or ():
                 _projection(part)
         elif name in _FIXED:
-            for field, value in _FIXED[name].items():
-                if source.get(field) is None:
-                    source[field] = value
+            default_source(name, source)
         elif name == "emptyDir" and source.get("sizeLimit") is not None:
             source["sizeLimit"] = canonical(source["sizeLimit"])
         elif name == "image" and not source.get("pullPolicy"):
             source["pullPolicy"] = pull_policy(source.get("reference") or "")
         elif name == "ephemeral" and source.get("volumeClaimTemplate"):
             default_claim_spec(source["volumeClaimTemplate"].setdefault("spec", {}))
+
+
+def default_source(name: str, source: Object) -> None:
+    """Fills in what a kind of storage has as fixed values, if it has any."""
+    unset = (None, "") if name in _EMPTY_IS_UNSET else (None,)
+    for field, value in _FIXED.get(name, {}).items():
+        if source.get(field) in unset:
+            source[field] = value
 
 
 def default_claim_spec(spec: Object) -> None:

@@ -53,25 +53,29 @@ def _disk(field: str) -> Check:
     return check
 
 
-def _initiator(text: str, path: str, errors: Errors) -> None:
+def _initiator(text: str, path: str, errors: Errors, persistent: bool) -> None:
     for prefix, pattern in _INITIATORS.items():
         if text.startswith(prefix):
             if not pattern.search(text):
                 errors.append(invalid(path, text, "must be valid format"))
             return
-    errors.append(invalid(path, text, "must be valid format starting with iqn, eui, or naa"))
+    known = "" if persistent else " starting with iqn, eui, or naa"
+    errors.append(invalid(path, text, f"must be valid format{known}"))
 
 
-def _iscsi(source: Object, path: str, errors: Errors) -> None:
+def iscsi(source: Object, path: str, errors: Errors, *, persistent: bool = False) -> None:
+    """`persistent`: the source of a PersistentVolume, whose secret must have a name."""
     requires("targetPortal", "iqn")(source, path, errors)
     if source.get("iqn"):
-        _initiator(source["iqn"], f"{path}.iqn", errors)
+        _initiator(source["iqn"], f"{path}.iqn", errors, persistent)
     if not 0 <= (source.get("lun") or 0) <= 255:
         errors.append(invalid(f"{path}.lun", source["lun"], _LUN))
     if (source.get("chapAuthDiscovery") or source.get("chapAuthSession")) and source.get("secretRef") is None:
         errors.append(required(f"{path}.secretRef"))
+    if persistent:
+        _secret_ref(source, path, errors)
     if source.get("initiatorName") is not None:
-        _initiator(source["initiatorName"], f"{path}.initiatorname", errors)
+        _initiator(source["initiatorName"], f"{path}.initiatorname", errors, persistent)
 
 
 def _flocker(source: Object, path: str, errors: Errors) -> None:
@@ -194,7 +198,7 @@ PLUGINS: dict[str, Check] = {
     "gitRepo": _git_repo,
     "gcePersistentDisk": _disk("pdName"),
     "awsElasticBlockStore": _disk("volumeID"),
-    "iscsi": _iscsi,
+    "iscsi": iscsi,
     "glusterfs": requires("endpoints", "path"),
     "flocker": _flocker,
     "rbd": requires("monitors", "image"),

@@ -85,7 +85,7 @@ def _empty_dir(source: Object, path: str, errors: Errors) -> None:
         errors.append(forbidden(f"{path}.sizeLimit", "SizeLimit field must be a valid resource quantity"))
 
 
-def _host_path(source: Object, path: str, errors: Errors) -> None:
+def host_path(source: Object, path: str, errors: Errors) -> None:
     if not source.get("path"):
         errors.append(required(f"{path}.path"))
         return
@@ -95,7 +95,7 @@ def _host_path(source: Object, path: str, errors: Errors) -> None:
         errors.append(not_supported(f"{path}.type", kind, _HOST_PATH_TYPES))
 
 
-def _nfs(source: Object, path: str, errors: Errors) -> None:
+def nfs(source: Object, path: str, errors: Errors) -> None:
     requires("server", "path")(source, path, errors)
     if not (source.get("path") or "").startswith("/"):
         errors.append(invalid(f"{path}.path", source.get("path") or "", "must be an absolute path"))
@@ -122,9 +122,9 @@ _SPELLED_TWICE = {"cephfs": "cephFS", "downwardAPI": "downwarAPI"}
 """Paths of errors with Kubernetes' spelling, mistakes included."""
 _OWN: dict[str, Check] = {
     "emptyDir": _empty_dir,
-    "hostPath": _host_path,
+    "hostPath": host_path,
     "secret": files("secretName"),
-    "nfs": _nfs,
+    "nfs": nfs,
     "persistentVolumeClaim": requires("claimName"),
     "downwardAPI": downward,
     "configMap": files("name"),

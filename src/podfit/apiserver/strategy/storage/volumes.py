@@ -8,17 +8,16 @@ from podfit.api.objects import Object
 from podfit.api.quantity import ZERO, Quantity
 from podfit.api.schema.golang.embedded import VOLUME_FIELDS
 from podfit.api.status import field_forbidden as forbidden
-from podfit.api.status import invalid, not_supported, required
-from podfit.api.text import names
+from podfit.api.status import invalid
 from podfit.apiserver.strategy import resourcelists
 from podfit.apiserver.strategy.base import Errors, Strategy
-from podfit.apiserver.strategy.checks import IMMUTABLE, equal, names_valid
+from podfit.apiserver.strategy.checks import IMMUTABLE, equal
 from podfit.apiserver.strategy.kinds.replicas.workloads import set_default
 from podfit.apiserver.strategy.meta import keep
 from podfit.apiserver.strategy.pod.update import difference
-from podfit.apiserver.strategy.podspec.placement import node_selector
-from podfit.apiserver.strategy.podspec.storage.claims import MODES, access_modes, claim_spec, positive
-from podfit.apiserver.strategy.podspec.storage.volume_defaults import default_claim_spec
+from podfit.apiserver.strategy.podspec.storage.claims import claim_spec
+from podfit.apiserver.strategy.podspec.storage.volume_defaults import default_claim_spec, default_source
+from podfit.apiserver.strategy.storage.persistent import volume_spec
 from podfit.apiserver.strategy.storage_warnings import (
     MOUNT_OPTIONS,
     persistent_claim_warnings,
@@ -27,8 +26,9 @@ from podfit.apiserver.strategy.storage_warnings import (
 
 _SOURCES = (("", "PersistentVolumeClaim"), ("snapshot.storage.k8s.io", "VolumeSnapshot"))
 """Kinds allowed in `dataSource`; all others need `dataSourceRef`."""
+_ATTRIBUTES, _LATE_SECRET = "volumeAttributesClassName", "controllerExpandSecretRef"
+"""The second may be added to a volume of a CSI driver that has none."""
 _SINCE = "lastPhaseTransitionTime"
-_RECLAIM = ("Delete", "Recycle", "Retain")
 _MOUNTED = (
     *("gcePersistentDisk", "awsElasticBlockStore", "glusterfs", "nfs", "rbd", "quobyte", "iscsi", "cinder", "cephfs"),
     *("azureFile", "vsphereVolume", "azureDisk", "photonPersistentDisk"),
@@ -118,8 +118,9 @@ class PersistentVolumeStrategy(Strategy):
         set_default(spec, "volumeMode", "Filesystem")
         if not (obj.setdefault("status", {})).get("phase"):
             obj["status"]["phase"] = "Pending"
-        if spec.get("hostPath") is not None:
-            set_default(spec["hostPath"], "type", "")
+        for kind, source in spec.items():
+            if isinstance(source, dict):
+                default_source(kind, source)
 
     def reset_status(self, obj: Object) -> None:
         made = (obj.get("metadata") or {}).get("creationTimestamp")
@@ -145,41 +146,18 @@ class PersistentVolumeStrategy(Strategy):
         return [] if subresource else persistent_volume_warnings(new)
 
     def validate(self, obj: Object) -> Errors:
-        return self._volume(obj) + _mount_options(obj)
-
-    def _volume(self, obj: Object) -> Errors:
-        errors: Errors = []
-        spec = obj.get("spec") or {}
-        if not spec.get("accessModes"):
-            errors.append(required("spec.accessModes"))
-        access_modes(spec.get("accessModes") or [], "spec", errors)
-        capacity = spec.get("capacity") or {}
-        if not capacity:
-            errors.append(required("spec.capacity"))
-        if "storage" not in capacity or len(capacity) > 1:
-            errors.append(not_supported("spec.capacity", capacity or None, ("storage",)))
-        for name, text in capacity.items():
-            positive(text, f"spec.capacity[{name}]", errors)
-        policy, mode = spec.get("persistentVolumeReclaimPolicy"), spec.get("volumeMode")
-        if policy and policy not in _RECLAIM:
-            errors.append(not_supported("spec.persistentVolumeReclaimPolicy", policy, _RECLAIM))
-        if mode is not None and mode not in MODES:
-            errors.append(not_supported("spec.volumeMode", mode, MODES))
-        if name := spec.get("storageClassName"):
-            names_valid(name, "spec.storageClassName", names.dns_subdomain(name), errors)
-        if (affinity := spec.get("nodeAffinity")) is not None:
-            if affinity.get("required") is None:
-                errors.append(required("spec.nodeAffinity.required", "must specify required node constraints"))
-            else:
-                node_selector(affinity["required"], "spec.nodeAffinity.required", errors)
-        return errors
+        return _volume(obj) + _mount_options(obj)
 
     def validate_change(self, new: Object, old: Object) -> Errors:
-        errors = self._volume(new)  # Kubernetes checks volumes twice, and reports errors twice.
+        errors = _volume(new)  # Kubernetes checks volumes twice, and reports errors twice.
         spec, stored = new.get("spec") or {}, old.get("spec") or {}
         mine, before = (
             {key: value for key, value in each.items() if key not in VOLUME_FIELDS} for each in (spec, stored)
         )
+        if (before.get("csi") or {}).get(_LATE_SECRET) is None and (mine.get("csi") or {}).get(
+            _LATE_SECRET
+        ) is not None:
+            mine = {**mine, "csi": {key: value for key, value in mine["csi"].items() if key != _LATE_SECRET}}
         if not equal(mine, before):
             detail = f"spec.persistentvolumesource is immutable after creation\n{difference(before, mine)}"
             errors.append(forbidden("spec.persistentvolumesource", detail))
@@ -189,7 +167,15 @@ class PersistentVolumeStrategy(Strategy):
         if fixed is not None and not equal(given, fixed) and not equal(given, _relabelled(fixed, given or {})):
             detail = "field is immutable, except for updating from beta label to GA"
             errors.append(invalid("nodeAffinity", _affinity_as_go(given), detail))
+        if stored.get(_ATTRIBUTES) is not None and spec.get(_ATTRIBUTES) is None:
+            errors.append(forbidden(f"spec.{_ATTRIBUTES}", "update from non-nil value to nil is forbidden"))
         return errors
+
+
+def _volume(obj: Object) -> Errors:
+    errors: Errors = []
+    volume_spec(obj.get("spec") or {}, (obj.get("metadata") or {}).get("name", ""), "spec", errors)
+    return errors
 
 
 def _terms(affinity: Object) -> list[Object]:
