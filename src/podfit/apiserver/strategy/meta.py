@@ -17,6 +17,7 @@ NameCheck = Callable[[str, bool], list[str]]
 ANNOTATIONS_LIMIT = 256 * 1024
 STANDARD_FINALIZERS = frozenset(("kubernetes", "foregroundDeletion", "orphan"))
 _FIXED = ("name", "namespace", "uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds")
+_TEXTS = ("name", "namespace", "uid")
 _CONTENTS = frozenset(("labels", "annotations", "ownerReferences"))
 _CHECKED = frozenset((*_FIXED, *_CONTENTS, "generateName", "finalizers"))
 _RESET_FOR_STATUS = (
@@ -157,10 +158,11 @@ def validate_update(new: Object, old: Object) -> Errors:
     if (new.get("generation") or 0) < (old.get("generation") or 0):
         errors.append(invalid("metadata.generation", new.get("generation") or 0, "must not be decremented"))
     for field in _FIXED:
-        if (new.get(field) or None) != (old.get(field) or None):
-            value = new.get(field)
-            shown = "" if value is None and field in ("name", "namespace", "uid") else value
-            errors.append(invalid(f"metadata.{field}", shown, IMMUTABLE))
+        mine, before = new.get(field), old.get(field)
+        if field in _TEXTS:
+            mine, before = mine or "", before or ""
+        if mine != before:
+            errors.append(invalid(f"metadata.{field}", mine, IMMUTABLE))
     _contents(new, errors)
     return errors
 

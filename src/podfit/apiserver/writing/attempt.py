@@ -22,6 +22,7 @@ from podfit.apiserver.dialects.strategy import resizes
 from podfit.apiserver.strategy import strategy_for
 from podfit.apiserver.writing import custom_schema, deletes
 from podfit.apiserver.writing.evaluation import evaluated
+from podfit.apiserver.writing.owners import unique_owners
 from podfit.apiserver.writing.write import Change, Write, Written
 from podfit.kit.clock import rfc3339
 from podfit.kit.concurrency.aside import LARGE
@@ -72,6 +73,8 @@ class Attempt:
         if new.get("metadata") is stored:
             # Set by the server: the stored value is kept.
             new = {**new, "metadata": dict(stored)}
+        if self.write.replaces:
+            self.write.warnings += unique_owners(new.get("metadata") or {})
         return new
 
     async def admit(self, new: Object) -> Object:
@@ -81,6 +84,7 @@ class Attempt:
         await self._writer.chain.admit(attrs)
         if attrs.object is not None:
             new = attrs.object if write.lens is None else write.lens.put_back(new, attrs.object)
+        write.warnings += unique_owners(new.get("metadata") or {}, admitted=True)
         self._match_revision(new)
         if not write.kind.namespaced:
             new["metadata"].pop("namespace", None)

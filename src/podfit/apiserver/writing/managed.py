@@ -25,19 +25,40 @@ _RESIZABLE = tuple(
 _STATUS_KEEPS: dict[tuple[str, str], tuple[tuple[str, ...], ...]] = {
     ("", "pods"): (("metadata", "deletionTimestamp"), ("metadata", "ownerReferences")),
     ("apps", "deployments"): (("metadata", "labels"),),
-    ("apiextensions.k8s.io", "customresourcedefinitions"): (("metadata",),),
 }
 """Fields that a write to the status does not change, in addition to the spec."""
+_STATUS_KEEPS_METADATA = frozenset(
+    (
+        ("admissionregistration.k8s.io", "validatingadmissionpolicies"),
+        ("apiextensions.k8s.io", "customresourcedefinitions"),
+        ("apiregistration.k8s.io", "apiservices"),
+        ("flowcontrol.apiserver.k8s.io", "flowschemas"),
+        ("flowcontrol.apiserver.k8s.io", "prioritylevelconfigurations"),
+        ("networking.k8s.io", "servicecidrs"),
+        ("resource.k8s.io", "resourceclaims"),
+        ("storage.k8s.io", "volumeattachments"),
+    )
+)
+_REQUESTS = ("certificates.k8s.io", "certificatesigningrequests")
+_OF_REQUESTS = {
+    "": (("spec",), ("status",)),
+    "status": (("spec",), ("status", "conditions")),
+    "approval": (("spec",), ("status", "certificate")),
+}
+"""Of CertificateSigningRequests, by subresource."""
 
 
 @lru_cache(maxsize=1024)
 def reset_fields(kind: Kind, subresource: str) -> ResetFields:
     """Fields that an endpoint does not write, so that no manager owns them through it."""
+    place = (kind.group, kind.plural)
+    if place == _REQUESTS:
+        return ResetFields(_OF_REQUESTS[subresource])
     if subresource == "resize":
         return ResetFields(_RESIZABLE, keep_only=True)
     if subresource == "status":
-        kept = (("metadata",),) if kind.custom else _STATUS_KEEPS.get((kind.group, kind.plural), ())
-        return ResetFields((("spec",), *kept))
+        whole = kind.custom or place in _STATUS_KEEPS_METADATA
+        return ResetFields((("spec",), *((("metadata",),) if whole else _STATUS_KEEPS.get(place, ()))))
     if not subresource and strategy_for(kind).has_status:
         return ResetFields((("status",),))
     return ResetFields()

@@ -18,6 +18,7 @@ from podfit.apiserver.strategy import Strategy, strategy_for
 from podfit.apiserver.writing import custom_schema
 from podfit.apiserver.writing.attempt import Attempt, as_stored, attributes, check_write
 from podfit.apiserver.writing.evaluation import evaluated
+from podfit.apiserver.writing.owners import unique_owners
 from podfit.apiserver.writing.write import Change, Write, Written
 from podfit.kit.clock import rfc3339
 from podfit.kit.concurrency.aside import LARGE, Aside
@@ -47,12 +48,14 @@ class Writer:
         kind, strategy = write.kind, write.strategy or strategy_for(write.kind)
         meta = obj.setdefault("metadata", {})
         match_namespace(meta, write.namespace)
+        write.warnings += unique_owners(meta)
         if (track := write.track) is not None:
             # Before admission: fields added by plugins have no manager, so that no applier removes them.
             await self.aside.run(write.size, lambda: track(obj, None))
         attrs = attributes(CREATE, write, obj, None)
         await self.chain.admit(attrs)
         made = attrs.object or obj
+        write.warnings += unique_owners(made["metadata"], admitted=True)
         tries = 1 if made["metadata"].get("name") else _NAME_TRIES
         self._fill_system_fields(made["metadata"], strategy)
         attrs.name = made["metadata"].get("name", "")

@@ -1,0 +1,21 @@
+"""Owner references that a client states twice."""
+
+from __future__ import annotations
+
+from podfit.apiserver.writing.owners import unique_owners
+
+OWNER = {"apiVersion": "v1", "kind": "X", "name": "n", "uid": "u"}
+
+
+def test_a_repeated_owner_is_stored_once_and_warned_of() -> None:
+    metadata = {"ownerReferences": [OWNER, dict(OWNER), {**OWNER, "name": "m"}]}
+    [warning] = unique_owners(metadata)
+    assert warning.startswith(".metadata.ownerReferences contains duplicate entries; API server dedups")
+    assert warning.endswith("duplicate UID(s) observed: u")
+    assert metadata["ownerReferences"] == [OWNER, {**OWNER, "name": "m"}]
+    assert unique_owners(metadata) == []
+
+
+def test_what_admission_repeated_is_said_so() -> None:
+    [warning] = unique_owners({"ownerReferences": [OWNER, OWNER]}, admitted=True)
+    assert "duplicate entries after mutating admission happens; " in warning
