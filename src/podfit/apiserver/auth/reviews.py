@@ -6,9 +6,9 @@ from datetime import UTC, datetime
 from typing import Any
 
 from podfit.api.objects import Object
-from podfit.api.selectors import FieldSelector, FieldTerm
-from podfit.api.status import FieldError, bad_request, invalid, required, unprocessable
+from podfit.api.status import FieldError, bad_request, invalid, unprocessable
 from podfit.apiserver.auth.authorize import Action, Authorization, Decision
+from podfit.apiserver.auth.review_selectors import field_selector_text, parse_problems, selector_errors
 from podfit.apiserver.auth.roles.rbac import Rbac
 from podfit.apiserver.request import User
 
@@ -64,7 +64,11 @@ class Reviews:
 
     def _answered(self, review: Object, user: User, spec: Object) -> Object:
         decision = self._authorization.decide(user, action_of(spec))
-        return _with_status(review, _access_status(decision))
+        status = _access_status(decision)
+        if ignored := parse_problems(spec.get("resourceAttributes") or {}):
+            known = [status["evaluationError"]] if "evaluationError" in status else []
+            status["evaluationError"] = "; ".join([*known, *ignored])
+        return _with_status(review, status)
 
 
 def user_info(user: User) -> Object:
@@ -93,24 +97,7 @@ def action_of(spec: Object) -> Action:
         str(asked.get("namespace", "")),
         str(asked.get("name", "")),
         version=str(asked.get("version", "") or "v1"),
-        field_selector=_selector_text(asked.get("fieldSelector") or {}),
-    )
-
-
-def _selector_text(selector: Object) -> str:
-    if selector.get("rawSelector"):
-        return str(selector["rawSelector"])
-    rows = selector.get("requirements") or ()
-    return str(
-        FieldSelector(
-            tuple(
-                FieldTerm(str(row.get("key")), True, str(row["values"][0]))
-                for row in rows
-                if row.get("operator") == "In"
-                and len(row.get("values") or ()) == 1
-                and not set(str(row.get("key"))) & set(",=!\\")
-            )
-        )
+        field_selector=field_selector_text(asked.get("fieldSelector") or {}),
     )
 
 
@@ -144,7 +131,7 @@ def _check_access(review: Object, *, needs_subject: bool, local: bool = False) -
         errors.append(
             invalid(
                 "spec.nonResourceAttributes",
-                other,
+                _as_go(other),
                 "cannot be specified in combination with resourceAttributes",
             )
         )
@@ -160,25 +147,20 @@ def _check_access(review: Object, *, needs_subject: bool, local: bool = False) -
         errors.append(invalid("spec.user", "", "at least one of user or group must be specified"))
     for field in ("fieldSelector", "labelSelector"):
         if resource is not None and (selector := resource.get(field)) is not None:
-            errors += _selector_errors(selector, f"spec.resourceAttributes.{field}")
+            errors += selector_errors(selector, field, f"spec.resourceAttributes.{field}")
     errors += _metadata_errors(review.get("metadata") or {}, local)
     if local and resource is not None and resource.get("namespace", "") != review["metadata"]["namespace"]:
         where = "spec.resourceAttributes.namespace"
         errors.append(invalid(where, resource.get("namespace", ""), "must match metadata.namespace"))
     if local and other is not None:
-        errors.append(invalid("spec.nonResourceAttributes", other, "disallowed on this kind of request"))
+        errors.append(invalid("spec.nonResourceAttributes", _as_go(other), "disallowed on this kind of request"))
     if errors:
         # Kubernetes omits the kind here.
         raise unprocessable("", "", errors, AUTHORIZATION)
 
 
-def _selector_errors(selector: Object, path: str) -> list[FieldError]:
-    raw, rows = selector.get("rawSelector"), selector.get("requirements")
-    if raw and rows:
-        return [invalid(f"{path}.rawSelector", raw, "may not specified at the same time as requirements")]
-    if not raw and not rows:
-        return [required(f"{path}.requirements", f"when {path} is specified, requirements or rawSelector is required")]
-    return []
+def _as_go(other: Object) -> Object:
+    return {"Path": other.get("path") or "", "Verb": other.get("verb") or ""}
 
 
 def _metadata_errors(meta: Object, local: bool) -> list[FieldError]:
