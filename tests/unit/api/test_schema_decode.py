@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import json
+import re
 import weakref
 from typing import Any
 
@@ -16,6 +17,7 @@ from podfit.api.schema.decoding.notes import UNSTRUCTURED
 from podfit.api.schema.decoding.yamls import YamlError, parse_yaml
 from podfit.api.status import ApiError
 from podfit.api.text.gojson import GoSyntaxError, parse
+from podfit.api.text.times import BadTime, micro_time_text
 
 CONFIG_MAP, SECRET, DEPLOYMENT, SERVICE = map(kind_named, ("ConfigMap", "Secret", "Deployment", "Service"))
 
@@ -386,3 +388,18 @@ def test_complaints_about_a_patched_object_are_in_the_order_of_names() -> None:
     wanted = ["bogus", "spec.aa", "spec.containers[0].resources.yy", "spec.containers[0].zz", "spec.zz"]
     assert convert(value, struct).warnings == [f'unknown field "{path}"' for path in wanted]
     assert convert(value, struct, dialect=UNSTRUCTURED).warnings == [f'unknown field "{path}"' for path in wanted]
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("2021-03-04T05:06:07Z", 'cannot parse "Z" as ".000000"'),
+        ("2021-03-04T05:06:07.12Z", 'cannot parse ".12Z" as ".000000"'),
+        ("2021-03-04T05:06:07.1234567Z", 'cannot parse "7Z" as "Z07:00"'),
+    ],
+)
+def test_times_in_microseconds_have_six_digits(text: str, why: str) -> None:
+    layout = '"2006-01-02T15:04:05.000000Z07:00"'
+    with pytest.raises(BadTime, match=re.escape(f'parsing time "{text}" as {layout}: {why}')):
+        micro_time_text(text)
+    assert micro_time_text("2021-03-04T05:06:07.000001Z") == "2021-03-04T05:06:07.000001Z"

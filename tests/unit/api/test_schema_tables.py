@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from podfit.api.registry.kinds import BUILT_IN, Registry
-from podfit.api.schema import TABLES, ListOf, Struct, table_of, type_named, type_of
+from podfit.api.schema import TABLES, ListOf, Struct, optional_structs, table_of, type_named, type_of
 from podfit.api.schema.decoding.decode import convert
 
 VECTORS = Path(os.environ.get("PODFIT_VECTORS", Path(__file__).parents[3] / ".." / "shared" / "vectors")) / "api"
@@ -89,3 +89,14 @@ def test_recorded_objects_decode_to_themselves() -> None:
         assert made.obj == obj
         count += 1
     assert count > 100
+
+
+def test_fields_that_are_always_pointers_to_structs_are_known() -> None:
+    known = optional_structs()
+    assert {"paramKind", "affinity", "namespaceSelector"} <= known
+    assert not {"labels", "resources", "podSelector", "replicas", "metadata"} & known
+
+
+def test_a_struct_that_is_atomic_elsewhere_is_merged_where_a_table_says_so() -> None:
+    claim = type_named("PersistentVolumeSpec").fields["claimRef"].type
+    assert isinstance(claim, Struct) and not claim.atomic and type_named("ObjectReference").atomic

@@ -8,7 +8,18 @@ from podfit.api.registry.kinds import Kind
 from podfit.api.schema.notation import Library, Table
 from podfit.api.schema.types import Field, ListOf, MapOf, Scalar, Struct, Type
 
-__all__ = ["Field", "ListOf", "MapOf", "Scalar", "Struct", "Type", "struct_of", "type_named", "type_of"]
+__all__ = [
+    "Field",
+    "ListOf",
+    "MapOf",
+    "Scalar",
+    "Struct",
+    "Type",
+    "optional_structs",
+    "struct_of",
+    "type_named",
+    "type_of",
+]
 
 TABLES: dict[tuple[str, str], str] = {
     ("", "v1"): "core",
@@ -53,6 +64,19 @@ def struct_of(group: str, version: str, name: str) -> Struct | None:
     table = table_of(group, version)
     found = table.own(name) if table is not None else None
     return found if isinstance(found, Struct) else None
+
+
+@lru_cache(maxsize=1)
+def optional_structs() -> frozenset[str]:
+    """Names of fields that are pointers to structs in every type that has them: absent and empty are not the same."""
+    always: dict[str, bool] = {}
+    for group, version in TABLES:
+        table = table_of(group, version)
+        for name in table.names() if table is not None else ():
+            for row in type_named(name, group, version):
+                pointed = row.pointer and isinstance(row.type, Struct)
+                always[row.name] = always.get(row.name, True) and pointed
+    return frozenset(name for name, pointed in always.items() if pointed)
 
 
 def type_named(name: str, group: str = "", version: str = "v1") -> Struct:

@@ -8,6 +8,7 @@ map. Indented lines are fields: name, type as Go writes it (`*` for a pointer), 
     omitzero     left out when it is the zero value              default=V   the default of a list key
     merge[=key]  strategic merge of the list, by key             retainKeys, replace: strategic merge's other words
     map=a,b      server-side apply: an associative list          set, atomic: likewise
+    granular     server-side apply of a struct that is atomic elsewhere
 
 Names are looked up in the same table, then in `core`, then in `meta`.
 """
@@ -16,9 +17,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 from importlib.resources import files
 
-from podfit.api.schema.types import ATOMIC, MAP, SET, Field, ListOf, MapOf, Scalar, Struct, Type
+from podfit.api.schema.types import ATOMIC, GRANULAR, MAP, SET, Field, ListOf, MapOf, Scalar, Struct, Type
 
 _BUILT_IN = {
     "string": "string",
@@ -132,6 +134,9 @@ def _flag(row: Field, flag: str) -> None:
         row.default = value
     elif word == MAP:
         row.type = _related(row.type, MAP, tuple(value.split(",")))
+    elif word == GRANULAR:
+        assert isinstance(row.type, Struct)
+        row.type = replace(row.type, atomic=False, cache={})
     elif word in (SET, ATOMIC):
         row.type = _related(row.type, word, ())
     else:

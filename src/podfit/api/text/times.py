@@ -36,6 +36,8 @@ def _moment(text: str, layout: str) -> datetime | None:
         why = _why(text)
         parsed_as = f"{go_quote(text)} as {go_quote(layout)}" if why.startswith("cannot") else go_quote(text)
         raise BadTime(f"parsing time {parsed_as}: {why}")
+    if layout is _MICRO_LAYOUT and (unread := _unread(found)):
+        raise BadTime(f"parsing time {go_quote(text)} as {go_quote(layout)}: cannot parse {unread}")
     year, month, day, hour, minute, second = (int(found[index]) for index in range(1, 7))
     micro = int((found[7] or "0")[:6].ljust(6, "0"))
     try:
@@ -46,6 +48,14 @@ def _moment(text: str, layout: str) -> datetime | None:
     except (ValueError, OverflowError):
         raise BadTime(f"parsing time {go_quote(text)}: {_out_of_range(month, hour, minute, second)}") from None
     return None if moment == datetime(1, 1, 1, tzinfo=UTC) else moment
+
+
+def _unread(found: re.Match[str]) -> str:
+    """What Go stops at where not exactly six digits follow the seconds."""
+    fraction, zone = found[7], found[8]
+    if fraction is None or len(fraction) < 6:
+        return f'{go_quote(f".{fraction}{zone}" if fraction else zone)} as ".000000"'
+    return f'{go_quote(fraction[6:] + zone)} as "Z07:00"' if len(fraction) > 6 else ""
 
 
 def _out_of_range(month: int, hour: int, minute: int, second: int) -> str:

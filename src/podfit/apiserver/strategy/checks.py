@@ -11,6 +11,7 @@ from typing import Any
 
 from podfit.api.objects import Object
 from podfit.api.quantity import Quantity, QuantityError
+from podfit.api.schema import optional_structs
 from podfit.api.status import FieldError, invalid, not_supported, required
 from podfit.api.status import field_forbidden as forbidden
 from podfit.api.text import names
@@ -186,11 +187,13 @@ def _satisfied(expression: Mapping[str, Any], found: Mapping[str, str]) -> bool:
 
 
 def equal(one: Any, other: Any, key: str = "") -> bool:
-    """Go's semantic equality: absent equals empty, quantities compare by amount."""
+    """Go's semantic equality: absent equals empty but for pointers to structs, quantities compare by amount."""
     if one == other:
         return True
     if not one and not other:
-        return _collection(one) and _collection(other)
+        if not (_collection(one) and _collection(other)):
+            return False
+        return isinstance(one, list) or isinstance(other, list) or key not in optional_structs()
     if isinstance(one, dict) and isinstance(other, dict):
         return _same_amounts(one, other) if key in _AMOUNTS else same_fields(one, other)
     if isinstance(one, list) and isinstance(other, list):
@@ -211,7 +214,7 @@ def same_fields(one: Object, other: Object, but: str = "") -> bool:
             return False
     if one.keys() == other.keys():
         return True
-    return all(name in one or name == but or equal(None, theirs) for name, theirs in other.items())
+    return all(name in one or name == but or equal(None, theirs, name) for name, theirs in other.items())
 
 
 def _same_amounts(one: Object, other: Object) -> bool:

@@ -18,6 +18,7 @@ _BY_FIELD: dict[str, dict[str, str]] = {
     "NamedRuleWithOperations": {"operations": "RuleWithOperations", **dict.fromkeys(_RULE, "RuleWithOperations.Rule")},
     "Probe": dict.fromkeys(("exec", "httpGet", "tcpSocket", "grpc"), "ProbeHandler"),
     "DeviceClaimConfiguration": {"opaque": "DeviceConfiguration"},
+    "DeviceAllocationConfiguration": {"opaque": "DeviceConfiguration"},
     "DeviceClassConfiguration": {"opaque": "DeviceConfiguration"},
     **{struct: {"name": "LocalObjectReference"} for struct in _NAMED},
 }

@@ -11,6 +11,7 @@ from podfit.api.text import names
 from podfit.apiserver.strategy import meta
 from podfit.apiserver.strategy.base import Errors, Strategy
 from podfit.apiserver.strategy.checks import IMMUTABLE, equal, labels, names_valid
+from podfit.apiserver.strategy.conditions import conditions
 from podfit.apiserver.strategy.devices.names import (
     MOST_REQUESTS,
     binding_conditions,
@@ -95,13 +96,13 @@ class ResourceClaimStrategy(Strategy):
 
 
 class ResourceClaimTemplateStrategy(UncountedStrategy):
-    update_checks = "c"
+    update_checks = "wc"
 
     def default(self, obj: Object) -> None:
         default_claim(obj.setdefault("spec", {}).setdefault("spec", {}))
 
-    def validate_create(self, obj: Object) -> Errors:
-        errors = self._whole(obj.get("metadata") or {})
+    def validate(self, obj: Object) -> Errors:
+        errors: Errors = []
         spec = obj.get("spec") or {}
         _template_metadata(spec.get("metadata") or {}, "spec.metadata", errors)
         claim(spec.get("spec") or {}, "spec.spec", errors)
@@ -253,6 +254,7 @@ def _devices(rows: list[Object], allocated: list[dict[str, str]], errors: Errors
         _device(row, path, errors)
         if _identity(row) not in allocated:
             errors.append(invalid(path, _identity(row), "must be an allocated device in the claim"))
+        conditions(row.get("conditions") or (), f"{path}.conditions", errors)
 
 
 def _allocation(allocation: Object, known: dict[str, set[str]], errors: Errors) -> None:

@@ -8,11 +8,10 @@ import re
 from datetime import UTC, datetime
 
 from podfit.api.objects import Object
-from podfit.api.quantity import Quantity
 from podfit.api.schema import type_named
 from podfit.api.schema.golang.gonames import as_go
 from podfit.api.status import field_forbidden as forbidden
-from podfit.api.status import field_not_found, invalid, not_supported, required, too_long, too_many
+from podfit.api.status import invalid, not_supported, required, too_long, too_many
 from podfit.api.text import names
 from podfit.apiserver.strategy.base import Errors, Strategy
 from podfit.apiserver.strategy.checks import IMMUTABLE, label_name, names_valid
@@ -33,7 +32,7 @@ from podfit.apiserver.strategy.resourcelists import is_extended
 from podfit.apiserver.strategy.storage.csi import driver_name
 
 _MOST, _MOST_DEVICES, _MOST_SPECIAL, _MOST_TAINTS = 32, 128, 64, 16
-_MOST_COUNTER_SETS, _MOST_CONSUMED, _MOST_COUNTERS, _MOST_VALUES = 8, 2, 32, 48
+_MOST_COUNTER_SETS, _MOST_CONSUMED, _MOST_COUNTERS = 8, 2, 32
 _LONGEST_VALUE = 64
 _PLACES = ("nodeName", "nodeSelector", "allNodes", "perDeviceNodeSelection")
 _ONE_PLACE = "exactly one of `nodeName`, `nodeSelector`, `allNodes`, `perDeviceNodeSelection` is required"
@@ -70,8 +69,14 @@ class ResourceSliceStrategy(Strategy):
         for device in (obj.get("spec") or {}).get("devices") or ():
             for taint in device.get("taints") or ():
                 set_default(taint, "timeAdded", datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"))
-            for mapping in (device.get("nodeAllocatableResourceMappings") or {}).values():
-                set_default(mapping, "allocationMultiplier", "1")
+
+    def prepare_create(self, obj: Object) -> None:
+        super().prepare_create(obj)
+        _drop_unreleased(obj)
+
+    def prepare_update(self, new: Object, old: Object, subresource: str = "") -> None:
+        _drop_unreleased(new)
+        super().prepare_update(new, old, subresource)
 
     def validate(self, obj: Object) -> Errors:
         errors: Errors = []
@@ -93,6 +98,15 @@ class ResourceSliceStrategy(Strategy):
             if mine.get(field) != stored.get(field):
                 errors.append(invalid(f"spec.{field}", mine.get(field), IMMUTABLE))
         return errors + _contents(mine)
+
+
+def _drop_unreleased(obj: Object) -> None:
+    """What Kubernetes drops unless feature gates that are off are on."""
+    for device in (obj.get("spec") or {}).get("devices") or ():
+        device.pop("nodeAllocatableResourceMappings", None)
+        for value in (device.get("attributes") or {}).values():
+            for field in _LISTS:
+                value.pop(field, None)
 
 
 def _pool(pool: Object, errors: Errors) -> None:
@@ -157,10 +171,7 @@ def _places(row: Object, path: str, fields: tuple[str, ...], errors: Errors) -> 
 
 
 def _special(device: Object) -> bool:
-    listed = any(
-        value.get(field) is not None for value in (device.get("attributes") or {}).values() for field in _LISTS
-    )
-    return bool(device.get("taints") or device.get("consumesCounters") or listed)
+    return bool(device.get("taints") or device.get("consumesCounters"))
 
 
 def _device(device: Object, path: str, own_places: bool, errors: Errors) -> None:
@@ -169,9 +180,6 @@ def _device(device: Object, path: str, own_places: bool, errors: Errors) -> None
     if len(attributes) + len(capacity) > _MOST:
         detail = f"the total number of attributes and capacities must not exceed {_MOST}"
         errors.append(invalid(path, len(attributes) + len(capacity), detail))
-    values = sum(sum(len(row.get(field) or ()) for field in _LISTS) or 1 for row in attributes.values())
-    if values > _MOST_VALUES:
-        errors.append(invalid(path, values, f"the total number of attribute values must not exceed {_MOST_VALUES}"))
     for key, row in attributes.items():
         qualified(key, f"{path}.attributes", errors)
         _attribute(row, f"{path}.attributes[{key}]", errors)
@@ -184,7 +192,6 @@ def _device(device: Object, path: str, own_places: bool, errors: Errors) -> None
     unique(consumed, _MOST_CONSUMED, _consumption, lambda row: row.get("counterSet", ""), where, errors)
     _device_place(device, path, own_places, errors)
     binding_conditions(device, path, errors)
-    _mappings(device, path, errors)
 
 
 def _device_place(device: Object, path: str, own_places: bool, errors: Errors) -> None:
@@ -204,17 +211,13 @@ def _device_place(device: Object, path: str, own_places: bool, errors: Errors) -
 
 
 def _attribute(row: Object, path: str, errors: Errors) -> None:
-    given = [field for field in ("bool", "int", "string", "version", *_LISTS) if row.get(field) is not None]
+    given = [field for field in ("bool", "int", "string", "version") if row.get(field) is not None]
     for field in given:
         value, where = row[field], f"{path}.{field}"
-        if field in _LISTS and not value:
-            errors.append(invalid(where, value, "must not be empty if specified"))
-        rows = [(where, value)] if field not in _LISTS else [(f"{where}[{at}]", one) for at, one in enumerate(value)]
-        for here, text in rows:
-            if field.startswith("version") and not _VERSION.fullmatch(text):
-                errors.append(invalid(here, text, "must be a string compatible with semver.org spec 2.0.0"))
-            if isinstance(text, str) and len(text.encode()) > _LONGEST_VALUE:
-                errors.append(too_long(here, _LONGEST_VALUE))
+        if field == "version" and not _VERSION.fullmatch(value):
+            errors.append(invalid(where, value, "must be a string compatible with semver.org spec 2.0.0"))
+        if isinstance(value, str) and len(value.encode()) > _LONGEST_VALUE:
+            errors.append(too_long(where, _LONGEST_VALUE))
     if len(given) != 1:
         shown = as_go(row, type_named("DeviceAttribute", "resource.k8s.io")) if given else ""
         errors.append(invalid(path, shown, "exactly one value must be specified"))
@@ -251,15 +254,3 @@ def _counters(row: Object, name: str, path: str, errors: Errors) -> None:
     else:
         for key in counters:
             label(key, f"{path}.counters", errors)
-
-
-def _mappings(device: Object, path: str, errors: Errors) -> None:
-    capacity = device.get("capacity") or {}
-    for name, row in (device.get("nodeAllocatableResourceMappings") or {}).items():
-        where, key = f"{path}.nodeAllocatableResourceMappings[{name}]", row.get("capacityKey")
-        if Quantity.parse(row.get("allocationMultiplier") or "1") <= Quantity.parse("0"):
-            errors.append(invalid(f"{where}.allocationMultiplier", row["allocationMultiplier"], "must be positive"))
-        if key is not None and not key:
-            errors.append(invalid(f"{where}.capacityKey", "", "capacityKey must not be an empty string"))
-        elif key is not None and key not in capacity:
-            errors.append(field_not_found(f"{where}.capacityKey", key))

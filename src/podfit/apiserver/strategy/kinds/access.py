@@ -6,7 +6,7 @@ from podfit.api.objects import Object
 from podfit.api.status import invalid, not_supported, required
 from podfit.api.text import names
 from podfit.apiserver.strategy.base import Errors, Strategy
-from podfit.apiserver.strategy.checks import label_selector, names_valid
+from podfit.apiserver.strategy.checks import label_selector, names_valid, selector_usable
 
 _GROUP = "rbac.authorization.k8s.io"
 _SUBJECTS = ("ServiceAccount", "User", "Group")
@@ -35,6 +35,9 @@ class RoleStrategy(_AccessStrategy):
                 errors.append(required(path, detail))
             for at, selector in enumerate(selectors):
                 label_selector(selector, f"{path}[{at}]", errors)
+                if not selector_usable(selector):
+                    # Kubernetes prints the selector that it failed to make.
+                    errors.append(invalid(f"{path}[{at}]", None, "invalid label selector."))
         return errors
 
     def _rule(self, rule: Object, path: str, errors: Errors) -> None:

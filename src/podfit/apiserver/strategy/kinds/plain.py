@@ -225,6 +225,14 @@ class PriorityClassStrategy(Strategy):
 
 
 class ServiceAccountStrategy(UncountedStrategy):
+    def prepare_create(self, obj: Object) -> None:
+        super().prepare_create(obj)
+        _name_secrets(obj)
+
+    def prepare_update(self, new: Object, old: Object, subresource: str = "") -> None:
+        super().prepare_update(new, old, subresource)
+        _name_secrets(new)
+
     def warnings_create(self, obj: Object) -> list[str]:
         return self.warnings_update(obj, {})
 
@@ -234,6 +242,12 @@ class ServiceAccountStrategy(UncountedStrategy):
             return []
         text = "deprecated in v1.32+; prefer separate namespaces to isolate access to mounted secrets"
         return [f"metadata.annotations[{_ENFORCED}]: {text}"]
+
+
+def _name_secrets(account: Object) -> None:
+    """Of references to secrets only the names are stored."""
+    if secrets := account.get("secrets"):
+        account["secrets"] = [{"name": row["name"]} if row.get("name") else {} for row in secrets]
 
 
 class RuntimeClassStrategy(UncountedStrategy):

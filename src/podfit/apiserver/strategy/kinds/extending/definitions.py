@@ -9,7 +9,7 @@ from podfit.api.objects import Object
 from podfit.api.schema.celrules.rule_places import rule_text
 from podfit.api.schema.custom.formats import unknown_formats
 from podfit.api.schema.custom.openapi_checks import definition_problems, schema_at
-from podfit.api.status import duplicate, field_forbidden, go_quote, invalid, not_supported, required, too_many
+from podfit.api.status import duplicate, field_forbidden, go_quote, invalid, required, too_many
 from podfit.api.text import names
 from podfit.apiserver.strategy.base import Errors, Strategy
 from podfit.apiserver.strategy.checks import IMMUTABLE, chosen, equal, names_valid
@@ -38,11 +38,13 @@ class CustomResourceDefinitionStrategy(Strategy):
             listed["singular"] = listed.get("kind", "").lower()
         if not listed.get("listKind") and listed.get("kind"):
             listed["listKind"] = listed["kind"] + "List"
-        conversion = spec.get("conversion")
-        if conversion is None:
-            conversion = spec["conversion"] = {}
-        if not conversion.get("strategy"):
-            conversion["strategy"] = "None"
+        if spec.get("conversion") is None:
+            spec["conversion"] = {"strategy": "None"}
+        conversion = spec["conversion"]
+        webhook = conversion.get("webhook")
+        if webhook is not None and webhook.get("clientConfig") is None and not webhook.get("conversionReviewVersions"):
+            # Kubernetes loses it on the way to its internal form.
+            del conversion["webhook"]
         service = ((conversion.get("webhook") or {}).get("clientConfig") or {}).get("service")
         if service is not None:
             set_default(service, "port", 443)
@@ -347,12 +349,13 @@ def _stored_versions(obj: Object, errors: Errors) -> None:
 def _conversion(conversion: Object, errors: Errors) -> None:
     path, strategy = "spec.conversion", conversion.get("strategy")
     webhook = conversion.get("webhook")
-    if strategy not in ("None", "Webhook"):
-        errors.append(not_supported(f"{path}.strategy", strategy, ("None", "Webhook")))
+    chosen(strategy, f"{path}.strategy", ("None", "Webhook"), errors)
     if strategy != "Webhook":
-        if webhook is not None:
-            detail = "should not be set when strategy is not set to Webhook"
+        detail = "should not be set when strategy is not set to Webhook"
+        if (webhook or {}).get("clientConfig") is not None:
             errors.append(field_forbidden(f"{path}.webhookClientConfig", detail))
+        if (webhook or {}).get("conversionReviewVersions"):
+            errors.append(field_forbidden(f"{path}.conversionReviewVersions", detail))
         return
     config = (webhook or {}).get("clientConfig")
     if config is None:

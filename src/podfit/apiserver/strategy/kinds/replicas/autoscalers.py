@@ -11,6 +11,7 @@ from podfit.api.text import names
 from podfit.apiserver.strategy.base import Errors, Strategy
 from podfit.apiserver.strategy.checks import NOT_NEGATIVE, names_valid
 from podfit.apiserver.strategy.kinds.replicas.workloads import set_default
+from podfit.apiserver.strategy.resourcelists import container_resource_name
 
 _LONGEST_WINDOW_S = 3600
 _LONGEST_PERIOD_S = 1800
@@ -175,8 +176,8 @@ def _source(kind: str, source: Object, path: str, errors: Errors) -> None:
     by_resource = kind in ("Resource", "ContainerResource")
     if by_resource and not source.get("name"):
         errors.append(required(f"{path}.name", "must specify a resource name"))
-    if kind == "ContainerResource" and not source.get("container"):
-        errors.append(required(f"{path}.container", "must specify a container name"))
+    if kind == "ContainerResource":
+        _container(source, path, errors)
     if kind == "Object":
         _reference(source.get("describedObject") or {}, f"{path}.describedObject", errors)
     if not by_resource:
@@ -193,6 +194,15 @@ def _source(kind: str, source: Object, path: str, errors: Errors) -> None:
     elif len(given) > 1 and kind == "External":
         detail = "may not set both a target value for metric and a per-pod target"
         errors.append(field_forbidden(f"{path}.target.value", detail))
+
+
+def _container(source: Object, path: str, errors: Errors) -> None:
+    if resource := source.get("name"):
+        names_valid(resource, f"{path}.name", container_resource_name(resource), errors)
+    if container := source.get("container"):
+        names_valid(container, f"{path}.container", names.dns_label(container), errors)
+    else:
+        errors.append(required(f"{path}.container", "must specify a container"))
 
 
 def _metric_name(name: str, path: str, errors: Errors) -> None:
