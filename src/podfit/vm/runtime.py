@@ -130,9 +130,10 @@ class Runtime:
         try:
             return actual_limits(container.limits, await self.resizer.actual(container))
         except LibvirtFailed as error:
-            if container.state != RUNNING:
+            if container.state != RUNNING or error.not_running:
                 return container.limits
-            if error.gone:
+            # The limits are a target while a resize is in progress, and not what the guest has.
+            if error.gone or container.update is not None:
                 raise
             log.debug("the size of %s: %s", container.domain, error)
             return container.limits

@@ -11,7 +11,10 @@ import grpc
 import pytest
 from tests.vms import Vms, needs_vms, resources, until
 
+pytest.importorskip("libvirt", reason="libvirt-python is not installed")
+
 from podfit.cri import api_pb2 as cri
+from podfit.vm.resizing.memory import MemoryOf
 
 pytestmark = [needs_vms, pytest.mark.asyncio(loop_scope="module")]
 X, DELTA = 256, 128
@@ -140,6 +143,30 @@ async def test_the_size_survives_a_reboot_of_the_guest(served: tuple[Any, Vms], 
 
     await until(rebooted, 120)
     await sees(vms, id, 2, X + DELTA)
+
+
+async def test_a_guest_that_boots_during_a_resize_is_examined_after_it(
+    served: tuple[Any, Vms], guest: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    runtime, vms = served
+    await vms.resize(guest, 1, X)
+    container, examined, real = runtime.container(guest), list[bool](), MemoryOf.set
+
+    async def interrupted(memory: MemoryOf, now: Any, target: int, booted: bool = False) -> None:
+        examined.append(booted)
+        await real(memory, now, target, booted)
+        if not booted:
+            runtime.resizer.agent_is_up(container)
+
+    monkeypatch.setattr(MemoryOf, "set", interrupted)
+    await vms.resize(guest, 1, X + DELTA)
+
+    async def settled() -> bool:
+        return container.update is None
+
+    await until(settled)
+    assert examined == [False, True]
+    assert await vms.size(guest) == (1, X + DELTA)
 
 
 def _allowed(pid: int) -> set[str]:

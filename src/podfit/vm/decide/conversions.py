@@ -65,6 +65,16 @@ def to_xml(settings: Settings) -> str:
     return ElementTree.tostring(element, encoding="unicode")
 
 
+def cpus_of(text: str) -> set[int]:
+    """The numbers of a list of CPUs, such as 0-2,5."""
+    found: set[int] = set()
+    for part in text.split(","):
+        first, _, last = part.strip().partition("-")
+        if first:
+            found |= set(range(int(first), int(last or first) + 1))
+    return found
+
+
 def _within(value: int, least: int, most: int) -> int:
     if not least <= value <= most:
         raise OverflowError(f"{value} does not fit between {least} and {most}")

@@ -11,11 +11,12 @@ from typing import Any
 import libvirt
 import libvirt_qemu
 
+from podfit.vm.decide.conversions import cpus_of
 from podfit.vm.decide.shrinking import Guest
 from podfit.vm.machines.hypervisor import Hypervisor, LibvirtFailed
 
 ANSWER_S = 5
-_BLOCKS = "/sys/devices/system/memory"
+_BLOCKS, _VCPUS = "/sys/devices/system/memory", "/sys/devices/system/cpu"
 _POLL_S = (0.005, 0.01, 0.02, 0.05, 0.1)
 
 
@@ -89,9 +90,19 @@ class GuestAgent:
         return int((await self.command("guest-get-memory-block-info"))["size"])
 
     async def blocks(self) -> dict[int, bool]:
-        """Whether each memory block of the guest is online."""
+        """Whether each memory block of the guest is online.
+
+        The agent reports a block as online, and fixed, while its folder in sysfs has no file `state`: that is an old
+        kernel, or a block that the kernel is just adding. So such blocks are looked up, and left out if they are not
+        online."""
         found = await self.command("guest-get-memory-blocks")
-        return {int(block["phys-index"]): bool(block["online"]) for block in found}
+        blocks = {int(block["phys-index"]): bool(block["online"]) for block in found}
+        fixed = {int(block["phys-index"]) for block in found if block["online"] and not block.get("can-offline")}
+        return _without(blocks, fixed - await self._online_blocks() if fixed else fixed)
+
+    async def _online_blocks(self) -> set[int]:
+        ran = await self.run(["/bin/sh", "-c", f"cd {_BLOCKS} && grep -lsx online memory*/state; true"])
+        return {int(name.partition("/")[0].removeprefix("memory")) for name in ran.out.decode().split()}
 
     async def fixed_blocks(self) -> frozenset[int]:
         """Memory blocks that are online outside the movable zone: the kernel may have put unmovable data there."""
@@ -115,14 +126,27 @@ class GuestAgent:
 
     # --- vCPUs
     async def vcpus(self) -> dict[int, bool]:
-        """Whether each vCPU of the guest is online."""
+        """Whether each vCPU of the guest is online.
+
+        As with memory blocks, the agent reports a vCPU that the kernel is just adding as online and fixed. The first
+        vCPU is always both."""
         found = await self.command("guest-get-vcpus")
-        return {int(vcpu["logical-id"]): bool(vcpu["online"]) for vcpu in found}
+        vcpus = {int(vcpu["logical-id"]): bool(vcpu["online"]) for vcpu in found}
+        fixed = {int(vcpu["logical-id"]) for vcpu in found if vcpu["online"] and not vcpu.get("can-offline")} - {0}
+        return _without(vcpus, fixed - await self._online_vcpus() if fixed else fixed)
+
+    async def _online_vcpus(self) -> set[int]:
+        ran = await self.run(["/bin/cat", f"{_VCPUS}/online"])
+        return cpus_of(ran.out.decode())
 
     async def set_vcpus(self, online: dict[int, bool]) -> None:
         wanted = [{"logical-id": number, "online": state} for number, state in online.items()]
         if wanted and int(await self.command("guest-set-vcpus", vcpus=wanted)) != len(wanted):
             raise AgentFailed("the guest did not change all of the vCPUs")
+
+
+def _without(states: dict[int, bool], gone: set[int]) -> dict[int, bool]:
+    return {number: online for number, online in states.items() if number not in gone}
 
 
 def _row(line: str) -> tuple[str, str, str]:

@@ -16,7 +16,7 @@ import libvirt
 import libvirt_qemu
 
 from podfit.vm.decide.blocks import Region
-from podfit.vm.decide.conversions import NAMESPACE
+from podfit.vm.decide.conversions import NAMESPACE, cpus_of
 from podfit.vm.decide.layout import VIRTIO_MEM
 from podfit.vm.machines.definition import Live, read_live
 from podfit.vm.machines.hypervisor import Hypervisor, LibvirtFailed
@@ -230,7 +230,7 @@ class Machine:
 
     async def pin(self, cpus: str, host_cpus: int) -> None:
         """Restricts every vCPU and QEMU's other threads to CPUs of the host."""
-        allowed = _expanded(cpus)
+        allowed = cpus_of(cpus)
         mask = tuple(number in allowed for number in range(host_cpus))
 
         def work(domain: Any) -> None:
@@ -239,12 +239,3 @@ class Machine:
             domain.pinEmulator(mask, LIVE | CONFIG)
 
         await self._do(work)
-
-
-def _expanded(cpus: str) -> set[int]:
-    found: set[int] = set()
-    for part in cpus.split(","):
-        first, _, last = part.partition("-")
-        if first:
-            found |= set(range(int(first), int(last or first) + 1))
-    return found

@@ -154,6 +154,9 @@ class Resizer:
                 if container.update is not None:
                     container.update = replace(progress.interrupted(container.update), problem=str(error))
             worker.attempted(target, container.update.target if container.update is not None else None)
+            if container.update is None and worker.booted and worker.wake.is_set():
+                # It booted while this attempt was in progress.
+                self._examine(container)
             if container.update is None:
                 return
             if container.update.problem:
@@ -274,11 +277,15 @@ class Resizer:
             return
         worker = self._workers.setdefault(container.id, Worker())
         if container.update is None:
-            container.update = progress.requested(None, size_of(container.limits))
-            self._records.save(container)
+            self._examine(container)
         worker.booted = True
         worker.wake.set()
         self._run(container, worker, container.limits)
+
+    def _examine(self, container: Container) -> None:
+        """The guest's actual size is measured, and brought to its limits, like a resize to them."""
+        container.update = progress.requested(None, size_of(container.limits))
+        self._records.save(container)
 
     async def close(self) -> None:
         await self._tasks.stop()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from tests.support.machines import settings_in
 
-from podfit.vm.decide.conversions import limits_of, settings_of, to_xml
+from podfit.vm.decide.conversions import cpus_of, limits_of, settings_of, to_xml
 from podfit.vm.decide.sizes import Limits
 
 
@@ -24,3 +24,8 @@ def test_a_set_limit_is_carried_as_it_was_given() -> None:
 def test_a_negative_number_where_a_domain_has_none_is_an_error(limits: Limits) -> None:
     with pytest.raises(OverflowError, match="-1 does not fit between 0"):
         settings_of(limits, 1)
+
+
+@pytest.mark.parametrize(("text", "cpus"), [("0", {0}), ("0-2,5\n", {0, 1, 2, 5}), ("1, 3-4", {1, 3, 4}), ("", set())])
+def test_a_list_of_cpus_names_its_numbers(text: str, cpus: set[int]) -> None:
+    assert cpus_of(text) == cpus
