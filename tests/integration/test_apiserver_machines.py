@@ -58,6 +58,13 @@ async def test_containers_beside_a_virtual_machine_are_refused(ask: Asker) -> No
     assert complaints(status) == [("containers,virtualMachine", expected)]
 
 
+async def test_init_containers_beside_a_virtual_machine_are_refused(ask: Asker) -> None:
+    code, status = await create(ask, machine(), initContainers=[{"name": "first", "image": "busybox"}])
+    assert code == 422
+    reason = "Forbidden: a pod with a virtual machine cannot have init containers"
+    assert complaints(status) == [("spec.initContainers", reason)]
+
+
 async def test_a_pod_that_was_read_can_be_created_again(ask: Asker) -> None:
     _, pod = await create(ask, machine())
     again = {"metadata": {"name": "q"}, "spec": pod["spec"]}
@@ -85,6 +92,11 @@ async def test_a_pod_that_was_read_can_be_created_again(ask: Asker) -> None:
             {"resizePolicy": [{"resourceName": "cpu", "policy": "Restart"}]},
             "resizePolicy[0].policy",
             'Unsupported value: "Restart": supported values: "NoRestart", "RestartContainer"',
+        ),
+        (
+            {"resizePolicy": [{"resourceName": "cpu", "policy": "NoRestart"}] * 2},
+            "resizePolicy[1]",
+            'Duplicate value: "cpu"',
         ),
         ({"userData": "QUFB" * 16_384}, "userData", "Too long: may not be more than 65535 bytes"),
         (
@@ -224,6 +236,15 @@ async def test_the_status_shows_the_virtual_machine(ask: Asker) -> None:
     }
     conditions = {one["type"]: one["status"] for one in pod["status"]["conditions"]}
     assert conditions["VirtualMachineReady"] == "True"
+
+
+async def test_a_virtual_machine_that_never_ran_is_shown_as_not_ready(ask: Asker) -> None:
+    await create(ask, machine())
+    waiting = reported(waiting={"reason": "ContainerCreating"})
+    waiting["status"]["containerStatuses"][0] |= {"ready": False, "restartCount": 0}
+    _, pod = await ask("PATCH", f"{PODS}/p/status", waiting, MERGE)
+    shown = pod["status"]["virtualMachineStatus"]
+    assert (shown["ready"], shown["restartCount"], shown["powerState"]) == (False, 0, "nostate")
 
 
 async def test_what_the_node_allocated_is_shown_and_counts_as_no_change_of_the_spec(ask: Asker) -> None:

@@ -6,6 +6,8 @@ from podfit.api.objects import Object
 
 READY = "VirtualMachineReady"
 _FOLLOWS = "ContainersReady"
+_ALWAYS = ("ready", "restartCount")
+"""Shown also if they are false and 0, as in the status of a container."""
 
 
 def show_machine(new: Object, old: Object) -> None:
@@ -52,7 +54,7 @@ def _shown(observed: Object) -> Object:
         "restartCount": observed.get("restartCount", 0),
         "resources": observed.get("resources"),
     }
-    return {key: value for key, value in made.items() if value}
+    return {key: value for key, value in made.items() if value or key in _ALWAYS}
 
 
 def _states(state: Object) -> tuple[str, str]:

@@ -10,8 +10,8 @@ from __future__ import annotations
 from typing import Any
 
 from podfit.api.objects import Object
+from podfit.api.status import duplicate, field_not_found, not_supported, required, too_long
 from podfit.api.status import field_forbidden as forbidden
-from podfit.api.status import field_not_found, not_supported, required, too_long
 from podfit.api.text import names
 from podfit.apiserver.strategy import resourcelists
 from podfit.apiserver.strategy.checks import Errors, equal, names_valid
@@ -130,6 +130,8 @@ def virtual_machine(spec: Object, context: PodRules, path: str, errors: Errors, 
     if (spec.get("containers") and mirror is None) or (mirror and not _agree(machine, mirror)):
         errors.append(forbidden("containers,virtualMachine", "containers and virtualMachine workloads in same pod"))
         return
+    if spec.get("initContainers"):
+        errors.append(forbidden(f"{path}.initContainers", "a pod with a virtual machine cannot have init containers"))
     name = machine.get("name", "")
     if name:
         names_valid(name, f"{here}.name", names.dns_label(name), errors)
@@ -166,10 +168,14 @@ def _choices(machine: Object, path: str, errors: Errors) -> None:
 
 
 def _resize_policies(policies: Any, restart_policy: str, path: str, errors: Errors) -> None:
+    seen: set[str] = set()
     for at, policy in enumerate(policies):
-        here, value = f"{path}[{at}]", policy.get("policy", "")
-        if policy.get("resourceName") not in ("cpu", "memory"):
-            errors.append(not_supported(f"{here}.resourceName", policy.get("resourceName", ""), ("cpu", "memory")))
+        here, name, value = f"{path}[{at}]", policy.get("resourceName", ""), policy.get("policy", "")
+        if name in seen:
+            errors.append(duplicate(here, name))
+        seen.add(name)
+        if name not in ("cpu", "memory"):
+            errors.append(not_supported(f"{here}.resourceName", name, ("cpu", "memory")))
         if not value:
             errors.append(required(f"{here}.policy"))
         elif value not in _NATIVE_POLICIES:
