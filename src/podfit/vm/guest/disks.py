@@ -4,10 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import shutil
+import struct
 from pathlib import Path
 
 from podfit.vm.machines.definition import Disk
 from podfit.vm.records import Image
+
+_QCOW2 = b"QFI\xfb"
+_HEADER = 80
+"""Up to the incompatible features of a version 3 header."""
+_DATA_FILE = 1 << 2
 
 
 class DiskFailed(Exception):
@@ -58,7 +64,20 @@ class Disks:
 def format_of(disk: Path) -> str:
     """qcow2 or raw, by the first bytes: a raw disk has no header."""
     with disk.open("rb") as file:
-        return "qcow2" if file.read(4) == b"QFI\xfb" else "raw"
+        return "qcow2" if file.read(4) == _QCOW2 else "raw"
+
+
+def other_file(disk: Path) -> str | None:
+    """In which way a qcow2 disk names another file, which may be any file of this machine: QEMU would open it."""
+    with disk.open("rb") as file:
+        header = file.read(_HEADER)
+    if len(header) < _HEADER or not header.startswith(_QCOW2):
+        return None
+    version, backing = struct.unpack_from(">IQ", header, 4)
+    (features,) = struct.unpack_from(">Q", header, 72)
+    if version in (2, 3) and backing:
+        return "has a backing file"
+    return "has its data in another file" if version == 3 and features & _DATA_FILE else None
 
 
 async def _qemu_img(*words: str) -> None:

@@ -20,7 +20,7 @@ from podfit.images.references import parse
 from podfit.images.registries.credentials import Credentials
 from podfit.images.registries.pull import Puller
 from podfit.images.store import ImageStore
-from podfit.vm.guest.disks import format_of
+from podfit.vm.guest.disks import format_of, other_file
 from podfit.vm.records import Image
 
 DEFAULT_CMDLINE = "console=ttyS0 panic=-1"
@@ -89,10 +89,10 @@ class Images:
 
 
 def _guest(found: StoredImage, annotations: Mapping[str, str]) -> Image:
-    root = Path(found.rootfs)
-    kernel, initrd = root / "boot/vmlinuz", root / "boot/initrd.img"
-    disks = sorted(path for path in (root / "disk").glob("*") if path.is_file() and not path.is_symlink())
-    if not _plain(kernel) and not disks:
+    root = Path(found.rootfs).resolve()
+    kernel, initrd = _within(root, root / "boot/vmlinuz"), _within(root, root / "boot/initrd.img")
+    disks = [disk for path in sorted((root / "disk").glob("*")) if (disk := _within(root, path)) is not None]
+    if kernel is None and not disks:
         raise ImageUnusable(
             "the image has neither a disk under /disk/ nor a kernel /boot/vmlinuz: no VM can boot from it"
         )
@@ -101,16 +101,19 @@ def _guest(found: StoredImage, annotations: Mapping[str, str]) -> Image:
     image = Image(found.id)
     if disks:
         image.disk, image.disk_format = str(disks[0]), format_of(disks[0])
-    if _plain(kernel):
+        if (other := other_file(disks[0])) is not None:
+            raise ImageUnusable(f"the image's disk {disks[0].name} {other}; it must be complete")
+    if kernel is not None:
         image.kernel = str(kernel)
-        image.initrd = str(initrd) if _plain(initrd) else ""
+        image.initrd = str(initrd) if initrd is not None else ""
         image.cmdline = annotations.get(CMDLINE) or found.settings.labels.get(CMDLINE) or DEFAULT_CMDLINE
     return image
 
 
-def _plain(path: Path) -> bool:
-    """A link in the image could lead anywhere on this machine."""
-    return path.is_file() and not path.is_symlink()
+def _within(root: Path, path: Path) -> Path | None:
+    """The file that the path leads to, if that is in the image: a link could lead anywhere on this machine."""
+    resolved = path.resolve()
+    return resolved if resolved.is_relative_to(root) and resolved.is_file() else None
 
 
 __all__ = ["ImageError", "ImageMissing", "ImageUnusable", "Images"]
