@@ -16,6 +16,8 @@ from podfit.vm import LOCK
 
 pytestmark = [needs_vms, pytest.mark.skipif(KUBECTL is None, reason="kubectl is not installed")]
 
+HOG = "mount -t tmpfs -o size=300m hog /mnt && dd if=/dev/zero of=/mnt/hog bs=1M count=200 2>/dev/null"
+
 
 def vm_pod(name: str, cpu: str = "1", memory: str = "256Mi") -> str:
     size = {"cpu": cpu, "memory": memory}
@@ -35,6 +37,13 @@ def actual(up: Running, name: str) -> Any:
     return (statuses[0].get("resources") or {}).get("limits")
 
 
+def in_progress(up: Running, name: str) -> str:
+    """Why a resize has not ended."""
+    conditions = up.json("get", "pod", name)["status"]["conditions"]
+    found = (one for one in conditions if (one["type"], one.get("reason")) == ("PodResizeInProgress", "Error"))
+    return str(next(found, {}).get("message", ""))
+
+
 def answers(up: Running, name: str) -> bool:
     return up.try_kubectl("exec", name, "--", "true").returncode == 0
 
@@ -48,7 +57,10 @@ def test_a_vm_pod_lives_and_is_resized_beside_containers(up: Running) -> None:
     resize(up, "guest", "2", "500Mi")
     eventually(lambda: actual(up, "guest") == {"cpu": "2", "memory": "500Mi"}, "the VM has grown", 120)
     assert up.kubectl("exec", "guest", "--", "nproc") == "2\n"
+    up.kubectl("exec", "guest", "--", "sh", "-c", HOG)
     resize(up, "guest", "1", "256Mi")
+    eventually(lambda: "are still in use by the guest" in in_progress(up, "guest"), "its status says what is missing")
+    up.kubectl("exec", "guest", "--", "umount", "/mnt")
     eventually(lambda: actual(up, "guest") == {"cpu": "1", "memory": "256Mi"}, "the VM has shrunk", 120)
     pod = up.json("get", "pod", "guest")
     assert pod["status"]["containerStatuses"][0]["restartCount"] == 0

@@ -16,7 +16,7 @@ HOG = "mount -t tmpfs -o size=600m hog /mnt && dd if=/dev/zero of=/mnt/hog bs=1M
 async def refused_shrink(vms: Vms, id: str, memory: int) -> str:
     with pytest.raises(grpc.aio.AioRpcError) as refused:
         await vms.resize(id, 1, memory)
-    assert refused.value.code() is grpc.StatusCode.UNAVAILABLE
+    assert refused.value.code() is grpc.StatusCode.ABORTED
     return refused.value.details() or ""
 
 

@@ -106,7 +106,7 @@ async def test_a_command_for_a_guest_without_an_agent_is_refused_with_what_it_la
     async with vms.running("mute", _cmdline="console=ttyS0 podfit.agent=off") as id:
         with pytest.raises(grpc.aio.AioRpcError) as refused:
             await vms.exec(id, "true")
-        assert refused.value.code() is grpc.StatusCode.UNAVAILABLE
+        assert refused.value.code() is grpc.StatusCode.FAILED_PRECONDITION
         assert "qemu-guest-agent" in (refused.value.details() or "")
 
 

@@ -30,12 +30,13 @@ STATES = {
     RUNNING: cri.ContainerState.CONTAINER_RUNNING,
     EXITED: cri.ContainerState.CONTAINER_EXITED,
 }
+# Not UNAVAILABLE for what a guest does: callers take that for a runtime that is down.
 _CODES: tuple[tuple[type[Exception], grpc.StatusCode], ...] = (
     (refusals.Invalid, grpc.StatusCode.INVALID_ARGUMENT),
     (refusals.BeyondMaximum, grpc.StatusCode.OUT_OF_RANGE),
     (refusals.OutOfSlots, grpc.StatusCode.OUT_OF_RANGE),
     (refusals.GuestLacks, grpc.StatusCode.FAILED_PRECONDITION),
-    (refusals.GuestBusy, grpc.StatusCode.UNAVAILABLE),
+    (refusals.GuestBusy, grpc.StatusCode.ABORTED),
     (CannotMove, grpc.StatusCode.FAILED_PRECONDITION),
     (ImageMissing, grpc.StatusCode.NOT_FOUND),
     (ImageUnusable, grpc.StatusCode.FAILED_PRECONDITION),
@@ -45,7 +46,7 @@ _CODES: tuple[tuple[type[Exception], grpc.StatusCode], ...] = (
     (InvalidReference, grpc.StatusCode.INVALID_ARGUMENT),
     (NetworkFailure, grpc.StatusCode.UNAVAILABLE),
     (DiskFailed, grpc.StatusCode.INTERNAL),
-    (AgentFailed, grpc.StatusCode.UNAVAILABLE),
+    (AgentFailed, grpc.StatusCode.FAILED_PRECONDITION),
     (TimeoutError, grpc.StatusCode.DEADLINE_EXCEEDED),
     (OverflowError, grpc.StatusCode.INVALID_ARGUMENT),
 )

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import pytest
+from msgspec import structs
 from tests.unit.agent.lab import Lab
 
 from podfit.agent.actuation.actuator import ActuationFailed, allowed
 from podfit.agent.decide.resize.actuate import GROW, SHRINK, MemoryCheck, NotePod, Plan, SetContainer, SetPod
-from podfit.agent.runtimes.values import BelowUsage, LimitsChange, NotFound, RuntimeFailure
+from podfit.agent.runtimes.values import BelowUsage, LimitsChange, Machine, NotFound, RuntimeFailure
 
 AFTER = {"limits": {"cpu": "2"}, "requests": {"cpu": "2"}}
 BIGGER = SetContainer("cpu", GROW, "c", LimitsChange(cpu_shares=2048, cpu_quota_us=200_000), AFTER)
@@ -49,6 +50,20 @@ async def test_a_memory_limit_below_usage_is_refused_before_anything_is_written(
         await lab.parts.resizing.actuator.apply(pod.record, Plan((), (smaller, BIGGER), (check,)), pod.snapshot)
     assert raised.value.below == (check,)
     assert lab.ledger.actuated("u").containers["c"]["limits"] == {"cpu": "100m", "memory": "64Mi"}
+
+
+async def test_the_memory_of_a_virtual_machine_is_left_to_its_runtime(lab: Lab) -> None:
+    pod = await lab.observed(await lab.run())
+    lab.runtime.set_load("u", "c", memory=40 << 20)
+    running = pod.snapshot.running
+    running["c"] = structs.replace(running["c"], machine=Machine())
+    lab.runtime.fail_next("update_container", RuntimeFailure("8 MiB of 64 MiB are still in use by the guest"))
+    smaller = SetContainer("memory", SHRINK, "c", LimitsChange(memory_bytes=32 << 20), {"limits": {"memory": "32Mi"}})
+    checks = (MemoryCheck("", 32 << 20), MemoryCheck("c", 32 << 20))
+    pod.record.doubtful = True
+    with pytest.raises(ActuationFailed, match="still in use by the guest") as raised:
+        await lab.parts.resizing.actuator.apply(pod.record, Plan((), (smaller,), checks), pod.snapshot)
+    assert raised.value.below == ()
 
 
 def test_a_container_that_cannot_grow_does_not_keep_others_from_growing() -> None:
