@@ -77,11 +77,21 @@ class Libvirtd:
             self._process.wait()
             self._process = None
 
-    def end_vms(self) -> None:
-        """Ends QEMU processes that are left, each by the pid that this daemon noted."""
-        for file in (self._folder / "run/qemu").glob("*.pid"):
+    def running_vms(self) -> list[int]:
+        """The QEMU processes that it noted and that have not exited."""
+        found = []
+        for file in (self._folder / "run/qemu").glob("podfit-*.pid"):
             with contextlib.suppress(OSError, ValueError):
-                os.kill(int(file.read_text()), 9)
+                pid = int(file.read_text())
+                if Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z":
+                    found.append(pid)
+        return found
+
+    def end_vms(self) -> None:
+        """Ends QEMU processes that are left."""
+        for pid in self.running_vms():
+            with contextlib.suppress(OSError):
+                os.kill(pid, 9)
 
 
 @contextlib.contextmanager

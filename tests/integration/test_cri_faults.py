@@ -16,7 +16,6 @@ import pytest
 from tests.support.containers.containerd import Containerd, missing
 from tests.support.containers.criproxy import CriProxy, Refusal
 
-from podfit.agent.runtimes.cri.failures import Unreached
 from podfit.agent.runtimes.cri.resize import resources
 from podfit.agent.runtimes.cri.runtime import CriRuntime
 from podfit.agent.runtimes.values import (
@@ -27,6 +26,7 @@ from podfit.agent.runtimes.values import (
     LimitsChange,
     PodConfig,
     RuntimeFailure,
+    RuntimeSilent,
 )
 from podfit.cri import api_pb2 as api
 
@@ -356,7 +356,7 @@ async def test_a_sandbox_whose_answer_was_lost_is_found_and_used(node: Node, pro
     proxy.answers["RunPodSandbox"] = lose
     uid = str(uuid.uuid4())
     config = PodConfig(uid, "web", "default", "Burstable", Limits(512), "web-0", node.folder / "logs" / uid)
-    with pytest.raises(Unreached):
+    with pytest.raises(RuntimeSilent):
         await node.runtime.run_pod(config)
     await until(lambda: ("found", "") in node.events)
     await node.runtime.run_pod(config)
@@ -370,7 +370,7 @@ async def test_a_sandbox_that_could_not_be_read_gets_its_addresses_later(node: N
         raise Refusal(grpc.StatusCode.UNAVAILABLE, "connection lost")
 
     proxy.answers["PodSandboxStatus"] = lose
-    with pytest.raises(Unreached):
+    with pytest.raises(RuntimeSilent):
         await node.pod()
     [uid] = node.runtime._book.pods
     await until(lambda: node.runtime._book.pods[uid].ips)
@@ -441,7 +441,7 @@ async def test_a_crash_of_the_runtime_loses_no_pod_and_restarts_none(alone: Node
     await stream.wait()
     await stream.close()
     await asyncio.to_thread(own.crash)
-    with pytest.raises(Unreached):
+    with pytest.raises(RuntimeSilent):
         await alone.runtime.image_status("busybox")
     pod = await alone.runtime.pod(uid)
     assert pod is not None and pod.alive and await alone.runtime.container(stays) == before

@@ -5,8 +5,11 @@ from __future__ import annotations
 import contextlib
 import json
 import shlex
+import signal
+import socket
 import subprocess
 import sys
+import tempfile
 import urllib.request
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -18,6 +21,7 @@ from tests.e2e.conftest import KUBECTL, Running, eventually
 from tests.libvirtds import Libvirtd, libvirtds, needs_libvirtd
 from tests.vms import GUEST, guest_archive, needs_vms
 
+from podfit.api.pods.migrations import ANNOTATION
 from podfit.podnet.support import missing_for_bridge
 
 pytestmark = [needs_vms, needs_libvirtd, pytest.mark.skipif(KUBECTL is None, reason="kubectl is not installed")]
@@ -48,9 +52,13 @@ class Process:
         assert line.startswith("ready"), f"{line!r}: {self._log.read_text()}"
         return self
 
-    def stop(self, number: int = 15) -> None:
+    def send(self, number: int) -> None:
+        assert self._process is not None
+        self._process.send_signal(number)
+
+    def stop(self, number: int = signal.SIGTERM) -> None:
         if self._process is not None:
-            self._process.send_signal(number)
+            self.send(number)
             self._process.wait(60)
             self._process = None
 
@@ -79,6 +87,14 @@ class Nodes:
         events = self.up.json("get", "events")["items"]
         return [one["reason"] for one in events if one["involvedObject"]["name"] == name]
 
+    def phase(self, name: str) -> str:
+        found: str = json.loads(self.pod(name)["metadata"]["annotations"][ANNOTATION])["phase"]
+        return found
+
+    def vms(self) -> dict[str, int]:
+        """How many VMs each daemon runs."""
+        return {name: len(daemon.running_vms()) for name, daemon in self.daemons.items()}
+
     def migrate(self, name: str, target: str, *more: str) -> subprocess.CompletedProcess[str]:
         words = ["migrate", name, "--to", target, "--kubeconfig", str(self.up.kubeconfig), *more]
         return podfit(*words)
@@ -102,12 +118,16 @@ def nodes(folder: Path) -> Iterator[Nodes]:
             runtimes[name] = Process(folder / f"{name}.log", *words).start()
             stack.callback(runtimes[name].stop)
         size = ("--node-cpu", "4", "--node-memory", "4Gi", "--image-fallback", "host", "--stop-pods")
+        with socket.create_server(("127.0.0.1", 0)) as free:
+            listen = f"127.0.0.1:{free.getsockname()[1]}"
         up = Running(
             folder / "up",
             "--node-name",
             "one",
             "--runtime-endpoint",
             f"vm={sockets['one']}",
+            "--listen",
+            listen,
             *size,
             log=folder / "up.log",
         )
@@ -127,7 +147,7 @@ def nodes(folder: Path) -> Iterator[Nodes]:
         yield Nodes(up, agent, runtimes, dict(zip(("one", "two"), daemons, strict=True)))
 
 
-def vm_pod(name: str, node: str = "one", **annotations: str) -> str:
+def vm_pod(name: str, node: str) -> str:
     size = {"cpu": "1", "memory": "256Mi"}
     container = {"name": "vm", "image": GUEST, "resources": {"requests": size, "limits": size}}
     spec = {
@@ -138,12 +158,11 @@ def vm_pod(name: str, node: str = "one", **annotations: str) -> str:
         "terminationGracePeriodSeconds": 2,
         "containers": [container],
     }
-    meta = {"name": name, "annotations": annotations}
-    return json.dumps({"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": spec})
+    return json.dumps({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": spec})
 
 
-def running(cluster: Nodes, name: str, **annotations: str) -> None:
-    cluster.up.kubectl("apply", "-f", "-", stdin=vm_pod(name, **annotations))
+def running(cluster: Nodes, name: str, node: str = "one") -> None:
+    cluster.up.kubectl("apply", "-f", "-", stdin=vm_pod(name, node))
     eventually(lambda: cluster.answers(name), "the guest's agent answers", 120)
 
 
@@ -164,32 +183,64 @@ def page(pod: Any) -> bool:
         return b"a VM pod" in answer.read()
 
 
-def test_a_vm_pod_moves_to_another_node_and_stays_the_same_pod(short_path: Path) -> None:
-    with nodes(short_path) as cluster:
-        running(cluster, "guest")
-        resized(cluster, "guest", "2", "384Mi")
-        eventually(lambda: "PodResizeInProgress" not in str(cluster.pod("guest")["status"]["conditions"]), "settled")
-        before, boot = cluster.pod("guest"), cluster.exec("guest", *BOOT_ID)
-        cluster.exec("guest", "sh", "-c", "echo before-the-move > /dev/ttyS0")
-        eventually(lambda: "before-the-move" in cluster.up.kubectl("logs", "guest"), "the console is logged")
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[Nodes]:
+    with tempfile.TemporaryDirectory(prefix="podfit-") as folder, nodes(Path(folder)) as found:
+        yield found
 
-        done = cluster.migrate("pod/guest", "two")
 
-        assert done.returncode == 0, done.stderr
-        assert done.stdout == "pod/guest migrated to node two\n"
-        eventually(lambda: cluster.answers("guest"), "the guest's agent answers at its new node", 60)
-        after = cluster.pod("guest")
-        assert (after["spec"]["nodeName"], after["metadata"]["uid"]) == ("two", before["metadata"]["uid"])
-        assert cluster.exec("guest", *BOOT_ID) == boot, "the guest was not restarted"
-        eventually(lambda: actual(cluster, "guest") == {"cpu": "2", "memory": "384Mi"}, "it has its size")
-        status, was = (one["status"]["containerStatuses"][0] for one in (after, before))
-        assert (status["restartCount"], status["containerID"]) == (was["restartCount"], was["containerID"])
-        cluster.exec("guest", "sh", "-c", "echo after-the-move > /dev/ttyS0")
-        eventually(lambda: "after-the-move" in cluster.up.kubectl("logs", "guest"), "the console is logged there")
-        logged = cluster.up.kubectl("logs", "guest")
-        assert logged.index("before-the-move") < logged.index("after-the-move")
-        resized(cluster, "guest", "1", "256Mi")
-        assert NETWORK == "user" or (before["status"]["podIP"] != after["status"]["podIP"] and page(after))
-        eventually(lambda: {"Migrating", "Migrated"} <= set(cluster.reasons("guest")), "Events tell of it")
-        assert "Killing" not in cluster.reasons("guest")
-        cluster.up.kubectl("delete", "pod", "guest")
+def test_a_vm_pod_moves_to_another_node_and_stays_the_same_pod(cluster: Nodes) -> None:
+    running(cluster, "guest")
+    resized(cluster, "guest", "2", "384Mi")
+    eventually(lambda: "PodResizeInProgress" not in str(cluster.pod("guest")["status"]["conditions"]), "settled")
+    before, boot = cluster.pod("guest"), cluster.exec("guest", *BOOT_ID)
+    cluster.exec("guest", "sh", "-c", "echo before-the-move > /dev/ttyS0")
+    eventually(lambda: "before-the-move" in cluster.up.kubectl("logs", "guest"), "the console is logged")
+
+    done = cluster.migrate("pod/guest", "two")
+
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == "pod/guest migrated to node two\n"
+    eventually(lambda: cluster.answers("guest"), "the guest's agent answers at its new node", 60)
+    after = cluster.pod("guest")
+    assert (after["spec"]["nodeName"], after["metadata"]["uid"]) == ("two", before["metadata"]["uid"])
+    assert cluster.exec("guest", *BOOT_ID) == boot, "the guest was not restarted"
+    eventually(lambda: actual(cluster, "guest") == {"cpu": "2", "memory": "384Mi"}, "it has its size")
+    status, was = (one["status"]["containerStatuses"][0] for one in (after, before))
+    assert (status["restartCount"], status["containerID"]) == (was["restartCount"], was["containerID"])
+    cluster.exec("guest", "sh", "-c", "echo after-the-move > /dev/ttyS0")
+    eventually(lambda: "after-the-move" in cluster.up.kubectl("logs", "guest"), "the console is logged there")
+    logged = cluster.up.kubectl("logs", "guest")
+    assert logged.index("before-the-move") < logged.index("after-the-move")
+    resized(cluster, "guest", "1", "256Mi")
+    assert NETWORK == "user" or (before["status"]["podIP"] != after["status"]["podIP"] and page(after))
+    eventually(lambda: {"Migrating", "Migrated"} <= set(cluster.reasons("guest")), "Events tell of it")
+    assert "Killing" not in cluster.reasons("guest")
+    cluster.up.kubectl("delete", "pod", "guest")
+
+
+def test_a_migration_goes_on_after_both_agents_and_both_runtimes_were_killed(cluster: Nodes) -> None:
+    """The target's runtime hangs first, so that the migration waits for it as Offered."""
+    running(cluster, "hardy", "two")
+    boot = cluster.exec("hardy", *BOOT_ID)
+    cluster.runtimes["one"].send(signal.SIGSTOP)
+    assert cluster.migrate("hardy", "one", "--no-wait").returncode == 0
+    eventually(lambda: cluster.phase("hardy") == "Offered", "the source offers the VM")
+    killed(cluster.runtimes["one"], cluster.agent)
+    eventually(lambda: cluster.phase("hardy") == "Prepared", "the target expects the VM")
+    killed(cluster.runtimes["two"], cluster.up)
+    eventually(lambda: cluster.phase("hardy") == "Moved", "the VM has moved", 120)
+    eventually(lambda: cluster.answers("hardy"), "the guest's agent answers at its new node", 60)
+    assert cluster.exec("hardy", *BOOT_ID) == boot, "the guest was not restarted"
+    assert cluster.pod("hardy")["spec"]["nodeName"] == "one"
+    eventually(lambda: cluster.vms() == {"one": 1, "two": 0}, "it runs once")
+    assert cluster.pod("hardy")["status"]["containerStatuses"][0]["restartCount"] == 0
+    cluster.up.kubectl("delete", "pod", "hardy")
+
+
+def killed(*processes: Process | Running) -> None:
+    """And started again, all at once."""
+    for one in processes:
+        one.stop(signal.SIGKILL)
+    for one in processes:
+        one.start()

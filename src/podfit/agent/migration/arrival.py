@@ -23,13 +23,15 @@ from podfit.agent.migration.steps import Steps, machine_of
 from podfit.agent.pods.events import NORMAL
 from podfit.agent.pods.observe import observe
 from podfit.agent.pods.record import PodRecord
-from podfit.agent.runtimes.values import CREATED, RuntimeFailure
+from podfit.agent.runtimes.values import CREATED, RuntimeFailure, RuntimeSilent
 from podfit.api.objects import Object
 from podfit.api.pods.migrations import FAILED, MOVED, OFFERED, PREPARED, Migration, MigrationStep, moving
 from podfit.api.resize.states import effective
 from podfit.kit.process.oserrors import system_words
 from podfit.reconcile.result import DONE, Requeue, Result
 
+RETRY_S = 1.0
+"""The delay before a runtime that is unreachable is queried again. The source gives up if this takes too long."""
 _NO_IMAGE = ("ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull")
 
 
@@ -79,15 +81,24 @@ class Arrivals:
             container = record.pod["spec"]["containers"][0]
             image = await self._images.get(record, container)
             if image is None:
-                reason, why = record.waiting.get(container["name"]) or ("", "")
-                if reason in _NO_IMAGE:
-                    await self._fail(record, migration, f"{reason}: {why}")
-                return DONE
+                return await self._without_image(record, migration, container)
             place = await self._place(record, migration, image)
+        except RuntimeSilent as error:
+            return Requeue(RETRY_S, str(error))
         except (RuntimeFailure, ConfigProblem, OSError) as error:
             await self._fail(record, migration, system_words(error))
             return DONE
         await self._steps.report(record, migration, MigrationStep(PREPARED, place=place))
+        return DONE
+
+    async def _without_image(self, record: PodRecord, migration: Migration, container: Object) -> Result:
+        reason, why = record.waiting.get(container["name"]) or ("", "")
+        if reason not in _NO_IMAGE:
+            return DONE
+        if await self._core.runtime.image_status(container["image"], record.handler) is not None:
+            # Only the runtime could not be reached when the image was looked up.
+            return Requeue(RETRY_S, "the image is looked up again")
+        await self._fail(record, migration, f"{reason}: {why}")
         return DONE
 
     async def _place(self, record: PodRecord, migration: Migration, image: str) -> dict[str, object]:

@@ -22,7 +22,7 @@ from podfit.kit.backoff import Backoff
 log = logging.getLogger(__name__)
 
 PREPARE_S = 120.0
-"""How long the other node may take to prepare, including the image pull."""
+"""How long either node may take to prepare, including the image pull."""
 RETRY_S = 1.0
 """The delay before a runtime that is unreachable in the middle of a migration is queried again."""
 JOB = "migrate"
@@ -85,10 +85,16 @@ class Departures:
             return MigrationStep(FAILED, "the VM does not run")
         self._events.emit(record.pod, NORMAL, "Migrating", f"Migrating to node {migration.target}")
         record.story.add("migrating", migration.target)
-        try:
-            return MigrationStep(OFFERED, offer=await self._steps.runtime(record).offer(container.id))
-        except (RuntimeFailure, OSError) as error:
-            return MigrationStep(FAILED, str(error))
+        patience = self._clock.monotonic() + PREPARE_S
+        while True:
+            try:
+                return MigrationStep(OFFERED, offer=await self._steps.runtime(record).offer(container.id))
+            except RuntimeSilent as error:
+                if self._clock.monotonic() > patience:
+                    return MigrationStep(FAILED, str(error))
+            except (RuntimeFailure, OSError) as error:
+                return MigrationStep(FAILED, str(error))
+            await self._clock.sleep(RETRY_S)
 
     async def _move(self, record: PodRecord, migration: Migration) -> MigrationStep | None:
         """None once it has left: the other node reports that.

@@ -57,7 +57,7 @@ class Arrivals:
         if container is None:
             container = self._record(sandbox, config, offer)
         elif not container.arriving:
-            raise CannotMove(f"this node already has a VM with the ID {offer.id} already")
+            raise CannotMove(f"this node already has a VM with the ID {offer.id}")
         await self._networks.receive(sandbox, offer.lease)
         self._records.save_sandbox(sandbox)
         await self._networks.before_start(sandbox)

@@ -9,23 +9,30 @@ import pytest
 
 from podfit.agent.migration.departure import Departures
 from podfit.agent.runtimes.values import RUNNING, RuntimeFailure, RuntimeSilent
-from podfit.api.pods.migrations import FAILED, PREPARED, Migration, MigrationStep
+from podfit.api.pods.migrations import FAILED, OFFERED, PREPARED, Migration, MigrationStep
 
 MIGRATION = Migration(PREPARED, "one", "two", "now", place={"uri": "x"})
 SILENT, BROKEN = RuntimeSilent("away"), RuntimeFailure("the disk is full")
+NONE: list[Exception | None] = []
 
 
 class Runtime:
     """Answers with what it is given, in that order; None is success."""
 
-    def __init__(self, moves: list[Exception | None], stays: list[Exception | None]) -> None:
-        self._moves, self._stays = moves, stays
+    def __init__(
+        self, moves: list[Exception | None], stays: list[Exception | None], offers: list[Exception | None] = NONE
+    ) -> None:
+        self._moves, self._stays, self._offers = moves, stays, list(offers)
 
     async def move(self, _id: str, _place: dict[str, Any]) -> None:
         _answer(self._moves)
 
     async def stay(self, _id: str) -> None:
         _answer(self._stays)
+
+    async def offer(self, _id: str) -> dict[str, Any]:
+        _answer(self._offers)
+        return {"id": "vm"}
 
     @property
     def exhausted(self) -> bool:
@@ -39,21 +46,32 @@ def _answer(answers: list[Exception | None]) -> None:
 
 
 class Pauses:
-    async def sleep(self, _seconds: float) -> None:
-        return
+    def __init__(self) -> None:
+        self._now = 0.0
+
+    def monotonic(self) -> float:
+        return self._now
+
+    async def sleep(self, seconds: float) -> None:
+        self._now += seconds
 
 
 def record(state: str = RUNNING) -> Any:
     container = SimpleNamespace(id="vm", state=state)
     story = SimpleNamespace(add=lambda *_words: None)
-    return SimpleNamespace(state=SimpleNamespace(containers=[container]), story=story, who="default/guest")
+    return SimpleNamespace(state=SimpleNamespace(containers=[container]), story=story, who="default/guest", pod={})
+
+
+def departures(runtime: Runtime) -> Departures:
+    steps: Any = SimpleNamespace(runtime=lambda _record: runtime, node_name="one")
+    nothing: Any = None
+    events = SimpleNamespace(emit=lambda *_words: None)
+    core: Any = SimpleNamespace(events=events, clock=Pauses(), tasks=None)
+    return Departures(core, steps, nothing)
 
 
 async def reported(runtime: Runtime, about: Any) -> MigrationStep | None:
-    steps: Any = SimpleNamespace(runtime=lambda _record: runtime, node_name="one")
-    nothing: Any = None
-    core: Any = SimpleNamespace(events=None, clock=Pauses(), tasks=None)
-    return await Departures(core, steps, nothing)._move(about, MIGRATION)
+    return await departures(runtime)._move(about, MIGRATION)
 
 
 @pytest.mark.parametrize(
@@ -82,3 +100,15 @@ async def test_a_failure_is_reported_once_the_runtime_says_that_the_vm_stays() -
 async def test_a_vm_that_has_ended_does_not_move() -> None:
     step = await reported(Runtime([], []), record("exited"))
     assert step == MigrationStep(FAILED, "the VM has stopped")
+
+
+@pytest.mark.parametrize(
+    ("offers", "phase"),
+    [([SILENT] * 5 + [None], OFFERED), ([BROKEN], FAILED), ([SILENT] * 500, FAILED)],
+    ids=["silent for a moment", "refused", "silent for long"],
+)
+async def test_a_runtime_that_starts_again_is_asked_again_for_its_offer(
+    offers: list[Exception | None], phase: str
+) -> None:
+    step = await departures(Runtime([], [], offers))._offer(record(), MIGRATION)
+    assert step.phase == phase

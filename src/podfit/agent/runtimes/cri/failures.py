@@ -2,14 +2,9 @@
 
 from __future__ import annotations
 
-from podfit.agent.runtimes.values import NotFound, RuntimeFailure
+from podfit.agent.runtimes.values import NotFound, RuntimeFailure, RuntimeSilent
 from podfit.cri import CriError
 from podfit.cri import api_pb2 as api
-
-
-class Unreached(RuntimeFailure):
-    """The runtime is unreachable or did not answer in time. The request may have been carried out."""
-
 
 _NOT_READY = {"RuntimeReady": "container runtime not ready", "NetworkReady": "container runtime network not ready"}
 
@@ -25,5 +20,5 @@ def not_ready(status: api.RuntimeStatus) -> str:
 
 def failure(error: CriError) -> RuntimeFailure:
     if error.unreached:
-        return Unreached(f"container runtime is down: {error.words}")
+        return RuntimeSilent(f"container runtime is down: {error.words}")
     return NotFound(error.details) if error.code == "NOT_FOUND" else RuntimeFailure(error.words)
