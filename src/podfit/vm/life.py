@@ -31,8 +31,9 @@ from podfit.vm.records import EXITED, RUNNING, Container, Records, Sandbox
 
 log = logging.getLogger(__name__)
 KILLED = 137
-_REASON_WAIT_S = 2.0
-"""How long libvirt may take to report why a VM stopped."""
+_REASON_WAIT_S, _CRASH_WAIT_S = 2.0, 0.3
+"""How long libvirt may take to report why a VM stopped. A shutdown or a panic it reports before it ends QEMU: without
+such a report, and if QEMU's exit code is unknown too, QEMU has crashed, which libvirt itself may notice late."""
 _PRESS_AGAIN_S = (1.0, 2.0, 4.0, 8.0)
 """A guest that is still booting ignores its power button: it is pressed repeatedly, the last interval being
 repeated."""
@@ -284,13 +285,15 @@ class Lives:
             return
         if not code and not present.killed:
             # QEMU exited regularly, or is not our child: libvirt knows whether the guest shut down or crashed.
+            known = code == 0 or present.shut_down or present.panicked
             with suppress(TimeoutError):
-                async with asyncio.timeout(_REASON_WAIT_S):
+                async with asyncio.timeout(_REASON_WAIT_S if known else _CRASH_WAIT_S):
                     await present.stopped.wait()
             with suppress(LibvirtFailed):
                 state = await present.machine.state()
                 present.crashed |= state is not None and state.why_off in ("crashed", "failed")
                 present.shut_down |= state is not None and state.why_off == "shutdown"
+            present.crashed |= not (known or present.shut_down)
         await self.finish(container, code)
 
     async def is_off_on_purpose(self, container: Container) -> bool:

@@ -51,6 +51,9 @@ async def test_a_vm_survives_its_libvirt_daemon_and_is_resized_when_that_is_back
             assert (await vms.exec(id, "cat /proc/sys/kernel/random/boot_id")).strip() == before
             await vms.resize(id, 2, 512)
             assert await vms.size(id) == (2, 512)
+            await vms.stop(id, grace=60)
+            status = await vms.status(id)
+            assert (status.exit_code, status.reason) == (0, "Completed")
 
 
 async def test_a_vm_that_ended_while_its_daemon_was_away_is_reported_as_ended(short_path: Path) -> None:

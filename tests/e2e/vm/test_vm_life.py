@@ -90,6 +90,15 @@ async def test_a_vm_outlives_its_runtime_and_is_found_again(tmp_path: Path) -> N
         vms = Vms(folder / "vm.sock")
         assert (await vms.status(id)).state == cri.ContainerState.CONTAINER_RUNNING
         assert await vms.exec(id, "echo still here") == "still here\n"
+        [pid_file] = (folder / "libvirt/run/qemu").glob("podfit-*.pid")
+        os.kill(int(pid_file.read_text()), signal.SIGKILL)
+
+        async def ended() -> bool:
+            return bool((await vms.status(id)).state == cri.ContainerState.CONTAINER_EXITED)
+
+        await until(ended)
+        status = await vms.status(id)
+        assert (status.exit_code, status.message) == (255, "QEMU ended unexpectedly")
         await vms.remove_all()
         await vms.close()
 
