@@ -46,11 +46,11 @@ class Fleet:
     async def start(self) -> None:
         from podfit.api.registry.kinds import NAMESPACE, kind_named
         from podfit.kit.process import garbage
-        from podfit.kit.process.pages import keep_in_huge_pages
+        from podfit.kit.process.huge_pages import keep_in_huge_pages
 
-        garbage.look_rarely()
+        garbage.collect_rarely()
         await self.up.start()
-        garbage.keep_what_is_here()
+        garbage.freeze_existing_objects()
         self.up.tasks.start(keep_in_huge_pages(self.up.clock), "pages")
         await self.client.create(NAMESPACE, {"metadata": {"name": "bench"}})
         while await self.client.find(kind_named("ServiceAccount"), "bench", "default") is None:

@@ -94,11 +94,11 @@ def main() -> None:
     parser.add_argument("--pods", type=int, default=100_000)
     parser.add_argument("--place", type=int, default=5000)
     given = parser.parse_args()
-    garbage.look_rarely()
+    garbage.collect_rarely()
     began = time.process_time()
     board = filled(given.nodes, given.pods)
     print(f"snapshot of {given.nodes} nodes, {given.pods} pods: {time.process_time() - began:.1f} s")
-    garbage.keep_what_is_here()
+    garbage.freeze_existing_objects()
     for name, pods in mixes(given.place):
         seconds = place(board, pods)
         print(f"{name:>14}: {len(pods) / seconds:8.0f} placements/s ({seconds / len(pods) * 1e6:.0f} us each)")

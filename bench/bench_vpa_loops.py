@@ -26,7 +26,7 @@ from bench.reporting import Row, print_table, spread_ms
 from podfit.api.objects import Object
 from podfit.api.registry.kinds import POD, POD_METRICS, VPA, kind_named
 from podfit.client.rest import Client
-from podfit.client.transport import Ask, Reply, Stream
+from podfit.client.transport import ClientRequest, Reply, Stream
 from podfit.kit.clock import FakeClock, rfc3339
 from podfit.vpa.admission.config import AdmissionConfig
 from podfit.vpa.admission.loop import AdmissionWebhook
@@ -44,7 +44,7 @@ class Canned:
         self.lists: dict[str, list[Object]] = {}
         self.writes = 0
 
-    async def request(self, ask: Ask) -> Reply:
+    async def request(self, ask: ClientRequest) -> Reply:
         if ask.method != "GET":
             self.writes += 1
             return Reply(200, b"{}")
@@ -52,7 +52,7 @@ class Canned:
         return Reply(200, msgspec.json.encode({"metadata": {"resourceVersion": "1"}, "items": items}))
 
     @asynccontextmanager
-    async def stream(self, ask: Ask) -> AsyncIterator[Stream]:
+    async def stream(self, ask: ClientRequest) -> AsyncIterator[Stream]:
         async def nothing() -> AsyncIterator[bytes]:
             await asyncio.Event().wait()
             yield b""

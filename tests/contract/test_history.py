@@ -12,13 +12,13 @@ import pytest
 from tests.support.servers.histories import Gathered
 
 from podfit.kit.clock import Clock, FakeClock
+from podfit.vpa.combined import history_for
 from podfit.vpa.flags import BadFlag
 from podfit.vpa.history import plugged
 from podfit.vpa.history.base import NONE, Batch, History, Series
 from podfit.vpa.history.local import LocalHistory
 from podfit.vpa.recommender.config import RecommenderConfig, recommender_config
 from podfit.vpa.recommender.decide.evidence.oom import Oom
-from podfit.vpa.together import history_for
 
 WEB, DB = Series("default", "web-1", "main", "app=web"), Series("default", "db-1", "main", "app=db")
 Opened = Callable[[Path, Clock], History]
@@ -89,7 +89,7 @@ async def test_what_was_recorded_comes_back_in_order_of_time(opened: Opened, tmp
     assert [oom.memory for oom in found.ooms] == [7]
 
 
-async def test_an_empty_history_hands_over_nothing(opened: Opened, tmp_path: Path) -> None:
+async def test_an_empty_history_yields_nothing(opened: Opened, tmp_path: Path) -> None:
     clock = FakeClock()
     found = await loaded(opened(tmp_path, clock), clock.now())
     assert not found.rows and not found.ooms
@@ -119,7 +119,7 @@ def test_a_packages_history_is_chosen_by_its_name(monkeypatch: pytest.MonkeyPatc
     assert isinstance(history_for(recommender_config(["--storage=mine"]), FakeClock()), Kept)
 
 
-def test_a_history_that_nobody_brings_or_that_cannot_be_loaded_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unknown_or_unloadable_history_plugin_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(BadFlag, match='invalid argument "mine" for "--storage"'):
         recommender_config(["--storage=mine"])
     brings(monkeypatch, "no_such_package:history")

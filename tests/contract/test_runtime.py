@@ -221,7 +221,7 @@ async def test_the_exit_code_is_the_programs(bench: Bench, command: tuple[str, .
     assert (state.exit_code, state.reason) == (code, "Error" if code else "Completed")
 
 
-async def test_a_program_that_is_not_there_cannot_run(bench: Bench) -> None:
+async def test_a_missing_program_cannot_run(bench: Bench) -> None:
     uid = await bench.pod()
     cid = await bench.container(uid, "/nonexistent/program")
     with pytest.raises(CannotRun, match="no such file"):
@@ -230,7 +230,7 @@ async def test_a_program_that_is_not_there_cannot_run(bench: Bench) -> None:
     assert (state.state, state.exit_code, state.reason) == (EXITED, 128, "StartError")
 
 
-async def test_a_container_that_hears_sigterm_ends_within_its_grace(bench: Bench) -> None:
+async def test_a_container_that_handles_sigterm_ends_within_its_grace_period(bench: Bench) -> None:
     uid, cid = await bench.run("sh", "-c", "trap 'exit 7' TERM; echo ready; while :; do sleep 0.01; done")
     await until(lambda: "ready" in bench.log(uid))
     await bench.runtime.stop_container(cid, grace_s=WAIT_S)
@@ -304,7 +304,7 @@ async def test_a_closed_exec_is_over(bench: Bench) -> None:
     assert await stream.wait() == 137
 
 
-async def test_exec_of_what_is_not_there_or_where_nothing_runs_is_refused(bench: Bench) -> None:
+async def test_exec_into_a_missing_or_stopped_container_is_refused(bench: Bench) -> None:
     _, cid = await bench.run("sleep", "1000")
     with pytest.raises(CannotRun, match="no such file"):
         # Some runtimes know at once; others only when they have tried.
@@ -412,7 +412,7 @@ def _files(bench: Bench, uid: str, cid: str, name: str) -> list[Path]:
 
 
 @pytest.mark.parametrize("name", ["memory.min", "memory.low", "memory.soft_limit_in_bytes"])
-async def test_memory_that_somebody_protected_stays_protected(bench: Bench, name: str) -> None:
+async def test_memory_protection_set_by_others_is_kept(bench: Bench, name: str) -> None:
     uid = await bench.pod(Limits(512, None, 256 * MIB))
     cid = await bench.container(uid, "sleep", "1000", limits=Limits(256, None, 64 * MIB))
     await bench.runtime.start_container(cid)
@@ -474,7 +474,7 @@ async def test_a_container_that_ended_does_not_hold_its_pods_cpu(bench: Bench) -
     assert (await bench.runtime.pod_limits(uid)).cpu_quota_us == 20_000
 
 
-async def test_a_memory_limit_below_usage_is_refused_and_kills_nobody(bench: Bench) -> None:
+async def test_a_memory_limit_below_usage_is_refused_and_kills_no_process(bench: Bench) -> None:
     uid = await bench.pod(Limits(512, None, 256 * MIB))
     cid = await bench.hog(uid, 64, Limits(256, None, 128 * MIB))
     with pytest.raises(BelowUsage) as refusal:
@@ -630,7 +630,7 @@ async def test_a_container_that_starts_while_its_pod_is_stopped_ends_with_it(ben
     assert (await bench.state(cid)).state == EXITED
 
 
-async def test_a_stopped_pod_may_be_run_anew(bench: Bench) -> None:
+async def test_a_stopped_pod_may_be_started_again(bench: Bench) -> None:
     uid = await bench.pod(Limits(512, None, 64 * MIB))
     first = await bench.container(uid, "sleep", "1000")
     await bench.runtime.start_container(first)
@@ -681,7 +681,7 @@ async def test_attempts_of_a_container_are_kept_oldest_first(bench: Bench) -> No
     assert [item.attempt for item in pod.containers] == [0, 1, 2]
 
 
-async def test_what_is_not_there_is_not_found(bench: Bench) -> None:
+async def test_missing_objects_are_not_found(bench: Bench) -> None:
     for call in (
         bench.runtime.update_pod("none", LimitsChange(cpu_shares=2)),
         bench.runtime.update_container("none", LimitsChange(cpu_shares=2)),
@@ -695,7 +695,7 @@ async def test_what_is_not_there_is_not_found(bench: Bench) -> None:
     assert await bench.runtime.pod("none") is None and await bench.runtime.container("none") is None
 
 
-async def test_an_image_name_that_is_none_cannot_be_pulled(bench: Bench) -> None:
+async def test_an_invalid_image_name_cannot_be_pulled(bench: Bench) -> None:
     with pytest.raises(ImageMissing):
         await bench.runtime.pull_image("not an image")
 

@@ -161,7 +161,7 @@ async def test_a_stale_writer_is_refused_and_nothing_changes(store: Store) -> No
     assert store.revision == revision
 
 
-async def test_expecting_a_key_that_is_not_there_is_refused(store: Store) -> None:
+async def test_expecting_a_missing_key_is_refused(store: Store) -> None:
     for attempt in (store.put("a", b"", expect=store.revision), store.delete("a"), store.delete("a", expect=7)):
         with pytest.raises(Mismatch) as refusal:
             await attempt
@@ -176,7 +176,7 @@ async def test_a_deletion_is_a_change_with_the_last_record(store: Store) -> None
     assert store.get("a") is None and store.scan("a") == []
 
 
-async def test_a_key_made_anew_after_deletion_has_a_new_created(store: Store) -> None:
+async def test_a_key_recreated_after_deletion_has_a_new_create_revision(store: Store) -> None:
     first = await store.put("a", b"1")
     await store.delete("a")
     again = await store.put("a", b"1", expect=0)
@@ -217,7 +217,7 @@ async def test_scan_at_shows_things_as_they_stood(store: Store) -> None:
         store.scan_at(store.revision + 1, "p/")
 
 
-async def test_a_watch_hears_each_change_once_and_in_order(store: Store) -> None:
+async def test_a_watch_receives_each_change_once_and_in_order(store: Store) -> None:
     old = await store.put("p/a", b"0")
     start = store.revision
     past = await store.put("p/a", b"1", expect=old.modified)
@@ -234,7 +234,7 @@ async def test_a_watch_hears_each_change_once_and_in_order(store: Store) -> None
     watch.close()
 
 
-async def test_watches_of_all_prefixes_of_a_key_hear_of_it(store: Store) -> None:
+async def test_watches_of_all_prefixes_of_a_key_receive_its_change(store: Store) -> None:
     prefixes = ["", "pods/", "pods/ns/", "pods/ns/a", "pods/ns2/", "nodes/"]
     watches = {prefix: store.watch(prefix, store.revision) for prefix in prefixes}
     await store.put("pods/ns/a", b"")
@@ -250,7 +250,7 @@ async def test_a_waiting_watch_wakes(store: Store) -> None:
     assert (await waiting)[0].record == record
 
 
-async def test_a_closed_watch_ends_and_hears_nothing_more(store: Store) -> None:
+async def test_a_closed_watch_ends_and_receives_no_more_events(store: Store) -> None:
     watch = store.watch("a", store.revision)
     waiting = asyncio.ensure_future(watch.next())
     await asyncio.sleep(0)
@@ -262,7 +262,7 @@ async def test_a_closed_watch_ends_and_hears_nothing_more(store: Store) -> None:
     assert [change async for change in watch] == []
 
 
-async def test_a_slow_watch_is_cut_off_and_the_others_go_on(store: Store) -> None:
+async def test_a_slow_watch_is_closed_and_the_others_continue(store: Store) -> None:
     slow, quick = store.watch("", store.revision, buffer=3), store.watch("", store.revision, buffer=50)
     for number in range(5):
         await store.put("a", str(number).encode())
@@ -399,7 +399,7 @@ async def test_sync_returns_the_newest_revision(store: Store) -> None:
     assert await store.sync() >= record.modified
 
 
-async def test_a_cancelled_writer_harms_nobody(store: Store) -> None:
+async def test_a_cancelled_writer_does_not_affect_others(store: Store) -> None:
     doomed = asyncio.ensure_future(store.put("a", b""))
     await asyncio.sleep(0)
     doomed.cancel()

@@ -62,7 +62,7 @@ def test_resize_stays_until_the_kernel_has_it(up: Running, pod: str) -> None:
     assert status["resources"]["limits"] == {"cpu": "300m", "memory": "96Mi"} and status["restartCount"] == 0
 
 
-def test_wrong_wishes_are_explained_and_change_nothing(up: Running, pod: str) -> None:
+def test_invalid_requests_are_explained_and_change_nothing(up: Running, pod: str) -> None:
     before = up.json("get", "pod", pod)["metadata"]["generation"]
     for words, told in (
         (["--cpu", "1x"], "quantities must match"),

@@ -47,7 +47,7 @@ def type_in(at: Running, block: str) -> str:
     return done.stdout
 
 
-def test_the_tutorial_works_as_it_stands(two_cpus: Running) -> None:
+def test_the_tutorial_works_as_written(two_cpus: Running) -> None:
     at = two_cpus
     for block in blocks(2):
         type_in(at, block)

@@ -166,7 +166,7 @@ async def test_an_image_that_no_registry_has_is_an_error_with_the_registrys_reas
     assert any("absent:1: not found" in message for message in await lab.events("p"))
 
 
-async def test_a_handler_that_nobody_knows_leaves_the_pod_waiting_with_the_reason(lab: Lab) -> None:
+async def test_a_pod_with_an_unknown_runtime_handler_waits_with_the_reason(lab: Lab) -> None:
     meta = {"apiVersion": "node.k8s.io/v1", "kind": "RuntimeClass", "metadata": {"name": "odd"}, "handler": "nobody"}
     await lab.client.create(RUNTIME_CLASS, meta)
     await lab.create(pod("p", container("c1"), runtimeClassName="odd"))
@@ -183,13 +183,13 @@ async def test_a_log_is_rotated_and_read_as_one(lab: Lab) -> None:
     seen = await lab.run(pod("p", talks))
     cid = statuses(seen)["c1"]["containerID"].partition("://")[2]
     runtime = lab.agent.runtime
-    known = runtime._book.containers[cid]  # type: ignore[attr-defined]
+    known = runtime._inventory.containers[cid]  # type: ignore[attr-defined]
     file = Path(known.kept.log_file)
     async with asyncio.timeout(30):
         while "line 399" not in file.read_text():
             await asyncio.sleep(0.02)
     known.kept = replace(known.kept, log_max_bytes=100)
-    await Rotation(runtime._book).look()  # type: ignore[attr-defined]
+    await Rotation(runtime._inventory).check()  # type: ignore[attr-defined]
     stream = await runtime.exec(cid, ["sh", "-c", "echo after > /proc/1/fd/1"])
     await stream.wait()
     await stream.close()

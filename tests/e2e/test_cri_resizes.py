@@ -86,7 +86,7 @@ async def settled(lab: Lab, name: str) -> Object:
 
 async def looked(lab: Lab, name: str) -> Object:
     """The pod after the agent has compared every cgroup with what it set."""
-    await lab.agent.drift.look()
+    await lab.agent.drift.check()
     await lab.agent.idle()
     return await settled(lab, name)
 
@@ -181,7 +181,7 @@ async def test_a_container_whose_update_hangs_holds_up_no_other(lab: Lab, proxy:
 async def test_missing_statistics_hold_up_no_resize(lab: Lab, proxy: CriProxy) -> None:
     seen = await lab.run(pod("p", container("c1", exactly("100m/64Mi"))))
     cid = statuses(seen)["c1"]["containerID"].partition("://")[2]
-    book = lab.agent.runtime._book  # type: ignore[attr-defined]
+    book = lab.agent.runtime._inventory  # type: ignore[attr-defined]
     book.containers[cid].group = ""  # as for a container whose cgroup cannot be read
 
     async def none(request: Any) -> Any:

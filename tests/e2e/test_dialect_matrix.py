@@ -17,7 +17,7 @@ import pytest_asyncio
 from podfit.api.objects import Object
 from podfit.api.registry.kinds import POD
 from podfit.client.rest import STRATEGIC
-from podfit.client.transport import Ask
+from podfit.client.transport import ClientRequest
 
 from .noderuntimes import NodeRuntime
 from .seedpods import Kernel, Lab, container, exactly, is_ready, needs_cgroups, patch_of, pod, sizes, statuses
@@ -181,7 +181,7 @@ class Watcher:
         self._task = asyncio.create_task(self._follow(lab, space))
 
     async def _follow(self, lab: Lab, space: str) -> None:
-        async with lab.client.transport.stream(Ask("GET", POD.path(space), {"watch": "true"})) as stream:
+        async with lab.client.transport.stream(ClientRequest("GET", POD.path(space), {"watch": "true"})) as stream:
             rest = b""
             async for chunk in stream.chunks:
                 *lines, rest = (rest + chunk).split(b"\n")

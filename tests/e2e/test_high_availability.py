@@ -19,7 +19,7 @@ pytestmark = [
 ]
 
 
-def test_work_goes_on_when_a_server_and_both_leaders_are_killed(tmp_path: Path) -> None:
+def test_the_cluster_keeps_working_when_a_server_and_both_leaders_are_killed(tmp_path: Path) -> None:
     etcd = Etcd(tmp_path / "etcd")
     folder, parts = tmp_path / "data", []
     views = [Running(folder), Running(folder)]

@@ -319,7 +319,9 @@ def configure(folder: Path, *plugins: str, last: str = "portmap") -> Path:
     return folder / "leases" / "pods"
 
 
-def test_cni_plugins_connect_pods_and_a_missing_one_is_named_until_it_is_there(node: Running, tmp_path: Path) -> None:
+def test_cni_plugins_connect_pods_and_a_missing_plugin_is_named_until_it_is_installed(
+    node: Running, tmp_path: Path
+) -> None:
     leases = configure(tmp_path, "bridge")
     create(node, pod("web", *server(), ports=[{"containerPort": 8080, "hostPort": 18080}]))
     event(node, "web", "FailedCreatePodSandBox", "host-local")

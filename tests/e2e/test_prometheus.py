@@ -157,7 +157,7 @@ class Watched:
         token = self.up.kubectl("-n", "kube-system", "create", "token", "prometheus", "--duration", "8760h")
         (self.folder / "token").write_text(token)
 
-    async def look(self) -> None:
+    async def check(self) -> None:
         self.configure()
         self.up.kubectl("apply", "-f", "-", stdin=json.dumps({"apiVersion": "v1", "kind": "List", "items": OBJECTS}))
         for name in PODS.keys() - {"nowhere"}:
@@ -230,7 +230,7 @@ def seen(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Seen]:
     up = Running(folder / "up", "--node-name", "n1", "--node-cpu", "2", "--stop-pods")
     try:
         watched = Watched(up.start(), folder / "prometheus")
-        asyncio.run(watched.look())
+        asyncio.run(watched.check())
         yield watched.seen
     finally:
         up.stop()
@@ -253,7 +253,7 @@ def test_a_query_of_the_dashboard_has_data(seen: Seen, query: str) -> None:
 
 
 @pytest.mark.parametrize("query", DOCUMENTED)
-def test_a_metric_of_the_resize_proposal_is_there(seen: Seen, query: str) -> None:
+def test_a_metric_of_the_resize_proposal_exists(seen: Seen, query: str) -> None:
     assert seen.values.get(query)
 
 

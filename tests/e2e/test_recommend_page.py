@@ -113,7 +113,7 @@ def _sizes(up: Running) -> set[tuple[str, str]]:
     return {(one["cpu"], one["memory"]) for one in asked}
 
 
-def test_the_page_draws_its_charts_in_a_browser_and_asks_nobody_for_anything(site: Site, tmp_path: Path) -> None:
+def test_the_page_draws_its_charts_in_a_browser_and_sends_no_request(site: Site, tmp_path: Path) -> None:
     if CHROMIUM is None:
         pytest.skip("chromium is not installed")
     page = tmp_path / "report.html"

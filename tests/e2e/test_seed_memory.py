@@ -151,7 +151,7 @@ def waits_to_restart(seen: Object | None) -> bool:
     return bool(shown.get("state", {}).get("waiting", {}).get("reason") == "CrashLoopBackOff")
 
 
-async def test_out_of_memory_is_told_and_cured_by_a_resize(lab: Lab) -> None:
+async def test_an_out_of_memory_kill_is_reported_and_fixed_by_a_resize(lab: Lab) -> None:
     await lab.create(pod("p", program(WANTS_MUCH, exactly("500m/64Mi")), restartPolicy="Always", volumes=[PROGRAMS]))
     await lab.until("p", died("OOMKilled", 137, 1))
     crashed = await lab.until("p", waits_to_restart)

@@ -87,7 +87,7 @@ SMALL, LARGE = exactly("100m/64Mi"), exactly("200m/96Mi")
 
 @pytest.mark.parametrize("after", [LARGE, exactly("50m/48Mi"), exactly("200m/48Mi")], ids=["up", "down", "opposite"])
 @pytest.mark.parametrize("order", ["init, then sidecar", "sidecar, then init"])
-async def test_a_sidecar_is_resized_wherever_it_stands(lab: Lab, order: str, after: Object) -> None:
+async def test_a_sidecar_is_resized_at_any_position(lab: Lab, order: str, after: Object) -> None:
     ran, beside = container("setup", exactly("50m/32Mi"), "true"), sidecar("side", SMALL)
     init = (ran, beside) if order.startswith("init") else (beside, ran)
     await lab.there_and_back(pod("sidecar", container("c1", SMALL), init=init), {}, {"side": after})
@@ -159,7 +159,9 @@ async def test_requests_and_limits_are_added_where_there_were_none(lab: Lab) -> 
     ],
     ids=["cpu", "with memory", "from above"],
 )
-async def test_sizes_the_kernel_cannot_tell_apart_are_shown_as_asked(lab: Lab, before: Object, after: Object) -> None:
+async def test_sizes_that_the_kernel_cannot_distinguish_are_reported_as_requested(
+    lab: Lab, before: Object, after: Object
+) -> None:
     """The kernel's least is 2 shares and a quota of 1000 µs."""
     beside = container("c2", sizes("1m", "5m"))
     await lab.there_and_back(pod("equivalents", container("c1", before), beside), {"c1": after})

@@ -368,7 +368,7 @@ async def within_a_second(lab: Scaled) -> None:
     """The button is heard by then: from there on nothing is changed, for every change asks first."""
     assert lab.up.autoscaler is not None
     async with asyncio.timeout(1.0):
-        while lab.up.autoscaler.updater.brakes.panicking() is None:
+        while lab.up.autoscaler.updater.stops.panicking() is None:
             await asyncio.sleep(0.01)
 
 

@@ -109,7 +109,7 @@ class Points(Lab):
     def verdicts(self, ns: str, name: str) -> dict[str, Any]:
         """The reasons for which the updater's last pass left pods as they are, by pod."""
         assert self.up.autoscaler is not None
-        story = self.up.autoscaler.updater.story.of((ns, name)) or {"pods": {}}
+        story = self.up.autoscaler.updater.skip_reasons.of((ns, name)) or {"pods": {}}
         return {pod: one["reason"] for pod, one in story["pods"].items()}
 
 
@@ -274,7 +274,7 @@ async def test_while_everything_is_frozen_new_pods_keep_their_templates_size(lab
     try:
         assert lab.up.autoscaler is not None
         async with asyncio.timeout(PATIENCE_S):
-            while lab.up.autoscaler.admission.brakes.panicking() is None:
+            while lab.up.autoscaler.admission.stops.panicking() is None:
                 await asyncio.sleep(0.01)
         await lab.recommend(ns, "a", "300m")
         await lab.client.patch(DEPLOYMENT, ns, "a", {"spec": {"replicas": 2}})

@@ -242,14 +242,14 @@ async def test_a_limit_written_into_the_kernel_by_hand_is_reported(node: RealNod
     assert not await node.until(lambda: unlike(resources["limits"]))
     state = await node.runtime.pod(uid)
     assert state is not None
-    await node.agent.drift.look()
+    await node.agent.drift.check()
     await node.agent.idle()
     assert await shown() == resources["limits"], "the kernel's minimum of 10m is not shown"
 
     change = LimitsChange(cpu_quota_us=20_000, memory_bytes=96 << 20)
     await node.runtime.update_pod(uid, change)
     await node.runtime.update_container(state.containers[0].id, change)
-    await node.agent.drift.look()
+    await node.agent.drift.check()
     assert not await node.until(lambda: unlike({"cpu": "200m", "memory": "96Mi"}))
     await node.agent.idle()
     told = [one["reason"] for one in await node.cluster.events()]

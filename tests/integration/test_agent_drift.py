@@ -26,7 +26,7 @@ async def pod(cluster: Cluster, node: TestNode, resources: dict[str, Any]) -> st
 
 async def looked(cluster: Cluster, node: TestNode) -> dict[str, Any]:
     """What the status shows after the next look."""
-    await node.agent.drift.look()
+    await node.agent.drift.check()
     await node.quiet()
     shown: dict[str, Any] = (await cluster.pod("p"))["status"]["containerStatuses"][0]["resources"]
     return shown
@@ -36,7 +36,7 @@ async def told(cluster: Cluster) -> list[str]:
     return [one["message"] for one in await cluster.events() if one["reason"] == "CgroupChanged"]
 
 
-async def test_a_limit_written_by_hand_is_shown_by_the_status_and_told_once(cluster: Cluster, node: TestNode) -> None:
+async def test_a_limit_written_by_hand_appears_in_the_status_and_in_one_event(cluster: Cluster, node: TestNode) -> None:
     container_id = await pod(cluster, node, SIZE)
     await node.runtime.update_container(container_id, LimitsChange(cpu_quota_us=20_000, memory_bytes=96 << 20))
     expected = {"requests": SIZE["requests"], "limits": {"cpu": "200m", "memory": "96Mi"}}
@@ -60,7 +60,7 @@ async def test_the_next_resize_sets_what_a_hand_has_changed(cluster: Cluster, no
     assert len(await told(cluster)) == 1
 
 
-async def test_a_limit_lifted_by_hand_is_told(cluster: Cluster, node: TestNode) -> None:
+async def test_a_limit_removed_by_hand_is_reported(cluster: Cluster, node: TestNode) -> None:
     container_id = await pod(cluster, node, SIZE)
     await node.runtime.update_container(container_id, LimitsChange(memory_bytes=-1))
     await looked(cluster, node)

@@ -69,7 +69,7 @@ FAILURES = [RuntimeFailure("the runtime is busy"), OSError(errno.ENOSPC, "No spa
 
 @pytest.mark.parametrize("operation", OPERATIONS)
 @pytest.mark.parametrize("failure", FAILURES, ids=["refused", "full", "absent"])
-async def test_a_start_that_fails_is_told_and_tried_again(
+async def test_a_failed_start_is_reported_and_retried(
     cluster: Cluster, node: TestNode, operation: str, failure: Exception
 ) -> None:
     node.runtime.fail_next(operation, failure, times=3)
@@ -117,7 +117,7 @@ async def test_an_image_that_cannot_be_pulled_is_tried_again_with_pauses(cluster
     await node.until(lambda: runs(cluster))
 
 
-async def test_a_name_that_is_no_image_is_told(cluster: Cluster, node: TestNode) -> None:
+async def test_an_invalid_image_name_is_reported(cluster: Cluster, node: TestNode) -> None:
     seen = await create(cluster, node, pod("p", container(image="not an image")))
     reason, message = waiting(seen)
     assert reason == "InvalidImageName"
@@ -216,7 +216,7 @@ async def test_a_pod_with_users_of_its_own_waits_and_says_why(cluster: Cluster, 
     await node.until(lambda: not node.agent.records)
 
 
-async def test_a_sandbox_that_cannot_be_made_is_told(cluster: Cluster, node: TestNode) -> None:
+async def test_a_sandbox_that_cannot_be_created_is_reported(cluster: Cluster, node: TestNode) -> None:
     node.runtime.fail_next("run_pod", OSError(errno.ENOSPC, "No space left on device"))
     await cluster.client.create(POD, pod("p"))
     await node.until(lambda: runs(cluster))
@@ -244,12 +244,12 @@ async def test_a_new_pod_does_not_start_before_its_promise_is_on_disk(
         await asyncio.sleep(0)
     await cluster.clock.advance(5)
     assert uid not in node.machine.pods
-    assert "No space left" in node.agent.ledger.trouble
+    assert "No space left" in node.agent.ledger.problem
     why = "error making pod data directories: No space left on device"
     assert ("Warning", "FailedToMakePodDataDirectories", why) in await said(cluster)
     monkeypatch.undo()
     await node.until(lambda: runs(cluster))
-    assert not node.agent.ledger.trouble
+    assert not node.agent.ledger.problem
 
 
 async def test_a_full_disk_at_the_start_delays_the_start_and_nothing_else(

@@ -122,9 +122,7 @@ async def pid_of(runtime: ProcessRuntime, uid: str) -> int:
 
 
 @pytest.mark.parametrize("whole", [False, True], ids=["container", "pod"])
-async def test_a_cgroup_that_somebody_removed_is_made_anew(
-    real: tuple[Cluster, Agent, ProcessRuntime], whole: bool
-) -> None:
+async def test_a_removed_cgroup_is_recreated(real: tuple[Cluster, Agent, ProcessRuntime], whole: bool) -> None:
     cluster, _, runtime = real
     uid = (await cluster.client.create(POD, pod("p", "c")))["metadata"]["uid"]
 

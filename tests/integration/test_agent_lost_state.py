@@ -13,7 +13,7 @@ from tests.support.cluster.nodes import Cluster, TestNode
 from podfit.agent.runtimes.fake.node import FakeNodeState
 from podfit.api.registry.kinds import LEASE, NODE, POD
 from podfit.client.rest import STRATEGIC
-from podfit.client.transport import Ask, Reply
+from podfit.client.transport import ClientRequest, Reply
 
 LARGER = {"requests": {"cpu": "150m", "memory": "64Mi"}, "limits": {"cpu": "200m", "memory": "128Mi"}}
 
@@ -132,7 +132,7 @@ class Rejecting:
         self._request, self._path, self._code, self.fields = self._transport.request, path, code, fields
         self._transport.request = self.request  # type: ignore[method-assign]
 
-    async def request(self, ask: Ask) -> Reply:
+    async def request(self, ask: ClientRequest) -> Reply:
         if ask.method == "PATCH" and ask.path.endswith(f"{self._path}/status"):
             body = ask.body if isinstance(ask.body, dict) else msgspec.json.decode(ask.body or b"{}")
             if any(field in body["status"] for field in self.fields):

@@ -21,9 +21,7 @@ async def test_the_node_registers_with_what_it_has_and_renews_its_lease(cluster:
     assert (await cluster.client.get(LEASE, "kube-node-lease", "node1"))["spec"]["renewTime"] > before
 
 
-async def test_a_renewal_leaves_alone_what_others_wrote_in_the_lease_and_who_they_are(
-    cluster: Cluster, node: TestNode
-) -> None:
+async def test_a_renewal_preserves_what_others_wrote_in_the_lease(cluster: Cluster, node: TestNode) -> None:
     place = (LEASE, "kube-node-lease", "node1")
     await cluster.client.patch(*place, {"metadata": {"labels": {"theirs": "1"}}}, fieldManager="others")
     before = await cluster.client.get(*place)
@@ -47,7 +45,7 @@ async def test_foreign_capacity_survives_the_heartbeat(cluster: Cluster, node: T
     assert shown["capacity"]["dummy.com/dummy"] == shown["allocatable"]["dummy.com/dummy"] == "123"
 
 
-async def test_what_somebody_gives_the_node_is_offered_at_once(cluster: Cluster, node: TestNode) -> None:
+async def test_an_extended_resource_added_to_the_node_is_available_at_once(cluster: Cluster, node: TestNode) -> None:
     change = {"status": {"capacity": {"dummy.com/dummy": "4"}}}
     await cluster.client.patch(NODE, "", "node1", change, "status", STRATEGIC)
     await node.quiet()
@@ -55,7 +53,7 @@ async def test_what_somebody_gives_the_node_is_offered_at_once(cluster: Cluster,
     assert shown["allocatable"]["dummy.com/dummy"] == "4"
 
 
-async def test_what_somebody_takes_from_the_node_is_offered_no_more(cluster: Cluster, node: TestNode) -> None:
+async def test_an_extended_resource_removed_from_the_node_is_not_available(cluster: Cluster, node: TestNode) -> None:
     for text in ("4", None):
         change = {"status": {"capacity": {"dummy.com/dummy": text}}}
         await cluster.client.patch(NODE, "", "node1", change, "status", STRATEGIC)

@@ -14,7 +14,7 @@ from podfit.agent.runtimes.values import Limits, RuntimeFailure
 from podfit.api.registry.kinds import NODE, POD
 from podfit.api.status import ApiError
 from podfit.client.rest import STRATEGIC
-from podfit.client.transport import Ask, Reply, Unreachable
+from podfit.client.transport import ClientRequest, Reply, Unreachable
 
 # --- admission ------------------------------------------------------------------------------------------------------
 
@@ -35,7 +35,7 @@ async def test_a_pod_that_selects_another_node_is_rejected(cluster: Cluster, nod
     assert (seen["status"]["phase"], seen["status"]["reason"]) == ("Failed", "NodeAffinity")
 
 
-async def test_a_label_that_somebody_just_gave_the_node_counts(cluster: Cluster, node: TestNode) -> None:
+async def test_a_label_just_added_to_the_node_counts(cluster: Cluster, node: TestNode) -> None:
     await cluster.client.patch(NODE, "", "node1", {"metadata": {"labels": {"disk": "ssd"}}})
     seen = await create(cluster, node, pod("p", nodeSelector={"disk": "ssd"}))
     assert seen["status"]["phase"] == "Running"
@@ -288,7 +288,7 @@ async def test_nothing_is_lost_while_the_api_server_is_away(cluster: Cluster, no
     transport = node.agent.client.transport
     original, away = transport.request, True
 
-    async def request(ask: Ask) -> Reply:
+    async def request(ask: ClientRequest) -> Reply:
         if away:
             raise Unreachable("nobody answers")
         return await original(ask)
@@ -315,7 +315,7 @@ async def test_a_rejected_pod_can_be_deleted(cluster: Cluster, node: TestNode) -
     assert not node.agent.records
 
 
-async def test_a_pod_that_ended_while_the_agent_was_down_is_told_and_deletable(
+async def test_a_pod_that_ended_while_the_agent_was_down_is_reported_and_deletable(
     cluster: Cluster, node: TestNode
 ) -> None:
     await create(cluster, node, pod("p", container("c", "sleep 5"), restartPolicy="Never"))

@@ -35,24 +35,24 @@ def watch(node: TestNode, machine: Machine) -> PressureWatch:
     return PressureWatch(node.agent.node, node.cluster.clock, machine)
 
 
-async def test_a_pressure_is_told_at_once_and_over_after_five_minutes(cluster: Cluster) -> None:
+async def test_a_pressure_is_reported_at_once_and_ends_after_five_minutes(cluster: Cluster) -> None:
     node, machine = await cluster.node(), Machine()
     looking = watch(node, machine)
-    await looking.look()
+    await looking.check()
     calm = await memory(cluster)
     assert (calm["status"], calm["reason"]) == ("False", "KubeletHasSufficientMemory")
     await node.pass_time(5)
     machine.now = SHORT
-    await looking.look()
+    await looking.check()
     short = await memory(cluster)
     assert (short["status"], short["reason"]) == ("True", "KubeletHasInsufficientMemory")
     assert short["lastTransitionTime"] > calm["lastTransitionTime"]
     machine.now = CALM
     await node.pass_time(299, 100)
-    await looking.look()
+    await looking.check()
     assert (await memory(cluster))["status"] == "True"
     await node.pass_time(1)
-    await looking.look()
+    await looking.check()
     assert (await memory(cluster))["status"] == "False"
 
 
@@ -60,14 +60,14 @@ async def test_readings_that_change_nothing_are_not_sent(cluster: Cluster) -> No
     node, machine = await cluster.node(), Machine()
     looking = watch(node, machine)
     machine.now = SHORT
-    await looking.look()
+    await looking.check()
     revision = (await cluster.client.get(NODE, "", "node1"))["metadata"]["resourceVersion"]
     for _ in range(3):
-        await looking.look()
+        await looking.check()
     assert (await cluster.client.get(NODE, "", "node1"))["metadata"]["resourceVersion"] == revision
 
 
-async def test_a_pressure_that_could_not_be_told_is_told_with_the_next_reading(
+async def test_a_pressure_that_could_not_be_reported_is_reported_with_the_next_reading(
     cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     node, machine = await cluster.node(), Machine()
@@ -79,9 +79,9 @@ async def test_a_pressure_that_could_not_be_told_is_told_with_the_next_reading(
 
     with monkeypatch.context() as patched:
         patched.setattr(cluster.native, "patch", away)
-        await looking.look()
+        await looking.check()
     assert (await memory(cluster))["status"] == "False"
-    await looking.look()
+    await looking.check()
     assert (await memory(cluster))["status"] == "True"
 
 
@@ -130,8 +130,8 @@ async def test_the_pod_furthest_above_its_request_is_ended_first_and_alone(clust
     await node.quiet()
     looking = reading(node, machine)
     machine.now = SHORT
-    await looking.look()
-    await looking.look()
+    await looking.check()
+    await looking.check()
     await node.pass_time(3)
     assert await phases(cluster) == {"small": "Running", "large": "Failed", "other": "Running"}
     status = (await cluster.pod("large"))["status"]
@@ -144,11 +144,11 @@ async def test_the_pod_furthest_above_its_request_is_ended_first_and_alone(clust
     assert (told["status"], told["reason"], told["message"]) == ("True", "TerminationByKubelet", message)
     events = [(one["type"], one["reason"], one["message"]) for one in await cluster.events()]
     assert ("Warning", "Evicted", message) in events
-    await looking.look()
+    await looking.check()
     await node.pass_time(3)
     assert await phases(cluster) == {"small": "Running", "large": "Failed", "other": "Failed"}
     machine.now = CALM
-    await looking.look()
+    await looking.check()
     await node.pass_time(3)
     assert (await phases(cluster))["small"] == "Running"
 
@@ -160,7 +160,7 @@ async def test_critical_pods_are_spared(cluster: Cluster) -> None:
     await cluster.client.create(POD, {**body, "metadata": {**body["metadata"], "namespace": "kube-system"}})
     await node.quiet()
     machine.now = SHORT
-    await reading(node, machine).look()
+    await reading(node, machine).check()
     await node.pass_time(3)
     assert (await cluster.pod("critical", "kube-system"))["status"]["phase"] == "Running"
 
@@ -168,7 +168,7 @@ async def test_critical_pods_are_spared(cluster: Cluster) -> None:
 async def test_a_pod_that_asks_for_nothing_is_not_let_onto_a_node_without_memory(cluster: Cluster) -> None:
     node, machine = await cluster.node(capacity={"cpu": "2", "memory": "4Gi"}), Machine()
     machine.now = SHORT
-    await reading(node, machine).look()
+    await reading(node, machine).check()
     await cluster.client.create(POD, hungry("greedy", MI))
     await cluster.client.create(POD, hungry("modest", MI, "64Mi"))
     await node.quiet()
@@ -185,7 +185,7 @@ async def test_a_resize_waits_while_the_node_is_short_of_disk(cluster: Cluster) 
     await node.quiet()
     looking = reading(node, machine)
     machine.now = Readings(memory_free=1 << 30, unwritable=True)
-    await looking.look()
+    await looking.check()
     larger = {"spec": {"containers": [{"name": "c", "resources": {"requests": {"memory": "80Mi"}}}]}}
     for name in ("p", "critical"):
         await cluster.resize(name, larger)
@@ -201,7 +201,7 @@ async def test_a_resize_waits_while_the_node_is_short_of_disk(cluster: Cluster) 
 
     machine.now = CALM
     await cluster.clock.advance(301)
-    await looking.look()
+    await looking.check()
     await node.quiet()
     status = (await cluster.pod("p"))["status"]
     assert status["containerStatuses"][0]["resources"]["requests"] == {"memory": "80Mi"}
@@ -255,7 +255,7 @@ async def test_the_pod_with_most_on_a_full_disk_is_evicted_and_its_files_are_del
     await writes(cluster, node, "small", 64 << 10)
     file = await writes(cluster, node, "large", 3 * MI)
     looking = reading(node, FullWhile(file))
-    await looking.look()
+    await looking.check()
     await node.pass_time(3)
     assert await disk_pressure(cluster) == "True"
     status = (await cluster.pod("large"))["status"]
@@ -263,7 +263,7 @@ async def test_the_pod_with_most_on_a_full_disk_is_evicted_and_its_files_are_del
     assert (status["phase"], status["reason"], status["message"]) == ("Failed", "Evicted", message)
     assert any(one["type"] == "DisruptionTarget" for one in status["conditions"])
     assert file.exists()
-    await looking.look()
+    await looking.check()
     await node.pass_time(3)
     assert not file.exists()
     assert await phases(cluster) == {"small": "Running", "large": "Failed"}
@@ -279,7 +279,7 @@ async def test_a_node_short_of_disk_deletes_old_logs_before_it_evicts(cluster: C
     logs.mkdir(parents=True, exist_ok=True)
     for name in ("0.log", "1.log", "2.log", "2.log.20260101-000000.000000000"):
         (logs / name).write_text("")
-    await reading(node, FullWhile(logs / "2.log.20260101-000000.000000000")).look()
+    await reading(node, FullWhile(logs / "2.log.20260101-000000.000000000")).check()
     await node.pass_time(3)
     assert sorted(one.name for one in logs.iterdir()) == ["1.log", "2.log"]
     assert await phases(cluster) == {"p": "Running"}
@@ -292,7 +292,7 @@ async def test_a_long_termination_message_counts_as_use_of_the_disk(cluster: Clu
     record = node.agent.find("default", "limited")
     assert record is not None
     node.agent.maker.message_file(record, "c", 0).write_bytes(bytes(2 * MI))
-    await reading(node, Machine()).look()
+    await reading(node, Machine()).check()
     await node.pass_time(3)
     assert (await cluster.pod("limited"))["status"]["reason"] == "Evicted"
 
@@ -300,7 +300,7 @@ async def test_a_long_termination_message_counts_as_use_of_the_disk(cluster: Clu
 async def test_no_pod_comes_onto_a_node_short_of_disk(cluster: Cluster) -> None:
     node, machine = await cluster.node(capacity={"cpu": "2", "memory": "4Gi"}, on_disk=True), Machine()
     machine.now = FULL
-    await reading(node, machine).look()
+    await reading(node, machine).check()
     await cluster.client.create(POD, writer("late"))
     await node.quiet()
     status = (await cluster.pod("late"))["status"]
@@ -329,11 +329,11 @@ async def test_a_pod_that_exceeds_its_limit_of_disk_is_evicted(
     await writes(cluster, node, "limited", MI // 2)
     await writes(cluster, node, "free", 2 * MI)
     looking = reading(node, machine)
-    await looking.look()
+    await looking.check()
     await node.pass_time(3)
     assert await phases(cluster) == {"limited": "Running", "free": "Running"}
     await writes(cluster, node, "limited", 2 * MI)
-    await looking.look()
+    await looking.check()
     await node.pass_time(3)
     assert await phases(cluster) == {"limited": "Failed", "free": "Running"}
     status = (await cluster.pod("limited"))["status"]

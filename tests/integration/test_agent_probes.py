@@ -67,7 +67,9 @@ def statuses_told(node: TestNode, name: str) -> list[tuple[bool, bool]]:
 
 
 @pytest.mark.parametrize("kind", ["readinessProbe", "startupProbe"])
-async def test_nobody_is_ready_before_a_probe_has_said_so(cluster: Cluster, node: TestNode, kind: str) -> None:
+async def test_no_container_is_ready_before_its_readiness_probe_succeeded(
+    cluster: Cluster, node: TestNode, kind: str
+) -> None:
     told = statuses_told(node, "p")
     probe: dict[str, Any] = {"exec": {"command": ["true"]}, "periodSeconds": 1, "initialDelaySeconds": 3}
     probes: dict[str, Any] = {kind: probe}

@@ -69,7 +69,7 @@ async def runs(cluster: Cluster, name: str = "p") -> bool:
     return all("running" in one["state"] for one in status.get("containerStatuses") or [{"state": {}}])
 
 
-async def test_the_policy_always_pulls_what_is_here(cluster: Cluster, node: TestNode) -> None:
+async def test_the_policy_always_pulls_an_image_that_exists(cluster: Cluster, node: TestNode) -> None:
     await create(cluster, node, pod("p", container(image="app:1", imagePullPolicy="Always")))
     await node.agent.idle()
     found = dict(await said(cluster))
@@ -220,7 +220,7 @@ async def test_a_limit_for_the_node_counts_pulls_from_all_registries(
     assert max(counts) == most and len(counts) == 5
 
 
-def test_who_pulled_an_image_is_known_after_a_restart_and_forgotten_with_the_image(tmp_path: Path) -> None:
+def test_pull_records_survive_a_restart_and_are_removed_with_the_image(tmp_path: Path) -> None:
     file, mine, other = tmp_path / "pulls.json", Credentials("me", "a"), Credentials("me", "b")
     PullRecords(file).pulled("sha256:1", mine)
     again = PullRecords(file)

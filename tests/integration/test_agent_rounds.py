@@ -89,7 +89,7 @@ async def test_an_increase_that_fits_once_a_decrease_is_applied_never_shows_as_p
     assert await warnings(cluster) == []
 
 
-async def test_a_swap_of_sizes_on_a_running_node_shows_nobody_as_pending(cluster: Cluster, node: TestNode) -> None:
+async def test_swapping_sizes_on_a_running_node_leaves_no_pod_pending(cluster: Cluster, node: TestNode) -> None:
     await pod(cluster, "large", size("1500m"))
     await pod(cluster, "small", size("200m"))
     await node.quiet()

@@ -15,7 +15,7 @@ from tests.support.cluster.nodes import Cluster, TestNode
 from podfit.agent.agent import Agent
 from podfit.api.registry.kinds import NODE, POD
 from podfit.client.rest import Client
-from podfit.client.transport import Ask, Reply, Stream, Unreachable
+from podfit.client.transport import ClientRequest, Reply, Stream, Unreachable
 from podfit.compose import node_user
 
 CAPACITY = {"cpu": "2", "memory": "4Gi"}
@@ -100,7 +100,7 @@ async def test_hidden_files_folders_and_nonsense_are_left_alone(cluster: Cluster
     assert len(node.machine.pods) == 1
 
 
-async def test_a_manifest_written_anew_with_the_same_text_changes_nothing(cluster: Cluster, folder: Path) -> None:
+async def test_rewriting_a_manifest_with_the_same_text_changes_nothing(cluster: Cluster, folder: Path) -> None:
     (folder / "web.yaml").write_text(manifest())
     node = await running_node(cluster, folder)
     before, mirror = attempts(node), await cluster.pod("web-node1")
@@ -142,10 +142,10 @@ async def test_a_manifest_that_returns_while_its_pod_leaves_runs_again(cluster: 
 class Nobody:
     """No API server answers."""
 
-    async def request(self, ask: Ask) -> Reply:
+    async def request(self, ask: ClientRequest) -> Reply:
         raise Unreachable("connection refused")
 
-    def stream(self, ask: Ask) -> AbstractAsyncContextManager[Stream]:
+    def stream(self, ask: ClientRequest) -> AbstractAsyncContextManager[Stream]:
         raise Unreachable("connection refused")
 
     async def close(self) -> None:
@@ -170,9 +170,7 @@ async def test_static_pods_need_no_api_server(cluster: Cluster, folder: Path) ->
 
 
 @pytest.mark.parametrize("options", [{"gracePeriodSeconds": 0}, {}], ids=["at once", "gracefully"])
-async def test_a_mirror_that_somebody_deleted_comes_back(
-    cluster: Cluster, folder: Path, options: dict[str, Any]
-) -> None:
+async def test_a_deleted_mirror_pod_is_recreated(cluster: Cluster, folder: Path, options: dict[str, Any]) -> None:
     (folder / "web.yaml").write_text(manifest())
     node = await running_node(cluster, folder)
     first = await cluster.pod("web-node1")

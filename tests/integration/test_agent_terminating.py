@@ -111,7 +111,7 @@ async def test_a_resize_that_was_deferred_before_the_deletion_is_retried(cluster
     assert seen["status"]["containerStatuses"][0]["resources"] == size("1")
 
 
-async def test_room_that_a_terminating_pod_gives_up_goes_to_those_who_wait(cluster: Cluster, node: TestNode) -> None:
+async def test_room_released_by_a_terminating_pod_goes_to_pending_resizes(cluster: Cluster, node: TestNode) -> None:
     await cluster.client.create(POD, pod("p", "100m"))
     await deleting(cluster, node, pod("other", "1500m"))
     assert [reason for _, reason, _ in resizing(await resize(cluster, node, "p", "1"))] == ["Deferred"]

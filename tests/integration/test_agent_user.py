@@ -45,7 +45,7 @@ async def test_a_user_without_groups_is_in_the_group_of_root(cluster: Cluster) -
     assert seen["user"] == {"linux": {"uid": 0, "gid": 0, "supplementalGroups": [0]}}
 
 
-async def test_nothing_is_said_of_a_user_that_nobody_named(cluster: Cluster) -> None:
+async def test_an_unset_user_is_not_reported(cluster: Cluster) -> None:
     seen = await started(cluster, await cluster.node(), "sleep 1d", {"supplementalGroups": [4000]}, {})
     assert "running" in seen["state"] and "user" not in seen
 

@@ -174,7 +174,7 @@ async def test_a_token_that_cannot_be_renewed_stays_while_it_is_good(
     assert "FailedMount" not in {event["reason"] for event in await cluster.events()}
 
 
-async def test_what_a_pod_is_told_of_itself_follows_at_once(cluster: Cluster, node: TestNode) -> None:
+async def test_downward_api_files_are_updated_at_once(cluster: Cluster, node: TestNode) -> None:
     item = {"path": "labels", "fieldRef": {"fieldPath": "metadata.labels"}}
     volume = await start(cluster, node, pod("p", {"name": "v", "downwardAPI": {"items": [item]}}))
     await cluster.client.patch(POD, "default", "p", {"metadata": {"labels": {"colour": "red"}}})
@@ -294,7 +294,7 @@ async def messages(cluster: Cluster) -> list[str]:
     return sorted(event["message"] for event in await cluster.events() if event["reason"] == "FailedMount")
 
 
-async def test_every_volume_that_is_missing_is_told(cluster: Cluster, node: TestNode) -> None:
+async def test_every_missing_volume_is_reported(cluster: Cluster, node: TestNode) -> None:
     await cluster.client.create(CONFIG_MAP, settings("red"))
     items = [{"key": "size", "path": "size"}]
     sources = [{"secret": {"name": "gone"}}, {"configMap": {"name": "settings", "items": items}}]

@@ -109,7 +109,7 @@ SCALE = {"apiVersion": "autoscaling/v1", "kind": "Scale", "metadata": {"name": "
         ("PATCH", "/replicationcontrollers/r/scale", {"spec": {"replicas": 3}}, SMP),
     ],
 )
-async def test_a_request_whose_answer_nobody_could_read_changes_nothing(
+async def test_a_request_whose_response_type_is_not_acceptable_changes_nothing(
     server: ApiServer, method: str, path: str, body: Any, media: str
 ) -> None:
     template = {"metadata": {"labels": {"a": "b"}}, "spec": {"containers": [{"name": "c", "image": "x"}]}}
@@ -169,7 +169,7 @@ async def test_a_field_manager_must_be_printable(server: ApiServer) -> None:
     )
 
 
-async def test_a_generation_that_nobody_counts_is_the_clients(server: ApiServer) -> None:
+async def test_the_generation_of_an_uncounted_kind_is_the_clients(server: ApiServer) -> None:
     await send(server, "POST", f"{SPACE}/configmaps", {"metadata": {"name": "g", "generation": 7}})
     made = json.loads((await send(server, "GET", f"{SPACE}/configmaps/g")).body)
     assert made["metadata"]["generation"] == 7

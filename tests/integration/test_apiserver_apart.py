@@ -85,9 +85,7 @@ async def test_what_is_remembered_is_what_is_stored(
 
 
 @pytest.mark.parametrize(("subresource", "media", "patch"), PATCHES)
-async def test_who_shares_gets_what_all_others_read(
-    server: ApiServer, subresource: str, media: str, patch: Any
-) -> None:
+async def test_sharing_readers_get_the_same_object(server: ApiServer, subresource: str, media: str, patch: Any) -> None:
     headers = {"content-type": media, "accept": "application/json"}
     asked = Request("PATCH", f"{PODS}/p/{subresource}", {}, headers, wire.encode(patch), ADMIN, shares=True)
     answer = await server.handle(asked)
@@ -100,7 +98,7 @@ async def test_who_shares_gets_what_all_others_read(
 
 
 @pytest.mark.parametrize("accept", ["application/yaml", "application/json;as=Table;g=meta.k8s.io;v=v1"])
-async def test_who_asks_for_another_form_gets_it(server: ApiServer, accept: str) -> None:
+async def test_a_client_can_request_another_form(server: ApiServer, accept: str) -> None:
     headers = {"content-type": MERGE, "accept": accept}
     asked = Request("PATCH", f"{PODS}/p", {}, headers, b'{"metadata":{"labels":{"a":"b"}}}', ADMIN, shares=True)
     answer = await server.handle(asked)

@@ -129,14 +129,14 @@ async def _only_get(door: Door) -> None:
     await door.whole.client.create(kind_named("RoleBinding"), binding, "default")
 
 
-async def test_who_may_only_read_does_not_get_in_by_websocket(door: Door) -> None:
+async def test_read_access_does_not_allow_exec_by_websocket(door: Door) -> None:
     await _only_get(door)
     with pytest.raises(aiohttp.WSServerHandshakeError) as refused:
         await door.exec("command=echo&stdout=true", **{"Impersonate-User": "reader"})
     assert refused.value.status == 403
 
 
-async def test_ports_that_are_none_are_bad_requests(door: Door) -> None:
+async def test_invalid_ports_are_bad_requests(door: Door) -> None:
     status, told, _ = await door.ask(f"{PATH}/portforward?ports=http", "POST")
     why = 'cannot convert to []int32: strconv.ParseUint: parsing "http": invalid syntax'
     assert (status, told["message"]) == (400, why)

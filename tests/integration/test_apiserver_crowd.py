@@ -99,7 +99,7 @@ async def test_a_long_table_has_a_row_for_each_object_in_its_newest_state(
 
 async def test_a_long_list_gives_other_requests_their_turn(server: ApiServer, admin: aiohttp.ClientSession) -> None:
     await fill(admin)
-    server.core.parts.lane._slice_s = 0.0
+    server.core.parts.long_responses._slice_s = 0.0
     over = asyncio.ensure_future(read(admin, Accept=TABLE))
     async with admin.get(f"{MAPS}/m0001") as answer:
         assert answer.status == 200
@@ -118,7 +118,7 @@ async def test_the_body_of_a_client_without_rights_is_not_waited_for(server: Api
     writer.close()
 
 
-async def test_a_body_that_stops_coming_is_given_up(server: ApiServer, tmp_path: Path) -> None:
+async def test_a_request_whose_body_stalls_is_aborted(server: ApiServer, tmp_path: Path) -> None:
     server.front.patience_s = 0.05
     tls = tls_of(server, server.pki.admin, tmp_path)
     reader, writer = await asyncio.open_connection("127.0.0.1", server.front.port, ssl=tls)

@@ -152,7 +152,7 @@ async def test_a_second_definition_may_not_take_the_kind(ask: Asker) -> None:
     assert (await ask("GET", "/apis/example.com/v1/others"))[0] == 404
 
 
-async def test_the_autoscalers_definitions_are_there_from_the_start(ask: Asker) -> None:
+async def test_the_autoscalers_definitions_exist_from_the_start(ask: Asker) -> None:
     code, listed = await ask("GET", "/apis/autoscaling.k8s.io/v1/verticalpodautoscalers")
     assert (code, listed["items"]) == (200, [])
 

@@ -11,7 +11,7 @@ import pytest
 from tests.support.cluster.asking import serving, tls_of
 
 from podfit.apiserver.app import ApiServer
-from podfit.apiserver.flows.estimate import Work
+from podfit.apiserver.flows.estimate import WorkEstimate
 
 MAPS = "/api/v1/namespaces/default/configmaps"
 FLOWS = "/apis/flowcontrol.apiserver.k8s.io/v1"
@@ -109,7 +109,7 @@ async def test_a_request_beyond_its_level_is_sent_back_with_retry_after(
     server: ApiServer, admin: aiohttp.ClientSession, nobody: aiohttp.ClientSession
 ) -> None:
     await limited(admin, server)
-    server.core.flows.levels["one"].arrive(Work(), 0, 0.0)
+    server.core.flows.levels["one"].arrive(WorkEstimate(), 0, 0.0)
     async with nobody.get(MAPS) as answer:
         assert (answer.status, answer.headers["Retry-After"]) == (429, "1")
         assert await answer.text() == "Too many requests, please try again later.\n"
@@ -120,7 +120,7 @@ async def test_a_request_of_another_level_is_answered_meanwhile(
     server: ApiServer, admin: aiohttp.ClientSession, nobody: aiohttp.ClientSession
 ) -> None:
     await limited(admin, server)
-    server.core.flows.levels["one"].arrive(Work(), 0, 0.0)
+    server.core.flows.levels["one"].arrive(WorkEstimate(), 0, 0.0)
     async with admin.get(MAPS) as answer:
         assert answer.status == 200
 
@@ -139,7 +139,7 @@ async def test_rejections_are_counted_under_kubernetes_names(
     server: ApiServer, admin: aiohttp.ClientSession, nobody: aiohttp.ClientSession
 ) -> None:
     await limited(admin, server)
-    server.core.flows.levels["one"].arrive(Work(), 0, 0.0)
+    server.core.flows.levels["one"].arrive(WorkEstimate(), 0, 0.0)
     async with nobody.get(MAPS) as answer:
         assert answer.status == 429
     async with admin.get("/metrics") as answer:

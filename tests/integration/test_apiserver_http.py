@@ -83,7 +83,7 @@ async def test_a_body_above_the_limit_is_refused(admin: aiohttp.ClientSession) -
         assert (await answer.json())["reason"] == "RequestEntityTooLarge"
 
 
-async def test_large_answers_are_compressed_for_those_who_can_read_it(admin: aiohttp.ClientSession) -> None:
+async def test_large_responses_are_compressed_for_clients_that_accept_it(admin: aiohttp.ClientSession) -> None:
     await admin.post(MAPS, json=config_map("big", text="x" * 200_000))
     async with admin.get(MAPS + "/big", headers={"Accept-Encoding": "gzip"}) as answer:
         assert answer.headers["Content-Encoding"] == "gzip"

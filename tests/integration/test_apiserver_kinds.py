@@ -185,7 +185,7 @@ async def test_targets_of_an_autoscaler_are_shown_for_every_type_of_metric(
         assert table["rows"][0]["cells"][2] == shown
 
 
-async def test_a_replication_controller_leaves_its_pods_behind_unless_told_otherwise(ask: Asker) -> None:
+async def test_a_replication_controller_orphans_its_pods_by_default(ask: Asker) -> None:
     path = "/api/v1/namespaces/default/replicationcontrollers"
     template = {"metadata": {"labels": {"a": "b"}}, "spec": {"containers": [{"name": "c", "image": "i"}]}}
     assert (await ask("POST", path, {"metadata": {"name": "a"}, "spec": {"template": template}}))[0] == 201

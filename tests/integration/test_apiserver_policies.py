@@ -129,7 +129,7 @@ async def test_the_reason_of_a_validation_is_the_reason_of_the_refusal(ask: Aske
     assert answer["message"].endswith("denied request: no CREATE")
 
 
-async def test_policies_never_stand_in_the_way_of_policies(ask: Asker) -> None:
+async def test_policies_do_not_apply_to_policies(ask: Asker) -> None:
     everything = {"apiGroups": ["*"], "apiVersions": ["*"], "operations": ["*"], "resources": ["*"]}
     await policy(ask, "p", "false", matchConstraints={"resourceRules": [everything]})
     await bind(ask, "p")

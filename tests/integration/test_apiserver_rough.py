@@ -113,7 +113,7 @@ async def test_other_content_types_are_not_supported(admin: aiohttp.ClientSessio
 
 
 @pytest.mark.parametrize("method", ["FOO", "TRACE", "PROPFIND"])
-async def test_methods_nobody_knows_are_not_allowed(admin: aiohttp.ClientSession, method: str) -> None:
+async def test_unknown_methods_are_not_allowed(admin: aiohttp.ClientSession, method: str) -> None:
     async with admin.request(method, MAPS) as answer:
         assert answer.status == 405
         assert (await answer.json())["code"] == 405
@@ -137,7 +137,7 @@ BROKEN = {
 
 
 @pytest.mark.parametrize("words", BROKEN)
-async def test_broken_http_is_refused_and_disturbs_nobody(
+async def test_malformed_http_is_refused_without_affecting_others(
     server: ApiServer, context: ssl.SSLContext, admin: aiohttp.ClientSession, words: str
 ) -> None:
     before = server.config.store.revision
@@ -185,7 +185,7 @@ async def test_pipelined_requests_are_answered_in_order(server: ApiServer, conte
     writer.close()
 
 
-async def test_many_slow_senders_keep_nobody_waiting(
+async def test_many_slow_senders_delay_no_other_client(
     server: ApiServer, context: ssl.SSLContext, admin: aiohttp.ClientSession
 ) -> None:
     wires = [await dial(server, context) for _ in range(50)]
@@ -228,7 +228,7 @@ async def test_a_certificate_of_another_authority_is_not_let_in(server: ApiServe
 # --- slow watchers ------------------------------------------------------------------------------------------------
 
 
-async def test_a_watcher_that_falls_behind_is_told_to_list_again(
+async def test_a_watcher_that_falls_behind_has_to_list_again(
     server: ApiServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(events, "BUFFER", 20)
@@ -251,7 +251,7 @@ async def caught_up(server: ApiServer) -> None:
             await asyncio.sleep(0)
 
 
-async def test_a_watcher_that_never_reads_holds_up_nobody_and_is_cut_off(
+async def test_a_watcher_that_never_reads_is_closed_and_delays_no_other(
     server: ApiServer, context: ssl.SSLContext, admin: aiohttp.ClientSession
 ) -> None:
     server.front.patience_s = 0.2

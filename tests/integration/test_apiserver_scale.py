@@ -47,7 +47,7 @@ async def ask(tmp_path: Path) -> AsyncIterator[Scaler]:
         yield asker
 
 
-async def test_scaling_takes_the_replicas_from_who_had_them_and_nothing_else(ask: Scaler) -> None:
+async def test_scaling_moves_ownership_of_replicas_only(ask: Scaler) -> None:
     await ask("PATCH", f"{SETS}/web/scale", {"spec": {"replicas": 5}}, MERGE, fieldManager="scaler")
     owners = await ask.owners()
     mine = owners["scaler", "Update", "scale"]

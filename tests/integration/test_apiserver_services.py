@@ -104,7 +104,7 @@ async def refusal(ask: Asker, name: str, query: dict[str, str] = WRITTEN, **spec
     return code, answer.get("message", "")
 
 
-async def test_a_port_that_cannot_be_had_is_reported_before_a_name_that_is_taken_or_bad(ask: Asker) -> None:
+async def test_an_unavailable_port_is_reported_before_a_name_that_exists_or_is_invalid(ask: Asker) -> None:
     ports = [{"port": 80, "nodePort": 30080}]
     assert (await create(ask, "a", type="NodePort", ports=ports))[0] == 201
     for name in ("a", "b", "Bad_Name"):
@@ -132,7 +132,7 @@ async def test_a_dry_run_takes_no_port_and_does_not_ask_for_its_range(ask: Asker
     assert await refusal(ask, "a", DRY, type="NodePort", ports=[{"port": 80, "nodePort": 80}]) == (201, "")
 
 
-async def test_a_health_check_port_that_cannot_be_had_is_an_internal_error(ask: Asker) -> None:
+async def test_an_unavailable_health_check_port_is_an_internal_error(ask: Asker) -> None:
     local = {"type": "LoadBalancer", "externalTrafficPolicy": "Local"}
     code, words = await refusal(ask, "a", **local, healthCheckNodePort=30100, ports=[{"port": 80, "nodePort": 30100}])
     assert (code, words) == (

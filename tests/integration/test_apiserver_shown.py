@@ -59,14 +59,14 @@ async def ask(tmp_path: Path) -> AsyncIterator[Asker]:
     await server.stop()
 
 
-async def test_a_review_tells_for_which_of_the_audiences_a_token_is(ask: Asker) -> None:
+async def test_a_token_review_names_the_audiences_that_match(ask: Asker) -> None:
     status = await ask.review(await ask.token("x", "z"), "x", "y")
     assert (status["authenticated"], status["audiences"]) == (True, ["x"])
     assert status["user"]["username"] == "system:serviceaccount:default:robot"
     assert (await ask.review(await ask.token()))["audiences"] == [ISSUER]
 
 
-async def test_a_review_tells_why_a_token_does_not_hold(ask: Asker) -> None:
+async def test_a_token_review_says_why_a_token_is_invalid(ask: Asker) -> None:
     assert await ask.review("nonsense") == {"user": {}, "error": "invalid bearer token"}
     status = await ask.review(await ask.token("x"))
     why = f'token audiences ["x"] is invalid for the target audiences ["{ISSUER}"]'
@@ -133,7 +133,7 @@ async def test_log_options_are_checked_before_anything_is_looked_for(
     assert (status, told["message"]) == (code, prefix + message)
 
 
-async def test_a_body_for_nobody_is_not_read(ask: Asker) -> None:
+async def test_the_body_of_a_request_to_an_unknown_path_is_not_read(ask: Asker) -> None:
     path = "/apis/extensions.k8s.io/v1/namespaces/default/nothing"
     answer = await ask.raw("POST", path, {}, content_type="application/vnd.kubernetes.protobuf")
     assert (answer.status, answer.body) == (404, b"404 page not found\n")

@@ -224,7 +224,7 @@ async def test_a_stored_definition_that_cannot_be_used_says_so_and_can_be_correc
             await served(server, "/apis/example.com/v1/namespaces/default/things")
 
 
-async def test_a_listener_that_fails_is_resynchronised_and_hurts_nobody_else(tmp_path: Path) -> None:
+async def test_a_failing_listener_is_resynchronised_without_affecting_others(tmp_path: Path) -> None:
     seen: list[str] = []
     resynced = asyncio.Event()
 

@@ -195,7 +195,7 @@ async def test_fields_are_those_of_the_version_asked_for(ask: Definer, hooks: Ho
     assert told == [[("ADDED", "a", "h"), ("ADDED", "b", "h"), *after], after]
 
 
-async def test_a_hook_that_fails_is_told_of_and_nothing_is_written(ask: Definer, hooks: HookServer) -> None:
+async def test_a_failing_webhook_is_reported_and_nothing_is_written(ask: Definer, hooks: HookServer) -> None:
     await ask.define(by(hooks))
     hooks.answers["convert"] = lambda asked: {"result": {"status": "Failure", "message": "no idea"}}
     code, told = await ask("POST", V2, v2("a", "h", "1"))
@@ -257,7 +257,7 @@ async def test_without_a_hook_only_the_version_changes_and_what_it_does_not_know
     assert (await ask("GET", f"{V1}/a"))[1]["spec"] == {"hostPort": "h:1"}
 
 
-async def test_stored_versions_gather_until_somebody_says_they_are_gone(ask: Definer) -> None:
+async def test_stored_versions_accumulate_until_they_are_removed_from_the_status(ask: Definer) -> None:
     await ask.define(definition())
     made = definition()
     made["spec"]["versions"][0]["storage"], made["spec"]["versions"][1]["storage"] = False, True

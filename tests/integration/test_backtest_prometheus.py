@@ -139,7 +139,7 @@ async def test_an_answer_that_is_cut_off_makes_results_partial() -> None:
     assert np.isfinite(found.series["cpu"].usage).any(), "what was read counts"
 
 
-async def test_numbers_that_are_none_are_left_out_and_counted() -> None:
+async def test_invalid_numbers_are_dropped_and_counted() -> None:
     lying = Lying()
 
     def odd(asked: dict[str, str], answer: dict[str, Any]) -> web.StreamResponse | None:
@@ -169,7 +169,7 @@ async def test_nothing_but_nan_is_an_error_and_no_zero() -> None:
         await lied(lying)
 
 
-async def test_series_that_are_there_twice_are_one_container() -> None:
+async def test_duplicate_series_are_one_container() -> None:
     lying = Lying()
     lying.containers = [SERIES, {**SERIES, "pod": "web-1-1"}, SERIES]
     found, _ = await lied(lying)
@@ -177,7 +177,7 @@ async def test_series_that_are_there_twice_are_one_container() -> None:
     assert np.nanmax(found.series["cpu"].usage) == pytest.approx(0.5)
 
 
-async def test_a_reading_that_was_interrupted_goes_on(tmp_path: Path) -> None:
+async def test_an_interrupted_reading_resumes(tmp_path: Path) -> None:
     lying, broken = Lying(), [True]
 
     def fails(asked: dict[str, str], answer: dict[str, Any]) -> web.StreamResponse | None:

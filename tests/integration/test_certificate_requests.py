@@ -90,7 +90,7 @@ async def answer(whole: Whole) -> dict[str, Any]:
     return dict(found["status"])
 
 
-async def test_who_may_approve_what_nodes_serve_with_gets_no_client_certificate(whole: Whole) -> None:
+async def test_a_user_who_approves_serving_certificates_cannot_obtain_a_client_certificate(whole: Whole) -> None:
     jane = await approver_of(whole, SERVING)
     await jane.create(CSR, request(BOSS, [], SERVING, CLIENT_USAGES, "n1"))
     await approve(jane)
@@ -163,14 +163,14 @@ async def test_a_node_renews_its_own_client_certificate_but_not_another_nodes(wh
         ({"request": base64.b64encode(b"nonsense").decode()}, "PEM block type must be CERTIFICATE REQUEST"),
     ],
 )
-async def test_a_request_that_nobody_could_sign_is_invalid(whole: Whole, change: dict[str, Any], said: str) -> None:
+async def test_a_request_without_a_possible_signer_is_invalid(whole: Whole, change: dict[str, Any], said: str) -> None:
     with pytest.raises(ApiError) as refused:
         body = request("jane", [], CLIENT, CLIENT_USAGES)
         await whole.client.create(CSR, {**body, "spec": {**body["spec"], **change}})
     assert refused.value.code == 422 and said in str(refused.value)
 
 
-async def test_nobody_becomes_an_administrator_by_a_request(whole: Whole) -> None:
+async def test_no_certificate_request_grants_administrator_rights(whole: Whole) -> None:
     with pytest.raises(ApiError, match="signer with system:masters group is not allowed"):
         await whole.client.create(CSR, request("jane", ["system:masters"], CLIENT, CLIENT_USAGES))
 

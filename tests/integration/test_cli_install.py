@@ -52,7 +52,7 @@ async def started(whole: Whole, *names: str) -> Object:
     return found
 
 
-async def test_it_applies_the_manifests_and_waits_until_the_webhook_is_there(tmp_path: Path) -> None:
+async def test_install_applies_the_manifests_and_waits_for_the_webhook(tmp_path: Path) -> None:
     async with Whole(tmp_path, nodes=0) as whole:
         running = asyncio.create_task(install(whole, "--image", "registry.example/podfit:1"))
         made = await started(whole, "vpa-recommender", "vpa-updater", "vpa-admission-controller")

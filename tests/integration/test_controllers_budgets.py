@@ -67,7 +67,7 @@ async def said(whole: Whole, name: str, reason: str) -> str:
     return str(next(one for one in events if about(one))["message"])
 
 
-async def test_pods_without_a_controller_do_not_count_and_are_told(whole: Whole) -> None:
+async def test_pods_without_a_controller_are_not_counted_but_reported(whole: Whole) -> None:
     for number in range(2):
         await pod(whole, f"free-{number}", "free")
     await budget(whole, "free", maxUnavailable=1)
@@ -86,7 +86,7 @@ async def test_a_budget_without_pods_says_so(whole: Whole) -> None:
     assert await said(whole, "none", "NoPods") == "No matching pods found"
 
 
-async def test_owners_without_a_scale_are_told_by_their_resource(whole: Whole) -> None:
+async def test_the_error_for_owners_without_a_scale_names_their_resource(whole: Whole) -> None:
     await whole.client.create(DAEMON, workload("DaemonSet", "d", None))
     await budget(whole, "d", maxUnavailable=1)
     status = await failed(whole, "d")
@@ -120,7 +120,7 @@ async def test_the_scale_of_a_custom_owner_counts(whole: Whole) -> None:
     await counted(whole, "herd", expectedPods=3, desiredHealthy=2, currentHealthy=3, disruptionsAllowed=1)
 
 
-async def test_an_owner_that_is_gone_is_told(whole: Whole) -> None:
+async def test_a_missing_owner_is_reported(whole: Whole) -> None:
     owner = {"apiVersion": "example.com/v1", "kind": "Nothing", "name": "x", "uid": "no-such", "controller": True}
     await pod(whole, "left", "left", ownerReferences=[owner])
     await budget(whole, "left", maxUnavailable=1)

@@ -157,7 +157,7 @@ async def test_a_job_that_vanished_is_missed_and_one_that_appeared_is_noticed(ti
 # --- Jobs
 
 
-async def test_an_index_over_its_own_backoff_limit_fails_and_the_others_go_on(timed: Start) -> None:
+async def test_an_index_above_its_backoff_limit_fails_and_the_others_continue(timed: Start) -> None:
     async with timed("job-controller") as one:
         pod = pod_spec(restartPolicy="Never")
         spec = {"completionMode": "Indexed", "completions": 2, "parallelism": 2, "backoffLimitPerIndex": 1}
@@ -306,7 +306,7 @@ async def test_the_end_of_a_toleration_is_called_off_when_the_pod_goes_before_it
         assert "Cancelling deletion of Pod default/late" not in told
 
 
-async def test_an_evicted_pod_tells_why_and_of_which_generation(timed: Start) -> None:
+async def test_an_evicted_pod_has_the_reason_and_the_observed_generation(timed: Start) -> None:
     async with timed("taint-eviction-controller") as one:
         await join(one, "n")
         body = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p", "namespace": "default"}}
@@ -362,7 +362,7 @@ async def test_a_silent_node_becomes_unknown_and_one_that_renews_its_lease_does_
         await becomes(one.client, NODE, "", "silent", lambda node: not keys(node))
 
 
-async def test_where_no_node_answers_nobody_is_evicted(timed: Start) -> None:
+async def test_no_pod_is_evicted_if_no_node_responds(timed: Start) -> None:
     async with timed("node-lifecycle-controller") as one:
         for name in ("one", "two"):
             await join(one, name)

@@ -159,7 +159,7 @@ async def test_a_deleted_workload_is_gone_and_its_pods_are_gone_or_free(whole: W
         await all_become(whole.client, POD, "default", freed)
 
 
-async def test_a_foreground_deletion_goes_on_when_the_last_dependent_is_given_away(whole: Whole) -> None:
+async def test_a_foreground_deletion_continues_when_the_last_dependent_changes_owner(whole: Whole) -> None:
     config = kind_named("ConfigMap")
     meta = {"namespace": "default"}
     owner = await whole.client.create(config, {"metadata": {**meta, "name": "owner"}})

@@ -122,7 +122,7 @@ async def test_a_daemon_set_taken_back_in_the_middle_has_its_former_size_everywh
         assert shown(daemons) == ["100m", "100m"]
 
 
-async def test_a_size_that_somebody_else_gave_a_pod_stays_until_the_template_changes(narrow: Whole) -> None:
+async def test_a_size_set_by_another_client_stays_until_the_template_changes(narrow: Whole) -> None:
     await narrow.client.create(DEPLOYMENT, in_place("Deployment", 2, pod=pod_spec("100m")))
     await becomes(narrow.client, DEPLOYMENT, "default", "web", counts("readyReplicas", 2))
     one = (await pods_of(narrow))[0]["metadata"]["name"]

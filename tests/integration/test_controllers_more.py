@@ -102,7 +102,7 @@ async def test_a_daemon_keeps_off_a_tainted_node_until_it_tolerates_it(two: Whol
     await becomes(two.client, DAEMON, "default", "d", daemons(2))
 
 
-async def test_a_daemon_that_succeeds_is_started_anew(two: Whole) -> None:
+async def test_a_daemon_pod_that_succeeded_is_recreated(two: Whole) -> None:
     await two.client.create(DAEMON, daemon())
     await becomes(two.client, DAEMON, "default", "d", daemons(2))
     pod = (await pods_of(two))[0]
@@ -356,7 +356,7 @@ async def test_a_paused_deployment_grows_from_nothing_with_its_last_template(who
     assert cpus(pods) == {"100m"}
 
 
-async def test_a_deployment_tells_that_its_replica_set_cannot_be_made(whole: Whole) -> None:
+async def test_a_deployment_reports_that_its_replica_set_cannot_be_created(whole: Whole) -> None:
     meta = {"name": "none", "namespace": "default"}
     spec = {"hard": {"count/replicasets.apps": "0"}}
     await whole.client.create(QUOTA, {"apiVersion": "v1", "kind": "ResourceQuota", "metadata": meta, "spec": spec})

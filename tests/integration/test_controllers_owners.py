@@ -147,7 +147,7 @@ async def test_a_secret_for_a_token_is_filled_and_goes_with_its_account(whole: W
     assert "authenticated" not in await reviewed()
 
 
-async def test_a_secret_for_the_token_of_nobody_goes(whole: Whole) -> None:
+async def test_a_token_secret_without_its_account_is_deleted(whole: Whole) -> None:
     meta = {"name": "t", "namespace": "default", "annotations": {"kubernetes.io/service-account.name": "nobody"}}
     body = {"apiVersion": "v1", "kind": "Secret", "type": "kubernetes.io/service-account-token", "metadata": meta}
     await whole.client.create(SECRET, body)
@@ -168,7 +168,7 @@ async def test_objects_that_own_each_other_in_a_circle_go_together(whole: Whole)
     await all_become(whole.client, CONFIG, "default", lambda left: names_of(left).isdisjoint(names))
 
 
-async def test_an_owner_in_another_namespace_or_of_another_name_is_none(whole: Whole) -> None:
+async def test_an_owner_of_another_namespace_or_name_does_not_count(whole: Whole) -> None:
     def config(name: str, owner: dict[str, Any] | None = None, called: str = "owner") -> dict[str, Any]:
         meta: dict[str, Any] = {"name": name, "namespace": "default" if owner else "kube-system"}
         if owner:
@@ -192,7 +192,7 @@ async def test_an_owner_in_another_namespace_or_of_another_name_is_none(whole: W
     assert await whole.client.find(CONFIG, "kube-system", "owner") is not None
 
 
-async def test_a_namespace_tells_what_it_waits_for(whole: Whole) -> None:
+async def test_a_terminating_namespace_reports_what_it_waits_for(whole: Whole) -> None:
     def condition(one: Any, word: str) -> tuple[str, str] | None:
         found = [each for each in status_of(one).get("conditions") or () if each["type"] == word]
         return (found[0]["status"], found[0]["message"]) if found else None

@@ -37,7 +37,7 @@ async def test_every_node_gets_a_part_of_its_own_of_each_range(tmp_path: Path) -
         assert {six for _, six in found} == {"fd00::/64", "fd00:0:0:1::/64", "fd00:0:0:2::/64"}
 
 
-async def test_a_range_that_a_node_brings_is_kept_and_given_to_nobody_else(tmp_path: Path) -> None:
+async def test_a_range_that_a_node_already_has_is_kept_and_assigned_to_no_other(tmp_path: Path) -> None:
     async with Whole(tmp_path, nodes=0, pod_ranges=PodRanges("10.7.0.0/23")) as whole:
         await whole.client.create(NODE, new_node("own", podCIDR="10.7.0.128/25", podCIDRs=["10.7.0.128/25"]))
         await whole.client.create(NODE, new_node("other"))

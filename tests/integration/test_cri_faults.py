@@ -249,7 +249,7 @@ async def test_all_of_a_resize_is_put_back_if_the_runtime_refuses_a_part_of_it(n
     assert (recorded.cpu_quota, recorded.memory_limit_in_bytes) == (50_000, 64 * MIB)
 
 
-async def test_nothing_of_a_resize_stays_and_nobody_is_asked_if_the_kernel_refuses_a_part_of_it(
+async def test_a_resize_that_the_kernel_refuses_in_part_is_reverted_without_calling_the_runtime(
     node: Node, proxy: CriProxy
 ) -> None:
     uid = await node.pod()
@@ -309,16 +309,16 @@ def quotas_during(node: Node, proxy: CriProxy, method: str) -> list[int | None]:
     """Of pods, at the moment when the runtime is asked."""
     seen: list[int | None] = []
 
-    async def look(request: Any) -> Any:
+    async def check(request: Any) -> Any:
         seen.append(read_quota(node, request))
         return await proxy.forward(method, request)
 
-    proxy.answers[method] = look
+    proxy.answers[method] = check
     return seen
 
 
 def read_quota(node: Node, request: Any) -> int | None:
-    book = node.runtime._book
+    book = node.runtime._inventory
     assert book.cgroups is not None
     if isinstance(request, api.RunPodSandboxRequest):
         group = request.config.linux.cgroup_parent
@@ -372,12 +372,12 @@ async def test_a_sandbox_that_could_not_be_read_gets_its_addresses_later(node: N
     proxy.answers["PodSandboxStatus"] = lose
     with pytest.raises(RuntimeSilent):
         await node.pod()
-    [uid] = node.runtime._book.pods
-    await until(lambda: node.runtime._book.pods[uid].ips)
+    [uid] = node.runtime._inventory.pods
+    await until(lambda: node.runtime._inventory.pods[uid].ips)
     assert proxy.count("RunPodSandbox") == 1
 
 
-async def test_missing_statistics_are_zero_and_stop_nobody(node: Node, proxy: CriProxy) -> None:
+async def test_missing_statistics_count_as_zero_and_cause_no_error(node: Node, proxy: CriProxy) -> None:
     uid = await node.pod()
     cid = await node.container(uid)
 
@@ -385,7 +385,7 @@ async def test_missing_statistics_are_zero_and_stop_nobody(node: Node, proxy: Cr
         return api.ContainerStatsResponse()
 
     proxy.answers["ContainerStats"] = nothing
-    known = node.runtime._book.containers[cid]
+    known = node.runtime._inventory.containers[cid]
     known.group = ""  # as for a container whose cgroup cannot be read
     assert (await node.runtime.container_usage(cid)).memory_bytes == 0
     assert [state.id for state, _ in await node.runtime.usages(uid)] == [cid]
@@ -479,7 +479,7 @@ async def test_a_runtime_that_hangs_holds_up_only_what_waits_for_it(
 async def test_a_sandbox_that_dies_is_noticed_at_once(alone: Node) -> None:
     uid = await alone.pod()
     await alone.container(uid)
-    request = api.PodSandboxStatusRequest(pod_sandbox_id=alone.runtime._book.pods[uid].sandbox_id, verbose=True)
+    request = api.PodSandboxStatusRequest(pod_sandbox_id=alone.runtime._inventory.pods[uid].sandbox_id, verbose=True)
     answer = await alone.runtime.client.ask("PodSandboxStatus", request)
     os.kill(json.loads(answer.info["info"])["pid"], signal.SIGKILL)
     await until(lambda: ("pod-gone", "") in alone.events)

@@ -162,7 +162,7 @@ async def test_an_older_client_that_does_not_send_the_new_fields_drops_nothing(c
     assert (one["resourcesAllocated"], one["resizePolicy"]) == ({"cpu": "1500m", "memory": "64Mi"}, policy)
 
 
-async def test_the_subresource_resize_is_not_there(cluster: Cluster) -> None:
+async def test_the_resize_subresource_is_not_found(cluster: Cluster) -> None:
     ask = Asker(cluster.server)
     await running(ask)
     patch = {"spec": {"containers": [{"name": "c", "resources": {"requests": {"cpu": "2"}}}]}}

@@ -45,7 +45,7 @@ class Actor:
         assert code == 200, pod
         return dict(pod)
 
-    async def look(self) -> Object:
+    async def check(self) -> Object:
         """The node refreshes what it knows of the pod."""
         _, pod = await self.ask("GET", f"{PODS}/p")
         self.revision = pod["metadata"]["resourceVersion"]
@@ -88,12 +88,12 @@ async def test_the_timeline_of_the_document_runs_from_t0_to_t12(cluster: Cluster
     code, pod = await actor.ask("POST", PODS, manifest("1"))
     assert (code, state(pod)) == (201, ("1", "1", None, None))
     # T=2: the kubelet runs the pod and updates the API.
-    await actor.look()
+    await actor.check()
     assert state((await actor.report(actual="1"))[1]) == ("1", "1", None, "1")
     # T=3: resize #1, to 1.5.
     assert state(await actor.resize("1500m")) == ("1500m", "1", "Proposed", "1")
     # T=4: the kubelet sees resize #1 and accepts it.
-    await actor.look()
+    await actor.check()
     assert state((await actor.report(allocated="1500m", resize="InProgress"))[1]) == (
         "1500m",
         "1500m",
@@ -106,12 +106,12 @@ async def test_the_timeline_of_the_document_runs_from_t0_to_t12(cluster: Cluster
     code, refusal = await actor.report(actual="1500m", resize=None)
     assert (code, refusal["reason"]) == (409, "Conflict")
     # T=7: the kubelet refreshes, sees resize #2, and decides that it is possible, but not right now.
-    assert state(await actor.look()) == ("2", "1500m", "Proposed", "1")
+    assert state(await actor.check()) == ("2", "1500m", "Proposed", "1")
     assert state((await actor.report(actual="1500m", resize="Deferred"))[1]) == ("2", "1500m", "Deferred", "1500m")
     # T=8: resize #3, to 1.6.
     assert state(await actor.resize("1600m")) == ("1600m", "1500m", "Proposed", "1500m")
     # T=9: the kubelet sees resize #3 and accepts it.
-    await actor.look()
+    await actor.check()
     accepted = (await actor.report(allocated="1600m", resize="InProgress"))[1]
     assert state(accepted) == ("1600m", "1600m", "InProgress", "1500m")
     # T=10: the runtime has applied 1.6.
@@ -119,7 +119,7 @@ async def test_the_timeline_of_the_document_runs_from_t0_to_t12(cluster: Cluster
     # T=11: resize #4, to 100.
     assert state(await actor.resize("100")) == ("100", "1600m", "Proposed", "1600m")
     # T=12: this node does not have 100 CPUs.
-    await actor.look()
+    await actor.check()
     assert state((await actor.report(resize="Infeasible"))[1]) == ("100", "1600m", "Infeasible", "1600m")
 
 
@@ -152,10 +152,10 @@ async def test_a_watcher_sees_proposed_inprogress_and_absent_when_our_agent_is_t
 
 
 @pytest.mark.parametrize("subresource", ["", "/resize"])
-async def test_resources_change_on_the_pod_and_on_resize_alike(cluster: Cluster, subresource: str) -> None:
+async def test_resources_can_be_changed_on_the_pod_and_on_resize(cluster: Cluster, subresource: str) -> None:
     actor = Actor(cluster)
     await actor.ask("POST", PODS, manifest("1"))
-    await actor.look()
+    await actor.check()
     await actor.report(actual="1")
     assert state(await actor.resize("2", subresource)) == ("2", "1", "Proposed", "1")
 
@@ -163,9 +163,9 @@ async def test_resources_change_on_the_pod_and_on_resize_alike(cluster: Cluster,
 async def test_a_put_of_the_pod_resizes_it(cluster: Cluster) -> None:
     actor = Actor(cluster)
     await actor.ask("POST", PODS, manifest("1"))
-    await actor.look()
+    await actor.check()
     await actor.report(actual="1")
-    pod = await actor.look()
+    pod = await actor.check()
     pod["spec"]["containers"][0]["resources"]["requests"]["cpu"] = "2"
     code, answer = await actor.ask("PUT", f"{PODS}/p", pod)
     assert (code, state(answer)) == (200, ("2", "1", "Proposed", "1"))
@@ -194,10 +194,10 @@ async def test_each_resource_has_its_own_word(cluster: Cluster) -> None:
 async def test_an_unknown_value_is_kept_and_means_deferred_natively(cluster: Cluster) -> None:
     actor = Actor(cluster)
     await actor.ask("POST", PODS, manifest("1"))
-    await actor.look()
+    await actor.check()
     await actor.report(actual="1")
     await actor.resize("2")
-    await actor.look()
+    await actor.check()
     assert state((await actor.report(resize="SomeDay"))[1])[2] == "SomeDay"
     stored = await cluster.native.get(POD, "old", "p")
     pending = [one for one in stored["status"]["conditions"] if one["type"] == "PodResizePending"]
@@ -207,9 +207,9 @@ async def test_an_unknown_value_is_kept_and_means_deferred_natively(cluster: Clu
 async def test_only_a_node_changes_resources_allocated(cluster: Cluster) -> None:
     actor = Actor(cluster)
     await actor.ask("POST", PODS, manifest("1"))
-    await actor.look()
+    await actor.check()
     await actor.report(actual="1")
-    pod = await actor.look()
+    pod = await actor.check()
     pod["status"]["containerStatuses"][0]["resourcesAllocated"] = {"cpu": "3"}
     code, answer = await actor.ask("PUT", f"{PODS}/p/status", pod)
     assert (code, answer["message"]) == (

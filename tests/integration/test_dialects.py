@@ -175,7 +175,7 @@ async def test_apply_resizes_a_pod_that_it_owns(cluster: Cluster, dialect: str) 
     assert (code, pod["spec"]["containers"][0]["resources"]["requests"]["cpu"]) == (200, "200m")
 
 
-async def test_an_applied_amount_that_is_none_is_named(cluster: Cluster) -> None:
+async def test_an_invalid_applied_amount_is_named(cluster: Cluster) -> None:
     ask = Asker(cluster.server)
     assert (await ask("POST", pods_in("2020"), manifest()))[0] == 201
     containers = [{"name": "c", "resourcesAllocated": {"cpu": True}}]

@@ -20,7 +20,7 @@ from podfit.agent.agent import Agent
 from podfit.agent.runtimes.fake.runtime import FakeRuntime
 from podfit.api.objects import Object
 from podfit.api.registry.kinds import POD
-from podfit.kit.web.door import LARGEST_MESSAGE
+from podfit.kit.web.listener import LARGEST_MESSAGE
 from podfit.streaming import spdy
 from podfit.streaming.spdy import Blocks
 
@@ -246,7 +246,7 @@ async def test_exec_takes_input_until_the_client_closes_it(front: Front) -> None
         assert await messages(socket) == [(1, b"hello world"), (3, SUCCESS)]
 
 
-async def test_a_command_that_cannot_run_is_told_in_the_status(front: Front) -> None:
+async def test_a_command_that_cannot_run_is_reported_in_the_status(front: Front) -> None:
     await front.run()
     async with front.socket(f"{POD_PATH}/exec?command=/nonexistent&stdout=true", "v5.channel.k8s.io") as socket:
         ((channel, told),) = await messages(socket)
@@ -255,7 +255,7 @@ async def test_a_command_that_cannot_run_is_told_in_the_status(front: Front) -> 
     assert "error executing command in container: failed to exec" in status["message"]
 
 
-async def test_exec_into_what_has_ended_is_told_in_the_status(front: Front) -> None:
+async def test_exec_into_an_exited_container_fails_in_the_status(front: Front) -> None:
     await front.run("exit 0")
     async with front.socket(f"{POD_PATH}/exec?command=true&stdout=true", "v5.channel.k8s.io") as socket:
         ((_, told),) = await messages(socket)
@@ -351,7 +351,7 @@ async def test_exec_over_an_upgraded_connection_as_other_api_servers_do_it(front
     "path",
     ["/metrics", "/metrics/resource", "/metrics/cadvisor", "/metrics/probes", "/stats/summary", "/configz", "/pods"],
 )
-async def test_pages_are_for_those_who_may(front: Front, path: str) -> None:
+async def test_pages_require_permission(front: Front, path: str) -> None:
     assert (await front.get(front.node + path))[0] == 200
     assert await front.get(front.node + path, front.nobody) == (401, "Unauthorized")
     assert await front.get(front.node + path, front.nobody, Authorization="Bearer x") == (401, "Unauthorized")
@@ -369,7 +369,7 @@ async def test_health_is_open(front: Front) -> None:
     assert await front.get(f"{front.node}/healthz", front.nobody) == (200, "ok")
 
 
-async def test_a_token_without_rights_is_told_which_it_lacks(front: Front) -> None:
+async def test_the_error_for_a_token_without_permissions_names_the_missing_ones(front: Front) -> None:
     ask = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {}}
     path = "/api/v1/namespaces/default/serviceaccounts/default/token"
     token = (await front.whole.client.raw("POST", path, body=ask))["status"]["token"]
@@ -378,7 +378,7 @@ async def test_a_token_without_rights_is_told_which_it_lacks(front: Front) -> No
     assert (status, told) == (403, f"Forbidden (user={who}, verb=get, resource=nodes, subresource(s)=[stats proxy])")
 
 
-async def test_the_node_tells_a_pods_story_and_its_four_states(front: Front) -> None:
+async def test_the_node_serves_a_pods_story_and_its_four_states(front: Front) -> None:
     await front.run(resources={"requests": {"cpu": "100m"}, "limits": {"memory": "64Mi"}})
     _, story = await front.get(f"{front.node}/podfit/story/default/p")
     assert "admitted" in [chapter["what"] for chapter in msgspec.json.decode(story)["story"]]

@@ -22,7 +22,7 @@ from podfit.api.resize.dialects import HEADER
 from podfit.api.status import ApiError
 from podfit.cli.resizing.stages import step_of
 from podfit.client.rest import STRATEGIC, Client
-from podfit.client.transport import Ask, Reply, Stream, Transport
+from podfit.client.transport import ClientRequest, Reply, Stream, Transport
 from podfit.vpa.updater.decide.resizing import ResizeStatus, resize_status
 
 
@@ -32,9 +32,9 @@ class Older:
     def __init__(self, inner: Transport, version: str, gate: bool = True) -> None:
         self._inner, self._minor, self._gate = inner, version.rpartition(".")[2], gate
         self.close = inner.close
-        self.sent: list[Ask] = []
+        self.sent: list[ClientRequest] = []
 
-    async def request(self, ask: Ask) -> Reply:
+    async def request(self, ask: ClientRequest) -> Reply:
         self.sent.append(ask)
         if ask.path == "/version":
             said = {"major": "1", "minor": self._minor, "gitVersion": f"v1.{self._minor}.0"}
@@ -44,11 +44,11 @@ class Older:
             return Reply(200, json.dumps({"resources": [{"name": name} for name in names]}).encode())
         return await self._inner.request(self._plain(ask))
 
-    def stream(self, ask: Ask) -> AbstractAsyncContextManager[Stream]:
+    def stream(self, ask: ClientRequest) -> AbstractAsyncContextManager[Stream]:
         return self._inner.stream(self._plain(ask))
 
     @staticmethod
-    def _plain(ask: Ask) -> Ask:
+    def _plain(ask: ClientRequest) -> ClientRequest:
         kept = {key: value for key, value in (ask.headers or {}).items() if key != HEADER}
         return msgspec.structs.replace(ask, headers=kept)
 

@@ -143,7 +143,7 @@ async def test_a_host_port_of_one_address_does_not_answer_at_another(node: Node)
     server.cancel()
 
 
-async def test_a_host_port_that_is_in_use_is_refused_by_name_and_can_be_had_later(node: Node) -> None:
+async def test_a_host_port_in_use_is_refused_by_name_and_available_later(node: Node) -> None:
     with socket.create_server(("", 0)) as taken:
         port = taken.getsockname()[1]
         with pytest.raises(PortTaken, match=f"host port {port}/TCP is in use"):
@@ -280,7 +280,7 @@ async def test_a_node_that_stops_without_pods_leaves_nothing(node: Node) -> None
     assert await node.pod("b")
 
 
-async def test_a_bridge_that_somebody_removed_is_made_again(node: Node) -> None:
+async def test_a_removed_bridge_is_recreated(node: Node) -> None:
     await node.pod("a")
     run("ip", "link", "delete", f"podfit-{node.mark}")
     with pytest.raises(NetworkFailure):

@@ -26,8 +26,8 @@ from podfit.vpa.history.queries import PrometheusConfig
 from podfit.vpa.policies.table import POLICIES
 from podfit.vpa.report.cluster.workloads import Key
 from podfit.vpa.report.decide.findings import Finding, Prices, Report
-from podfit.vpa.report.usage.asking import CONVENTIONS
 from podfit.vpa.report.usage.evidence import CHECKPOINTS
+from podfit.vpa.report.usage.promql import CONVENTIONS
 
 pytestmark = pytest.mark.skipif(not installed(), reason="prometheus and promtool are not installed")
 MI = 1 << 20
@@ -270,7 +270,7 @@ async def test_filters_choose_workloads_by_kind_name_and_label(setting: Setting)
     assert not (await setting.report(url, filters=Filters(kinds=frozenset(["statefulset"])))).findings
 
 
-async def test_an_interrupted_reading_goes_on_where_it_stopped(setting: Setting, tmp_path: Path) -> None:
+async def test_an_interrupted_reading_resumes_where_it_stopped(setting: Setting, tmp_path: Path) -> None:
     url = await setting.serve(ordinary(setting.end))
     cache = tmp_path / "cache"
     whole = await setting.report(url)
@@ -342,7 +342,7 @@ async def test_checkpoints_answer_where_there_is_no_prometheus(setting: Setting)
     assert "? " in as_table(report, False, False) or "→ ?" in as_table(report, False, False)
 
 
-async def test_metrics_are_sampled_where_nothing_else_is_there(
+async def test_metrics_are_sampled_if_there_is_no_other_source(
     setting: Setting, capsys: pytest.CaptureFixture[str]
 ) -> None:
     for pod in ("web-1-0", "web-1-1", "idle-1-0"):

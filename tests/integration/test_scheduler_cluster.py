@@ -404,7 +404,7 @@ async def test_a_budget_keeps_a_deferred_resize_waiting(tmp_path: Path) -> None:
         assert (await bench.cluster.pod("low"))["metadata"].get("deletionTimestamp") is None
 
 
-async def test_a_scheduler_that_starts_again_goes_on_where_the_cluster_is(tmp_path: Path) -> None:
+async def test_a_restarted_scheduler_continues_from_the_state_of_the_cluster(tmp_path: Path) -> None:
     async with Cluster(tmp_path) as cluster:
         scheduler = Scheduler(cluster.client, SchedulerConfig(seed=1))
         bench = Bench(cluster, scheduler)
@@ -454,7 +454,7 @@ async def test_many_pods_are_bound_once_each(bench: Bench) -> None:
     assert max(counts) - min(counts) <= 2
 
 
-async def test_a_pod_waits_for_its_claim_and_gets_its_node_when_it_is_there(bench: Bench) -> None:
+async def test_a_pod_waits_for_its_claim_and_is_scheduled_once_it_exists(bench: Bench) -> None:
     await bench.node("n1")
     await bench.pod("p", volumes=[{"name": "v", "persistentVolumeClaim": {"claimName": "data"}}])
     told = await bench.refused("p")

@@ -159,7 +159,7 @@ async def test_a_user_of_a_namespace_cannot_give_away_what_they_do_not_have(ask:
         assert status == 403, told
 
 
-async def test_nobody_becomes_somebody_else_without_the_right(ask: Asker) -> None:
+async def test_impersonation_requires_the_permission(ask: Asker) -> None:
     jane = User("jane", ("system:authenticated",))
     for headers in (
         {"impersonate-user": "boss"},

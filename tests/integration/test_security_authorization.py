@@ -172,7 +172,7 @@ async def test_a_node_lists_the_pods_bound_to_it_and_no_others(ask: Asker, selec
     assert (await ask("GET", "/api/v1/pods", user=NODE, fieldSelector=selector))[0] == status
 
 
-async def test_who_may_only_look_at_nodes_runs_no_commands_through_them(ask: Asker) -> None:
+async def test_read_access_to_nodes_does_not_allow_commands_through_them(ask: Asker) -> None:
     """A WebSocket opens with GET."""
     group, name = "rbac.authorization.k8s.io", {"metadata": {"name": "look"}}
     rules = [{"apiGroups": [""], "resources": ["nodes/proxy"], "verbs": ["get"]}]

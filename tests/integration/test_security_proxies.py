@@ -104,7 +104,7 @@ async def test_a_node_that_reports_the_api_servers_address_gains_no_rights_there
         assert status == 403 and "kube-apiserver-kubelet-client" in told
 
 
-async def test_a_node_sees_who_the_api_server_is(world: World) -> None:
+async def test_a_node_authenticates_the_api_server(world: World) -> None:
     assert (await world.get("/api/v1/nodes/evil/proxy/pods"))[0] == 200
     subject = dict(part for row in world.evil.seen[0].certificate["subject"] for part in row)
     assert subject == {"commonName": "kube-apiserver-kubelet-client"}
@@ -143,7 +143,7 @@ async def test_a_node_cannot_redirect_an_exec_to_another_node(world: World, prot
     assert len(world.evil.seen) == 1 and not world.other.seen
 
 
-async def test_a_node_cannot_redirect_whoever_reads_a_log(world: World) -> None:
+async def test_a_node_cannot_redirect_a_reader_of_logs(world: World) -> None:
     world.evil.answer = redirect(f"{world.other.url}/x")
     status, told = await world.get(f"{POD}/log?container=c")
     assert status == 500 and "redirects forbidden" in told

@@ -14,7 +14,7 @@ from podfit.api.registry.kinds import POD, VPA, kind_named
 from podfit.apiserver.representation.forms import Form
 from podfit.apiserver.storage.events import WatchEvent
 from podfit.client.rest import STRATEGIC
-from podfit.client.transport import Ask, LocalTransport, Reply
+from podfit.client.transport import ClientRequest, LocalTransport, Reply
 
 DEPLOYMENT, QUOTA = kind_named("Deployment"), kind_named("ResourceQuota")
 AUTOSCALER = {
@@ -45,7 +45,7 @@ async def test_what_a_write_was_answered_with_is_never_changed(tmp_path: Path, m
     answers: list[tuple[str, bytes, Any]] = []
     request = LocalTransport.request
 
-    async def remembered(transport: LocalTransport, ask: Ask) -> Reply:
+    async def remembered(transport: LocalTransport, ask: ClientRequest) -> Reply:
         reply = await request(transport, ask)
         if reply.shared is not None:
             answers.append((f"{ask.method} {ask.path}", msgspec.json.encode(reply.shared), reply.shared))

@@ -97,7 +97,7 @@ def all_changes(store: SqliteStore) -> Iterator[Change]:
     watch.close()
 
 
-async def test_each_commit_is_told_to_wait_for_the_disk(tmp_path: Path) -> None:
+async def test_each_commit_waits_for_the_disk(tmp_path: Path) -> None:
     file = SqliteFile(tmp_path / "s.db")
     file.open()
     assert file.connection.execute("PRAGMA journal_mode").fetchone() == ("wal",)
@@ -278,7 +278,7 @@ async def test_a_database_of_another_program_is_refused(tmp_path: Path) -> None:
     assert "another program" in await refusal(path)
 
 
-async def test_a_folder_that_is_not_there_is_said_so(tmp_path: Path) -> None:
+async def test_a_missing_folder_is_reported(tmp_path: Path) -> None:
     assert "No such file or directory" in await refusal(tmp_path / "nowhere" / "s.db")
 
 
@@ -337,7 +337,7 @@ async def test_a_full_disk_refuses_writes_and_later_ones_work_again(tmp_path: Pa
     await store.close()
 
 
-async def test_a_time_to_live_goes_on_across_a_restart(tmp_path: Path) -> None:
+async def test_a_time_to_live_continues_across_a_restart(tmp_path: Path) -> None:
     clock = FakeClock()
     store = SqliteStore(tmp_path / "s.db", clock=clock)
     await store.open()

@@ -67,7 +67,7 @@ async def filled(store: SqliteStore, size: int, below: str = "f") -> int:
 
 async def until_writable(store: SqliteStore) -> None:
     async with asyncio.timeout(PATIENCE_S):
-        while store.trouble:
+        while store.problem:
             await asyncio.sleep(0.05)
 
 
@@ -75,7 +75,7 @@ async def test_deletes_work_at_a_disk_that_the_store_filled_and_room_comes_back(
     store = SqliteStore(disk / "s.db")
     await store.open()
     number = await filled(store, 9000, "k")
-    assert store.trouble == FULL
+    assert store.problem == FULL
     for one in range(0, number, 2):
         await store.delete(f"k/{one:06d}")
     await until_writable(store)
@@ -112,7 +112,7 @@ async def test_deletes_shrinking_writes_and_small_updates_work_at_a_disk_that_ot
     await store.close()
 
 
-async def test_growth_at_a_full_disk_has_a_bound_and_deletes_go_on_beyond_it(disk: Path) -> None:
+async def test_growth_on_a_full_disk_is_bounded_and_deletes_still_succeed(disk: Path) -> None:
     store = SqliteStore(disk / "s.db")
     await store.open()
     for one in range(100):
@@ -136,7 +136,7 @@ async def test_a_store_stopped_at_a_full_disk_starts_there_and_deletes(disk: Pat
     await store.close()
     fill(disk / "ballast")
     await store.open()
-    assert store.trouble == FULL
+    assert store.problem == FULL
     for one in range(50):
         await store.delete(f"k/{one}")
     await store.close()

@@ -21,7 +21,7 @@ from podfit.kit.clock import FakeClock
 from podfit.vpa.admission.certificates import SECRET, made
 from podfit.vpa.admission.config import AdmissionConfig
 from podfit.vpa.admission.loop import AdmissionWebhook
-from podfit.vpa.observe.asking import Ask
+from podfit.vpa.observe.live_recommendations import Ask
 from podfit.vpa.updater.config import UpdaterConfig
 from podfit.vpa.updater.loop import Updater
 
@@ -117,10 +117,10 @@ async def test_every_pod_of_a_template_gets_what_the_first_one_got(cluster: Auto
     await cluster.recommend("web", {"cpu": "500m", "memory": "300Mi"})
     async with admitting(cluster) as webhook:
         pods = [await create(cluster, name) for name in ("first", "second", "third")]
-        before = webhook.sight.vpas.get("default", "web")
+        before = webhook.caches.vpas.get("default", "web")
         await cluster.recommend("web", {"cpu": "300m", "memory": "300Mi"})
         async with asyncio.timeout(20):
-            while webhook.sight.vpas.get("default", "web") is before:
+            while webhook.caches.vpas.get("default", "web") is before:
                 await asyncio.sleep(0.01)
         later = await create(cluster, "later")
     limits = {"limits": {"cpu": "800m"}} if values == "RequestsAndLimits" else {}
@@ -323,7 +323,7 @@ async def test_new_pods_keep_their_own_size_while_changes_are_frozen(cluster: Au
         else:
             await cluster.admin.patch(VPA, "default", "web", note)
         async with asyncio.timeout(20):
-            while (seen := webhook.sight.vpas.get("default", "web")) is None or webhook.brakes.frozen(seen) is not None:
+            while (seen := webhook.caches.vpas.get("default", "web")) is None or webhook.stops.frozen(seen) is not None:
                 await cluster.clock.sleep(0.01)
         freed = await create(cluster, "freed")
         assert freed["spec"]["containers"][0]["resources"]["requests"]["cpu"] == "500m"
@@ -334,7 +334,7 @@ async def test_owners_younger_than_the_cache_are_looked_up(cluster: Autoscaled) 
     await cluster.vpa("web", "web")
     await cluster.recommend("web", {"cpu": "500m"})
     async with admitting(cluster) as webhook:
-        for cache in (webhook.sight.workloads["ReplicaSet"], webhook.sight.workloads["Deployment"]):
+        for cache in (webhook.caches.workloads["ReplicaSet"], webhook.caches.workloads["Deployment"]):
             cache._objects.clear()
         pod = await create(cluster)
     assert pod["spec"]["containers"][0]["resources"]["requests"]["cpu"] == "500m"
@@ -366,7 +366,7 @@ async def gadget(cluster: Autoscaled) -> Any:
     return await cluster.admin.raw("POST", path, body={**body, "spec": {"replicas": 1}, "status": status})
 
 
-async def test_the_first_pod_of_a_kind_nobody_knew_is_sized(cluster: Autoscaled) -> None:
+async def test_the_first_pod_of_an_unknown_kind_is_sized(cluster: Autoscaled) -> None:
     await cluster.deployment("other", 1)
     made_gadget = await gadget(cluster)
     async with admitting(cluster) as webhook:
@@ -408,7 +408,9 @@ async def test_an_autoscaler_without_a_spec_is_refused_for_that(cluster: Autosca
             assert "spec" in refused.value.message and "Required value" in refused.value.message, spec
 
 
-async def test_the_entry_is_mended_and_left_alone_when_it_stands(cluster: Autoscaled) -> None:
+async def test_a_deleted_webhook_configuration_is_recreated_and_an_intact_one_left_unchanged(
+    cluster: Autoscaled,
+) -> None:
     async with admitting(cluster) as webhook:
         before = await cluster.admin.get(MUTATING, "", "vpa-webhook-config")
         await webhook.upkeep()
@@ -443,7 +445,7 @@ def test_a_renewed_authority_leaves_the_old_one_in_the_bundle() -> None:
     assert new.ca.endswith(old.ca) and new.ca != old.ca
 
 
-async def test_the_lease_tells_that_the_webhook_lives(cluster: Autoscaled) -> None:
+async def test_the_lease_shows_that_the_webhook_is_alive(cluster: Autoscaled) -> None:
     async with admitting(cluster) as webhook:
         await webhook._renew_once()
         lease = await cluster.admin.get(LEASE, "kube-system", "vpa-admission-controller")

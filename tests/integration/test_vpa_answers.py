@@ -14,10 +14,10 @@ from tests.support.cluster.autoscaling import Autoscaled, autoscaled
 
 from podfit.api.quantity import Quantity
 from podfit.api.registry.kinds import POD, VPA, VPA_CHECKPOINT
-from podfit.cli.explaining.asking import noted_url, recommenders_story
 from podfit.cli.explaining.autoscalers import explain_vpa
+from podfit.cli.explaining.recommender_queries import noted_url, recommenders_story
 from podfit.kit.clock import FakeClock
-from podfit.vpa.observe.asking import HttpAsk
+from podfit.vpa.observe.live_recommendations import HttpAsk
 from podfit.vpa.recommender.config import RecommenderConfig, recommender_config
 from podfit.vpa.recommender.loop import Recommender
 from podfit.vpa.recommender.serving.explain import LISTENS, SETTINGS, explain_objects
@@ -68,7 +68,7 @@ async def test_a_pod_that_does_not_exist_yet_is_found_by_its_labels(recommender:
     assert answer["status"]["recommendation"]["containerRecommendations"]
 
 
-async def test_a_pod_nobody_cares_for_gets_an_error_in_the_answer(recommender: Recommender) -> None:
+async def test_an_unhandled_pod_gets_an_error_in_the_response(recommender: Recommender) -> None:
     stray = {"metadata": {"namespace": "default", "labels": {"app": "other"}}}
     status, answer = await ask(recommender, "POST", "/recommendationQuery", {"spec": {"pod": stray}})
     assert status == 200 and answer["status"] == {"error": "no VerticalPodAutoscaler controls this pod"}
@@ -148,7 +148,7 @@ async def test_the_story_follows_the_recommenders_settings(cluster: Autoscaled, 
     assert told["memory"]["target"]["steps"][-1]["what"] == "lowered to the cluster's maximum"
 
 
-async def test_a_person_is_told_what_the_running_recommender_says(
+async def test_explain_shows_the_calculation_of_the_running_recommender(
     cluster: Autoscaled, recommender: Recommender
 ) -> None:
     vpa = await cluster.admin.get(VPA, "default", "web")
@@ -238,14 +238,14 @@ async def test_pods_that_have_not_started_are_said_to_be_pending_and_why(cluster
     assert "None of the pods has started; the recommender matches pods that have." in text
 
 
-async def test_a_recommender_that_hangs_is_told_from_one_that_is_gone(
+async def test_a_hanging_recommender_is_distinguished_from_a_stopped_one(
     cluster: Autoscaled, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def silent(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.read()
         writer.close()
 
-    monkeypatch.setattr("podfit.cli.explaining.asking.PATIENCE_S", 0.1)
+    monkeypatch.setattr("podfit.cli.explaining.recommender_queries.PATIENCE_S", 0.1)
     vpa = await cluster.vpa("web", "web")
     server = await asyncio.start_server(silent, "127.0.0.1", 0)
     url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"

@@ -49,7 +49,7 @@ async def boosted(boosting: Boosting, mode: str = "Recreate") -> Any:
     await cluster.deployment("web", 0)
     await cluster.vpa("web", "web", updatePolicy={"updateMode": mode}, startupBoost=TENFOLD)
     await cluster.recommend("web", {"cpu": "1", "memory": "300Mi"}, lowerBound={"cpu": "500m", "memory": "200Mi"})
-    await cluster.caught_up(boosting.webhook.sight.caches)
+    await cluster.caught_up(boosting.webhook.caches.caches)
     found = await cluster.admin.get(REPLICA_SET, "default", "web-1")
     owner = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web-1", "uid": found["metadata"]["uid"]}
     meta = {"name": "new", "labels": {"app": "web"}, "ownerReferences": [{**owner, "controller": True}]}

@@ -67,7 +67,7 @@ async def passes(whole: Whole, more: int = 3) -> None:
             await asyncio.sleep(0.02)
 
 
-async def test_updates_of_resources_leave_the_spec_of_a_deployment_alone_and_its_rollouts_go_on(whole: Whole) -> None:
+async def test_resource_updates_do_not_interrupt_the_rollouts_of_a_deployment(whole: Whole) -> None:
     await scaled(whole)
     found = await whole.client.get(DEPLOYMENT, "default", "web")
     assert found["metadata"]["generation"] == 1, "the template is the user's"

@@ -18,7 +18,7 @@ from podfit.api.status import ApiError
 from podfit.apiserver.app import ApiServer
 from podfit.apiserver.config import Config
 from podfit.client.rest import Client
-from podfit.client.transport import Ask, HttpTransport, Reply, Stream
+from podfit.client.transport import ClientRequest, HttpTransport, Reply, Stream
 from podfit.store.memory import MemoryStore
 from podfit.vpa.admission.config import AdmissionConfig, admission_config
 from podfit.vpa.admission.loop import AdmissionWebhook
@@ -43,13 +43,13 @@ class Watched:
         self._inner = inner
         self.refused: list[str] = []
 
-    async def request(self, ask: Ask) -> Reply:
+    async def request(self, ask: ClientRequest) -> Reply:
         reply = await self._inner.request(ask)
         if reply.status == 403:
             self.refused.append(f"{ask.method} {ask.path}: {reply.body.decode()}")
         return reply
 
-    def stream(self, ask: Ask) -> AbstractAsyncContextManager[Stream]:
+    def stream(self, ask: ClientRequest) -> AbstractAsyncContextManager[Stream]:
         return self._inner.stream(ask)
 
     async def close(self) -> None:
@@ -101,7 +101,7 @@ async def test_the_components_run_with_no_more_than_their_service_accounts(clust
         await webhook._renew_once()
         made = await cluster.vpa("web", "web", updatePolicy={"updateMode": "InPlaceOrRecreate"})
         await cluster.recommend("web", {"cpu": "400m", "memory": "200Mi"}, lowerBound={"cpu": "300m"})
-        while not (updater.sight.vpas.get("default", "web") or {}).get("status"):
+        while not (updater.caches.vpas.get("default", "web") or {}).get("status"):
             await updater.clock.sleep(0.01)
         await updater.one_pass()
         await updater.events.flush()

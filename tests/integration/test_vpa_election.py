@@ -91,7 +91,7 @@ async def test_one_of_two_leads_and_the_lease_is_as_the_flags_say(cluster: Autos
         assert first.leads != second.leads
 
 
-async def test_a_clean_stop_hands_over_within_a_retry(cluster: Autoscaled) -> None:
+async def test_after_a_clean_stop_another_leads_within_a_retry_period(cluster: Autoscaled) -> None:
     async with candidates(cluster, cluster.client) as (first,):
         await until(cluster, lambda: first.leads, 1, 10)
         async with candidates(cluster, cluster.client) as (second,):
@@ -111,7 +111,7 @@ async def test_a_leader_that_vanished_is_followed_after_the_lease_duration(clust
     assert lease["spec"]["leaseTransitions"] == 4
 
 
-async def test_who_works_in_vain_stops_the_others(cluster: Autoscaled) -> None:
+async def test_a_failure_of_the_elected_component_is_raised(cluster: Autoscaled) -> None:
     async def fails() -> None:
         raise OSError("the port is in use")
 

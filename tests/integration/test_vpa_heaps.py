@@ -120,7 +120,7 @@ async def test_what_a_squeeze_probe_found_lowers_the_recommendation_of_an_autosc
         assert await target() >= before > 900 * MI, "nobody asked for it"
         change = {"metadata": {"annotations": {ANNOTATION: MEMORY}}}
         await cluster.admin.patch(VPA, "default", vpa["metadata"]["name"], change)
-        await seen(lambda: asked_for(recommender.sight.vpas.get("default", "web") or {}))
+        await seen(lambda: asked_for(recommender.caches.vpas.get("default", "web") or {}))
         assert await target() == 345 * MI
         [known] = recommender.cluster.vpas.values()
         found = recommender.working_sets(known)

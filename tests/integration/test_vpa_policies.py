@@ -141,7 +141,7 @@ async def test_the_default_recommender_gives_the_same_numbers_beside_policies_an
         assert (await sizes(other, "alone"), await sizes(other, "alone", "upperBound")) == with_policies
 
 
-async def test_until_a_policy_has_decided_the_default_sizes_stand_in(cluster: Autoscaled) -> None:
+async def test_until_a_policy_has_decided_the_default_sizes_are_used(cluster: Autoscaled) -> None:
     pods = await served(cluster)
     async with recommending(cluster) as recommender:
         await slots(cluster, recommender, 1, pods, lambda _: (100, 500000000))
@@ -265,7 +265,7 @@ def _fails(series: Series) -> Floats:
         (_fails, "policy auto failed: ZeroDivisionError: by nothing"),
     ],
 )
-async def test_a_policy_that_returns_nonsense_is_named_with_the_cause_and_the_default_stands_in(
+async def test_a_policy_that_returns_invalid_sizes_is_named_with_the_cause_and_replaced_by_the_default(
     cluster: Autoscaled, caplog: pytest.LogCaptureFixture, answer: Callable[[Series], Floats], cause: str
 ) -> None:
     pods = await served(cluster)

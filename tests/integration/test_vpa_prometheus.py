@@ -14,7 +14,7 @@ from tests.support.servers.prometheus import Prometheus, backfill, installed
 
 from podfit.api.registry.kinds import VPA
 from podfit.kit.clock import FakeClock
-from podfit.vpa.history.base import Batch, HistoryAway
+from podfit.vpa.history.base import Batch, HistoryUnavailable
 from podfit.vpa.history.prometheus import PrometheusHistory
 from podfit.vpa.history.queries import PrometheusConfig
 from podfit.vpa.recommender.config import RecommenderConfig
@@ -118,7 +118,7 @@ async def test_large_answers_are_asked_for_in_parts(prometheus: Prometheus, back
     assert sink.samples == once.samples
 
 
-async def test_loading_goes_on_where_it_stopped(prometheus: Prometheus, backfilled: tuple[Path, int]) -> None:
+async def test_loading_resumes_where_it_stopped(prometheus: Prometheus, backfilled: tuple[Path, int]) -> None:
     history = PrometheusHistory(config(prometheus.url), clock=FakeClock())
     sink = Gathered()
 
@@ -198,9 +198,9 @@ async def test_a_prometheus_that_is_away_at_start_is_asked_again(
         await late.stop()
 
 
-async def test_a_wrong_address_is_told_and_not_retried_for_ever() -> None:
+async def test_a_wrong_address_is_reported_and_not_retried_forever() -> None:
     history = PrometheusHistory(config("http://127.0.0.1:9", prometheus_query_timeout=1.0))
-    with pytest.raises(HistoryAway, match="Prometheus http://127.0.0.1:9"):
+    with pytest.raises(HistoryUnavailable, match="Prometheus http://127.0.0.1:9"):
         await history.load(Gathered(), 1.7e9)
     await history.close()
 

@@ -24,7 +24,7 @@ from podfit.client.rest import Client
 from podfit.compose import Up, UpOptions
 from podfit.kit.clock import FakeClock
 from podfit.vpa.flags import WrongLine
-from podfit.vpa.observe.asking import AGGREGATED, keeping_others
+from podfit.vpa.observe.live_recommendations import AGGREGATED, keeping_others
 from podfit.vpa.recommender.config import RecommenderConfig
 from podfit.vpa.recommender.loop import Recommender
 from podfit.vpa.recommender.serving.queries import API_VERSION, KIND, PLURAL, Queries, register
@@ -189,7 +189,7 @@ def test_a_wrong_flag_is_reported_before_anything_starts() -> None:
         with_flags({}, updater=["updater-intervall=5s"])
 
 
-async def test_a_recommender_elsewhere_answers_through_the_api_server_and_nobody_else(tmp_path: Path) -> None:
+async def test_a_remote_recommender_answers_only_through_the_api_server(tmp_path: Path) -> None:
     async with autoscaled(tmp_path / "server", FakeClock(time.time())) as made:
         for pod in await made.deployment("web", 2):
             made.use(pod, "400m", "300000000")

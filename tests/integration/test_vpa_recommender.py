@@ -79,7 +79,7 @@ async def test_autoscalers_are_counted_with_what_this_pass_recommends(cluster: A
             assert recommender.registry.get_sample_value("vpa_recommender_vpa_objects_count", asked) == number
 
 
-async def test_a_status_that_stands_is_not_written_again(cluster: Autoscaled) -> None:
+async def test_an_unchanged_status_is_not_written_again(cluster: Autoscaled) -> None:
     for pod in await cluster.deployment("web"):
         cluster.use(pod, "100m", "500000000")
     await cluster.vpa("web", "web")

@@ -88,7 +88,7 @@ async def resized(cluster: Autoscaled, pods: list[str]) -> list[str]:
 
 
 def verdict(updater: Updater, vpa: str, pod: str) -> Any:
-    story = updater.story.of(("default", vpa))
+    story = updater.skip_reasons.of(("default", vpa))
     assert story is not None
     return story["pods"].get(pod)
 

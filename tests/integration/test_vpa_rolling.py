@@ -90,7 +90,7 @@ async def test_a_pod_waits_until_the_one_before_it_has_been_ready_for_a_while(
     await change_policy(cluster, "500m")
     await passes(cluster, updater, 4, seconds=15)
     assert (await sizes(cluster, pods)).count("500m") == 1
-    why: Any = updater.story.of(("default", "web"))
+    why: Any = updater.skip_reasons.of(("default", "web"))
     assert "RollingOut" in str(why) and "of the pods at a time get it" in str(why)
     await passes(cluster, updater, 1, seconds=15)
     assert (await sizes(cluster, pods)).count("500m") == 2
@@ -105,7 +105,7 @@ async def test_a_failure_under_the_changed_policy_spares_the_other_pods(cluster:
     await ends(cluster, pods[changed], "Error")
     await passes(cluster, updater, 5)
     assert (await sizes(cluster, pods)).count("500m") == 1
-    assert f"container main of pod {pods[changed]} ended (Error)" in str(updater.story.of(("default", "web")))
+    assert f"container main of pod {pods[changed]} ended (Error)" in str(updater.skip_reasons.of(("default", "web")))
     await change_policy(cluster, "700m")
     await passes(cluster, updater, 8)
     assert await sizes(cluster, pods) == ["700m"] * 4, "another policy is another rollout"

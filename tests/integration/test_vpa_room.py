@@ -62,7 +62,7 @@ async def evicted(cluster: Autoscaled, *deployments: str) -> list[str]:
 
 
 def verdict(updater: Updater, vpa: str, pod: str) -> Any:
-    story = updater.story.of(("default", vpa))
+    story = updater.skip_reasons.of(("default", vpa))
     assert story is not None
     return story["pods"].get(pod, {"reason": "", "message": ""})
 
@@ -95,7 +95,7 @@ async def test_no_further_pod_is_evicted_while_a_successor_is_on_its_way(cluster
     assert len(await evicted(cluster, "a", "b")) == 1
 
 
-async def test_room_is_not_kept_for_a_successor_that_nobody_will_create(cluster: Autoscaled, updater: Updater) -> None:
+async def test_no_room_is_reserved_for_a_pod_that_will_not_be_recreated(cluster: Autoscaled, updater: Updater) -> None:
     await full_elsewhere(cluster)
     await scaled(cluster, "a", "small", "920m", "900m")
     await one_pass(cluster, updater)
@@ -137,7 +137,7 @@ async def test_a_resize_in_place_leaves_a_successor_elsewhere_its_place(cluster:
     assert len(await evicted(cluster, "a")) == 1
     pod = await cluster.admin.get(POD, "default", "b-1-0")
     assert pod["spec"]["containers"][0]["resources"]["requests"]["cpu"] == "1400m", "2000m less twice 300m"
-    story = updater.story.of(("default", "b"))
+    story = updater.skip_reasons.of(("default", "b"))
     assert story is not None and "node other, less what pods without a node need," in story["cut"]["b-1-0"]
 
 
@@ -147,7 +147,7 @@ async def test_a_successor_may_be_squeezed_to_its_lower_bound(cluster: Autoscale
     await one_pass(cluster, updater)
     await updater.events.flush()
     assert len(await evicted(cluster, "a")) == 1
-    story = updater.story.of(("default", "a"))
+    story = updater.skip_reasons.of(("default", "a"))
     assert story is not None
     [cut] = story["cut"].values()
     assert "of cpu instead of" in cut and "its successor gets less" in cut

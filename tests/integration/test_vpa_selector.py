@@ -71,7 +71,7 @@ async def front(cluster: Autoscaled) -> list[str]:
     return names
 
 
-async def test_one_selector_scales_several_deployments_and_a_pod_of_nobody(cluster: Autoscaled) -> None:
+async def test_one_selector_covers_several_deployments_and_a_pod_without_a_controller(cluster: Autoscaled) -> None:
     names = await front(cluster)
     await cluster.admin.raw("POST", ALPHA, body=design(mode="InPlaceOrRecreate"))
     await recommended(cluster)
@@ -88,7 +88,7 @@ async def test_one_selector_scales_several_deployments_and_a_pod_of_nobody(clust
         assert pod["spec"]["containers"][0]["resources"]["requests"]["cpu"] == entry["target"]["requests"]["cpu"], name
 
 
-async def test_a_pod_of_nobody_is_never_evicted(cluster: Autoscaled) -> None:
+async def test_a_pod_without_a_controller_is_never_evicted(cluster: Autoscaled) -> None:
     await cluster.pod("naked", labels={"tier": "front"}, resources=SMALL)
     await cluster.pod("bare", labels={"tier": "front"}, resources=SMALL)
     await cluster.admin.raw("POST", ALPHA, body=design(mode="Auto"))
@@ -97,13 +97,13 @@ async def test_a_pod_of_nobody_is_never_evicted(cluster: Autoscaled) -> None:
     updater = Updater(cluster.client, config, cluster.clock)
     await updater.start()
     await updater.one_pass()
-    told = updater.story.of(("default", "tier"))
+    told = updater.skip_reasons.of(("default", "tier"))
     await updater.stop()
     assert {pod["metadata"]["name"] for pod in (await cluster.admin.list(POD, "default"))["items"]} == {"naked", "bare"}
     assert told is not None and told["pods"]["naked"]["reason"] == "NotRecreated"
 
 
-async def test_new_pods_get_the_size_whoever_creates_them(cluster: Autoscaled) -> None:
+async def test_new_pods_of_any_creator_get_the_size(cluster: Autoscaled) -> None:
     await cluster.admin.raw("POST", ALPHA, body=design(mode="Initial"))
     await cluster.recommend("tier", {"cpu": "2"})
     config = AdmissionConfig(address="", host="127.0.0.1", port=0, register_by_url=True, webhook_address="127.0.0.1")
@@ -251,10 +251,10 @@ async def test_the_webhook_checks_v1alpha1_objects_under_their_own_names(cluster
         await webhook.stop()
 
 
-async def test_who_applies_an_autoscaler_is_warned_of_pods_that_nobody_recreates(cluster: Autoscaled) -> None:
+async def test_applying_an_autoscaler_warns_of_pods_without_a_controller(cluster: Autoscaled) -> None:
     await cluster.pod("naked", labels={"tier": "front"}, resources=SMALL)
     webhook = AdmissionWebhook(cluster.client, AdmissionConfig(address=""))
-    await webhook.sight.start()
+    await webhook.caches.start()
     resource = {"group": "autoscaling.k8s.io", "version": "v1alpha1", "resource": "verticalpodautoscalers"}
     found = []
     for mode in ("Initial", "InPlaceOrRecreate", "Recreate"):
@@ -266,7 +266,7 @@ async def test_who_applies_an_autoscaler_is_warned_of_pods_that_nobody_recreates
     assert found == [(), ()] and told.startswith("no controller recreates pods naked: ")
 
 
-async def test_doctor_warns_of_pods_that_nobody_recreates(cluster: Autoscaled) -> None:
+async def test_doctor_warns_of_pods_without_a_controller(cluster: Autoscaled) -> None:
     await cluster.admin.raw("POST", ALPHA, body=design())
     assert (await checks._autoscalers(cluster.admin)).level == "ok"
     await cluster.pod("naked", labels={"tier": "front"}, resources=SMALL)
@@ -289,7 +289,7 @@ async def test_a_cluster_of_an_older_version_gets_the_new_version_of_the_definit
             assert found["metadata"]["generation"] == 2, "a second start writes nothing"
 
 
-async def test_a_definition_that_somebody_changed_stays_as_it_is(tmp_path: Path) -> None:
+async def test_a_definition_that_was_edited_is_not_overwritten(tmp_path: Path) -> None:
     crds, name = kind_named("CustomResourceDefinition"), "verticalpodautoscalers.autoscaling.k8s.io"
     async with _started(tmp_path) as first:
         found = await local_client(first).get(crds, "", name)

@@ -15,7 +15,7 @@ from tests.support.cluster.autoscaling import Autoscaled, Metered, autoscaled
 
 from podfit.api.registry.kinds import POD, VPA
 from podfit.client import Client
-from podfit.client.transport import Ask, Reply
+from podfit.client.transport import ClientRequest, Reply
 from podfit.kit.clock import FakeClock, rfc3339
 from podfit.vpa.admission.config import AdmissionConfig
 from podfit.vpa.recommender.config import RecommenderConfig, recommender_config
@@ -34,7 +34,7 @@ class External(Metered):
 
     asked: list[tuple[str, str]] = []
 
-    async def request(self, ask: Ask) -> Reply:
+    async def request(self, ask: ClientRequest) -> Reply:
         if not ask.path.startswith("/apis/external.metrics.k8s.io/"):
             return await super().request(ask)
         self.asked.append((ask.path, str((ask.query or {})["labelSelector"])))

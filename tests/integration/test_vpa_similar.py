@@ -109,7 +109,7 @@ async def test_running_pods_are_not_changed_to_what_similar_containers_use(clust
         updater = Updater(cluster.client, EAGER, cluster.clock)
         await updater.start()
         await passes(cluster, updater, 3)
-        why = updater.story.of(("default", "new"))
+        why = updater.skip_reasons.of(("default", "new"))
         await updater.stop()
     assert [await requests(cluster, pod) for pod in pods] == [{"cpu": "100m", "memory": "100Mi"}] * 2
     assert "FromSimilar" in str(why)

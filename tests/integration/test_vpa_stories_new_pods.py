@@ -85,7 +85,7 @@ async def limited(scaled: Scaled, kind: str, **bounds: Amounts) -> None:
 
 
 async def started(scaled: Scaled, *containers: Object) -> Object:
-    await scaled.cluster.caught_up(scaled.webhook.sight.caches)
+    await scaled.cluster.caught_up(scaled.webhook.caches.caches)
     owner = owner_of(await scaled.admin.get(REPLICA_SET, "default", "web-1"))
     meta = {"name": "new", "labels": {"app": "web"}, "ownerReferences": [owner]}
     pod = {"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": {"containers": list(containers)}}

@@ -88,7 +88,7 @@ async def alive(cluster: Autoscaled) -> int:
     return sum(not pod["metadata"].get("deletionTimestamp") for pod in found["items"])
 
 
-async def test_a_webhook_that_stands_by_takes_over_and_sizes_pods(
+async def test_a_standby_webhook_takes_over_and_sizes_pods(
     cluster: Autoscaled, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(loop, "STAND_BY_S", 0.1)
@@ -110,7 +110,7 @@ async def test_nothing_is_evicted_while_the_registered_webhook_does_not_answer(c
     await lease(cluster)
     async with updating(cluster) as updater:
         await updater.one_pass()
-        story = updater.story.of(("default", "web"))
+        story = updater.skip_reasons.of(("default", "web"))
     assert await alive(cluster) == 2
     assert story is not None
     told = story["pods"]["web-1-0"]

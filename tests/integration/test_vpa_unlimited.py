@@ -118,7 +118,7 @@ async def test_the_updater_says_that_a_limit_holds_a_pod_down(cluster: Autoscale
     updater = Updater(cluster.client, UpdaterConfig(address=""), cluster.clock)
     await updater.start()
     await updater.one_pass()
-    told = updater.story.of(("default", "web"))
+    told = updater.skip_reasons.of(("default", "web"))
     await updater.stop()
     assert told is not None and told["pods"]["web-1-0"]["reason"] == "CappedByLimit"
     assert "1 of cpu is recommended, its limit is 200m" in told["pods"]["web-1-0"]["message"]

@@ -133,7 +133,7 @@ async def test_nothing_is_evicted_while_the_webhook_is_away(cluster: Autoscaled)
     await cluster.recommend("web", {"cpu": "500m"}, **bounds("400m", "1"))
     async with updating(cluster) as updater:
         await one_pass(cluster, updater)
-        assert updater.story.of(("default", "web"))["pods"][pods[0]]["reason"] == "NoAdmission"  # type: ignore[index]
+        assert updater.skip_reasons.of(("default", "web"))["pods"][pods[0]]["reason"] == "NoAdmission"  # type: ignore[index]
     assert await resized(cluster, pods, "100m") == pods
 
 
@@ -145,7 +145,7 @@ async def test_a_resize_is_cut_to_what_the_node_has_left(cluster: Autoscaled) ->
     async with updating(cluster) as updater:
         await one_pass(cluster, updater)
         await updater.events.flush()
-        story = updater.story.of(("default", "web"))
+        story = updater.skip_reasons.of(("default", "web"))
     # 1000m, of which the other pod has 100m.
     assert sorted([(await requests(cluster, pod))["cpu"] for pod in pods]) == ["100m", "900m"]
     assert story is not None
@@ -165,12 +165,12 @@ async def test_a_resize_waits_when_even_the_lower_bound_does_not_fit(cluster: Au
     async with updating(cluster) as updater:
         await one_pass(cluster, updater)
         await updater.events.flush()
-        story = updater.story.of(("default", "web"))
+        story = updater.skip_reasons.of(("default", "web"))
         assert story is not None and story["pods"][pods[0]]["reason"] == "NoRoom"
         assert "node small has 800m of cpu left" in story["pods"][pods[0]]["message"]
         # No other node has room either, so waiting does not end in an eviction.
         await one_pass(cluster, updater, 400)
-        story = updater.story.of(("default", "web"))
+        story = updater.skip_reasons.of(("default", "web"))
         assert story is not None and story["pods"][pods[0]]["reason"] in ("NoRoom", "NoNodeFits")
     assert await resized(cluster, pods, "100m") == pods
     events = await cluster.admin.list(kind_named("Event"), "default")
@@ -188,7 +188,7 @@ async def test_a_quota_holds_a_resize_back(cluster: Autoscaled) -> None:
     await cluster.recommend("web", {"cpu": "2", "memory": "200Mi"}, **bounds("1", "3"))
     async with updating(cluster) as updater:
         await one_pass(cluster, updater)
-        story = updater.story.of(("default", "web"))
+        story = updater.skip_reasons.of(("default", "web"))
     assert story is not None and "the quota has 100m of cpu left" in story["pods"][pods[0]]["message"]
     assert await resized(cluster, pods, "100m") == pods
 
@@ -203,7 +203,7 @@ async def test_the_panic_button_freezes_everything_and_reverts_nothing(cluster: 
         await cluster.admin.create(CONFIG_MAP, panic, "kube-system")
         await one_pass(cluster, updater)
         assert len(await resized(cluster, pods, "500m")) == 2
-        story = updater.story.of(("default", "web"))
+        story = updater.skip_reasons.of(("default", "web"))
         assert story is not None and {one["reason"] for one in story["pods"].values()} == {"PanicButton"}
         await cluster.admin.delete(CONFIG_MAP, "kube-system", "podfit-panic")
         await one_pass(cluster, updater)
@@ -222,7 +222,7 @@ async def test_an_annotation_freezes_an_autoscaler_or_a_namespace(cluster: Autos
         await cluster.admin.patch(NAMESPACE, "", "default", note)
     async with updating(cluster) as updater:
         await one_pass(cluster, updater)
-        story = updater.story.of(("default", "web"))
+        story = updater.skip_reasons.of(("default", "web"))
         assert story is not None and story["pods"][pods[0]]["reason"] == "Frozen"
     assert await resized(cluster, pods, "100m") == pods
 
@@ -261,7 +261,7 @@ async def test_requests_fall_by_at_most_half_a_pass(cluster: Autoscaled) -> None
         assert "800m" in [(await requests(cluster, pod))["cpu"] for pod in pods]
 
 
-async def test_requests_fall_step_by_step_until_they_are_there(cluster: Autoscaled) -> None:
+async def test_requests_fall_step_by_step_to_the_target(cluster: Autoscaled) -> None:
     (pod,) = await cluster.deployment("web", 1, cpu="1600m")
     await cluster.vpa("web", "web", updatePolicy={**IN_PLACE, "minReplicas": 1})
     await cluster.recommend("web", {"cpu": "100m"}, lowerBound={"cpu": "50m"}, upperBound={"cpu": "1500m"})
@@ -385,7 +385,7 @@ async def test_a_brake_pulled_while_a_change_waits_for_its_turn_holds_it(cluster
             await asyncio.sleep(0.01)
         panic = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "podfit-panic"}, "data": {}}
         await cluster.admin.create(CONFIG_MAP, panic, "kube-system")
-        while updater.brakes.panicking() is None:
+        while updater.stops.panicking() is None:
             await asyncio.sleep(0.01)
         while not running.done():
             await cluster.clock.advance(10)  # type: ignore[attr-defined]
@@ -412,7 +412,7 @@ async def test_a_resource_scaled_horizontally_is_not_touched(cluster: Autoscaled
     assert "300Mi" in {size["memory"] for size in sizes}
 
 
-async def test_single_replicas_are_left_alone_and_the_reason_is_told_once(cluster: Autoscaled) -> None:
+async def test_single_replicas_are_skipped_and_the_reason_is_reported_once(cluster: Autoscaled) -> None:
     await cluster.deployment("web", 1)
     await cluster.vpa("web", "web", updatePolicy=IN_PLACE)
     await cluster.recommend("web", {"cpu": "500m"}, **bounds("400m", "1"))
@@ -442,7 +442,7 @@ async def test_a_replica_that_the_updater_evicted_itself_is_no_lack_of_replicas(
             while sum(not pod["metadata"].get("deletionTimestamp") for pod in updater.pods) > 1:
                 await asyncio.sleep(0.01)
         await one_pass(cluster, updater)
-        story = updater.story.of(("default", "web"))
+        story = updater.skip_reasons.of(("default", "web"))
     assert story is not None
     told = story["pods"][left[0]]
     assert told["reason"] == "AwaitingSuccessor"
@@ -455,7 +455,7 @@ async def test_a_pod_within_bounds_is_not_said_to_be_at_its_target(cluster: Auto
     await cluster.recommend("web", {"cpu": "247m"}, lowerBound={"cpu": "150m"}, upperBound={"cpu": "400m"})
     async with updating(cluster) as updater:
         await one_pass(cluster, updater, 3600)
-        story = updater.story.of(("default", "web"))
+        story = updater.skip_reasons.of(("default", "web"))
     assert story is not None
     told = story["pods"][pods[0]]
     assert told["reason"] == "WithinBounds"
@@ -470,7 +470,7 @@ async def test_a_pod_that_an_undo_keeps_large_is_not_said_to_be_at_its_target(cl
     async with updating(cluster) as updater:
         updater.undo._floors[("default", "web")] = {("main", "memory"): (float("inf"), 800 << 20)}
         await one_pass(cluster, updater)
-        story = updater.story.of(("default", "web"))
+        story = updater.skip_reasons.of(("default", "web"))
     assert story is not None
     told = story["pods"][pod]
     assert told["reason"] == "HeldByUndo"
@@ -497,10 +497,10 @@ async def test_between_passes_only_starved_pods_are_changed_and_none_is_evicted(
         await starve(cluster, "full", "100")
         await cluster.recommend("other", {"cpu": "300m"}, lowerBound={"cpu": "300m"})
         async with asyncio.timeout(30):
-            while len(updater.hurry._waiting) < 2:
+            while len(updater.urgent._waiting) < 2:
                 await asyncio.sleep(0.01)
         await updater.hurried_pass()
-        assert not updater.hurry
+        assert not updater.urgent
     assert await resized(cluster, pods["starved"], "300m") == pods["starved"]
     assert await resized(cluster, [*pods["other"], *pods["recreated"]], "300m") == []
     assert not any([await leaving(cluster, pod) for name in names for pod in pods[name]])

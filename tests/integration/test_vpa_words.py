@@ -13,7 +13,7 @@ from tests.support.cluster.whole import Whole, pod_spec, workload
 
 from podfit.api.registry.kinds import POD, VPA, kind_named
 from podfit.cli.explaining.autoscalers import explain_vpa
-from podfit.cli.explaining.places import explain_place
+from podfit.cli.explaining.scheduling import explain_place
 
 DEPLOYMENT, CRON_JOB = kind_named("Deployment"), kind_named("CronJob")
 FLAGS = {
@@ -65,7 +65,7 @@ async def test_pods_at_their_target_are_said_to_be_there_with_numbers(whole: Who
     assert "container c requests 300m of cpu (target 300m, bounds 300m to " in text
 
 
-async def test_a_recommender_that_nobody_runs_is_named(whole: Whole) -> None:
+async def test_a_recommender_that_is_not_running_is_named(whole: Whole) -> None:
     await whole.client.create(DEPLOYMENT, workload("Deployment", "web", 1))
     await autoscaler(whole, "web", "Deployment", "web", "Off", recommenders=[{"name": "nobodys"}])
     text = await told(whole, "web", "Its recommender is nobodys")

@@ -13,7 +13,7 @@ from podfit.client.rest import Client
 from podfit.kit.web.addresses import machine_address
 
 
-async def test_whoever_listens_everywhere_is_reached_at_the_machines_address(tmp_path: Path) -> None:
+async def test_a_server_on_all_addresses_is_reached_at_the_machines_address(tmp_path: Path) -> None:
     here = machine_address()
     async with Whole(tmp_path, host="0.0.0.0") as whole:
         assert whole.up.server.url.startswith(f"https://{here}:")

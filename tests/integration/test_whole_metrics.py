@@ -56,7 +56,7 @@ async def test_a_component_that_does_not_run_has_no_page(tmp_path: Path) -> None
     assert refused.value.code == 404
 
 
-async def test_pages_are_for_those_who_may_read_them(tmp_path: Path) -> None:
+async def test_reading_pages_requires_permission(tmp_path: Path) -> None:
     async with Whole(tmp_path) as whole:
         reader = local_client(whole.up.server, READER, "prometheus")
         for path in ("/metrics", "/metrics/scheduler", "/metrics/nodes"):

@@ -103,7 +103,7 @@ actions = st.builds(
 
 
 @given(st.lists(rules, max_size=3), rules, actions)
-def test_who_covers_a_rule_may_do_whatever_it_allows(held, wanted, action):
+def test_a_role_that_covers_a_rule_allows_everything_it_allows(held, wanted, action):
     if not uncovered(held, [wanted]) and wanted.allows(action):
         assert any(rule.allows(action) for rule in held)
 
@@ -111,7 +111,7 @@ def test_who_covers_a_rule_may_do_whatever_it_allows(held, wanted, action):
 @given(
     st.lists(st.tuples(st.integers(0, 4), st.sampled_from(["", "n1", "n2"]), st.sampled_from(["s", "t"])), max_size=20)
 )
-def test_graph_after_any_changes_equals_the_graph_of_what_is_there(steps):
+def test_the_graph_after_any_changes_equals_the_graph_of_the_current_objects(steps):
     graph, pods = NodeGraph(), {}
     for number, node, secret in steps:
         old = pods.get(number)

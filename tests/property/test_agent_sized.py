@@ -85,9 +85,7 @@ NAMED: dict[str, Any] = {"metadata": {"name": "p", "uid": "u"}}
     {**NAMED, "spec": {"containers": []}, "status": {}},
     False,
 )
-def test_what_a_pod_holds_is_the_largest_of_its_sizes_and_what_is_told(
-    pod: dict[str, Any], other: dict[str, Any], at_rest: bool
-) -> None:
+def test_a_pod_counts_the_largest_of_its_sizes(pod: dict[str, Any], other: dict[str, Any], at_rest: bool) -> None:
     pod = telling(pod) if at_rest else pod
     for sizes in (sizes_of(pod), sizes_of(other)):
         expected = pod_requests(resized(pod, sizes), use_status=True)
@@ -96,7 +94,7 @@ def test_what_a_pod_holds_is_the_largest_of_its_sizes_and_what_is_told(
 
 @settings(max_examples=300)
 @given(PODS)
-def test_a_pod_stands_for_itself_with_the_sizes_it_asks_for(pod: dict[str, Any]) -> None:
+def test_a_pod_without_a_controller_is_a_workload_of_its_own(pod: dict[str, Any]) -> None:
     record = PodRecord("u", pod, Story(FakeClock()))
     mine, worked_out = record.sized(record.desired), resized(pod, desired_of(pod))
     assert mine.requests == pod_requests(worked_out)

@@ -68,11 +68,11 @@ def test_owners_do_not_depend_on_what_was_made_before(case: tuple[str, list[Any]
         assert owned(name, obj, reset) == told
 
 
-def test_what_is_empty_is_told_from_what_is_set() -> None:
+def test_empty_and_unset_are_distinguished() -> None:
     assert owned("Event", {"reportingInstance": "n"}, None) != owned("Event", {"reportingInstance": ""}, None)
 
 
-def test_only_plain_objects_without_lists_are_alike() -> None:
+def test_only_plain_objects_without_lists_have_an_outline() -> None:
     exact = parse_exact(b'{"spec":{"a":1,"a":2}}')
     assert outline({"spec": {"a": 1}}) is not None
     assert outline(exact) is None

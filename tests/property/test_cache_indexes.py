@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from podfit.api.registry.kinds import POD
 from podfit.client import Cache, Client
 from podfit.client.transport import HttpTransport
-from podfit.controllers.world import POD_INDEXES
+from podfit.controllers.context import POD_INDEXES
 
 OWNERS = st.lists(
     st.fixed_dictionaries({"uid": st.sampled_from("uv"), "controller": st.sampled_from((True, False))}), max_size=2

@@ -22,10 +22,10 @@ from podfit.api.registry.kinds import POD, kind_named
 from podfit.apiserver.front.local import local_client
 from podfit.apiserver.request import ADMIN
 from podfit.client import Client, EventRecorder
-from podfit.client.transport import Ask, Reply, Stream, Transport, Unreachable
+from podfit.client.transport import ClientRequest, Reply, Stream, Transport, Unreachable
 from podfit.compose import Up, UpOptions
+from podfit.controllers.context import ControllerContext, Informers
 from podfit.controllers.workloads import ReplicaSetController
-from podfit.controllers.world import Informers, World
 from podfit.kit.clock import RealClock
 from podfit.kit.concurrency.tasks import Tasks
 
@@ -45,7 +45,7 @@ class BadLine:
         self.losses_left -= lost
         return lost
 
-    async def request(self, ask: Ask) -> Reply:
+    async def request(self, ask: ClientRequest) -> Reply:
         await asyncio.sleep(self.dice.random() * 0.002)
         if self._loses():
             raise Unreachable("lost on the way there")
@@ -55,7 +55,7 @@ class BadLine:
         return reply
 
     @asynccontextmanager
-    async def stream(self, ask: Ask) -> AsyncIterator[Stream]:
+    async def stream(self, ask: ClientRequest) -> AsyncIterator[Stream]:
         async with self.inner.stream(ask) as stream:
 
             async def chunks() -> AsyncIterator[bytes]:
@@ -105,7 +105,7 @@ async def play(folder: Path, seed: int, loss: float, sizes: list[int]) -> int:
         tasks.start(most_pods(good, seen))
         clock = RealClock()
         bad = Client(BadLine(good.transport, random.Random(seed), loss))
-        world = World(bad, Informers(bad, clock), EventRecorder(bad, "test", clock=clock), clock)
+        world = ControllerContext(bad, Informers(bad, clock), EventRecorder(bad, "test", clock=clock), clock)
         controller = ReplicaSetController(world)
         tasks.start(world.informers.start())
         tasks.start(controller.run())

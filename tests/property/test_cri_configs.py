@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from podfit.agent.runtimes.cri.messages import amounts, configs
-from podfit.agent.runtimes.cri.messages.places import Places
+from podfit.agent.runtimes.cri.messages.cgroup_paths import CgroupPaths
 from podfit.agent.runtimes.values import UNLIMITED, ContainerConfig, Limits, LimitsChange, Mount, PodConfig, Security
 from podfit.podnet.ports import PortMapping
 
@@ -45,7 +45,7 @@ PODS = st.builds(
 
 @given(PODS)
 def test_a_pod_is_known_again_from_its_sandbox(pod: PodConfig) -> None:
-    sent = configs.sandbox(pod, "node", 0, Places().pod(pod.qos, pod.uid))
+    sent = configs.sandbox(pod, "node", 0, CgroupPaths().pod(pod.qos, pod.uid))
     assert configs.kept_pod(sent.annotations) == pod
     assert sent.labels[configs.UID] == pod.uid and sent.labels[configs.NODE] == "node"
     assert not (pod.host_network and sent.hostname)

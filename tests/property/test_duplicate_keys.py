@@ -22,7 +22,7 @@ values = st.recursive(words | st.integers(), lambda inner: st.lists(inner, max_s
 
 
 @given(objects(values), words, values, values)
-def test_a_key_that_stands_twice_is_always_suspected(rest: object, key: str, one: object, other: object) -> None:
+def test_a_duplicate_key_is_always_detected(rest: object, key: str, one: object, other: object) -> None:
     inner = json.dumps(rest, separators=(",", ":"))
     name = json.dumps(key)
     first, second = (json.dumps(value, separators=(",", ":")) for value in (one, other))
@@ -31,7 +31,7 @@ def test_a_key_that_stands_twice_is_always_suspected(rest: object, key: str, one
 
 
 @given(objects(values))
-def test_nothing_stands_twice_in_what_we_encode_ourselves(value: object) -> None:
+def test_our_own_encoding_has_no_duplicate_keys(value: object) -> None:
     raw = encoded(value)
     assert json.loads(raw) == value
     assert duplicate_fields(parse_exact(bytes(raw))) == []

@@ -40,7 +40,7 @@ def test_an_area_is_what_samples_say(curve: Curve, start: float, span: float, ca
 
 
 @given(curves(), st.floats(0, 500), spans, spans, values)
-def test_the_time_above_a_cap_adds_up_and_is_none_where_nothing_is_above(
+def test_the_time_above_a_cap_adds_up_and_is_zero_below_it(
     curve: Curve, start: float, first: float, second: float, cap: float
 ) -> None:
     middle, end = start + first, start + first + second

@@ -13,7 +13,7 @@ from podfit.api.objects import Object
 from podfit.api.registry.kinds import POD
 from podfit.client import Cache, Client
 from podfit.client.transport import HttpTransport
-from podfit.controllers.owners import Waking, controller_of
+from podfit.controllers.owners import OwnerWatch, controller_of
 
 KINDS = ("ReplicaSet", "Job")
 owner = st.fixed_dictionaries(
@@ -48,11 +48,11 @@ def expected(before: Object | None, after: Object | None) -> tuple[set[tuple[str
 
 
 @given(changes)
-def test_owners_hear_of_their_objects_and_adopters_of_orphans(told: list[Any]) -> None:
+def test_owners_are_notified_of_their_objects_and_adopters_of_orphans(told: list[Any]) -> None:
     cache = Cache(Client(HttpTransport("https://nobody")), POD)
     heard: set[tuple[str, str]] = set()
     found: list[Object] = []
-    waking = Waking(cache)
+    waking = OwnerWatch(cache)
     for kind in KINDS:
         waking.owned_by(kind, lambda key, before, after, kind=kind: heard.add((kind, key[1])))  # type: ignore[misc]
     waking.orphans(found.append)

@@ -55,9 +55,7 @@ def test_a_containers_sizes_do_not_depend_on_the_others(name: str, resource: str
 @pytest.mark.parametrize(("name", "resource"), [case for case in CASES if case[0] != "default"])
 @FEW
 @given(seed=st.integers(0, 2**32 - 1), power=st.integers(-1, 4))
-def test_usage_and_prices_that_grow_together_make_sizes_grow_alike(
-    name: str, resource: str, seed: int, power: int
-) -> None:
+def test_sizes_scale_with_usage_and_prices(name: str, resource: str, seed: int, power: int) -> None:
     """`default` has fixed buckets and minimums, as upstream; the others decide by what capacity is worth."""
     one, factor = usage(seed, resource), 2.0**power
     larger = Series((one.usage * factor).astype(np.float32), one.step_s, resource)

@@ -5,17 +5,23 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from podfit.agent.reflex.decide import Watched, calm, near, stuck
-from podfit.api.pods.reflex import LEAK, NOT_RAISED, Near, near_of, threshold
-from podfit.vpa.updater.decide.reflex import MI, MOST_WITHOUT_BOUND, Before, Grow, Stay, grown
+from podfit.agent.reflex.decide import WatchedContainer, calm, near, stuck
+from podfit.api.pods.reflex import LEAK, NOT_RAISED, NearLimit, near_of, threshold
+from podfit.vpa.updater.decide.reflex import MI, MOST_WITHOUT_BOUND, EarlierReflexes, Grow, Stay, grown
 
 sizes = st.integers(MI, 1 << 40)
 times = st.floats(0, 1e6)
 
 
-@given(sizes, st.integers(0, 1 << 40), st.none() | sizes, st.builds(Before, st.integers(0, 9), times, sizes), times)
+@given(
+    sizes,
+    st.integers(0, 1 << 40),
+    st.none() | sizes,
+    st.builds(EarlierReflexes, st.integers(0, 9), times, sizes),
+    times,
+)
 def test_a_step_grows_within_the_bound_and_keeps_the_limit_above_the_request(
-    request: int, above: int, most: int | None, before: Before, now: float
+    request: int, above: int, most: int | None, before: EarlierReflexes, now: float
 ) -> None:
     limit = request + above
     found = grown(request, limit, most, before, now)
@@ -30,7 +36,7 @@ def test_a_step_grows_within_the_bound_and_keeps_the_limit_above_the_request(
 
 @given(sizes, sizes, st.lists(st.floats(0.01, 1000), min_size=1, max_size=200))
 def test_a_leak_climbs_to_its_bound_and_no_further(request: int, most: int, pauses: list[float]) -> None:
-    now, before, size = 0.0, Before(), request
+    now, before, size = 0.0, EarlierReflexes(), request
     for pause in pauses:
         now += pause
         found = grown(size, size, most, before, now)
@@ -38,19 +44,19 @@ def test_a_leak_climbs_to_its_bound_and_no_further(request: int, most: int, paus
             assert size >= most
             break
         size = found.request
-        before = Before(before.count + 1, now, before.first_request or request)
+        before = EarlierReflexes(before.count + 1, now, before.first_request or request)
     assert size <= max(most, request)
 
 
 @given(sizes)
 def test_without_a_bound_there_is_one_all_the_same(request: int) -> None:
-    size, before = request, Before()
+    size, before = request, EarlierReflexes()
     for step in range(100):
         found = grown(size, size, None, before, float(step))
         if isinstance(found, Stay):
             break
         assert isinstance(found, Grow)
-        size, before = found.request, Before(step + 1, float(step), request)
+        size, before = found.request, EarlierReflexes(step + 1, float(step), request)
     assert size <= MOST_WITHOUT_BOUND * request
 
 
@@ -58,19 +64,19 @@ def test_without_a_bound_there_is_one_all_the_same(request: int) -> None:
 def test_what_the_node_says_is_read_back_and_a_leak_is_said_after_raises_only(
     limit: int, used: int, raises: int
 ) -> None:
-    one = Watched("main", "id", limit, raises)
+    one = WatchedContainer("main", "id", limit, raises)
     for found in (near(one, used), stuck(one, used)):
         pod = found.change("t")
         pod["status"]["conditions"].insert(0, {"type": "Ready", "status": "True"})
-        assert near_of(pod) == Near("main", used, limit)
+        assert near_of(pod) == NearLimit("main", used, limit)
     assert (stuck(one, used).reason == LEAK) == (raises >= 2)
-    assert stuck(Watched("main", "id", limit), used).reason == NOT_RAISED
+    assert stuck(WatchedContainer("main", "id", limit), used).reason == NOT_RAISED
     assert near_of(calm(one).change("t")) is None
     assert threshold(limit) < limit
 
 
 @given(sizes, sizes, st.booleans())
 def test_raises_count_for_one_container_and_only_when_it_was_near(first: int, second: int, was_near: bool) -> None:
-    one = Watched("main", "a", first, 3)
+    one = WatchedContainer("main", "a", first, 3)
     assert one.next("b", second, was_near).raises == 0, "a new container begins anew"
     assert one.next("a", second, was_near).raises == 3 + (second > first and was_near)

@@ -43,7 +43,7 @@ PODS = st.fixed_dictionaries({"metadata": METADATA, "spec": SPECS, "status": STA
 
 @settings(max_examples=300)
 @given(st.data(), st.booleans())
-def test_pods_that_tell_the_same_ask_for_the_same(data: st.DataObject, use_status: bool) -> None:
+def test_pods_with_equal_keys_have_equal_requests(data: st.DataObject, use_status: bool) -> None:
     one = data.draw(PODS)
     # Mostly two that are alike but for a part: pods drawn apart hardly ever tell the same.
     part = data.draw(st.sampled_from(("metadata", "spec", "status", "phase")))
@@ -61,5 +61,5 @@ def test_pods_that_tell_the_same_ask_for_the_same(data: st.DataObject, use_statu
 
 
 @given(PODS)
-def test_a_status_that_is_not_asked_for_tells_nothing(pod: dict[str, Any]) -> None:
+def test_an_unused_status_does_not_change_the_key(pod: dict[str, Any]) -> None:
     assert requests_key(pod, False) == requests_key({"spec": pod["spec"]}, True)

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from podfit.agent.decide.resize.conditions import ResizeConditions
 from podfit.api.resize.conditions import DEFERRED, INFEASIBLE
 from podfit.api.resize.progress import InProgress, Pending, Settled, progress
-from podfit.api.resize.verdicts import Deferred, Infeasible, Unjudged
+from podfit.api.resize.verdicts import Deferred, Infeasible, Undecided
 
 MESSAGES = st.text("abc 123", min_size=1, max_size=20)
 GENERATIONS = st.integers(1, 5)
@@ -33,7 +33,7 @@ def test_a_verdict_is_read_back_as_the_agent_gave_it_until_the_spec_changes(
     stands = progress(pod(refused, generation, judged))
     given_verdict = Deferred(message=message) if reason == DEFERRED else Infeasible(message=message)
     assert isinstance(stands, Pending)
-    assert stands.verdict == (Unjudged() if judged < generation else given_verdict)
+    assert stands.verdict == (Undecided() if judged < generation else given_verdict)
 
 
 @given(MESSAGES, GENERATIONS)

@@ -53,7 +53,7 @@ def test_quota_charges_a_resize_after_an_infeasible_one_like_any_other(
 
 
 @given(GENERATIONS, GENERATIONS)
-def test_everybody_who_reads_the_verdict_agrees_on_whether_it_is_outdated(observed: int, generation: int) -> None:
+def test_all_readers_of_a_verdict_agree_on_whether_it_is_outdated(observed: int, generation: int) -> None:
     outdated = observed < generation
     one = pod(9, 1, generation, infeasible(observed))
     assert is_resize_infeasible(one) is not outdated

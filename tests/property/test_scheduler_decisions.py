@@ -280,7 +280,7 @@ def test_placing_never_promises_more_than_a_node_has(there: list[Object], _: lis
 
 @given(clusters(8), st.data())
 @settings(max_examples=150)
-def test_a_snapshot_kept_event_by_event_equals_one_built_anew(
+def test_an_incremental_snapshot_equals_one_built_from_scratch(
     cluster: tuple[list[Object], list[Object], Object], data: st.DataObject
 ) -> None:
     there, running, pod = cluster

@@ -110,7 +110,7 @@ class Waking(RuleBasedStateMachine):
                 entry = self.scheduler.queue.get(key)
                 assert entry is not None
                 self.scheduler._forget(entry, ApiError(500, "", "no"))
-                self.scheduler.queue.ripen(float("inf"))
+                self.scheduler.queue.release_due(float("inf"))
             else:
                 self.pods[key[1]] = {**before, "spec": {**before["spec"], "nodeName": where}}
                 self.observer.pod(before, self.pods[key[1]])

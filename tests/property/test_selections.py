@@ -64,7 +64,9 @@ def _put(obj: dict[str, Any], path: tuple[str, ...], value: Any) -> None:
 
 
 @given(cases())
-def test_records_and_objects_are_selected_alike(case: tuple[Kind, dict[str, Any], dict[str, Any], str, str]) -> None:
+def test_records_and_objects_are_selected_identically(
+    case: tuple[Kind, dict[str, Any], dict[str, Any], str, str],
+) -> None:
     kind, obj, other, labels, fields = case
     store = MemoryStore()
     selection = chosen(Objects(store, Registry(), Hub(store), RealClock()), kind, labels, fields)

@@ -41,7 +41,7 @@ sizes = st.lists(st.sampled_from(["cpu", "memory"]), unique=True).flatmap(
     st.sampled_from(["n", "m"]),
     st.booleans(),
 )
-def test_exactly_the_containers_that_are_alike_are_found(
+def test_exactly_the_similar_containers_are_found(
     noted: list[tuple[AggregateKey, Program]], gone: set[AggregateKey], wanted: Program, namespace: str, across: bool
 ) -> None:
     index, last = Likeness(across), dict(noted)
@@ -61,7 +61,7 @@ def test_exactly_the_containers_that_are_alike_are_found(
 
 
 @given(programs, programs)
-def test_containers_that_are_more_alike_are_alike_in_every_weaker_way(one: Program, other: Program) -> None:
+def test_more_similar_containers_are_similar_at_every_weaker_level(one: Program, other: Program) -> None:
     first, second, third = (level.key_of(one) == level.key_of(other) for level in LEVELS)
     assert first == (one == other)
     assert not first or (second and third)
@@ -119,9 +119,7 @@ def test_own_samples_suffice_from_the_confidence_of_the_loan_on_and_after_an_hou
 
 
 @given(st.integers(0, 3000), st.integers(1, 10**5), st.integers(1, 10**11))
-def test_what_is_lent_is_what_similar_containers_used_with_wider_bounds(
-    minutes: int, millicores: int, memory: int
-) -> None:
+def test_a_recommendation_from_similar_containers_has_wider_bounds(minutes: int, millicores: int, memory: int) -> None:
     cluster = ClusterState(CONFIG, Fleet(CONFIG))
     cluster.add_pod(("n", "p"), {"app": "1"}, "Running")
     cluster.add_container(("n", "p"), "a")
@@ -165,7 +163,7 @@ entries = st.lists(
 
 
 @given(entries, st.sampled_from(["True", "False", None]))
-def test_running_pods_see_nothing_that_only_similar_containers_stand_behind(given: Any, status: str | None) -> None:
+def test_recommendations_from_similar_containers_do_not_change_running_pods(given: Any, status: str | None) -> None:
     conditions = [{"type": FROM_SIMILAR, "status": status}] if status else []
     vpa = {"status": {"conditions": conditions, "recommendation": {"containerRecommendations": given}}}
     found: Any = own_only(vpa)

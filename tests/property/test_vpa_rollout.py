@@ -74,7 +74,7 @@ def test_no_more_pods_than_allowed_are_under_way_and_a_failed_one_stops_the_rest
 
 
 @given(st.lists(states, max_size=8))
-def test_without_the_annotation_nobody_waits_and_nothing_is_noted(found: list[Any]) -> None:
+def test_without_the_annotation_no_pod_waits_and_nothing_is_recorded(found: list[Any]) -> None:
     owner = vpa(None)
     pods = [pod(f"p{number}", state, policy_digest(owner)) for number, state in enumerate(found)]
     assert all(Rollout(owner, pods, NOW, SETTLE).wait(one, raises=False) is None for one in pods)

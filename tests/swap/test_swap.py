@@ -50,7 +50,9 @@ async def tell(story: Story, programs: Programs) -> list[tuple[str, str]]:
 
 
 @pytest.mark.parametrize("theirs", [marked(one) for one in ALL])
-async def test_the_story_is_the_same_whoever_plays_the_parts(theirs: dict[str, bool], programs: Programs) -> None:
+async def test_the_scenario_has_the_same_outcome_with_every_combination_of_components(
+    theirs: dict[str, bool], programs: Programs
+) -> None:
     if absent := lacking([part for part, real in theirs.items() if real]):
         pytest.skip(f"$PODFIT_KUBERNETES has no {', no '.join(absent)}")
     began = time.monotonic()

@@ -185,7 +185,7 @@ def test_units_start_commands_that_exist_and_leave_pods_running(unit: str) -> No
     assert all(word in known for word in words if word.startswith("--"))
 
 
-def test_the_container_recipe_copies_what_is_there() -> None:
+def test_the_containerfile_copies_existing_files_only() -> None:
     copied = re.findall(r"^COPY (?!--from)(.+) \S+$", (ROOT / "deploy/Containerfile").read_text(), re.MULTILINE)
     assert all((ROOT / name).exists() for line in copied for name in line.split())
 

@@ -73,7 +73,7 @@ OF_ONE_MEANING = frozenset(
 """Names that readers meet everywhere: those of a resize, and those that once stood for several things."""
 
 
-def test_names_that_readers_meet_everywhere_stand_for_one_thing() -> None:
+def test_widely_used_names_have_one_meaning() -> None:
     found: dict[str, list[str]] = {}
     for file in modules():
         for node in ast.walk(ast.parse(file.read_text())):

@@ -133,7 +133,7 @@ class Agent:
             self._tasks.start(self.drift.run(), "drift")
         if self.runtime.name not in ("fake", "podfit"):
             watch = RuntimeWatch(self.runtime, self.node, self.clock)
-            await watch.look()
+            await watch.check()
             self._tasks.start(watch.run(), "runtime-watch")
             self._tasks.start(self.images.run(), "images")
         if self.config.on_disk:

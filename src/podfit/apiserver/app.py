@@ -109,8 +109,8 @@ class ApiServer:
         self.addresses = ServiceAddresses(config.service_cidr, config.clock)
         self.node_ports = NodePorts(self.objects)
         self.core.writer.after_write[SERVICE.storage_prefix] = self._service_stored
-        self.core.writer.before_create["", "services"] = self._allot
-        self.core.writer.before_update["", "services"] = self._reallot
+        self.core.writer.before_create["", "services"] = self._allocate_service
+        self.core.writer.before_update["", "services"] = self._reallocate_service
         self.core.writer.after_write[NAMESPACE.storage_prefix] = self.dialects.learn
         self.core.writer.after_write[POLICY.storage_prefix] = PolicyStatuses(self.objects).settle
         self.flow_upkeep = FlowUpkeep(self.objects, self.core.writer)
@@ -120,7 +120,7 @@ class ApiServer:
         self.custom = self._handlers()
         self.groups = CustomGroups(self.objects, self.core.writer)
         self.core.paths.checks["watch-hub"] = self.hub.problem
-        self.core.paths.checks["store"] = lambda: config.store.trouble
+        self.core.paths.checks["store"] = lambda: config.store.problem
         context = self.pki.server_tls() if config.tls else None
         self.front = HttpFront(self.core.handle, self.authenticator, context)
         self.derived_state = DerivedState(self.objects, self.rbac, self.graph, self.addresses)
@@ -142,17 +142,17 @@ class ApiServer:
         tables, discovery = self.core.tables, self.core.discovery
         return CustomResources(self.objects, tables, discovery, scales, self.converters, self.core.notices)
 
-    def _allot(self, service: Object, dry_run: bool) -> None:
-        self.addresses.allot(service, dry_run)
-        self.node_ports.allot(service, dry_run)
+    def _allocate_service(self, service: Object, dry_run: bool) -> None:
+        self.addresses.allocate(service, dry_run)
+        self.node_ports.allocate(service, dry_run)
 
     def _service_stored(self, service: Object) -> None:
         self.addresses.learn(service)
         self.node_ports.stored(service)
 
-    def _reallot(self, service: Object, old: Object, dry_run: bool) -> None:
-        self.addresses.reallot(service, old, dry_run)
-        self.node_ports.reallot(service, old, dry_run)
+    def _reallocate_service(self, service: Object, old: Object, dry_run: bool) -> None:
+        self.addresses.reallocate(service, old, dry_run)
+        self.node_ports.reallocate(service, old, dry_run)
 
     def _token_sources(self) -> list[TokenAuthenticator]:
         sources: list[TokenAuthenticator] = [self.tokens, BootstrapTokens(self.objects, self.config.clock)]
@@ -234,7 +234,7 @@ class ApiServer:
         self.policies.close()
         self.mutating_policies.close()
         await self.converters.close()
-        self.core.writer.aside.close()
+        self.core.writer.threads.close()
         await self.config.store.close()
 
     async def _bootstrap(self) -> None:

@@ -16,14 +16,14 @@ from podfit.apiserver.dialects import Dialect, Dialects
 from podfit.apiserver.dialects.edge import DialectForm, DialectSpliced, Edge
 from podfit.apiserver.dialects.newer import has_newer_types
 from podfit.apiserver.dialects.policies import may_translate
-from podfit.apiserver.front.lane import Lane
+from podfit.apiserver.front.long_responses import LongResponses
 from podfit.apiserver.metrics import Metrics
 from podfit.apiserver.protobufs.form import ProtobufForm
-from podfit.apiserver.protobufs.kept import KeptMessages
+from podfit.apiserver.protobufs.message_cache import MessageCache
 from podfit.apiserver.representation import wire
 from podfit.apiserver.representation.encodings import COMPACT, INDENTED, JOINED, Encoding, Yaml
 from podfit.apiserver.representation.forms import Converted, Form, MetadataOnly, Row, Spliced
-from podfit.apiserver.representation.listing import KeptLists, encode_items
+from podfit.apiserver.representation.listing import ListCache, encode_items
 from podfit.apiserver.representation.negotiate import (
     JSON,
     PARTIAL,
@@ -58,13 +58,13 @@ class ServerParts:
 
     def __init__(self, objects: Objects, writer: Writer, tables: Tables, metrics: Metrics, dialects: Dialects) -> None:
         self.objects, self.writer, self.tables, self.metrics = objects, writer, tables, metrics
-        self.lane, self.kept_lists = Lane(objects.clock), KeptLists()
+        self.long_responses, self.list_cache = LongResponses(objects.clock), ListCache()
         self.dialects = dialects
         self._forms: dict[Kind, Form] = {}
         self._edges: dict[tuple[Kind, bool], Edge] = {}
         self._dialect_forms: dict[tuple[Kind, bool], Form] = {}
         self._protobuf_forms: dict[Form, ProtobufForm] = {}
-        self._kept_messages = KeptMessages()
+        self._kept_messages = MessageCache()
 
     def plain_form(self, kind: Kind) -> Form:
         form = self._forms.get(kind)
@@ -182,9 +182,9 @@ class Call(msgspec.Struct):
             if write.dialect is not None:
                 write.strategy = self.parts.dialects.strategies[write.dialect.name]
 
-    async def aside(self, work: Callable[[], Result]) -> Result:
+    async def offload(self, work: Callable[[], Result]) -> Result:
         """Decodes or processes the body: in a thread if it is large."""
-        return await self.parts.writer.aside.run(self.request.size, work)
+        return await self.parts.writer.threads.run(self.request.size, work)
 
     def answer(self, accepted: Accepted, form: Form, row: Row, status: int = 200) -> Response:
         return self.reply(accepted, form.object(row), status)
@@ -206,12 +206,12 @@ class Call(msgspec.Struct):
         """A list, assembled in slices. `kept`: the prefix below which it shows all objects in their stored form."""
         encoding, media = self._encoding(accepted), accepted.media
         keeps = bool(kept) and encoding in (COMPACT, JOINED)
-        pieces = self.parts.kept_lists.find(self.kind, kept, media, rows) if keeps else None
+        pieces = self.parts.list_cache.find(self.kind, kept, media, rows) if keeps else None
         if pieces is None:
             pieces = []
-            await self.parts.lane.run(self.request, encode_items(form, encoding, rows, pieces))
+            await self.parts.long_responses.run(self.request, encode_items(form, encoding, rows, pieces))
             if keeps:
-                self.parts.kept_lists.keep(self.kind, kept, media, rows, pieces)
+                self.parts.list_cache.keep(self.kind, kept, media, rows, pieces)
         if isinstance(form, ProtobufForm):
             return self._replied(accepted, [form.head(pieces, revision, more), *pieces])
         head, tail = encoding.frame(*form.frame(revision, more, not rows), not rows)

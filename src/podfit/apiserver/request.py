@@ -47,7 +47,7 @@ class Request(msgspec.Struct):
     client: str = ""
     """The key of the limit of requests in flight; "" for components of this process, which have none."""
     patient: bool = False
-    """Called when a request turns out to be long: the rest of its work waits for short ones (`lane`)."""
+    """Called when a request turns out to be long: the rest of its work waits for short ones (`long_responses`)."""
     shares: bool = False
     """Sent by a component of this process that accepts the server's own objects as response, read-only."""
 

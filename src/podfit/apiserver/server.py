@@ -49,7 +49,7 @@ from podfit.apiserver.verbs.update import update
 from podfit.apiserver.verbs.watch import watch
 from podfit.apiserver.writing.options import first
 from podfit.apiserver.writing.writes import Writer
-from podfit.kit.concurrency.aside import CLIENT
+from podfit.kit.concurrency.worker_threads import CLIENT
 from podfit.store.backend import Unavailable
 
 log = logging.getLogger(__name__)
@@ -116,7 +116,7 @@ class ServerCore:
             response = await self._admitted(request, route)
         if response.stream is None:
             if response.as_yaml:
-                response.body = await self.writer.aside.run(len(response.body), lambda: yaml_of_json(response.body))
+                response.body = await self.writer.threads.run(len(response.body), lambda: yaml_of_json(response.body))
             if response.body and response.content_type == "application/json" and is_for_eyes(request):
                 response.body = msgspec.json.format(response.body, indent=2)
             dry_run = bool(request.query.get("dryRun"))
@@ -163,11 +163,11 @@ class ServerCore:
             finally:
                 finish()
         else:
-            response = await self._seated(request, route, finish)
+            response = await self._with_seat(request, route, finish)
         response.headers = [*response.headers, *admitted.place.headers] if admitted is not None else response.headers
         return response
 
-    async def _seated(self, request: Request, route: Route | None, finish: Callable[[], None]) -> Response:
+    async def _with_seat(self, request: Request, route: Route | None, finish: Callable[[], None]) -> Response:
         """Waits for a seat of the client, and holds it until the response has been sent."""
         try:
             if request.arriving is None:
@@ -209,7 +209,7 @@ class ServerCore:
         gauge = self.metrics.reading if request.reads else self.metrics.mutating
         gauge.inc()
         CLIENT.set(request.client or request.user.name)
-        self.parts.lane.enter()
+        self.parts.long_responses.enter()
         try:
             return await self._answer(request, route)
         except ApiError as error:
@@ -224,7 +224,7 @@ class ServerCore:
             return error_response(ApiError(500, "InternalError", f"Internal error occurred: {why}"), request)
         finally:
             gauge.dec()
-            self.parts.lane.leave(request)
+            self.parts.long_responses.leave(request)
 
     async def _answer(self, request: Request, route: Route | None) -> Response:
         self.authorization.check(request.user, self._action(request, route))
@@ -241,7 +241,7 @@ class ServerCore:
             raise self._nothing_there(route.group)
         encoded = request.headers.get("content-type", "").startswith(protobuf.MEDIA_TYPE)
         if encoded:
-            await self.writer.aside.run(request.size, lambda: read_protobuf(request))
+            await self.writer.threads.run(request.size, lambda: read_protobuf(request))
         if "timeout" in request.query:
             _check_timeout(request.query["timeout"][0])
         if request.method == "HEAD" and route.subresource != "proxy":

@@ -123,7 +123,7 @@ def oom_kills(pod: Object, story: Sequence[Object] = ()) -> list[OomKill]:
         if ended is None:
             continue
         at = str(ended.get("finishedAt") or "")
-        then = _remembered(story, container.name) if _resized_since(pod, at) else container.limit("memory")
+        then = _recorded_limit(story, container.name) if _resized_since(pod, at) else container.limit("memory")
         running = "running" in (container.status.get("state") or {})
         found.append(OomKill(container, at, then, running))
     return found
@@ -134,7 +134,7 @@ def _resized_since(pod: Object, at: str) -> bool:
     return any(one.get("subresource") == "resize" and str(one.get("time") or "") > at for one in written)
 
 
-def _remembered(story: Sequence[Object], container: str) -> str | None:
+def _recorded_limit(story: Sequence[Object], container: str) -> str | None:
     for chapter in reversed(story):
         if chapter.get("what") == "OOM-killed" and chapter.get("why") == container:
             limit = (chapter.get("numbers") or {}).get("memory_limit")
@@ -144,10 +144,10 @@ def _remembered(story: Sequence[Object], container: str) -> str | None:
 
 def oom_lines(pod: Object, story: Sequence[Object] = ()) -> list[str]:
     """A sentence for each OOM-killed container: when, at which limit, its restarts, and what to do."""
-    return [f"{_fact(kill)} {_help(pod, kill)}" for kill in oom_kills(pod, story)]
+    return [f"{_description(kill)} {_help(pod, kill)}" for kill in oom_kills(pod, story)]
 
 
-def _fact(kill: OomKill) -> str:
+def _description(kill: OomKill) -> str:
     limit = kill.limit_then or kill.limit_now
     if limit is None:
         where = "without a memory limit of its own: the pod or the node ran out of memory"

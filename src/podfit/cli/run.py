@@ -9,8 +9,8 @@ from typing import Any, NoReturn
 
 from podfit.kit.clock import RealClock
 from podfit.kit.process import garbage
+from podfit.kit.process.huge_pages import keep_in_huge_pages
 from podfit.kit.process.logs import setup_logs
-from podfit.kit.process.pages import keep_in_huge_pages
 
 
 def run(main: Coroutine[Any, Any, None], verbosity: int = 0) -> None:
@@ -18,7 +18,7 @@ def run(main: Coroutine[Any, Any, None], verbosity: int = 0) -> None:
     import uvloop
 
     setup_logs(verbosity)
-    garbage.look_rarely()
+    garbage.collect_rarely()
     uvloop.run(main)
 
 
@@ -55,7 +55,7 @@ async def serve(start: Callable[[], Awaitable[str]], stop: Callable[[], Awaitabl
 
     async def work() -> None:
         ready = await start()
-        garbage.keep_what_is_here()
+        garbage.freeze_existing_objects()
         print(ready, flush=True)
         await keep_in_huge_pages(RealClock())
 

@@ -3,6 +3,6 @@
 from podfit.client.cache import Cache
 from podfit.client.recording.events import EventRecorder
 from podfit.client.rest import Client
-from podfit.client.transport import Ask, HttpTransport, LocalTransport, Transport
+from podfit.client.transport import ClientRequest, HttpTransport, LocalTransport, Transport
 
-__all__ = ["Ask", "Cache", "Client", "EventRecorder", "HttpTransport", "LocalTransport", "Transport"]
+__all__ = ["Cache", "Client", "ClientRequest", "EventRecorder", "HttpTransport", "LocalTransport", "Transport"]

@@ -17,7 +17,7 @@ from podfit.api.resize.dialects import NATIVE_HEADERS
 from podfit.api.status import ApiError
 from podfit.client.kubeconfig import Access
 from podfit.client.rest import Client
-from podfit.client.transport import Ask, HttpTransport, Reply, Stream
+from podfit.client.transport import ClientRequest, HttpTransport, Reply, Stream
 from podfit.kit.clock import Clock, RealClock, parse_rfc3339
 
 NAMESPACE = "kube-system"
@@ -87,20 +87,20 @@ class AccountTransport(HttpTransport):
         super().__init__(server, tls=tls, user_agent=user_agent, headers=NATIVE_HEADERS)
         self._source = token
 
-    async def request(self, ask: Ask) -> Reply:
+    async def request(self, request: ClientRequest) -> Reply:
         self._token = await self._source.current()
         used = self._token
-        reply = await super().request(ask)
+        reply = await super().request(request)
         if reply.status != 401:
             return reply
         self._source.refused(used)
         self._token = await self._source.current()
-        return await super().request(ask)
+        return await super().request(request)
 
     @asynccontextmanager
-    async def stream(self, ask: Ask) -> AsyncIterator[Stream]:
+    async def stream(self, request: ClientRequest) -> AsyncIterator[Stream]:
         self._token = used = await self._source.current()
-        async with super().stream(ask) as stream:
+        async with super().stream(request) as stream:
             if stream.status == 401:
                 self._source.refused(used)
             yield stream

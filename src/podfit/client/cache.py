@@ -197,7 +197,7 @@ class Cache:
         else:
             return
         for field, indexes in self._indexed.items():
-            if before is None or after is None or (field is not None and not _stays(field, before, after)):
+            if before is None or after is None or (field is not None and not _keeps_field(field, before, after)):
                 for filed, index in indexes:
                     _refile(filed, index, key, before, after)
         if after is None and last is not None:
@@ -209,7 +209,7 @@ class Cache:
                 log.exception("a subscriber of %s failed", self.kind.plural)
 
 
-def _stays(field: tuple[str, str], before: Object, after: Object) -> bool:
+def _keeps_field(field: tuple[str, str], before: Object, after: Object) -> bool:
     part, name = field
     was, now = before.get(part), after.get(part)
     if was is now:

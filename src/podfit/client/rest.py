@@ -16,7 +16,7 @@ from podfit.api.objects import Object
 from podfit.api.registry.kinds import POD, Kind
 from podfit.api.status import ApiError
 from podfit.client.resizing import NATIVE_FORM, ServerForm, ask_form, modern, modern_answer, refusal
-from podfit.client.transport import Ask, Query, Reply, Stream, Transport
+from podfit.client.transport import ClientRequest, Query, Reply, Stream, Transport
 
 MERGE = "application/merge-patch+json"
 STRATEGIC = "application/strategic-merge-patch+json"
@@ -60,11 +60,11 @@ class Client:
         that.
         """
         if body is None:
-            ask = Ask(method, path, query, None, "", headers)
+            request = ClientRequest(method, path, query, None, "", headers)
         else:
             sent = body if self.shares or isinstance(body, bytes) else encoded(body)
-            ask = Ask(method, path, query, sent, content_type, headers)
-        reply = await self.transport.request(ask)
+            request = ClientRequest(method, path, query, sent, content_type, headers)
+        reply = await self.transport.request(request)
         return reply.shared if reply.shared is not None else _answer(reply, decode)
 
     async def get(
@@ -152,9 +152,9 @@ class Client:
     ) -> AsyncGenerator[tuple[str, Object], None]:
         """Like `watch`, but a server in this process passes events directly to `on_event` where it can, in order with
         the yielded ones."""
-        ask = Ask("GET", kind.path(namespace), {"watch": "true", **query})
+        request = ClientRequest("GET", kind.path(namespace), {"watch": "true", **query})
         pods = _is_pods(kind)
-        async with self.transport.stream(ask) as stream:
+        async with self.transport.stream(request) as stream:
             if stream.status != 200:
                 raise await _refusal(stream)
             if on_event is not None and stream.subscribe is not None:

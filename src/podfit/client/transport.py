@@ -39,7 +39,7 @@ def load_pair(context: ssl.SSLContext, cert: bytes, key: bytes) -> None:
         context.load_cert_chain(cert_file, key_file)
 
 
-class Ask(msgspec.Struct, frozen=True):
+class ClientRequest(msgspec.Struct, frozen=True):
     """One request, as passed from one transport wrapper to the next."""
 
     method: str
@@ -76,15 +76,15 @@ class Unreachable(Exception):
 
 
 class Transport(Protocol):
-    async def request(self, ask: Ask) -> Reply: ...
+    async def request(self, request: ClientRequest) -> Reply: ...
 
-    def stream(self, ask: Ask) -> AbstractAsyncContextManager[Stream]: ...
+    def stream(self, request: ClientRequest) -> AbstractAsyncContextManager[Stream]: ...
 
     async def close(self) -> None: ...
 
 
-def _target(ask: Ask) -> str:
-    return f"{ask.path}?{urlencode(ask.query, doseq=True)}" if ask.query else ask.path
+def _target(request: ClientRequest) -> str:
+    return f"{request.path}?{urlencode(request.query, doseq=True)}" if request.query else request.path
 
 
 class HttpTransport:
@@ -137,9 +137,9 @@ class HttpTransport:
         if self._outage:
             self._outage = self._outage_seen = False
 
-    def _unreachable(self, ask: Ask, error: Exception) -> Unreachable:
+    def _unreachable(self, request: ClientRequest, error: Exception) -> Unreachable:
         self._outage = True
-        return Unreachable(connection_error(self.server, error, f"{ask.method} {ask.path}", self._timeout_s))
+        return Unreachable(connection_error(self.server, error, f"{request.method} {request.path}", self._timeout_s))
 
     def auth_headers(self) -> dict[str, str]:
         token = self._token
@@ -149,38 +149,42 @@ class HttpTransport:
                 token = file.read().strip()
         return {"Authorization": f"Bearer {token}"} if token else {}
 
-    def _sent(self, ask: Ask) -> dict[str, str]:
-        typed = {"Content-Type": ask.content_type} if ask.content_type else {}
-        return {**self._headers, **self.auth_headers(), **typed, **(ask.headers or {})}
+    def _sent(self, request: ClientRequest) -> dict[str, str]:
+        typed = {"Content-Type": request.content_type} if request.content_type else {}
+        return {**self._headers, **self.auth_headers(), **typed, **(request.headers or {})}
 
-    async def request(self, ask: Ask) -> Reply:
+    async def request(self, request: ClientRequest) -> Reply:
         timeout = aiohttp.ClientTimeout(total=self._timeout_s)
         try:
             async with self.session.request(
-                ask.method, self.server + _target(ask), data=ask.body, headers=self._sent(ask), timeout=timeout
+                request.method,
+                self.server + _target(request),
+                data=request.body,
+                headers=self._sent(request),
+                timeout=timeout,
             ) as answer:
                 body = await answer.read()
                 self._answered()
                 return Reply(answer.status, body, answer.headers)
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
-            raise self._unreachable(ask, error) from error
+            raise self._unreachable(request, error) from error
 
     @asynccontextmanager
-    async def stream(self, ask: Ask) -> AsyncIterator[Stream]:
+    async def stream(self, request: ClientRequest) -> AsyncIterator[Stream]:
         timeout = aiohttp.ClientTimeout(total=None, sock_connect=self._timeout_s)
         try:
             async with self.session.request(
-                ask.method,
-                self.server + _target(ask),
-                data=ask.body,
-                headers=self._sent(ask),
+                request.method,
+                self.server + _target(request),
+                data=request.body,
+                headers=self._sent(request),
                 timeout=timeout,
                 read_bufsize=2**20,
             ) as answer:
                 self._answered()
                 yield Stream(answer.status, answer.content.iter_any())
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
-            raise self._unreachable(ask, error) from error
+            raise self._unreachable(request, error) from error
 
     async def close(self) -> None:
         for task in self._closing:
@@ -228,14 +232,14 @@ class LocalTransport:
         self._headers = {"": headers}
         """By content type: a request without other headers does not need a dict of its own."""
 
-    def _answer(self, ask: Ask) -> Awaitable[LocalAnswer]:
+    def _answer(self, request: ClientRequest) -> Awaitable[LocalAnswer]:
         listed = {}
-        if ask.query:
-            listed = {key: [value] if isinstance(value, str) else list(value) for key, value in ask.query.items()}
-        sent = self._typed(ask.content_type)
-        if ask.headers:
-            sent = {**sent, **{key.lower(): value for key, value in ask.headers.items()}}
-        return self._call(ask.method, ask.path, listed, sent, b"" if ask.body is None else ask.body)
+        if request.query:
+            listed = {key: [value] if isinstance(value, str) else list(value) for key, value in request.query.items()}
+        sent = self._typed(request.content_type)
+        if request.headers:
+            sent = {**sent, **{key.lower(): value for key, value in request.headers.items()}}
+        return self._call(request.method, request.path, listed, sent, b"" if request.body is None else request.body)
 
     def _typed(self, content_type: str) -> dict[str, str]:
         known = self._headers.get(content_type)
@@ -243,16 +247,16 @@ class LocalTransport:
             known = self._headers[content_type] = {**self._headers[""], "content-type": content_type}
         return known
 
-    async def request(self, ask: Ask) -> Reply:
-        answer = await self._answer(ask)
+    async def request(self, request: ClientRequest) -> Reply:
+        answer = await self._answer(request)
         data, headers = answer.body, answer.headers
         if answer.stream is not None:
             data += b"".join([chunk async for chunk in answer.stream])
         return Reply(answer.status, data, dict(headers) if headers else _NO_HEADERS, answer.shared)
 
     @asynccontextmanager
-    async def stream(self, ask: Ask) -> AsyncIterator[Stream]:
-        answer = await self._answer(ask)
+    async def stream(self, request: ClientRequest) -> AsyncIterator[Stream]:
+        answer = await self._answer(request)
         source = answer.stream if answer.stream is not None else _once(answer.body)
         try:
             yield Stream(answer.status, source, getattr(source, "subscribe", None))

@@ -8,8 +8,6 @@ kubeconfig.
 from __future__ import annotations
 
 from podfit.compose.agent import agent_alone as agent_alone
-from podfit.compose.alone import controllers_alone as controllers_alone
-from podfit.compose.alone import scheduler_alone as scheduler_alone
 from podfit.compose.meter import MeterAlone as MeterAlone
 from podfit.compose.options import UpOptions as UpOptions
 from podfit.compose.parts import CONTROLLERS as CONTROLLERS
@@ -20,5 +18,7 @@ from podfit.compose.parts import make_blocks as make_blocks
 from podfit.compose.parts import make_world as make_world
 from podfit.compose.parts import node_user as node_user
 from podfit.compose.parts import open_store as open_store
+from podfit.compose.standalone import controllers_alone as controllers_alone
+from podfit.compose.standalone import scheduler_alone as scheduler_alone
 from podfit.compose.up import Up as Up
 from podfit.kit.badsetting import BadSetting as BadSetting

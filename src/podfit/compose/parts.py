@@ -15,8 +15,8 @@ from podfit.kit.clock import Clock
 if TYPE_CHECKING:
     # Components are imported when they are built: the API server alone then starts in half the time and memory.
     from podfit.apiserver.app import ApiServer
+    from podfit.controllers.context import ControllerContext
     from podfit.controllers.nodes.blocks import Blocks, PodRanges
-    from podfit.controllers.world import World
     from podfit.store.backend import Store
 
 CONTROLLERS = User("system:kube-controller-manager", ("system:authenticated",))
@@ -43,12 +43,12 @@ def open_store(setting: str, data_dir: Path) -> Store:
 
 def make_world(
     client: Client, clock: Clock, cluster_ca: bytes = b"", client_of: Callable[[str], Client] | None = None
-) -> World:
+) -> ControllerContext:
     """`client` reads for all controllers and records their Events; each writes as its service account."""
-    from podfit.controllers.world import Informers, World
+    from podfit.controllers.context import ControllerContext, Informers
 
     recorder = EventRecorder(client, "podfit-controllers", clock=clock)
-    return World(client, Informers(client, clock), recorder, clock, cluster_ca, client_of=client_of)
+    return ControllerContext(client, Informers(client, clock), recorder, clock, cluster_ca, client_of=client_of)
 
 
 def make_blocks(ranges: PodRanges | None) -> tuple[Blocks, ...]:

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from podfit.apiserver.config import Config
     from podfit.compose_vm import VmProcess
     from podfit.meter.meter import Meter
-    from podfit.vpa.together import Autoscaler
+    from podfit.vpa.combined import Autoscaler
 
 RANGE_WAIT_S = 5.0
 """A node that has no pod range from the cluster's range after this time starts with a range of its own choice."""
@@ -228,8 +228,8 @@ class Up:
         self.tasks.start(meter.run(), "meter")
 
     async def _start_autoscaler(self) -> None:
+        from podfit.vpa.combined import Autoscaler
         from podfit.vpa.recommender.serving.queries import API_VERSION, Queries, register
-        from podfit.vpa.together import Autoscaler
 
         host, folder, flags = self.server.config.advertised, self.options.data_dir, self.options.vpa_flags
         autoscaler = self.autoscaler = Autoscaler(

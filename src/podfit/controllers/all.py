@@ -7,6 +7,7 @@ import logging
 from podfit.client import EventRecorder
 from podfit.controllers.accounts import AccountsController, TokensController
 from podfit.controllers.certificates import CertificatesController
+from podfit.controllers.context import Controller, ControllerContext
 from podfit.controllers.disruption import DisruptionController
 from podfit.controllers.endpoints import (
     EndpointsController,
@@ -32,7 +33,6 @@ from podfit.controllers.workloads import (
     ReplicationControllerController,
     StatefulSetController,
 )
-from podfit.controllers.world import Controller, World
 from podfit.kit.concurrency.tasks import Tasks
 
 log = logging.getLogger(__name__)
@@ -103,7 +103,7 @@ _ACTS_AS = {
 """The service account of each controller, as in Kubernetes; "" for the controller manager's own."""
 
 
-async def run_controllers(world: World, only: frozenset[str] | None = None) -> None:
+async def run_controllers(world: ControllerContext, only: frozenset[str] | None = None) -> None:
     """Runs all controllers (or the named ones) until cancelled."""
     chosen = [
         make(world.named(_SPEAKS_AS.get(make.name, make.name)).acting(_ACTS_AS[make.name]))  # type: ignore[call-arg]

@@ -45,7 +45,7 @@ def same_fields(before: Object, after: Object, names: tuple[str, ...]) -> bool:
     return True
 
 
-class Waking:
+class OwnerWatch:
     """Watches the objects of one cache on behalf of their owners."""
 
     def __init__(self, cache: Cache) -> None:
@@ -75,19 +75,19 @@ class Waking:
         if before is not None and after is not None and same_fields(before, after, ("ownerReferences",)):
             owner = controller_of(after)
             if owner is not None:
-                self._tell(owner, before, after)
+                self._notify(owner, before, after)
             elif not same_fields(before, after, ("labels",)):
                 self._find(after)
             return
         if before is not None and (owner := controller_of(before)) is not None:
-            self._tell(owner, before, None)
+            self._notify(owner, before, None)
         if after is not None:
             if (owner := controller_of(after)) is not None:
-                self._tell(owner, None, after)
+                self._notify(owner, None, after)
             else:
                 self._find(after)
 
-    def _tell(self, owner: Object, before: Object | None, after: Object | None) -> None:
+    def _notify(self, owner: Object, before: Object | None, after: Object | None) -> None:
         for on_change in self._on_change.get(owner.get("kind", ""), ()):
             try:
                 on_change(((after or before or {})["metadata"]["namespace"], owner["name"]), before, after)

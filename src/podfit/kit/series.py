@@ -101,10 +101,10 @@ class Histogram(Labelled, prometheus_client.Histogram):
         total = 0
         for bound, count in zip(self._upper_bounds, self._counted, strict=True):
             total += count
-            yield Sample("_bucket", {"le": _shown(bound)}, float(total))
+            yield Sample("_bucket", {"le": _formatted(bound)}, float(total))
         yield Sample("_count", {}, float(total))
         yield Sample("_sum", {}, self._summed)
 
 
-def _shown(bound: float) -> str:
+def _formatted(bound: float) -> str:
     return str(floatToGoString(bound))  # type: ignore[no-untyped-call]

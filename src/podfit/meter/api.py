@@ -112,7 +112,7 @@ class MetricsApi:
             if (use := self._meter.node(meta.name)) is not None
         ]
         items = [_node_metrics(meta, use) for meta, use in rows]
-        return _shown("NodeMetrics", items, name, form, "nodemetrics", name)
+        return _as_table_or_objects("NodeMetrics", items, name, form, "nodemetrics", name)
 
     # --- pods
     async def _pods(self, namespace: str, name: str, query: Query, form: str) -> Object:
@@ -123,7 +123,7 @@ class MetricsApi:
             uses = self._meter.pod(meta.namespace, meta.name)
             if uses:
                 items.append(_pod_metrics(meta, uses))
-        return _shown("PodMetrics", items, name, form, "podmetrics", f"{namespace}/{name}")
+        return _as_table_or_objects("PodMetrics", items, name, form, "podmetrics", f"{namespace}/{name}")
 
     async def _metadata(self, kind: Kind, namespace: str, name: str, query: Query, word: str) -> list[Meta]:
         if name:
@@ -204,7 +204,7 @@ def _list_of(kind: str) -> Object:
     return {"kind": f"{kind}List", "apiVersion": _version(), "metadata": {}}
 
 
-def _shown(kind: str, items: list[Object], name: str, form: str, word: str, full_name: str) -> Object:
+def _as_table_or_objects(kind: str, items: list[Object], name: str, form: str, word: str, full_name: str) -> Object:
     if name and not items:
         raise _missing(word, full_name)
     if form == _TABLE:

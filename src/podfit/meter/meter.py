@@ -22,7 +22,7 @@ from podfit.client.rest import Client
 from podfit.client.transport import Unreachable
 from podfit.kit.clock import Clock, RealClock, sleep_unless
 from podfit.kit.concurrency.tasks import Tasks
-from podfit.kit.concurrency.turns import Turns
+from podfit.kit.concurrency.time_slice import TimeSlice
 from podfit.meter.rates import NodeRates, Use
 from podfit.meter.readings import read_page
 
@@ -189,7 +189,7 @@ class Meter:
     async def numbers(self, namespace: str = "") -> Numbers:
         """The same for a namespace, or for all if it is empty, as columns."""
         found = Numbers()
-        turns = Turns(self.clock)
+        turns = TimeSlice(self.clock)
         for node, rates in list(self._rates.items()):
             for pod, keys in rates.placed.items():
                 # A pod that moved may still be reported by its previous node.

@@ -11,7 +11,7 @@ from urllib.parse import parse_qs, unquote
 from aiohttp import web
 
 from podfit.api.status import ApiError
-from podfit.kit.web.door import Door, a_small_share, common_name
+from podfit.kit.web.listener import HttpListener, common_name, side_listener_limit
 from podfit.meter.api import Answer, MetricsApi, refusal
 
 _OPEN = ("/healthz", "/livez", "/readyz")
@@ -29,17 +29,17 @@ class MeterServer:
         """`tls` verifies clients against the front proxy's authority; `allowed_names`: empty for all it signed."""
         self._api, self._tls, self._allowed = api, tls, allowed_names
         self.host, self.port = host, port
-        self._door: Door | None = None
+        self._listener: HttpListener | None = None
 
     async def start(self) -> None:
-        self._door = Door(self._serve, self._tls, limit=a_small_share())
-        await self._door.open(self.host, self.port)
-        self.port = self._door.port
+        self._listener = HttpListener(self._serve, self._tls, limit=side_listener_limit())
+        await self._listener.open(self.host, self.port)
+        self.port = self._listener.port
 
     async def stop(self) -> None:
-        if self._door is not None:
-            await self._door.close()
-            self._door = None
+        if self._listener is not None:
+            await self._listener.close()
+            self._listener = None
 
     @property
     def url(self) -> str:

@@ -46,7 +46,7 @@ class Leases:
             address = IPv4Address(first + (int(self._last) - first + offset) % count)
             if self._usable(address) and self._write(address, owner):
                 self._held[address] = owner
-                self._remember(address)
+                self._persist(address)
                 return address
         raise RangeExhausted(f"no free address in the pod range {self.network}: all {count - 3} are in use")
 
@@ -73,7 +73,7 @@ class Leases:
             draft.unlink()
         return True
 
-    def _remember(self, address: IPv4Address) -> None:
+    def _persist(self, address: IPv4Address) -> None:
         self._last = address
         draft = self._folder / f".{uuid.uuid4().hex}"
         draft.write_text(str(address))

@@ -46,7 +46,7 @@ class Leadership:
             log.info("%s leads %s", self._identity, self._name)
             task = asyncio.ensure_future(work())
             try:
-                await self._hold(task)
+                await self._keep_renewing(task)
             finally:
                 task.cancel()
                 [ended] = await asyncio.gather(task, return_exceptions=True)
@@ -68,7 +68,7 @@ class Leadership:
                 level = logging.DEBUG
             await self._clock.sleep(self._retry_s)
 
-    async def _hold(self, task: asyncio.Future[None]) -> None:
+    async def _keep_renewing(self, task: asyncio.Future[None]) -> None:
         last = self._clock.monotonic()
         while not task.done():
             await self._clock.sleep(self._retry_s)

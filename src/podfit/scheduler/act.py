@@ -23,8 +23,8 @@ from podfit.scheduler.decide.pod.pods import pod_key
 log = logging.getLogger(__name__)
 
 Work = Callable[[], Awaitable[None]]
-_MOST_UNTOLD = 10_000
-_LULL_S, _PATIENCE_S = 0.1, 3.0
+_MAX_UNSENT = 10_000
+_IDLE_S, _MAX_WAIT_S = 0.1, 3.0
 """Events are sent after no binding for this long; the oldest waits no longer than that."""
 ACTIONS = {
     "Scheduled": "Binding",
@@ -32,7 +32,7 @@ ACTIONS = {
     **dict.fromkeys(("Preempted", "ResizePreempting", "ResizePreemptionFailed"), "Preempting"),
 }
 """The action of each Event reason."""
-_BREATH = 16
+_BATCH = 16
 """The number of Events sent between two checks for more urgent work."""
 
 
@@ -47,7 +47,7 @@ class SchedulerWrites:
         self._busy, self._quiet = busy, asyncio.Event()
         self._binds: asyncio.Queue[Work] = asyncio.Queue()
         self._writes: asyncio.Queue[Work] = asyncio.Queue()
-        self._untold: deque[tuple[Object, str, str, str, float, Object | None]] = deque()
+        self._unsent: deque[tuple[Object, str, str, str, float, Object | None]] = deque()
         self._bound_at = 0.0
         self._hurried = False
 
@@ -55,13 +55,13 @@ class SchedulerWrites:
         for queue, count in ((self._binds, binders), (self._writes, writers)):
             for _ in range(count):
                 tasks.start(self._work(queue), f"{self._name}-writes")
-        tasks.start(self._speak(), f"{self._name}-events")
+        tasks.start(self._send_events(), f"{self._name}-events")
 
     async def idle(self) -> None:
         await self._binds.join()
         await self._writes.join()
         self._hurried = True
-        while self._untold:
+        while self._unsent:
             self._quiet.set()
             await asyncio.sleep(0)
         await self._recorder.flush()
@@ -84,7 +84,7 @@ class SchedulerWrites:
                 log.exception("a write failed")
             finally:
                 queue.task_done()
-                if self._calm():
+                if self._is_idle():
                     self._quiet.set()
 
     # --- the writes
@@ -178,36 +178,36 @@ class SchedulerWrites:
 
         `because_of`: the related object of the Event.
         """
-        self._untold.append((pod, type, reason, message, self._clock.now(), because_of))
-        if self._calm() or len(self._untold) >= _MOST_UNTOLD:
+        self._unsent.append((pod, type, reason, message, self._clock.now(), because_of))
+        if self._is_idle() or len(self._unsent) >= _MAX_UNSENT:
             self._quiet.set()
 
-    def _calm(self) -> bool:
+    def _is_idle(self) -> bool:
         return self._binds.empty() and not self._busy()
 
-    async def _speak(self) -> None:
+    async def _send_events(self) -> None:
         while True:
             await self._quiet.wait()
-            await self._lull()
-            for _ in range(min(_BREATH, len(self._untold))):
-                pod, type, reason, message, at_s, other = self._untold.popleft()
+            await self._wait_for_idle()
+            for _ in range(min(_BATCH, len(self._unsent))):
+                pod, type, reason, message, at_s, other = self._unsent.popleft()
                 related = _typed(other) if other is not None else None
                 self._recorder.record(_typed(pod), type, reason, message, at_s=at_s, related=related)
             await self._recorder.flush()
-            if not self._untold or (not self._calm() and len(self._untold) < _MOST_UNTOLD):
+            if not self._unsent or (not self._is_idle() and len(self._unsent) < _MAX_UNSENT):
                 self._quiet.clear()
             await asyncio.sleep(0)
 
-    async def _lull(self) -> None:
+    async def _wait_for_idle(self) -> None:
         """Between two pods of a stream there is always a quiet moment: it is for the next pod, not for Events."""
         now = asyncio.get_running_loop().time
-        while self._untold and not self._hurried:
-            if self._calm() and now() - self._bound_at >= _LULL_S:
+        while self._unsent and not self._hurried:
+            if self._is_idle() and now() - self._bound_at >= _IDLE_S:
                 return
-            waited_s = self._clock.now() - self._untold[0][4]
-            if waited_s >= _PATIENCE_S or len(self._untold) >= _MOST_UNTOLD:
+            waited_s = self._clock.now() - self._unsent[0][4]
+            if waited_s >= _MAX_WAIT_S or len(self._unsent) >= _MAX_UNSENT:
                 return
-            await asyncio.sleep(_LULL_S / 4)
+            await asyncio.sleep(_IDLE_S / 4)
 
     async def _patch_status(self, pod: Object, status: Object) -> None:
         namespace, name = pod_key(pod)

@@ -28,7 +28,7 @@ from podfit.scheduler.decide.board import Board, Epoch, Placed, Refused
 from podfit.scheduler.decide.fit.fitting import Fitting
 from podfit.scheduler.decide.fit.reasons import PLUGINS, refusal
 from podfit.scheduler.decide.pod.owners import only_selector
-from podfit.scheduler.decide.pod.pods import Shape, resident
+from podfit.scheduler.decide.pod.pods import PodShape, resident
 from podfit.scheduler.decide.preempt import Candidate, NoRoom, budgets_from, less_important_waiting, preempt
 from podfit.scheduler.decide.queue import ACTIVE, WAITING, Entry, Group, PodQueue
 from podfit.scheduler.making_room import MakingRoom
@@ -128,11 +128,11 @@ class Scheduler:
         while True:
             await self.clock.sleep(0.25)
             now = self.clock.monotonic()
-            self.queue.ripen(now)
+            self.queue.release_due(now)
             if now - flushed >= _FLUSH_EVERY_S:
                 flushed = now
                 self.queue.flush(now, self.config.flush_after_s)
-            self._room.look()
+            self._room.check()
             if self.queue.due:
                 self._due.set()
 
@@ -182,7 +182,7 @@ class Scheduler:
         """
         changed = []
         for group in self.queue.groups.values():
-            seen = self._seen(group.shape)
+            seen = self._relevant_epoch(group.shape)
             if group.seen != seen and (head := group.head()) is not None:
                 changed.append((head.rank, group, seen))
         for (importance, _), group, seen in sorted(changed, key=lambda row: row[0]):
@@ -203,7 +203,7 @@ class Scheduler:
                 return True
         return False
 
-    def _seen(self, shape: Shape) -> tuple[int, ...]:
+    def _relevant_epoch(self, shape: PodShape) -> tuple[int, ...]:
         """What must change before a pod of this shape may fit; new pods only help those with relations to others."""
         freed, filled, nodes, promises = self.board.epoch
         return (freed, nodes, promises, filled) if shape.relational else (freed, nodes, promises)
@@ -258,7 +258,7 @@ class Scheduler:
         self.queue.back_off(entry, self.clock.monotonic())
 
     # --- refusals
-    def _refuse(self, entry: Entry, shape: Shape, refused: Refused) -> None:
+    def _refuse(self, entry: Entry, shape: PodShape, refused: Refused) -> None:
         message, nominated = refused.message, None
         if refused.codes is not None:
             self.metrics.preemptions.inc()
@@ -270,12 +270,12 @@ class Scheduler:
                 nominated = outcome.node
                 self._preempt(entry, outcome)
         plugins = Fitting.plugins(refused.codes) if refused.codes is not None else frozenset()
-        self.queue.park(entry, shape, self._seen(shape), self.clock.monotonic(), plugins)
+        self.queue.park(entry, shape, self._relevant_epoch(shape), self.clock.monotonic(), plugins)
         self._writes.emit(entry.pod, "Warning", "FailedScheduling", message)
         pod = entry.pod
         self._writes.write(lambda: self._writes.report_refusal(pod, "Unschedulable", message, nominated))
 
-    def _find_victims(self, entry: Entry, shape: Shape, refused: Refused) -> Candidate | NoRoom:
+    def _find_victims(self, entry: Entry, shape: PodShape, refused: Refused) -> Candidate | NoRoom:
         """Pods of one shape and priority fail alike as long as nothing changes: one search is enough."""
         policy = entry.pod["spec"].get("preemptionPolicy") or ""
         kind = (shape.key, entry.priority, policy)

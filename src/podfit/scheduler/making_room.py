@@ -11,7 +11,7 @@ from podfit.kit.clock import Clock
 from podfit.scheduler.act import SchedulerWrites
 from podfit.scheduler.config import PREEMPT, SchedulerConfig
 from podfit.scheduler.decide.board import Board
-from podfit.scheduler.decide.deferred import Evict, Stuck, deferred_since, make_room
+from podfit.scheduler.decide.deferred import Evict, Unresolvable, deferred_since, make_room
 from podfit.scheduler.decide.pod.pods import Key, pod_key
 from podfit.scheduler.decide.preempt import budgets_from
 from podfit.scheduler.metrics import SchedulerMetrics
@@ -36,7 +36,7 @@ class MakingRoom:
         self._writes, self._metrics, self._clock = writes, metrics, clock
         self._tried: dict[Key, float] = {}
 
-    def look(self) -> None:
+    def check(self) -> None:
         """Acts for every pod whose deadline has passed."""
         if self._config.deferred_resize_policy != PREEMPT or not self._observer.deferred:
             self._tried.clear()
@@ -61,7 +61,7 @@ class MakingRoom:
         outcome = make_room(pod, node, pods, budgets_from(self._budgets))
         if isinstance(outcome, Evict):
             self._writes.write(lambda: self._evict(pod, outcome.victims, name))
-        elif isinstance(outcome, Stuck):
+        elif isinstance(outcome, Unresolvable):
             why = (
                 f"No room can be made for the deferred resize on node {name}: no "
                 f"lower-priority pods can be preempted; {outcome}"

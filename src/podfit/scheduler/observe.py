@@ -60,7 +60,7 @@ class Observer:
     def pod(self, before: Object | None, after: Object | None) -> None:
         self._reserve(before, after)
         if after is None or finished(after):
-            self._gone(pod_key(after or before or {}))
+            self._on_deleted(pod_key(after or before or {}))
         elif (after.get("spec") or {}).get("nodeName"):
             if not self._bound(self._counted(after)):
                 return
@@ -93,7 +93,7 @@ class Observer:
     def _dialect(self, namespace: str) -> str:
         return dialect_of(self._board.snapshot.namespaces.get(namespace), self.default_dialect)
 
-    def _gone(self, key: Key) -> None:
+    def _on_deleted(self, key: Key) -> None:
         self._queue.remove(key)
         self._board.unnominate(key)
         self._board.snapshot.remove_pod(key)
@@ -137,7 +137,7 @@ class Observer:
             return
         if key in self.assumed:
             # Another pod of the same name: the assumed one is gone without its deletion having been seen.
-            self._gone(key)
+            self._on_deleted(key)
         if pod["metadata"].get("deletionTimestamp"):
             self._queue.remove(key)
             self._board.unnominate(key)

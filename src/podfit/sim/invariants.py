@@ -10,14 +10,14 @@ from podfit.sim.cluster.state import Cluster
 _ROUNDING = 1e-6
 
 
-class Violated(RuntimeError):
+class InvariantViolated(RuntimeError):
     """The simulation contradicts itself; the message says where."""
 
 
 def check(cluster: Cluster, before: float) -> None:
     """`before`: the time of the step before this one."""
     if not cluster.now > before:
-        raise Violated(f"time did not advance: {before:g} s to {cluster.now:g} s")
+        raise InvariantViolated(f"time did not advance: {before:g} s to {cluster.now:g} s")
     _places(cluster)
     _promises(cluster)
     _board(cluster)
@@ -26,7 +26,7 @@ def check(cluster: Cluster, before: float) -> None:
 
 def _fail_if(wrong: np.ndarray[tuple[int, ...], np.dtype[np.bool_]], cluster: Cluster, words: str) -> None:
     if wrong.any():
-        raise Violated(f"at {cluster.now:g} s: {words} (number {int(np.flatnonzero(wrong)[0])})")
+        raise InvariantViolated(f"at {cluster.now:g} s: {words} (number {int(np.flatnonzero(wrong)[0])})")
 
 
 def _places(cluster: Cluster) -> None:
@@ -42,7 +42,7 @@ def _places(cluster: Cluster) -> None:
     _fail_if(works & ~up, cluster, "a pod runs on a node that is down")
     _fail_if((pods.state == LOST) & up, cluster, "a pod is marked lost on a node that is up")
     if len(cluster.nodes.board.snapshot.pods) != int((~pending).sum()):
-        raise Violated(f"at {cluster.now:g} s: the scheduler's pods differ from the existing ones")
+        raise InvariantViolated(f"at {cluster.now:g} s: the scheduler's pods differ from the existing ones")
 
 
 def _promises(cluster: Cluster) -> None:

@@ -102,7 +102,7 @@ class Store(Protocol):
         """The oldest revision still readable with `scan_at` and watchable from."""
 
     @property
-    def trouble(self) -> str:
+    def problem(self) -> str:
         """Why the store cannot be written now; "" if it can."""
 
     async def sync(self) -> int:

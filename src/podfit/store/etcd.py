@@ -73,7 +73,7 @@ class EtcdStore(View):
             # The newest revision may be of a key that is not ours, and then no event shows that the mirror is complete.
             # A write of our own after it does, because events arrive in order.
             answer = await self._wire.put(self._key(SYNC_KEY), b"", None, 0)
-            await self._seen(int(answer.header.revision))
+            await self._until_visible(int(answer.header.revision))
         return self.revision
 
     async def put(self, key: str, value: bytes, expect: int | None = None, ttl_s: float = 0) -> Record:
@@ -85,7 +85,7 @@ class EtcdStore(View):
                 self._tasks.start(self._release(lease))
             raise await self._mismatch(key, answer)
         revision = int(answer.header.revision)
-        await self._seen(revision)
+        await self._until_visible(revision)
         record = self.get(key)
         if record is not None and record.modified == revision:
             return record
@@ -97,7 +97,7 @@ class EtcdStore(View):
         if not answer.succeeded:
             raise await self._mismatch(key, answer)
         revision = int(answer.header.revision)
-        await self._seen(revision)
+        await self._until_visible(revision)
         return Change(revision, key, None, self._record(answer.responses[0].response_delete_range.prev_kvs[0]))
 
     async def compact(self, revision: int) -> None:
@@ -112,7 +112,7 @@ class EtcdStore(View):
         key = kv.key[len(self._start) :].decode()
         return Record(key, kv.value, int(kv.create_revision), int(kv.mod_revision))
 
-    async def _seen(self, revision: int) -> None:
+    async def _until_visible(self, revision: int) -> None:
         if not await self.wait_for(revision, self._timeout_s):
             raise Unavailable(f"etcd took the write as revision {revision}, but the watch has not shown it")
 
@@ -123,7 +123,7 @@ class EtcdStore(View):
         found = answer.responses[0].response_range.kvs
         if found:
             current = self._record(found[0])
-            await self._seen(current.modified)
+            await self._until_visible(current.modified)
             return Mismatch(current)
         if self.get(key) is not None:
             await self.sync()

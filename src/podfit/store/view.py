@@ -49,7 +49,7 @@ def next_change(current: Record | None, key: str, value: bytes | None, expect: i
 
 
 class View:
-    trouble = ""
+    problem = ""
     """Why the store cannot be written; "" if it can."""
 
     def __init__(self, history: int = 10_000, history_bytes: int = 64 << 20) -> None:
@@ -175,7 +175,7 @@ class View:
             if not waiter.done():
                 waiter.set_result(False)
 
-    def forgotten(self, changes: list[Change]) -> None:
+    def on_compacted(self, changes: list[Change]) -> None:
         """Called with changes that left the history; a durable store deletes their rows."""
 
     def _trim(self) -> None:
@@ -190,7 +190,7 @@ class View:
         gone, self._log[:count] = self._log[:count], []
         self._log_bytes -= sum(len(change.previous.value) for change in gone if change.previous is not None)
         self._compacted = max(self._compacted, gone[-1].revision)
-        self.forgotten(gone)
+        self.on_compacted(gone)
 
     def _check_kept(self, revision: int) -> None:
         if revision < self._compacted:

@@ -111,7 +111,7 @@ def described(default: Any) -> Iterator[tuple[str, str, str]]:
     """All flags with their defaults and meanings, for help texts."""
     for name, (holder, field, kind) in sorted(_known(default).items()):
         value = getattr(getattr(default, holder) if holder else default, field.name)
-        shown = go_duration(value) if kind is float and name not in NUMBERS else _shown(value)
+        shown = go_duration(value) if kind is float and name not in NUMBERS else _formatted(value)
         yield f"--{name}", shown, TEXTS[name]
 
 
@@ -219,7 +219,7 @@ def gates(text: str) -> dict[str, bool]:
     return groups | found
 
 
-def _shown(value: Any) -> str:
+def _formatted(value: Any) -> str:
     if value is None or value is MISSING:
         return ""
     if isinstance(value, dict):

@@ -17,7 +17,7 @@ from podfit.vpa.model.objects.recommended import from_object
 from podfit.vpa.model.times import from_rfc3339
 from podfit.vpa.updater.decide.actions import NOTHING_TO_DO, Evict, PodEvent, Resize, resize
 from podfit.vpa.updater.decide.config import Config
-from podfit.vpa.updater.decide.groups import Creator, ReplicasOf, pod_id
+from podfit.vpa.updater.decide.groups import GroupKey, ReplicasOf, pod_id
 from podfit.vpa.updater.decide.one_pass import ClusterView, update_pass
 from podfit.vpa.updater.decide.priority import candidates, priority_of
 from podfit.vpa.updater.decide.resizing import resize_status
@@ -51,10 +51,10 @@ def config_of(case: dict[str, Any]) -> Config:
     return Config(gates=case.get("featureGates") or {}, **{names[key]: value for key, value in given.items()})
 
 
-def replicas_in(objects: Mapping[Creator, ObjectView]) -> ReplicasOf:
+def replicas_in(objects: Mapping[GroupKey, ObjectView]) -> ReplicasOf:
     """Reads the numbers from controller objects. A controller that wants none, or is missing, cannot be judged."""
 
-    def replicas_of(creator: Creator) -> int | None:
+    def replicas_of(creator: GroupKey) -> int | None:
         if creator.kind not in ("ReplicationController", "ReplicaSet", "StatefulSet", "DaemonSet"):
             return 0
         found = objects.get(creator)
@@ -72,7 +72,7 @@ def replicas_of(case: dict[str, Any]) -> ReplicasOf:
     for kind, found in (case.get("controllers") or {}).items():
         for object in found:
             meta = object["metadata"]
-            objects[Creator(meta["namespace"], KINDS[kind], meta["name"])] = object
+            objects[GroupKey(meta["namespace"], KINDS[kind], meta["name"])] = object
     return replicas_in(objects)
 
 

@@ -98,7 +98,7 @@ async def test_the_agent_brings_memory_online_that_the_kernel_leaves_offline(
         assert abs((await vms.guest(id))[1] - before) <= 8, "the balloon took what the device could not give"
 
 
-async def test_a_guest_without_hotplug_has_what_it_had(tmp_path: Path) -> None:
+async def test_a_guest_without_hotplug_reports_its_previous_size(tmp_path: Path) -> None:
     async with serving(tmp_path / "vm", guest_archive(tmp_path)) as (_, vms):
         id = await boot(vms, tmp_path / "logs", f"{ONLINE} acpi_no_memhotplug nr_cpus=1")
         await vms.booted(id)

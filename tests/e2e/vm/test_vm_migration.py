@@ -140,7 +140,7 @@ async def test_memory_plugged_into_a_numa_cell_is_in_that_cell_after_the_move(sh
         assert all(abs(one - wanted) <= 8 for one, wanted in zip(grown, [0, 0, DELTA, 0], strict=True))
 
 
-async def test_a_vm_that_cannot_move_goes_on_where_it_is(short_path: Path) -> None:
+async def test_a_vm_that_cannot_be_migrated_keeps_running_where_it_is(short_path: Path) -> None:
     async with two_hosts(short_path) as (source, target):
         id = await source.vms.run("guest")
         await source.vms.booted(id)

@@ -168,7 +168,7 @@ async def test_a_move_whose_answer_is_lost_is_known_to_have_happened(short_path:
         assert await target.vms.exec(id, BOOT_ID) == boot
 
 
-async def test_a_runtime_killed_by_a_signal_while_libvirt_moves_its_vm_goes_on_with_the_move(short_path: Path) -> None:
+async def test_a_runtime_killed_during_a_migration_resumes_it(short_path: Path) -> None:
     archive = guest_archive(short_path)
     with libvirtds(short_path, "one", "two") as (one, two):
         words = ("--libvirt-socket", one.socket, "--image-archive", str(archive))

@@ -26,7 +26,7 @@ async def power_of(vms: Vms, id: str) -> str:
     return str(about["machine"]["power"])
 
 
-async def test_a_paused_or_suspended_guest_goes_on_where_it_was(tmp_path: Path) -> None:
+async def test_a_paused_or_suspended_guest_resumes_where_it_stopped(tmp_path: Path) -> None:
     async with serving(tmp_path, guest_archive(tmp_path)) as (runtime, vms):
         id = await vms.run("paused")
         await vms.booted(id)

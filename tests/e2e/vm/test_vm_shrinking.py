@@ -68,7 +68,7 @@ async def test_memory_of_virtio_mem_in_use_stays_until_the_guest_frees_it(tmp_pa
         await stays_until_it_is_free(vms, id)
 
 
-async def test_a_runtime_that_was_killed_goes_on_with_the_update(tmp_path: Path) -> None:
+async def test_a_killed_runtime_resumes_the_update(tmp_path: Path) -> None:
     archive, folder = guest_archive(tmp_path), tmp_path / "data"
     async with process(folder, "--image-archive", str(archive)) as first:
         vms = Vms(folder / "vm.sock")

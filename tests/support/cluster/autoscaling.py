@@ -18,7 +18,7 @@ from podfit.apiserver.app import ApiServer
 from podfit.apiserver.config import Config
 from podfit.client.cache import Cache, key_of
 from podfit.client.rest import Client
-from podfit.client.transport import Ask, Reply, Stream, Transport, Unreachable
+from podfit.client.transport import ClientRequest, Reply, Stream, Transport, Unreachable
 from podfit.kit.clock import Clock, RealClock, rfc3339
 from podfit.store.memory import MemoryStore
 
@@ -41,7 +41,7 @@ class Metered:
         """PodMetrics to answer with besides, however odd."""
         self.requests: list[tuple[str, str]] = []
 
-    async def request(self, ask: Ask) -> Reply:
+    async def request(self, ask: ClientRequest) -> Reply:
         self.requests.append((ask.method, ask.path))
         if not ask.path.startswith("/apis/metrics.k8s.io/"):
             return await self._inner.request(ask)
@@ -70,7 +70,7 @@ class Metered:
         part = self.throttled.get((namespace, name))
         return {THROTTLED: part} if part is not None else {}
 
-    def stream(self, ask: Ask) -> AbstractAsyncContextManager[Stream]:
+    def stream(self, ask: ClientRequest) -> AbstractAsyncContextManager[Stream]:
         return self._inner.stream(ask)
 
     async def close(self) -> None:

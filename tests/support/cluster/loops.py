@@ -69,7 +69,7 @@ class Loops:
     async def _seen(self) -> None:
         """Until both have everything that was written: the answer to a write does not wait for those who watch."""
         followed = {
-            VPA: (self.recommender.sight.vpas, self.updater.sight.vpas),
+            VPA: (self.recommender.caches.vpas, self.updater.caches.vpas),
             POD: (self.recommender.feed.pods, self.updater.pods),
         }
         for kind, caches in followed.items():
@@ -121,7 +121,7 @@ class Phases(Loops):
             await self.recommender.one_pass()
             self._next[0] = self._second + int(self.recommender.rest_s())
             await self._seen()
-        if self.updater.hurry:
+        if self.updater.urgent:
             await self.updater.hurried_pass()
         if self._second >= self._next[1]:
             await self.updater.one_pass()

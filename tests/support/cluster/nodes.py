@@ -25,7 +25,7 @@ from podfit.apiserver.config import Config
 from podfit.apiserver.front import local
 from podfit.apiserver.request import ADMIN, User
 from podfit.client.rest import STRATEGIC, Client
-from podfit.client.transport import Ask, Reply, Stream, Transport
+from podfit.client.transport import ClientRequest, Reply, Stream, Transport
 from podfit.kit.clock import FakeClock
 from podfit.store.memory import MemoryStore
 
@@ -41,14 +41,14 @@ class Native:
         self._inner = inner
         self.close = inner.close
 
-    async def request(self, ask: Ask) -> Reply:
+    async def request(self, ask: ClientRequest) -> Reply:
         return await self._inner.request(self._native(ask))
 
-    def stream(self, ask: Ask) -> AbstractAsyncContextManager[Stream]:
+    def stream(self, ask: ClientRequest) -> AbstractAsyncContextManager[Stream]:
         return self._inner.stream(self._native(ask))
 
     @staticmethod
-    def _native(ask: Ask) -> Ask:
+    def _native(ask: ClientRequest) -> ClientRequest:
         return msgspec.structs.replace(ask, headers={**NATIVE_HEADERS, **(ask.headers or {})})
 
 

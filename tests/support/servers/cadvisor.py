@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from podfit.vpa.report.usage.asking import CONVENTIONS
+from podfit.vpa.report.usage.promql import CONVENTIONS
 
 DAYS, STEP = 8, 300
 

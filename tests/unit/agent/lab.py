@@ -25,7 +25,7 @@ from podfit.agent.queue import PassQueue
 from podfit.agent.runtimes.fake.runtime import FakeRuntime
 from podfit.api.objects import Object
 from podfit.client.rest import Client
-from podfit.client.transport import Ask, Reply, Stream
+from podfit.client.transport import ClientRequest, Reply, Stream
 from podfit.kit.clock import FakeClock
 from podfit.kit.concurrency.tasks import Tasks
 
@@ -87,7 +87,7 @@ class Api:
         self.deleted: list[str] = []
         self.revision = 100
 
-    async def request(self, ask: Ask) -> Reply:
+    async def request(self, ask: ClientRequest) -> Reply:
         name = ask.path.split("/pods/")[-1].split("/")[0]
         if ask.method == "PATCH" and ask.path.endswith("/status") and name in self.pods:
             change = msgspec.json.decode(cast(bytes, ask.body))["status"]
@@ -102,7 +102,7 @@ class Api:
             return Reply(200, msgspec.json.encode(self.pods[name]))
         return Reply(404, msgspec.json.encode({"kind": "Status", "code": 404}))
 
-    def stream(self, ask: Ask) -> AbstractAsyncContextManager[Stream]:
+    def stream(self, ask: ClientRequest) -> AbstractAsyncContextManager[Stream]:
         raise AssertionError("nothing is watched here")
 
     async def close(self) -> None: ...

@@ -57,7 +57,7 @@ async def test_a_pod_enqueued_before_the_start_is_reconciled_at_the_start() -> N
     await queue.stop()
 
 
-async def test_a_pod_enqueued_during_its_pass_gets_another_unless_the_pass_had_yet_to_observe_it() -> None:
+async def test_a_pod_enqueued_during_its_pass_gets_another_pass_unless_it_was_not_observed_yet() -> None:
     clock, passes = FakeClock(), list[str]()
     queue = PassQueue(clock)
 

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from podfit.api.patches import JSON_PATCH, MERGE_PATCH, STRATEGIC, json_patch, patch_object
-from podfit.api.patches.editing import Pieces
+from podfit.api.patches.editing import ChunkedList
 from podfit.api.quantity import Quantity, QuantityError
 from podfit.api.schema import type_named
 from podfit.api.schema.decoding.yaml_nodes import YamlError
@@ -151,7 +151,7 @@ EDITS = st.lists(st.tuples(st.sampled_from(["insert", "remove", "set"]), st.inte
 @given(size=st.integers(0, 5000), edits=EDITS)
 def test_a_list_in_pieces_is_edited_like_a_list(size: int, edits: list[tuple[str, int]]) -> None:
     plain = list(range(size))
-    pieces = Pieces(list(plain))
+    pieces = ChunkedList(list(plain))
     for at, (edit, place) in enumerate(edits):
         if edit == "insert":
             plain.insert(place % (len(plain) + 1), -at)

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from podfit.api.cel.cost.budget import Budget, Interrupted, Pace
+from podfit.api.cel.cost.budget import Budget, Interrupted, YieldPolicy
 from podfit.api.cel.cost.sizes import Range
 from podfit.api.cel.evaluation.program import Environment
 from podfit.api.cel.parsing.parser import MOST_CHARACTERS, MOST_DEPTH
@@ -108,7 +108,7 @@ def test_a_joined_list_is_the_list_of_its_parts() -> None:
 
 
 def test_an_evaluation_ends_when_its_pace_says_so() -> None:
-    class Impatient(Pace):
+    class Impatient(YieldPolicy):
         steps = 0
 
         def step(self) -> None:
@@ -116,10 +116,12 @@ def test_an_evaluation_ends_when_its_pace_says_so() -> None:
             if self.steps == 3:
                 raise Interrupted
 
-    pace = Impatient()
+    yielding = Impatient()
     with pytest.raises(Interrupted, match="operation interrupted"):
-        _NUMBERS.compile("self.all(x, self.all(y, x + y > 0))").run({"self": list(range(1, 2000))}, Budget(pace=pace))
-    assert pace.steps == 3
+        _NUMBERS.compile("self.all(x, self.all(y, x + y > 0))").run(
+            {"self": list(range(1, 2000))}, Budget(yielding=yielding)
+        )
+    assert yielding.steps == 3
 
 
 def test_values_that_are_not_of_their_declared_type_fail_the_evaluation() -> None:
@@ -178,11 +180,11 @@ def test_uses_finds_the_variable_and_not_its_namesake() -> None:
 
 
 def test_the_pace_looks_early_at_an_evaluation_whose_units_of_cost_may_take_long() -> None:
-    class Ending(Pace):
+    class Ending(YieldPolicy):
         def step(self) -> None:
             raise Interrupted
 
-    budget = Budget(pace=Ending())
+    budget = Budget(yielding=Ending())
     nested = {"self": [[*range(1000)] for _ in range(100)]}
     with pytest.raises(Interrupted):
         Environment({"self": list_of(list_of(INT))}).compile("self.all(x, self == self)").run(nested, budget)

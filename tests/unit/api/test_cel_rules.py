@@ -56,7 +56,7 @@ def test_rules_about_changes_wait_for_one() -> None:
     assert _errors(spec, {"a": "y"}, {"a": "x"}) == ["spec: Invalid value: failed rule: self.a == oldSelf.a"]
 
 
-def test_an_optional_old_value_is_there_or_not() -> None:
+def test_an_optional_old_value_may_be_absent() -> None:
     rule = {"rule": "oldSelf.hasValue() ? oldSelf.value() <= self : self == 0", "optionalOldSelf": True}
     spec = {"type": "integer", _RULES: [rule]}
     assert _errors(spec, 0) == [] and _errors(spec, 3, 2) == []

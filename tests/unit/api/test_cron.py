@@ -63,7 +63,7 @@ def test_time_zones_are_respected() -> None:
         ("0 0 * * *", "2026-11-01T04:00:00", ["2026-11-02T05:00:00"]),
     ],
 )
-def test_time_goes_on_when_the_clock_is_changed(schedule: str, after: str, due: list[str]) -> None:
+def test_elapsed_time_is_independent_of_clock_changes(schedule: str, after: str, due: list[str]) -> None:
     found, now = [], at(after)
     for _ in due:
         now = Schedule.parse(schedule, "America/New_York").next(now) or 0.0
@@ -90,7 +90,7 @@ def test_every_counts_from_the_time_before() -> None:
             Schedule.parse(text)
 
 
-def test_a_due_time_is_told_in_the_zone_of_the_schedule() -> None:
+def test_the_due_time_is_reported_in_the_time_zone_of_the_schedule() -> None:
     due = at("2026-01-01T03:00:00")
     assert due_text(due, "Asia/Tokyo") == "2026-01-01T12:00:00+09:00"
     assert due_text(due, "America/New_York") == "2025-12-31T22:00:00-05:00"

@@ -79,7 +79,7 @@ def test_years_have_four_digits():
     assert read("v1", "Event", message((6, moment)))["firstTimestamp"] == "0001-01-01T00:00:02Z"
 
 
-def test_strings_and_numbers_of_one_type_are_told_apart():
+def test_strings_and_numbers_are_distinguished():
     budget = read("policy/v1", "PodDisruptionBudget", message((2, message((1, message((1, 1), (2, 0), (3, "50%")))))))
     assert budget["spec"]["minAvailable"] == "50%"
     budget = read("policy/v1", "PodDisruptionBudget", message((2, message((1, message((1, 0), (2, 3), (3, "")))))))

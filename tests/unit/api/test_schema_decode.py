@@ -341,7 +341,7 @@ def test_broken_yaml_gets_gos_message(text: bytes, why: str) -> None:
     assert str(caught.value) == why
 
 
-def test_an_object_with_a_surprise_is_not_held_on_to() -> None:
+def test_an_object_with_a_problem_is_not_cached() -> None:
     class Marked(dict[str, Any]):
         """A dict that can be referred to weakly."""
 

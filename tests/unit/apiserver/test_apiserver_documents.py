@@ -41,7 +41,7 @@ def definition(*schemas: Any) -> dict[str, Any]:
     return {"metadata": {"name": "things.example.com"}, "spec": spec}
 
 
-async def test_openapi_version_2_comes_in_protobuf_to_those_who_ask(server: ApiServer) -> None:
+async def test_openapi_version_2_is_served_in_protobuf_if_accepted(server: ApiServer) -> None:
     asked = "application/com.github.proto-openapi.spec.v2@v1.0+protobuf"
     answer = await ask(server, "GET", "/openapi/v2", accept=asked)
     assert (answer.status, answer.content_type) == (200, MEDIA_TYPE)
@@ -99,7 +99,7 @@ async def test_a_structural_schema_is_taken_and_may_not_become_another(server: A
         ),
     ],
 )
-async def test_what_all_versions_have_alike_is_the_definitions_own(
+async def test_fields_common_to_all_versions_belong_to_the_definition(
     server: ApiServer, version: dict[str, Any], wanted: str
 ) -> None:
     made = definition({"type": "object", "properties": {"spec": {"type": "object"}}})

@@ -23,7 +23,7 @@ def _failed(address: str) -> str:
 def allotted(**spec: Any) -> dict[str, Any]:
     service: dict[str, Any] = {"metadata": {"name": "s"}, "spec": spec}
     spec.setdefault("clusterIPs", [spec["clusterIP"]] if spec.get("clusterIP") else [])
-    ServiceAddresses("10.96.0.0/24").allot(service)
+    ServiceAddresses("10.96.0.0/24").allocate(service)
     result: dict[str, Any] = service["spec"]
     return result
 
@@ -82,9 +82,9 @@ def test_families_the_cluster_does_not_have_are_refused(spec: dict[str, Any], wo
 def test_a_dry_run_asks_only_whether_an_address_is_in_the_range() -> None:
     addresses = ServiceAddresses("10.96.0.0/24")
     spec = {"clusterIP": addresses.first, "clusterIPs": [addresses.first]}
-    addresses.allot({"metadata": {"name": "s"}, "spec": spec}, dry_run=True)
+    addresses.allocate({"metadata": {"name": "s"}, "spec": spec}, dry_run=True)
     with pytest.raises(ApiError) as refused:
-        addresses.allot({"spec": {"clusterIP": "1.2.3.4", "clusterIPs": ["1.2.3.4"]}}, dry_run=True)
+        addresses.allocate({"spec": {"clusterIP": "1.2.3.4", "clusterIPs": ["1.2.3.4"]}}, dry_run=True)
     assert refused.value.message.endswith(
         "failed to allocate IP 1.2.3.4: the provided IP (1.2.3.4) is not in the valid range. "
         "The range of valid IPs is 10.96.0.0/24"

@@ -55,7 +55,7 @@ async def settle(hub: Hub, store: MemoryStore) -> None:
         await asyncio.sleep(0)
 
 
-async def test_a_watcher_of_one_node_hears_of_pods_that_come_and_go_there() -> None:
+async def test_a_watcher_of_one_node_receives_pods_added_and_removed_there() -> None:
     store = MemoryStore()
     hub, objects = await hub_with(store)
     there = watcher(hub, objects, fields="spec.nodeName=n1")
@@ -70,7 +70,7 @@ async def test_a_watcher_of_one_node_hears_of_pods_that_come_and_go_there() -> N
     await hub.stop()
 
 
-async def test_who_follows_one_node_acts_on_a_change_before_those_who_follow_everything_hear_of_it() -> None:
+async def test_a_watcher_of_one_node_gets_a_change_before_watchers_of_everything() -> None:
     store = MemoryStore()
     hub, objects = await hub_with(store)
     await store.put(POD.key("ns", "b"), pod("b"))

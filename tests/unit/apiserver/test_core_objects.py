@@ -40,7 +40,7 @@ def test_an_older_state_does_not_replace_a_newer_one() -> None:
     assert memory.get(record("a", 1)) is None
 
 
-def test_what_nobody_asked_for_longest_is_forgotten() -> None:
+def test_the_least_recently_used_entry_is_evicted() -> None:
     memory = ObjectCache(2)
     memory.put(record("a", 1), {"name": "a"})
     memory.put(record("b", 2), {"name": "b"})
@@ -77,7 +77,7 @@ def test_the_state_before_one_that_is_kept_elsewhere_is_remembered_too() -> None
     assert stripped.whole == states[0]
 
 
-def test_objects_that_are_kept_share_what_is_told_of_their_owners() -> None:
+def test_stored_objects_share_equal_sets_of_owned_fields() -> None:
     memory = ObjectCache(10)
     one, other = owned("a"), owned("b")
     kept = [memory.strip(record("a", 1), one), memory.strip(record("b", 2), other)]

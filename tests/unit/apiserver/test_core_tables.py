@@ -75,7 +75,7 @@ def test_a_deleted_pod_is_terminating_unless_it_ended_before() -> None:
     assert row({"phase": "Succeeded"}, deleted)[2] == "Succeeded"
 
 
-def test_the_last_restart_is_told() -> None:
+def test_the_last_restart_is_reported() -> None:
     ended = {**container(running={}), "lastState": {"terminated": {"finishedAt": "2023-11-14T22:08:20Z"}}}
     assert row({"phase": "Running", "containerStatuses": [ended]})[3] == "2 (5m ago)"
 

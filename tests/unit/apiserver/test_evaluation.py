@@ -8,31 +8,31 @@ from collections.abc import Callable
 
 import pytest
 
-from podfit.api.cel.cost.budget import Interrupted, Pace
+from podfit.api.cel.cost.budget import Interrupted, YieldPolicy
 from podfit.apiserver.writing import evaluation
 from podfit.apiserver.writing.evaluation import Result
-from podfit.kit.concurrency.aside import Aside
+from podfit.kit.concurrency.worker_threads import WorkerThreads
 
 
-async def evaluated(work: Callable[[Pace], Result]) -> Result:
-    aside = Aside()
+async def evaluated(work: Callable[[YieldPolicy], Result]) -> Result:
+    threads = WorkerThreads()
     try:
-        return await evaluation.evaluated(aside, 0, work)
+        return await evaluation.evaluated(threads, 0, work)
     finally:
-        aside.close()
+        threads.close()
 
 
 def test_a_short_evaluation_stays_on_the_loop() -> None:
-    assert asyncio.run(evaluated(lambda pace: threading.current_thread().name)) == threading.current_thread().name
+    assert asyncio.run(evaluated(lambda yielding: threading.current_thread().name)) == threading.current_thread().name
 
 
-def test_a_long_evaluation_goes_on_while_the_loop_does_other_things() -> None:
+def test_a_long_evaluation_does_not_block_the_event_loop() -> None:
     loop_turned, calls = threading.Event(), []
 
-    def work(pace: Pace) -> str:
+    def work(yielding: YieldPolicy) -> str:
         calls.append(threading.current_thread().name)
         while not loop_turned.is_set():
-            pace.step()
+            yielding.step()
         return "done"
 
     async def scene() -> str:
@@ -42,23 +42,23 @@ def test_a_long_evaluation_goes_on_while_the_loop_does_other_things() -> None:
         return await task
 
     assert asyncio.run(scene()) == "done"
-    assert calls[0] == threading.current_thread().name and calls[1].startswith("aside")
+    assert calls[0] == threading.current_thread().name and calls[1].startswith("worker")
 
 
 def test_what_cannot_be_interrupted_is_not_begun_on_the_loop() -> None:
-    def work(pace: Pace) -> str:
-        pace.heavy()
+    def work(yielding: YieldPolicy) -> str:
+        yielding.heavy()
         return threading.current_thread().name
 
-    assert asyncio.run(evaluated(work)).startswith("aside")
+    assert asyncio.run(evaluated(work)).startswith("worker")
 
 
 def test_an_evaluation_without_end_is_interrupted(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(evaluation, "LONGEST_S", 0.02)
 
-    def work(pace: Pace) -> None:
+    def work(yielding: YieldPolicy) -> None:
         while True:
-            pace.step()
+            yielding.step()
 
     with pytest.raises(Interrupted):
         asyncio.run(evaluated(work))

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from podfit.apiserver.front.lane import Lane
+from podfit.apiserver.front.long_responses import LongResponses
 from podfit.apiserver.request import Request, User
 from podfit.kit.clock import RealClock
 
@@ -22,12 +22,12 @@ def steps(log: list[str], word: str, count: int) -> Iterator[None]:
         yield
 
 
-def lane(patience_s: float = 60.0) -> Lane:
+def lane(patience_s: float = 60.0) -> LongResponses:
     """Each step is a slice."""
-    return Lane(RealClock(), slice_s=0.0, patience_s=patience_s)
+    return LongResponses(RealClock(), slice_s=0.0, patience_s=patience_s)
 
 
-async def answer(tested: Lane, log: list[str], name: str, count: int) -> None:
+async def answer(tested: LongResponses, log: list[str], name: str, count: int) -> None:
     """As the server does it."""
     asked = request(name)
     tested.enter()
@@ -39,7 +39,7 @@ async def answer(tested: Lane, log: list[str], name: str, count: int) -> None:
 
 async def test_work_that_fits_into_a_slice_is_done_at_once() -> None:
     log: list[str] = []
-    coroutine = Lane(RealClock(), slice_s=60.0).run(request(), steps(log, "a", 100))
+    coroutine = LongResponses(RealClock(), slice_s=60.0).run(request(), steps(log, "a", 100))
     with pytest.raises(StopIteration):
         coroutine.send(None)
     assert len(log) == 100
@@ -73,7 +73,7 @@ async def test_short_requests_without_end_do_not_stop_long_work() -> None:
     assert len(log) == 5
 
 
-async def test_a_client_that_leaves_hands_its_turn_on() -> None:
+async def test_the_turn_of_a_cancelled_client_passes_to_the_next_one() -> None:
     tested, log = lane(), []
     work = [asyncio.ensure_future(answer(tested, log, name, 50)) for name in "abc"]
     await asyncio.sleep(0)

@@ -37,7 +37,7 @@ async def test_reads_do_not_take_the_seats_of_writes() -> None:
     assert await seated(seats, request(method="PATCH"))
 
 
-async def test_a_seat_that_is_given_back_goes_to_who_waits() -> None:
+async def test_a_released_seat_goes_to_a_waiting_request() -> None:
     seats = Seats()
     first = request()
     await seats.take(first)
@@ -49,7 +49,7 @@ async def test_a_seat_that_is_given_back_goes_to_who_waits() -> None:
     await waiting
 
 
-async def test_who_gives_up_while_a_seat_is_given_back_leaves_nothing_behind() -> None:
+async def test_a_request_cancelled_while_a_seat_is_released_leaves_nothing_behind() -> None:
     seats = Seats()
     held = [request() for _ in range(seats.reads.seats)]
     for one in held:

@@ -7,7 +7,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from podfit.cli.demo.seen import SPARKS, Seen, spark
+from podfit.cli.demo.history import SPARKS, Seen, spark
 from podfit.cli.printing.output import age, span, table
 
 
@@ -21,7 +21,7 @@ def test_ups_and_downs_are_counted_from_what_the_kernel_has() -> None:
     assert [str(one) for one in seen.states("p", row("200m"))] == ["c: cpu limit 100m → 200m ▲ in place"]
     assert [one.up for one in seen.states("p", row("200m", "32Mi"))] == [False]
     assert (seen.ups, seen.downs) == (1, 1)
-    assert seen.sentence == "resized in place: 1 up, 1 down; restarts: 0"
+    assert seen.summary == "resized in place: 1 up, 1 down; restarts: 0"
 
 
 def test_a_new_pod_of_the_workload_is_no_resize() -> None:

@@ -86,7 +86,7 @@ async def test_a_missing_sandbox_image_is_advice(served: tuple[Runtime, str]) ->
     assert finding.level == "warn" and "images pull pause" in finding.help
 
 
-async def test_a_plugin_that_a_configuration_names_and_nobody_installed_is_a_fault(
+async def test_a_configured_plugin_that_is_not_installed_is_an_error(
     served: tuple[Runtime, str], tmp_path: Path
 ) -> None:
     served[0].plugins = tmp_path

@@ -58,7 +58,7 @@ def test_a_plugin_of_kubectl_names_itself_as_it_was_typed() -> None:
     assert done.stderr.startswith("Usage: kubectl podfit [OPTIONS]")
 
 
-def test_candidates_that_nobody_reads_cause_no_traceback() -> None:
+def test_completion_into_a_closed_pipe_causes_no_traceback() -> None:
     reader, writer = os.pipe()
     os.close(reader)
     command = [sys.executable, "-m", "podfit.cli.main", "__complete", "resize", "-"]

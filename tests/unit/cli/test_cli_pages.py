@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from podfit.cli.printing.amounts import number, quantity
-from podfit.cli.printing.happened import event_rows, in_order
+from podfit.cli.printing.event_rows import event_rows, in_order
 from podfit.cli.printing.output import LEAST, print_object, table
 from podfit.cli.printing.wording import chapter_words, node_notable
 from podfit.cli.resizing.overrides import overwrites

@@ -58,7 +58,7 @@ def test_the_size_it_has_already_is_no_change() -> None:
         (pod(spec={"os": {"name": "windows"}}), RequestedSizes(requests={"cpu": "1"}), "Windows"),
     ],
 )
-def test_what_cannot_work_is_told(given_pod: dict[str, Any], wish: RequestedSizes, words: str) -> None:
+def test_impossible_resizes_are_reported(given_pod: dict[str, Any], wish: RequestedSizes, words: str) -> None:
     with pytest.raises(CannotResize) as caught:
         plan(given_pod, wish)
     assert words in str(caught.value)
@@ -92,7 +92,7 @@ def test_the_planned_pod_has_what_was_wished_and_nothing_else_moved(cpu: int, li
 
 
 @pytest.mark.parametrize("text", ["", "1x", "abc", "-1", "1,5", "1 Gi"])
-def test_a_bad_quantity_is_told_with_an_example(text: str) -> None:
+def test_the_error_for_a_bad_quantity_has_an_example(text: str) -> None:
     with pytest.raises(BadAmount):
         read_amount(text, "--cpu")
 

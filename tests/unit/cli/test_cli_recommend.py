@@ -7,7 +7,7 @@ import pytest
 import typer
 
 from podfit.cli.recommending.applying import steps
-from podfit.cli.recommending.asked import prometheus_config
+from podfit.cli.recommending.options import prometheus_config
 from podfit.cli.recommending.patches import Change
 from podfit.vpa.report.cluster.workloads import Key, Workload
 from podfit.vpa.report.decide.sizing import ContainerSizes

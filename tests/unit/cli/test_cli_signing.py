@@ -68,7 +68,7 @@ def test_signing_needs_both_files_and_a_key_that_fits(tmp_path: Path) -> None:
             signer_of(*given)
 
 
-def test_a_file_without_a_certificate_is_none(tmp_path: Path) -> None:
+def test_a_file_without_a_certificate_is_rejected(tmp_path: Path) -> None:
     _, key = written(tmp_path, new_authority("a", timedelta(days=1)))
     assert certificate_in(None, "--root-ca-file") is None
     for path in (key, tmp_path / "none"):

@@ -160,6 +160,6 @@ def test_a_wrong_command_line_ends_with_two(words: tuple[str, ...], message: str
     assert message in done.stderr and done.stderr.count("\n") == 1
 
 
-def test_a_scenario_that_is_not_there_is_one_line(tmp_path: Path) -> None:
+def test_a_missing_scenario_file_is_a_one_line_error(tmp_path: Path) -> None:
     done = podfit("simulate", str(tmp_path / "none.yaml"))
     assert done.returncode == 1 and done.stderr.count("\n") == 1 and "Traceback" not in done.stderr

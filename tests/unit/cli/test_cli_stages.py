@@ -80,7 +80,7 @@ def test_an_older_picture_of_the_pod_changes_nothing() -> None:
     assert not followed.take(("d", "p"), older)
 
 
-def test_events_are_told_without_their_json() -> None:
+def test_events_are_shown_without_their_json() -> None:
     sizes = '{"limits":{"cpu":"200m"},"requests":{"cpu":"150m"}}'
     text = f'Pod resize started: {{"containers":[{{"name":"c","resources":{sizes}}}],"generation":2}}'
     assert sized_words(text) == "Pod resize started: c cpu 150m/200m"

@@ -56,13 +56,13 @@ def test_without_a_podfit_node_actuated_is_unknown() -> None:
     assert row["actuated"] is None and row["allocated"] == {"requests": {"cpu": "100m"}}
 
 
-def test_who_holds_the_room_is_told_largest_first() -> None:
+def test_the_pods_that_hold_the_room_are_listed_largest_first() -> None:
     lines, numbers = room(pod("me", "900m"), NODE, [pod("me", "900m"), pod("small", "50m"), pod("big", "300m")])
     assert numbers["cpu"] == {"needs": "900m", "free": "650m", "allocatable": "1"}
     assert "250m short" in lines[0] and lines[1].index("d/big") < lines[1].index("d/small")
 
 
-def test_a_wish_that_waits_too_holds_only_what_was_promised() -> None:
+def test_a_pending_resize_counts_only_its_allocation() -> None:
     told = {"requests": {"cpu": "300m", "memory": "32Mi"}}
     waiting = pod(
         "waits",
@@ -80,7 +80,7 @@ def test_pods_off_target_are_counted() -> None:
     assert one.off == 1 and one.cells()[4] == "100m..205m"
 
 
-def test_steps_of_other_settings_are_told_apart() -> None:
+def test_steps_of_different_settings_are_distinguished() -> None:
     numbers = {"containers": {"c": {"resources": {"cpu": {"target": {"value": "100m"}}}}}}
     given = {
         "status": {"recommendation": {"containerRecommendations": [{"containerName": "c", "target": {"cpu": "300m"}}]}}

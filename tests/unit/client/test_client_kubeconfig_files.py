@@ -33,7 +33,7 @@ def test_files_are_put_together_and_the_first_word_counts(tmp_path: Path, monkey
     assert load(str(three)).server == "https://three"
 
 
-def test_what_cannot_be_used_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unusable_kubeconfigs_are_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("KUBECONFIG", f"{tmp_path}/none:{tmp_path}/neither")
     with pytest.raises(BadKubeconfig, match=r"cannot read kubeconfig .*/none: No such file"):
         load()

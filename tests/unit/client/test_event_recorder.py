@@ -12,9 +12,9 @@ import pytest
 
 from podfit.api.objects import Object
 from podfit.client.recording.actions import ActionRecorder
-from podfit.client.recording.events import LANES, EventRecorder
+from podfit.client.recording.events import WORKERS, EventRecorder
 from podfit.client.rest import Client
-from podfit.client.transport import Ask, Reply, Stream, Unreachable
+from podfit.client.transport import ClientRequest, Reply, Stream, Unreachable
 from podfit.kit.clock import FakeClock, rfc3339_micro
 
 
@@ -29,7 +29,7 @@ class Wire:
         self.refusals: list[int] = []
         self.inside = self.most_inside = 0
 
-    async def request(self, ask: Ask) -> Reply:
+    async def request(self, ask: ClientRequest) -> Reply:
         if self.away:
             raise Unreachable("away")
         self.inside += 1
@@ -42,7 +42,7 @@ class Wire:
         self.sent.append((ask.method, ask.path, msgspec.json.decode(ask.body or b"{}")))
         return Reply(201, ask.body or b"{}")
 
-    def stream(self, ask: Ask) -> AbstractAsyncContextManager[Stream]:
+    def stream(self, ask: ClientRequest) -> AbstractAsyncContextManager[Stream]:
         raise AssertionError("Events are not watched")
 
     async def close(self) -> None: ...
@@ -76,7 +76,7 @@ def recorder_on(wire: Wire, clock: FakeClock, **options: Any) -> EventRecorder:
     return EventRecorder(Client(wire), "test", "host", clock, **options)
 
 
-async def test_an_event_tells_who_reports_what_on_which_object(wire: Wire, clock: FakeClock) -> None:
+async def test_an_event_has_its_component_reason_and_object(wire: Wire, clock: FakeClock) -> None:
     recorder = recorder_on(wire, clock)
     recorder.record(pod("a"), "Normal", "Started", "it runs")
     async with sending(recorder):
@@ -114,7 +114,7 @@ async def test_repeats_of_what_was_sent_raise_its_count(wire: Wire, clock: FakeC
     assert change["count"] == 3
 
 
-async def test_a_repeat_of_an_event_that_is_gone_is_written_anew(wire: Wire, clock: FakeClock) -> None:
+async def test_the_repeat_of_a_deleted_event_is_created_again(wire: Wire, clock: FakeClock) -> None:
     recorder = recorder_on(wire, clock)
     async with sending(recorder):
         recorder.record(pod("a"), "Warning", "BackOff", "again")
@@ -147,10 +147,10 @@ async def test_no_more_events_are_under_way_than_there_are_lanes(wire: Wire, clo
     async with sending(recorder):
         for _ in range(50):
             await asyncio.sleep(0)
-        assert wire.inside == wire.most_inside == LANES
+        assert wire.inside == wire.most_inside == WORKERS
         wire.gate.set()
         await recorder.flush()
-    assert wire.most_inside == LANES and len(wire.sent) == 200
+    assert wire.most_inside == WORKERS and len(wire.sent) == 200
 
 
 async def test_others_run_between_two_events_of_a_server_that_answers_at_once(wire: Wire, clock: FakeClock) -> None:
@@ -162,7 +162,7 @@ async def test_others_run_between_two_events_of_a_server_that_answers_at_once(wi
         while len(wire.sent) < 400:
             await asyncio.sleep(0)
             seen.append(len(wire.sent))
-    assert max(after - before for before, after in zip([0, *seen], seen, strict=False)) <= LANES
+    assert max(after - before for before, after in zip([0, *seen], seen, strict=False)) <= WORKERS
 
 
 async def test_only_a_full_queue_drops_and_says_how_many(wire: Wire, clock: FakeClock) -> None:
@@ -214,7 +214,7 @@ async def test_similar_events_of_one_object_become_one(wire: Wire, clock: FakeCl
     assert (last["message"], last["count"]) == (f"{combined}19", 11)
 
 
-async def test_who_says_too_much_of_an_object_is_heard_again_after_a_while(wire: Wire, clock: FakeClock) -> None:
+async def test_a_component_that_exceeds_its_event_limit_may_send_again_later(wire: Wire, clock: FakeClock) -> None:
     recorder = recorder_on(wire, clock)
     async with sending(recorder):
         for number in range(40):
@@ -240,7 +240,7 @@ async def test_a_recorder_that_does_not_correlate_says_everything(wire: Wire, cl
     assert len(wire.sent) == 40
 
 
-async def test_an_action_is_told_with_its_time_and_its_repeats_as_a_series(wire: Wire, clock: FakeClock) -> None:
+async def test_an_action_is_recorded_with_its_time_and_repeats_as_a_series(wire: Wire, clock: FakeClock) -> None:
     recorder = ActionRecorder(Client(wire), "s", "s-host", {"Preempted": "Preempting"}, clock)
     async with sending(recorder):
         recorder.record(pod("victim"), "Normal", "Preempted", "gone", related=pod("vip"))

@@ -10,7 +10,7 @@ import msgspec
 
 from podfit.api.registry.kinds import POD
 from podfit.client.rest import Client
-from podfit.client.transport import Ask, Stream
+from podfit.client.transport import ClientRequest, Stream
 
 
 def line_of(word: str, name: str) -> bytes:
@@ -25,7 +25,7 @@ class Local:
         self._taker: Callable[[str, Any], None] | None = None
 
     @asynccontextmanager
-    async def stream(self, ask: Ask) -> AsyncIterator[Stream]:
+    async def stream(self, ask: ClientRequest) -> AsyncIterator[Stream]:
         yield Stream(200, self._chunks(), subscribe=self._subscribe)
 
     def _subscribe(self, taker: Callable[[str, Any], None]) -> None:

@@ -77,7 +77,7 @@ def test_unmerging_leaves_what_was_there_and_no_current_context(shared: Path) ->
     assert content(shared) == {**yaml.safe_load(OTHERS), "current-context": ""}
 
 
-def test_unmerging_what_is_not_there_leaves_the_file_alone(shared: Path, tmp_path: Path) -> None:
+def test_unmerging_a_missing_entry_leaves_the_file_unchanged(shared: Path, tmp_path: Path) -> None:
     before = shared.stat()
     assert not unmerge(shared, "podfit")
     assert shared.stat() == before
@@ -85,7 +85,7 @@ def test_unmerging_what_is_not_there_leaves_the_file_alone(shared: Path, tmp_pat
     assert not (tmp_path / "none").exists()
 
 
-def test_a_file_that_is_not_there_is_made_for_its_owner_only(tmp_path: Path) -> None:
+def test_a_new_file_is_readable_by_its_owner_only(tmp_path: Path) -> None:
     file = tmp_path / ".kube" / "config"
     merge(file, entry("podfit"))
     assert content(file) == entry("podfit")

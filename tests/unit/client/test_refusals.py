@@ -6,11 +6,11 @@ import pytest
 
 from podfit.api.status import ApiError
 from podfit.client.rest import Client
-from podfit.client.transport import Ask, Reply
+from podfit.client.transport import ClientRequest, Reply
 
 
 class Unwell:
-    async def request(self, ask: Ask) -> Reply:
+    async def request(self, ask: ClientRequest) -> Reply:
         return Reply(500, b"[+]ping ok\n[-]etcd failed: reason withheld\n")
 
 

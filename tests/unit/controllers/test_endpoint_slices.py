@@ -7,7 +7,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from podfit.controllers.endpoints.packing import SliceChanges, Wanted, pack
+from podfit.controllers.endpoints.packing import EndpointGroup, SliceChanges, pack
 from podfit.controllers.endpoints.pods import counts, ports_of
 
 META: dict[str, Any] = {"generateName": "s-", "namespace": "ns", "labels": {"a": "b"}}
@@ -40,7 +40,7 @@ def test_slices_hold_exactly_what_is_wanted_after_every_step_and_a_second_pass_w
 ) -> None:
     slices: list[dict[str, Any]] = []
     for members in history:
-        wanted = [Wanted("IPv4", PORTS, [endpoint(uid, ready) for uid, ready in sorted(members.items())])]
+        wanted = [EndpointGroup("IPv4", PORTS, [endpoint(uid, ready) for uid, ready in sorted(members.items())])]
         slices = applied(slices, pack(wanted, slices, META, most=7))
         assert held(slices) == sorted(f"u{uid}" for uid in members)
         assert all(len(row["endpoints"]) <= 7 for row in slices)
@@ -50,23 +50,23 @@ def test_slices_hold_exactly_what_is_wanted_after_every_step_and_a_second_pass_w
 
 
 def test_a_changed_endpoint_is_written_where_it_is_and_new_ones_go_along() -> None:
-    first = [Wanted("IPv4", PORTS, [endpoint(uid) for uid in range(1, 6)])]
+    first = [EndpointGroup("IPv4", PORTS, [endpoint(uid) for uid in range(1, 6)])]
     slices = applied([], pack(first, [], META, most=3))
-    changed = [Wanted("IPv4", PORTS, [endpoint(1, False), *(endpoint(uid) for uid in range(2, 7))])]
+    changed = [EndpointGroup("IPv4", PORTS, [endpoint(1, False), *(endpoint(uid) for uid in range(2, 7))])]
     plan = pack(changed, slices, META, most=3)
     assert (len(plan.create), len(plan.update), len(plan.delete)) == (0, 2, 0)
 
 
 def test_a_slice_with_other_ports_is_used_again() -> None:
-    slices = applied([], pack([Wanted("IPv4", PORTS, [endpoint(1)])], [], META))
-    plan = pack([Wanted("IPv4", [{**PORTS[0], "port": 81}], [endpoint(1)])], slices, META)
+    slices = applied([], pack([EndpointGroup("IPv4", PORTS, [endpoint(1)])], [], META))
+    plan = pack([EndpointGroup("IPv4", [{**PORTS[0], "port": 81}], [endpoint(1)])], slices, META)
     assert (len(plan.create), len(plan.update), len(plan.delete)) == (0, 1, 0)
     assert plan.update[0]["ports"][0]["port"] == 81
     assert plan.update[0]["metadata"]["name"] == slices[0]["metadata"]["name"]
 
 
 def test_labels_of_a_service_reach_its_slices() -> None:
-    wanted = [Wanted("IPv4", PORTS, [endpoint(1)])]
+    wanted = [EndpointGroup("IPv4", PORTS, [endpoint(1)])]
     slices = applied([], pack(wanted, [], META))
     plan = pack(wanted, slices, {**META, "labels": {"c": "d"}})
     assert [row["metadata"]["labels"] for row in plan.update] == [{"c": "d"}]

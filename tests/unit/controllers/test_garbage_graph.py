@@ -8,7 +8,7 @@ from podfit.controllers.garbage.graph import (
     DropFinalizer,
     DropReferences,
     Graph,
-    Nothing,
+    NoAction,
     Orphan,
     item_of,
     judge,
@@ -52,14 +52,14 @@ def test_an_object_with_a_living_owner_stays_and_forgets_the_dead_one() -> None:
     assert verdict(graph, "p", {"rs"}) == DropReferences(("rs",))
 
 
-def test_an_owner_nobody_knows_about_counts_as_alive() -> None:
-    assert verdict(graph_of(obj("p", [ref("unknown")])), "p") == Nothing()
+def test_an_owner_of_an_unknown_kind_counts_as_alive() -> None:
+    assert verdict(graph_of(obj("p", [ref("unknown")])), "p") == NoAction()
 
 
 def test_foreground_deletion_waits_for_blocking_dependents() -> None:
     owner = obj("rs", finalizers=["foregroundDeletion"], deleting=True)
     graph = graph_of(owner, obj("p", [ref("rs", block=True)]))
-    assert verdict(graph, "rs") == Nothing()
+    assert verdict(graph, "rs") == NoAction()
     assert verdict(graph, "p") == Delete("Background")
     graph.drop("p")
     assert verdict(graph, "rs") == DropFinalizer("foregroundDeletion")

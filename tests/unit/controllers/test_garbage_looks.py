@@ -9,8 +9,8 @@ import pytest
 
 from podfit.api.objects import Object
 from podfit.api.registry.kinds import kind_named
+from podfit.controllers.context import ControllerContext
 from podfit.controllers.garbage.owners import GarbageCollector
-from podfit.controllers.world import World
 from podfit.kit.clock import RealClock
 
 SET, POD = kind_named("ReplicaSet"), kind_named("Pod")
@@ -25,7 +25,7 @@ class Told:
     """A collector that is told of changes, and what it means to look at because of them."""
 
     def __init__(self, patch: pytest.MonkeyPatch) -> None:
-        self.collector = GarbageCollector(cast(World, SimpleNamespace(clock=RealClock(), client=None)))
+        self.collector = GarbageCollector(cast(ControllerContext, SimpleNamespace(clock=RealClock(), client=None)))
         self.looks: list[str] = []
         patch.setattr(self.collector._engine, "add", self.looks.append)
 
@@ -40,7 +40,7 @@ def told(monkeypatch: pytest.MonkeyPatch) -> Told:
     return Told(monkeypatch)
 
 
-def test_a_change_of_a_pod_whose_owner_is_there_needs_no_look(told: Told) -> None:
+def test_a_change_of_a_pod_with_an_existing_owner_needs_no_check(told: Told) -> None:
     told.of(SET, None, obj("set"))
     pod = obj("pod", "set")
     assert told.of(POD, None, pod) == ["pod"]

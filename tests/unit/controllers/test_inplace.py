@@ -60,7 +60,7 @@ def test_the_patch_names_only_what_changes() -> None:
     assert size_patch(pod("p", "100m"), template("1")) == wanted
 
 
-def test_a_pod_is_left_alone_that_had_the_size_already() -> None:
+def test_a_pod_that_already_has_the_size_is_skipped() -> None:
     changed = pod("p", "150m")
     changed["metadata"]["annotations"] = {SIZED_FOR: size_mark(template("0.1"))}
     assert size_patch(changed, template("100m")) is None
@@ -87,7 +87,7 @@ def test_a_pod_on_its_way_takes_its_place_in_the_batch() -> None:
     assert plan.steps == () and plan.waiting == 2
 
 
-def test_a_deferred_resize_is_given_up_only_after_the_deadline() -> None:
+def test_a_deferred_resize_is_abandoned_only_after_the_deadline() -> None:
     waiting = pod("p0", "200m", [deferred("2023-11-14T22:13:00Z")])
     early = decide([waiting], template("200m"), 1, 300, NOW)
     assert early.steps == () and 0 < early.look_again_s <= 300
@@ -154,7 +154,7 @@ def test_a_resize_cannot_take_a_limit_away() -> None:
     assert differ_in_size_only(template("100m"), limited) and not differ_in_size_only(limited, template("100m"))
 
 
-def test_requests_follow_a_limit_that_stands_alone() -> None:
+def test_a_missing_request_defaults_to_the_limit() -> None:
     alone = template()
     alone["spec"]["containers"][0]["resources"] = {"limits": {"cpu": "2"}}
     guaranteed = pod("p", "1")

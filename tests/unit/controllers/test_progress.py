@@ -48,7 +48,7 @@ def rolled_out() -> Object:
     return one
 
 
-def test_a_new_set_is_told_first_and_availability_after_it() -> None:
+def test_a_new_replica_set_is_reported_before_availability() -> None:
     one, deadline = looked_at(deployment(), [replica_set("web-1", 3, 0)], start=Start.MADE)
     made = ("Progressing", "True", "NewReplicaSetCreated", 'Created new replica set "web-1"')
     # Pods that exist are progress already: the set is told as made only while there are none.
@@ -60,7 +60,7 @@ def test_a_new_set_is_told_first_and_availability_after_it() -> None:
     assert told(one) == [made, UNAVAILABLE] and deadline == NOW + 600
 
 
-def test_a_set_that_was_there_before_is_told_as_found() -> None:
+def test_an_existing_replica_set_is_reported_as_found() -> None:
     one, _ = looked_at(deployment(), [{**replica_set("web-1", 3, 0), "status": {}}])
     assert progress(one) == ("True", "FoundNewReplicaSet", 'Found new replica set "web-1"')
 
@@ -76,7 +76,7 @@ def test_a_roll_out_that_ended_stays_so_when_pods_fail_or_are_added_later() -> N
     assert (progress(larger), deadline) == (DONE, None)
 
 
-def test_a_second_roll_out_is_told_as_made_then_progressing_then_done() -> None:
+def test_a_second_rollout_is_reported_as_created_then_progressing_then_complete() -> None:
     one, _ = looked_at(
         rolled_out(), [replica_set("web-1", 3, 3), {**replica_set("web-2", 1, 0), "status": {}}], start=Start.MADE
     )
@@ -99,7 +99,7 @@ def test_a_roll_out_without_progress_times_out() -> None:
     assert progress(one)[:2] == ("True", "ReplicaSetUpdated") and deadline == NOW + 30
 
 
-def test_paused_and_resumed_are_told_only_where_there_is_a_deadline() -> None:
+def test_pausing_and_resuming_are_reported_only_with_a_progress_deadline() -> None:
     sets = [replica_set("web-1", 3, 0)]
     one, _ = looked_at(deployment(paused=True), sets)
     assert told(one) == [("Progressing", "Unknown", "DeploymentPaused", "Deployment is paused"), UNAVAILABLE]
@@ -127,7 +127,7 @@ def test_the_failure_of_the_new_set_comes_last_and_keeps_its_time() -> None:
     assert [row[0] for row in told(one)] == ["Available", "Progressing"]
 
 
-def test_a_set_that_cannot_be_made_is_told_with_the_reason() -> None:
+def test_a_replica_set_that_cannot_be_created_is_reported_with_the_reason() -> None:
     status = not_made(deployment(), "no room", NOW)
     assert told({"status": status}) == [("Progressing", "False", "ReplicaSetCreateError", "no room")]
     again = not_made(deployment(status=status), "no room, another time", NOW + 5)

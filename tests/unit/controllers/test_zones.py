@@ -90,7 +90,7 @@ def test_a_lost_node_is_always_kept_free_of_new_pods(policy: str, had: bool, exp
     assert {taint["effect"] for taint in taints} == expected
 
 
-def test_a_taint_tells_since_when_it_is_there() -> None:
+def test_a_taint_has_the_time_it_was_added() -> None:
     cordoned = node("x", taints=[{"key": "own", "effect": "NoSchedule"}])
     cordoned["spec"]["unschedulable"] = True
     found = wanted_taints(cordoned, "now")

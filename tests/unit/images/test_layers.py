@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from tests.support.containers.images import Files, layer
 
 from podfit.images.content.digests import sha256
-from podfit.images.content.layers import LeadsOut, Unpacker
+from podfit.images.content.layers import EscapesRoot, Unpacker
 from podfit.images.errors import BrokenImage
 
 
@@ -61,7 +61,7 @@ def test_a_whiteout_hides_the_layers_below_and_not_its_own(tmp_path: Path) -> No
 
 @pytest.mark.parametrize("name", ["../out", "a/../../out", "up/out"])
 def test_no_name_leads_out_of_the_image(tmp_path: Path, name: str) -> None:
-    with pytest.raises(LeadsOut):
+    with pytest.raises(EscapesRoot):
         unpack(tmp_path / "root", {"up": "../..", name: b"x"})
     assert [found.name for found in tmp_path.iterdir()] == ["root"]
 

@@ -70,7 +70,7 @@ async def test_a_list_without_this_machine_says_what_it_has(registry: LoopbackRe
     assert "(it has linux/other-arch): not found" in await why(puller, f"{registry.host}/app:1")
 
 
-async def test_what_is_here_is_not_downloaded_again(registry: LoopbackRegistry, puller: Puller) -> None:
+async def test_existing_layers_are_not_downloaded_again(registry: LoopbackRegistry, puller: Puller) -> None:
     name = registry.push("app:1", APP)
     await puller.pull(parse(name))
     registry.requests.clear()
@@ -155,7 +155,7 @@ async def test_an_absent_image_is_not_found(registry: LoopbackRegistry, puller: 
     assert (await why(puller, name)).endswith(f'failed to resolve reference "{name}": {name}: not found')
 
 
-async def test_a_registry_that_is_not_there_is_named(puller: Puller) -> None:
+async def test_an_unreachable_registry_is_named(puller: Puller) -> None:
     assert (await why(puller, "127.0.0.1:1/app:1")).endswith(": cannot connect to 127.0.0.1:1: Connection refused")
 
 
@@ -168,7 +168,7 @@ async def test_a_manifest_that_is_not_its_digest_is_refused(registry: LoopbackRe
 @pytest.mark.parametrize(
     "manifest", [b"", b"[]", b"{", b'{"schemaVersion":1}', b'{"config":{},"layers":[]}', b'{"layers":3}', b"\xff"]
 )
-async def test_a_manifest_that_is_none_is_refused(
+async def test_an_invalid_manifest_is_refused(
     registry: LoopbackRegistry, puller: Puller, store: ImageStore, manifest: bytes
 ) -> None:
     registry.manifests["app", "1"] = (manifest, "application/json")
@@ -193,7 +193,7 @@ async def test_a_registry_that_cannot_resume_is_asked_from_the_start(
     assert (await puller.pull(parse(name))).id == APP.id
 
 
-async def test_a_later_pull_goes_on_where_a_failed_one_ended(
+async def test_a_later_pull_resumes_where_a_failed_one_stopped(
     registry: LoopbackRegistry, puller: Puller, store: ImageStore
 ) -> None:
     name = registry.push("app:1", APP)
@@ -242,7 +242,7 @@ async def test_content_shorter_than_announced_is_refused(registry: LoopbackRegis
 
 
 @pytest.mark.parametrize("path", ["/manifests/", "/blobs/"])
-async def test_a_registry_that_stalls_is_given_up(registry: LoopbackRegistry, puller: Puller, path: str) -> None:
+async def test_a_pull_from_a_stalled_registry_times_out(registry: LoopbackRegistry, puller: Puller, path: str) -> None:
     name = registry.push("app:1", APP)
     registry.faults.append(Fault(path, stall_after=10))
     assert "does not answer" in await why(puller, name)

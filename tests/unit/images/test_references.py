@@ -27,7 +27,7 @@ DIGEST = "sha256:" + "0a" * 32
         (f"app:1@{DIGEST}", f"docker.io/library/app:1@{DIGEST}"),
     ],
 )
-def test_a_name_stands_for_a_whole_reference(text: str, whole: str) -> None:
+def test_a_short_name_is_expanded_to_a_full_reference(text: str, whole: str) -> None:
     assert str(parse(text)) == whole
 
 

@@ -184,7 +184,7 @@ def test_leases_of_containers_that_are_gone_are_dropped_and_those_of_other_nodes
     assert store.leases(APP.id) == ["one-b", "two-a"]
 
 
-def test_files_that_somebody_deleted_make_the_image_absent(store: ImageStore, tmp_path: Path) -> None:
+def test_an_image_with_deleted_files_counts_as_absent(store: ImageStore, tmp_path: Path) -> None:
     import shutil
 
     file = oci_archive(tmp_path / "x.tar", {"app:1": APP})

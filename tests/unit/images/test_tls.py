@@ -49,7 +49,7 @@ async def test_a_registry_on_loopback_may_speak_https_with_any_certificate(
     assert (await Puller(store).pull(parse(secure.push("app:1", APP)))).id == APP.id
 
 
-async def test_elsewhere_a_certificate_that_nobody_vouches_for_is_refused_unless_the_registry_is_named(
+async def test_an_untrusted_certificate_is_refused_unless_the_registry_is_named_insecure(
     secure: LoopbackRegistry, store: ImageStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(client, "is_loopback", lambda host: False)

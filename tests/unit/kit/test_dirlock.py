@@ -76,7 +76,7 @@ def test_a_later_process_with_the_same_pid_is_not_signalled(tmp_path: Path) -> N
         assert process.poll() is None
 
 
-def test_a_released_lock_names_nobody(tmp_path: Path) -> None:
+def test_a_released_lock_names_no_holder(tmp_path: Path) -> None:
     mine = lock(tmp_path)
     with mine:
         assert holder_of(mine.path) == this_process("podfit mine")

@@ -17,7 +17,7 @@ async def woken(watch: FolderWatch) -> bool:
     return watch._changed.is_set()
 
 
-async def test_a_new_a_changed_and_a_removed_file_are_told(tmp_path: Path) -> None:
+async def test_new_changed_and_removed_files_are_reported(tmp_path: Path) -> None:
     watch = FolderWatch(tmp_path)
     file = tmp_path / "f"
     for change in (lambda: file.write_text("1"), lambda: file.write_text("2"), file.unlink):
@@ -27,7 +27,7 @@ async def test_a_new_a_changed_and_a_removed_file_are_told(tmp_path: Path) -> No
     watch.close()
 
 
-async def test_a_file_is_told_when_it_is_whole(tmp_path: Path) -> None:
+async def test_a_file_is_reported_once_it_is_complete(tmp_path: Path) -> None:
     watch = FolderWatch(tmp_path, WHOLE_FILES)
     with (tmp_path / "f").open("w") as file:
         file.write("half")
@@ -38,9 +38,7 @@ async def test_a_file_is_told_when_it_is_whole(tmp_path: Path) -> None:
     watch.close()
 
 
-async def test_a_folder_that_is_not_there_yet_is_watched_once_it_is(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_missing_folder_is_watched_once_it_is_created(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(folderwatch, "_FALLBACK_S", 0.01)
     watch = FolderWatch(tmp_path / "later")
     assert not watch.notified

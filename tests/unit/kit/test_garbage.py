@@ -25,7 +25,7 @@ class Measures:
 def measures() -> Iterator[Measures]:
     """A collector that sets aside by these measures, and looks only when it is told to."""
     measured = Measures()
-    callback = garbage.SetAside(lambda: measured.now, lambda: measured.blocks)
+    callback = garbage.GcFreezer(lambda: measured.now, lambda: measured.blocks)
     gc.collect()
     gc.disable()
     gc.callbacks.append(callback)
@@ -103,8 +103,8 @@ def test_the_next_full_look_is_measured_from_the_last(measures: Measures) -> Non
 def test_looking_rarely_twice_is_looking_rarely_once() -> None:
     before, thresholds = list(gc.callbacks), gc.get_threshold()
     try:
-        garbage.look_rarely()
-        garbage.look_rarely()
+        garbage.collect_rarely()
+        garbage.collect_rarely()
         assert len(gc.callbacks) == len(before) + (garbage._set_aside not in before)
     finally:
         gc.callbacks[:] = before

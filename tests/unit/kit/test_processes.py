@@ -34,7 +34,7 @@ def test_a_process_that_is_gone_has_nothing_open() -> None:
     assert list(open_files(2**30)) == []
 
 
-def test_a_wanted_port_is_given_unless_somebody_listens_there() -> None:
+def test_a_requested_port_is_assigned_unless_it_is_in_use() -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         wanted = server.getsockname()[1]
         assert free_port(wanted) != wanted

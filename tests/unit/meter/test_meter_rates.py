@@ -17,15 +17,15 @@ def rates() -> NodeRates:
     return NodeRates(fresh_s=30.0)
 
 
-def look(one: NodeRates, reading: Reading) -> list[tuple[str, str, str]]:
-    return one.take(NodeReading(reading, {KEY: reading}))
+def reading(one: NodeRates, value: Reading) -> list[tuple[str, str, str]]:
+    return one.take(NodeReading(value, {KEY: value}))
 
 
 def test_two_readings_give_a_rate_over_their_distance() -> None:
     one = rates()
-    assert look(one, Reading(100.0, 10.0, 5.0)) == []
+    assert reading(one, Reading(100.0, 10.0, 5.0)) == []
     assert not one.settled
-    assert look(one, Reading(110.0, 15.0, 7.0)) == [KEY]
+    assert reading(one, Reading(110.0, 15.0, 7.0)) == [KEY]
     assert one.containers == {KEY: Use(0.5, 7.0, 110.0, 10.0)}
     assert one.node == Use(0.5, 7.0, 110.0, 10.0)
     assert one.settled
@@ -39,49 +39,49 @@ def test_an_old_container_needs_a_second_reading() -> None:
     assert use_of(None, Reading(1000.0, 5.0, 1.0, started=100.0), 30.0) is None
 
 
-def test_a_restart_begins_anew() -> None:
+def test_a_restart_resets_the_rate() -> None:
     one = rates()
-    look(one, Reading(100.0, 10.0, 1.0, started=1.0))
-    look(one, Reading(110.0, 12.0, 1.0, started=1.0))
-    look(one, Reading(120.0, 13.0, 1.0, started=116.0))
+    reading(one, Reading(100.0, 10.0, 1.0, started=1.0))
+    reading(one, Reading(110.0, 12.0, 1.0, started=1.0))
+    reading(one, Reading(120.0, 13.0, 1.0, started=116.0))
     assert one.containers[KEY] == Use(13.0 / 4.0, 1.0, 120.0, 4.0)
 
 
 def test_a_counter_that_fell_shows_nothing_until_it_grew_again() -> None:
     one = rates()
-    look(one, Reading(100.0, 10.0, 1.0))
-    look(one, Reading(110.0, 20.0, 1.0))
-    look(one, Reading(120.0, 2.0, 1.0))
+    reading(one, Reading(100.0, 10.0, 1.0))
+    reading(one, Reading(110.0, 20.0, 1.0))
+    reading(one, Reading(120.0, 2.0, 1.0))
     assert one.containers == {}
-    look(one, Reading(130.0, 3.0, 1.0))
+    reading(one, Reading(130.0, 3.0, 1.0))
     assert one.containers[KEY].cores == 0.1
 
 
 def test_repeated_and_late_readings_change_nothing() -> None:
     one = rates()
-    look(one, Reading(100.0, 10.0, 1.0))
-    look(one, Reading(110.0, 15.0, 1.0))
+    reading(one, Reading(100.0, 10.0, 1.0))
+    reading(one, Reading(110.0, 15.0, 1.0))
     before = dict(one.containers)
-    assert look(one, Reading(110.0, 15.0, 1.0)) == []
-    assert look(one, Reading(105.0, 15.0, 1.0)) == []
+    assert reading(one, Reading(110.0, 15.0, 1.0)) == []
+    assert reading(one, Reading(105.0, 15.0, 1.0)) == []
     assert one.containers == before
-    look(one, Reading(120.0, 20.0, 1.0))
+    reading(one, Reading(120.0, 20.0, 1.0))
     assert one.containers[KEY] == Use(0.5, 1.0, 120.0, 10.0)
 
 
 def test_a_clock_that_was_set_back_is_believed() -> None:
     one = rates()
-    look(one, Reading(10_000.0, 10.0, 1.0))
-    look(one, Reading(10_010.0, 15.0, 1.0))
-    look(one, Reading(5_000.0, 16.0, 1.0))
-    look(one, Reading(5_010.0, 17.0, 1.0))
+    reading(one, Reading(10_000.0, 10.0, 1.0))
+    reading(one, Reading(10_010.0, 15.0, 1.0))
+    reading(one, Reading(5_000.0, 16.0, 1.0))
+    reading(one, Reading(5_010.0, 17.0, 1.0))
     assert one.containers[KEY] == Use(0.1, 1.0, 5_010.0, 10.0)
 
 
 def test_a_container_that_is_gone_is_forgotten() -> None:
     one = rates()
-    look(one, Reading(100.0, 10.0, 1.0))
-    look(one, Reading(110.0, 15.0, 1.0))
+    reading(one, Reading(100.0, 10.0, 1.0))
+    reading(one, Reading(110.0, 15.0, 1.0))
     one.take(NodeReading(None, {}))
     assert (one.containers, one.placed, one.pod("ns", "p")) == ({}, {}, {})
 
@@ -99,7 +99,7 @@ readings = st.builds(
 def test_whatever_is_read_rates_are_finite_and_not_negative(many: list[Reading]) -> None:
     one = rates()
     for reading in many:
-        look(one, reading)
+        reading(one, reading)
         for use in (*one.containers.values(), *([one.node] if one.node else [])):
             assert math.isfinite(use.cores)
             assert use.cores >= 0
@@ -108,12 +108,12 @@ def test_whatever_is_read_rates_are_finite_and_not_negative(many: list[Reading])
 
 def test_throttling_is_the_part_of_the_periods_since_the_last_look() -> None:
     one = NodeRates(fresh_s=30.0)
-    look(one, Reading(100.0, 10.0, 1.0, periods=1000, throttled_periods=900))
-    look(one, Reading(110.0, 11.0, 1.0, periods=1100, throttled_periods=925))
+    reading(one, Reading(100.0, 10.0, 1.0, periods=1000, throttled_periods=900))
+    reading(one, Reading(110.0, 11.0, 1.0, periods=1100, throttled_periods=925))
     assert one.containers[KEY].throttled == 0.25
-    look(one, Reading(120.0, 12.0, 1.0, periods=1100, throttled_periods=925))
+    reading(one, Reading(120.0, 12.0, 1.0, periods=1100, throttled_periods=925))
     assert one.containers[KEY].throttled == 0.0
-    look(one, Reading(130.0, 13.0, 1.0, periods=10, throttled_periods=5))
+    reading(one, Reading(130.0, 13.0, 1.0, periods=10, throttled_periods=5))
     assert one.containers[KEY].throttled == 0.0, "counters that begin again say nothing"
 
 

@@ -18,7 +18,7 @@ from podfit.meter.placement import Place, endpoint_slice, endpoints, service
         ("https://meter.example.com", False),
     ],
 )
-def test_an_address_that_others_reach_stands_in_a_slice(url: str, routable: bool) -> None:
+def test_an_address_reachable_by_others_is_in_an_endpoint_slice(url: str, routable: bool) -> None:
     assert Place.of(url).routable is routable
 
 

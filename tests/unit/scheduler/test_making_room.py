@@ -52,11 +52,11 @@ class Making:
             },
         }
 
-    async def look(self, later_s: float) -> list[tuple[str, str]]:
+    async def check(self, later_s: float) -> list[tuple[str, str]]:
         """What was written for it."""
         await self.clock.advance(later_s)
         self.writes.written.clear()
-        self.room.look()
+        self.room.check()
         tasks = Tasks()
         self.hands.start(tasks, 1, 1)
         await self.hands.idle()
@@ -68,28 +68,28 @@ class Making:
         return self.metrics.deferred_evictions
 
 
-async def test_nobody_goes_before_the_deadline_and_the_least_important_after_it() -> None:
+async def test_no_pod_is_preempted_before_the_deadline_and_the_lowest_priority_goes_first() -> None:
     making = Making()
-    assert await making.look(59.0) == []
-    assert await making.look(2.0) == [("eviction", "low")]
+    assert await making.check(59.0) == []
+    assert await making.check(2.0) == [("eviction", "low")]
     reasons = [(name, reason) for name, reason, _ in making.events.events]
     assert reasons == [("low", "Preempted"), ("vip", "ResizePreempting")]
 
 
 async def test_between_two_tries_victims_have_time_to_go() -> None:
     making = Making()
-    assert await making.look(61.0) == [("eviction", "low")]
-    assert await making.look(9.0) == []
-    assert await making.look(2.0) == [("eviction", "low")]
+    assert await making.check(61.0) == [("eviction", "low")]
+    assert await making.check(9.0) == []
+    assert await making.check(2.0) == [("eviction", "low")]
 
 
 async def test_without_the_policy_resizes_wait() -> None:
-    assert await Making("wait").look(1000.0) == []
+    assert await Making("wait").check(1000.0) == []
 
 
 async def test_a_budget_that_says_no_is_reported() -> None:
     making = Making(eviction=BUDGET)
-    assert await making.look(61.0) == []
+    assert await making.check(61.0) == []
     [(name, reason, message)] = making.events.events
     assert (name, reason) == ("vip", "ResizePreemptionFailed")
     assert message == "Disruption budgets protect ns/low on node n1; the resize stays deferred"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from podfit.store.backend import Compacted, FutureRevision, Mismatch, Record
 
 
-def test_a_mismatch_carries_what_stands_there() -> None:
+def test_a_mismatch_has_the_current_record() -> None:
     current = Record("a", b"1", 2, 3)
     assert Mismatch(current).current is current and Mismatch(None).current is None
 

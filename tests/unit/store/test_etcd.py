@@ -142,7 +142,7 @@ async def test_a_write_of_another_server_shows_without_a_read(server: Etcd) -> N
         assert await store.sync() == 1 and store.get("a") is not None
 
 
-async def test_a_write_that_meets_another_says_what_stands_there_and_the_mirror_has_it_too(server: Etcd) -> None:
+async def test_a_conflicting_write_returns_the_current_record_which_the_view_has_too(server: Etcd) -> None:
     async with opened() as store:
         server.write(b"/podfit/a", b"theirs")
         with pytest.raises(Mismatch) as raised:
@@ -170,7 +170,7 @@ async def test_sync_moves_past_revisions_of_other_keys(server: Etcd) -> None:
         assert store.get("\0sync") is None
 
 
-async def test_an_interrupted_watch_goes_on_where_it_ended(server: Etcd) -> None:
+async def test_an_interrupted_watch_resumes_where_it_ended(server: Etcd) -> None:
     clock = FakeClock()
     async with opened(clock) as store:
         await store.put("a", b"1")

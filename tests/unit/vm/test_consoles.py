@@ -7,7 +7,7 @@ from pathlib import Path
 from podfit.vm.reach.consoles import Console
 
 
-async def test_the_log_is_there_before_the_guest_prints_its_first_line(tmp_path: Path) -> None:
+async def test_the_log_exists_before_the_guest_prints_its_first_line(tmp_path: Path) -> None:
     target = tmp_path / "logs/vm/0.log"
     console = Console(tmp_path / "console/raw.log", target)
     console.start()
@@ -15,7 +15,7 @@ async def test_the_log_is_there_before_the_guest_prints_its_first_line(tmp_path:
     await console.close()
 
 
-async def test_a_line_of_the_runtime_itself_stands_in_the_log(tmp_path: Path) -> None:
+async def test_a_line_of_the_runtime_itself_is_in_the_log(tmp_path: Path) -> None:
     target = tmp_path / "logs/vm/0.log"
     console = Console(tmp_path / "console/raw.log", target)
     console.start()

@@ -17,7 +17,7 @@ def test_devices_are_counted_by_size_and_cell() -> None:
     assert counted(devices) == {(128, 0): 2, (128, 1): 1, (512, 0): 1}
 
 
-def test_another_size_is_requested_from_the_device_that_is_there() -> None:
+def test_a_different_size_is_requested_from_the_existing_device() -> None:
     text = domain(dimm_xml(128, 0), virtio_xml(767, 64, 1))
     assert requested_mib(text) == 64
     changed = requesting(text, 130)

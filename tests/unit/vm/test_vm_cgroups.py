@@ -93,7 +93,7 @@ def test_the_cpu_limit_is_in_the_kernels_form(group: str) -> None:
         assert (ROOT / "cpu" / group[1:] / "cpu.shares").read_text() == "1536\n"
 
 
-def test_a_limit_below_what_is_used_is_refused_and_kills_nobody(group: str) -> None:
+def test_a_limit_below_usage_is_refused_and_kills_no_process(group: str) -> None:
     groups = Cgroups()
     groups.write(group, LIMITS, 128 * MIB)
     with process(HOLD + WAIT, str(64 * MIB)) as running:

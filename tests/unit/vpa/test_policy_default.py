@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from podfit.vpa.policies.base import Costs, Nonsense, Series, sizes_of
+from podfit.vpa.policies.base import Costs, InvalidSizes, Series, sizes_of
 from podfit.vpa.policies.default import Default, whole
 from podfit.vpa.policies.krr import KRR
 from podfit.vpa.recommender.decide.config import Config
@@ -83,5 +83,5 @@ class Broken:
     ],
 )
 def test_a_policy_that_returns_nonsense_is_named(returned: np.ndarray, message: str) -> None:
-    with pytest.raises(Nonsense, match=message):
+    with pytest.raises(InvalidSizes, match=message):
         sizes_of(Broken(returned), Series(np.ones((1, 3), np.float32), 300.0, "cpu"))

@@ -37,11 +37,11 @@ def test_a_pod_that_is_gone_is_found_by_its_name(pod: str, owner: tuple[str, str
 @pytest.mark.parametrize(
     "pod", ["web", "webb-7d9f8c6b5-x2x4z", "web-7d9f8c6b5-x2x4zz", "db-x", "log-aeiou", "web-1-2-3"]
 )
-def test_a_name_that_no_controller_makes_belongs_to_nobody(pod: str) -> None:
+def test_a_name_that_no_controller_generates_has_no_owner(pod: str) -> None:
     assert Owners(KEYS, {}).of("n", pod) is None
 
 
-def test_a_name_of_another_namespace_belongs_to_nobody() -> None:
+def test_a_name_of_another_namespace_has_no_owner() -> None:
     assert Owners(KEYS, {}).of("m", "db-0") is None
 
 

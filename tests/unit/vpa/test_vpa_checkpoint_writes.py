@@ -10,7 +10,7 @@ from prometheus_client import CollectorRegistry
 
 from podfit.api.selectors import LabelSelector
 from podfit.client import Client
-from podfit.client.transport import Ask, Reply, Stream
+from podfit.client.transport import ClientRequest, Reply, Stream
 from podfit.kit.clock import FakeClock
 from podfit.vpa.recommender.decide.checkpoints import checkpoints_of
 from podfit.vpa.recommender.decide.config import Config
@@ -27,7 +27,7 @@ class Server:
         self.clock, self.seconds, self.written = clock, seconds, list[str]()
         self.refused = ""
 
-    async def request(self, ask: Ask) -> Reply:
+    async def request(self, ask: ClientRequest) -> Reply:
         name = ask.path.rpartition("/")[2]
         self.clock._mono += self.seconds
         if self.refused and re.match(self.refused, name):
@@ -35,7 +35,7 @@ class Server:
         self.written.append(name)
         return Reply(200, b"{}")
 
-    def stream(self, ask: Ask) -> AbstractAsyncContextManager[Stream]:
+    def stream(self, ask: ClientRequest) -> AbstractAsyncContextManager[Stream]:
         raise NotImplementedError
 
     async def close(self) -> None:

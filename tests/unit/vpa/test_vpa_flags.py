@@ -65,7 +65,7 @@ OF = {
 
 
 @pytest.mark.parametrize("component", sorted(OF))
-def test_every_flag_of_upstreams_binary_is_there(component: str) -> None:
+def test_every_flag_of_upstreams_binary_exists(component: str) -> None:
     default = {"recommender": RecommenderConfig(), "updater": UpdaterConfig(), "admission": AdmissionConfig()}[
         component
     ]
@@ -165,12 +165,12 @@ def test_spellings_of_flags() -> None:
         (["--use-external-metrics"], "external-metrics-cpu-metric"),
     ],
 )
-def test_wrong_recommender_flags_are_told(arguments: list[str], words: str) -> None:
+def test_invalid_recommender_flags_are_reported(arguments: list[str], words: str) -> None:
     with pytest.raises(BadFlag, match=words):
         recommender_config(arguments)
 
 
-def test_plain_numbers_and_durations_are_told_apart() -> None:
+def test_plain_numbers_and_durations_are_distinguished() -> None:
     assert _flags(RecommenderConfig(), UpdaterConfig()) >= NUMBERS
     assert updater_config(["--eviction-tolerance=1e-1", "--evict-after-oom-threshold=90"]).eviction_tolerance == 0.1
 
@@ -196,7 +196,7 @@ def test_a_line_that_cannot_be_read_ends_the_command_as_other_wrong_lines_do() -
         updater_config(["--nope"])
 
 
-def test_wrong_updater_and_admission_flags_are_told() -> None:
+def test_invalid_updater_and_admission_flags_are_reported() -> None:
     with pytest.raises(BadFlag, match="not a window"):
         updater_config(["--maintenance-windows=tomorrow"])
     with pytest.raises(BadFlag, match="scale-down-step"):

@@ -12,7 +12,7 @@ import pytest
 from tests.support.servers.histories import Gathered
 
 from podfit.kit.clock import FakeClock
-from podfit.vpa.history.base import NONE, Batch, HistoryAway, Series
+from podfit.vpa.history.base import NONE, Batch, HistoryUnavailable, Series
 from podfit.vpa.history.local import LocalHistory
 from podfit.vpa.recommender.decide.evidence.oom import Oom
 
@@ -39,7 +39,7 @@ async def loaded(file: Path, clock: FakeClock) -> Gathered:
     return sink
 
 
-async def test_what_was_recorded_is_there_after_a_restart(tmp_path: Path) -> None:
+async def test_records_survive_a_restart(tmp_path: Path) -> None:
     clock = FakeClock()
     history = LocalHistory(tmp_path / "h.db", clock=clock)
     start = clock.now()
@@ -130,9 +130,9 @@ async def test_a_file_that_is_no_history_makes_room_for_a_new_one(tmp_path: Path
     assert [row[0] for row in (await loaded(tmp_path / "h.db", clock)).rows] == [WEB]
 
 
-async def test_a_file_that_cannot_be_opened_now_is_told(tmp_path: Path) -> None:
+async def test_a_file_that_cannot_be_opened_is_reported(tmp_path: Path) -> None:
     (tmp_path / "h.db").mkdir()
-    with pytest.raises(HistoryAway, match=r"h\.db"):
+    with pytest.raises(HistoryUnavailable, match=r"h\.db"):
         await LocalHistory(tmp_path / "h.db").load(Gathered(), 1.0)
 
 

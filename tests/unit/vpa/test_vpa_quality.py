@@ -106,7 +106,7 @@ def test_a_container_that_is_switched_off_and_a_pod_without_autoscaler_are_not_c
     assert b"vpa_quality_cpu_recommendations_cores_count" not in exposition(world.registry)
 
 
-def test_an_out_of_memory_event_is_told_apart() -> None:
+def test_an_out_of_memory_event_is_recognized() -> None:
     world = World()
     world.recommend("200m", "100M")
     world.quality.ran_out(world.cluster.aggregate_of(("n", "p"), "main"), 300_000_000)

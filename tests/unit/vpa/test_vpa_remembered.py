@@ -14,8 +14,8 @@ from podfit.kit.clock import FakeClock
 from podfit.vpa.admission.lookup import Index
 from podfit.vpa.admission.measures import Measures
 from podfit.vpa.observe import trims
+from podfit.vpa.observe.caches import Caches
 from podfit.vpa.observe.headroom import Headroom
-from podfit.vpa.observe.sight import Sight
 
 
 def pod(name: str, cpu: str, status: Object | None = None) -> Object:
@@ -89,7 +89,7 @@ def test_room_follows_every_state_of_a_pod() -> None:
 def test_a_namespace_counts_as_soon_as_it_has_an_autoscaler_and_no_longer() -> None:
     vpas = Followed()
     sight = SimpleNamespace(vpas=vpas, watched_vpas=lambda: list(vpas))
-    index = Index(cast(Sight, sight), cast(Cache, Followed()), lambda target: None)
+    index = Index(cast(Caches, sight), cast(Cache, Followed()), lambda target: None)
     index.start()
     assert index.namespaces == frozenset()
     target = {"targetRef": {"kind": "Deployment", "name": "web"}}

@@ -114,7 +114,7 @@ def test_values_beyond_whole_numbers_fall_into_the_first_bucket() -> None:
     assert [scheme.find(value) for value in (1e300, 1e9, -3.0, 2.5)] == [0, scheme.count - 1, 0, 2]
 
 
-def test_a_negative_weight_is_told_before_bad_buckets() -> None:
+def test_a_negative_weight_is_reported_before_bad_buckets() -> None:
     saved = {"bucketWeights": {"999": 1}, "totalWeight": -1234567.5}
     with pytest.raises(CheckpointError, match=r"negative weight -1\.2345675e\+06"):
         load_histogram(Histogram(buckets.CPU), saved)
@@ -128,7 +128,7 @@ def test_numbers_are_printed_as_upstream_prints_them(number: float, shown: str) 
     assert go_float(number) == shown
 
 
-def test_a_ratio_is_told_with_all_its_digits() -> None:
+def test_a_ratio_is_printed_with_all_its_digits() -> None:
     policy = {"containerPolicies": [{"containerName": "a", "oomBumpUpRatio": "-1234.567"}]}
     [error] = validate({"spec": {"resourcePolicy": policy}}, Allowed(per_vpa=True))
     assert "-1234.567" in str(error)
@@ -167,7 +167,7 @@ def test_durations_print_as_go_prints_them(seconds: float, text: str) -> None:
     assert go_duration(seconds) == text
 
 
-async def test_a_loop_that_stands_still_is_not_healthy() -> None:
+async def test_a_loop_without_progress_is_unhealthy() -> None:
     clock = FakeClock()
     health = Health(clock, 60.0)
     await clock.advance(300)

@@ -29,9 +29,9 @@ class Drift:
     async def run(self) -> None:
         while True:
             await self._clock.sleep(EVERY_S)
-            await self.look()
+            await self.check()
 
-    async def look(self) -> None:
+    async def check(self) -> None:
         running: set[str] = set()
         for record in list(self._records.values()):
             state = record.state

@@ -50,14 +50,16 @@ class Restarts:
         for container in sorted(state.containers, key=lambda container: container.attempt):
             newest[container.name] = container
         marks = self._ledger.restarting(uid)
-        self._ledger.restart(uid, {name: ended for name, ended in marks.items() if _holds(newest.get(name), ended)})
+        self._ledger.restart(
+            uid, {name: ended for name, ended in marks.items() if _still_applies(newest.get(name), ended)}
+        )
 
     def _note(self, record: PodRecord, marks: dict[str, str]) -> None:
         record.restarting = marks
         self._ledger.restart(record.uid, marks)
 
 
-def _holds(newest: ContainerState | None, ended: str) -> bool:
+def _still_applies(newest: ContainerState | None, ended: str) -> bool:
     return newest is None or newest.id == ended or newest.state == CREATED or newest.reason == START_FAILED
 
 

@@ -38,7 +38,7 @@ class Services:
         loopback address that must answer there."""
         self._on_redirect = on_redirect
         self._cache = Cache(client, SERVICE, clock=clock, indexes={"namespace": BY_NAMESPACE})
-        self._cache.subscribe(self._seen)
+        self._cache.subscribe(self._on_change)
         self._api_server = _address(api_server)
 
     async def run(self) -> None:
@@ -50,7 +50,7 @@ class Services:
             async with asyncio.timeout(patience_s):
                 await self._cache.ready.wait()
 
-    def _seen(self, before: Object | None, after: Object | None) -> None:
+    def _on_change(self, before: Object | None, after: Object | None) -> None:
         if after is not None and _key(after) == MASTER and _has_address(after) and self._on_loopback:
             assert self._api_server is not None
             self._on_redirect(after["spec"]["clusterIP"], int(after["spec"]["ports"][0]["port"]), *self._api_server)

@@ -194,7 +194,7 @@ class ImagePulls:
         if reason == _PULL_FAILED:
             self._events.emit(record.pod, WARNING, "Failed", f'Failed to pull image "{image}": {text}', name)
             reason, text = _runtime_reason(image, text)
-            self._hold(record, image, f"{reason}: {text}")
+            self._start_backoff(record, image, f"{reason}: {text}")
             self._report(record, name, reason, text)
             await self._clock.sleep(_PULL_FAILED_S)
             reason, text = _BACKING_OFF, f'Back-off pulling image "{image}": {reason}: {text}'
@@ -205,7 +205,7 @@ class ImagePulls:
         self._report(record, name, reason, text)
         await self._until_worth_trying(record, container, volume)
 
-    def _hold(self, record: PodRecord, image: str, why: str) -> None:
+    def _start_backoff(self, record: PodRecord, image: str, why: str) -> None:
         pause = self._backoff.next((record.uid, image))
         self._failures[record.uid, image] = (self._clock.monotonic() + pause, why)
 

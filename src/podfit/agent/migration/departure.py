@@ -113,13 +113,13 @@ class Departures:
             except RuntimeSilent as error:
                 log.info("the migration of %s: %s", record.who, error)
             except (RuntimeFailure, OSError) as error:
-                if await self._stays(record, container.id):
+                if await self._keep_here(record, container.id):
                     return MigrationStep(FAILED, str(error))
             await self._clock.sleep(RETRY_S)
         record.story.add("left", migration.target)
         return None
 
-    async def _stays(self, record: PodRecord, id: str) -> bool:
+    async def _keep_here(self, record: PodRecord, id: str) -> bool:
         try:
             await self._steps.runtime(record).stay(id)
         except (RuntimeFailure, OSError) as error:

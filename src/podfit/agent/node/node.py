@@ -98,7 +98,7 @@ class NodeKeeper:
         self._node: Object = {}
         self._lease: Object | None = None
         self._own = Cache(client, NODE, clock=clock, fieldSelector=f"metadata.name={config.node_name}")
-        self._own.subscribe(self._seen)
+        self._own.subscribe(self._on_change)
 
     def _allocatable(self, capacity: Mapping[str, str]) -> dict[str, Quantity]:
         left = {name: Quantity.parse(text) for name, text in capacity.items()}
@@ -133,7 +133,7 @@ class NodeKeeper:
                     await self._register()
                     self.registered.set()
                     # Changes that the watch delivered meanwhile, such as a pod range, count as well.
-                    self._seen(None, self._own.get("", self._config.node_name))
+                    self._on_change(None, self._own.get("", self._config.node_name))
                     next_status = self._clock.monotonic() + self._config.status_s
                 elif self._clock.monotonic() >= next_status:
                     next_status = self._clock.monotonic() + await self._publish_again()
@@ -172,7 +172,7 @@ class NodeKeeper:
             async with asyncio.timeout(patience_s):
                 await self._ranged.wait()
 
-    def _seen(self, before: Object | None, after: Object | None) -> None:
+    def _on_change(self, before: Object | None, after: Object | None) -> None:
         if after is None or not self.known:
             return
         labels, pods = dict(after["metadata"].get("labels") or {}), _pod_range(after)

@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from podfit.agent.decide.node.pressure import Met, Readings, crossed, seen_after
+from podfit.agent.decide.node.pressure import CrossedThreshold, Readings, crossed, seen_after
 from podfit.agent.decide.node.thresholds import DEFAULTS, DISK, MEMORY, Threshold
 from podfit.agent.node.node import NodeKeeper
 from podfit.agent.pods.ledger import Ledger
@@ -69,7 +69,7 @@ async def _no_eviction() -> bool:
     return False
 
 
-async def _no_relief(met: Met) -> bool:
+async def _no_relief(met: CrossedThreshold) -> bool:
     return False
 
 
@@ -79,7 +79,7 @@ class PressureResponse:
 
     relieved: Callable[[], None] = lambda: None
     """Called when a pressure is over."""
-    relieve: Callable[[Met], Awaitable[bool]] = _no_relief
+    relieve: Callable[[CrossedThreshold], Awaitable[bool]] = _no_relief
     """Called when a reading shows too little memory or disk. True if a pod is being evicted."""
     reclaim: Callable[[], Awaitable[None]] = _nothing
     """Deletes unused files and images, before a pod is evicted for disk pressure."""
@@ -103,10 +103,10 @@ class PressureWatch:
 
     async def run(self) -> None:
         while True:
-            leaving = await self.look()
+            leaving = await self.check()
             await self._clock.sleep(SOON_S if leaving else EVERY_S)
 
-    async def look(self) -> bool:
+    async def check(self) -> bool:
         """True if a pod is being evicted: its resources will be free soon."""
         readings = self._read()
         self._seen = seen_after(self._seen, readings, self._clock.monotonic(), self._thresholds)
@@ -128,7 +128,7 @@ class PressureWatch:
             short = self._short(self._read())
         return short is not None and await self.response.relieve(short)
 
-    def _short(self, readings: Readings) -> Met | None:
+    def _short(self, readings: Readings) -> CrossedThreshold | None:
         """The resource under pressure; memory first, which runs out the fastest."""
         found = {met.threshold.condition: met for met in reversed(crossed(readings, self._thresholds))}
         return found.get(MEMORY) or found.get(DISK)

@@ -11,7 +11,7 @@ from podfit.agent.allocation.evictions import Evictions
 from podfit.agent.core import Core
 from podfit.agent.decide.node import eviction, storage
 from podfit.agent.decide.node.eviction import EVICTED, INODES, Consumer
-from podfit.agent.decide.node.pressure import Met
+from podfit.agent.decide.node.pressure import CrossedThreshold
 from podfit.agent.decide.node.storage import STORAGE
 from podfit.agent.decide.node.thresholds import DISK, INODE_SIGNALS
 from podfit.agent.decide.resize.allocate import is_critical
@@ -29,7 +29,7 @@ class Reclaimer:
         self._records, self._ledger, self._runtime = records, core.ledger, core.runtime
         self._evictions, self._meter = evictions, meter
 
-    async def relieve(self, met: Met) -> bool:
+    async def relieve(self, met: CrossedThreshold) -> bool:
         """Evicts a pod, unless one is being evicted. False if there is none to evict."""
         active = self._active()
         if any(pod.termination is not None and pod.termination.reason == EVICTED for pod in active):
@@ -64,7 +64,7 @@ class Reclaimer:
         allocated = self._ledger.allocated(record.uid)
         return record.sized(allocated).pod if allocated is not None else record.pod
 
-    async def _consumer(self, record: PodRecord, met: Met) -> Consumer:
+    async def _consumer(self, record: PodRecord, met: CrossedThreshold) -> Consumer:
         if met.threshold.condition == DISK:
             return await self._disk_consumer(record, INODES if met.threshold.signal in INODE_SIGNALS else STORAGE)
         pod = self._sized(record)

@@ -16,7 +16,7 @@ _NODE = kind_named("Node")
 _PATIENCE_S = 3.0
 
 
-class NodeTaken(Exception):
+class NodeInUse(Exception):
     """Another agent serves this node."""
 
 
@@ -34,7 +34,7 @@ async def refuse_second(access: Access, node: str) -> None:
         await client.close()
     if place is not None and access.ca and await _proves_to_be(node, place, access.ca):
         where = f"{place[0]}:{place[1]}"
-        raise NodeTaken(
+        raise NodeInUse(
             f"node {node} is already served by an agent at {where}: stop that agent, or choose another --node-name"
         )
 

@@ -28,10 +28,10 @@ class RuntimeWatch:
 
     async def run(self) -> None:
         while True:
-            await self.look()
+            await self.check()
             await self._clock.sleep(EVERY_S)
 
-    async def look(self) -> None:
+    async def check(self) -> None:
         try:
             problem = await self._runtime.problem()
             self._answered = self._clock.monotonic()

@@ -29,9 +29,9 @@ from typing import Any
 import msgspec
 
 from podfit.api.resize.states import Actuated, Allocated, Resources
-from podfit.kit.concurrency.pace import Pace
+from podfit.kit.concurrency.inline_calls import InlineCalls
 from podfit.kit.files.atomicfile import sync_folder, write_atomic
-from podfit.kit.files.slack import take_slack
+from podfit.kit.files.preallocation import preallocate
 from podfit.kit.process.oserrors import system_words
 
 log = logging.getLogger(__name__)
@@ -71,9 +71,9 @@ class Ledger:
         """Pods whose newest allocation is not on disk yet."""
         self._writing: asyncio.Task[None] | None = None
         self._later: asyncio.TimerHandle | None = None
-        self._pace = Pace()
+        self._inline = InlineCalls()
         self._file = -1
-        self.trouble = ""
+        self.problem = ""
         """Why the last write failed, or the next one may; "" if no problem is known."""
         self._held = 0
         """The file can grow up to this size even if the disk is full."""
@@ -171,10 +171,10 @@ class Ledger:
         data = self._next_data()
         self._changed = {}
         try:
-            if self._pace.in_place():
+            if self._inline.in_place():
                 began = time.perf_counter()
                 self._write(*data)
-                self._pace.took(time.perf_counter() - began)
+                self._inline.took(time.perf_counter() - began)
             else:
                 await asyncio.get_running_loop().run_in_executor(None, self._write, *data)
             # Except those whose allocation changed while this was being written.
@@ -222,7 +222,7 @@ class Ledger:
             if not whole or not self._replaced(whole):
                 self._append(lines)
         except OSError as error:
-            self.trouble = system_words(error)
+            self.problem = system_words(error)
             raise
         self._hold()
 
@@ -239,21 +239,21 @@ class Ledger:
 
     def _hold(self) -> None:
         """Reserves space for future allocations, so that pods can be stopped and shrunk on a full disk."""
-        if not self._durable or (self._held - self._end > _RESERVE_BYTES // 2 and not self.trouble):
-            self.trouble = ""
+        if not self._durable or (self._held - self._end > _RESERVE_BYTES // 2 and not self.problem):
+            self.problem = ""
             return
         try:
-            take_slack(self._file, self._end, _RESERVE_BYTES)
+            preallocate(self._file, self._end, _RESERVE_BYTES)
         except OSError as error:
-            self.trouble = system_words(error)
+            self.problem = system_words(error)
             return
-        self._held, self.trouble = self._end + _RESERVE_BYTES, ""
+        self._held, self.problem = self._end + _RESERVE_BYTES, ""
 
     def check(self) -> str:
         """Why the next write may fail; "" if no problem is known."""
-        if self.trouble and self._file >= 0 and self._writing is None:
+        if self.problem and self._file >= 0 and self._writing is None:
             self._hold()
-        return self.trouble
+        return self.problem
 
     def _append(self, data: bytes) -> None:
         try:

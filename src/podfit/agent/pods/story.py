@@ -11,7 +11,7 @@ from podfit.kit.clock import Clock, rfc3339_micro
 KEPT = 100
 
 
-class Chapter(Struct, frozen=True, gc=False):
+class StoryEntry(Struct, frozen=True, gc=False):
     """Never part of a reference cycle, and a large fleet has millions: the garbage collector need not track them."""
 
     at: float
@@ -28,7 +28,7 @@ class Chapter(Struct, frozen=True, gc=False):
 class Story:
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self._chapters: list[Chapter] = []
+        self._chapters: list[StoryEntry] = []
         """Mostly a few; an empty deque would take more memory than they do."""
 
     def add(self, what: str, why: str = "", **numbers: Any) -> None:
@@ -37,7 +37,7 @@ class Story:
             last = self._chapters[-1]
             if last.what == what and last.why == why and last.numbers == numbers:
                 return
-        self._chapters.append(Chapter(self._clock.now(), what, why, numbers))
+        self._chapters.append(StoryEntry(self._clock.now(), what, why, numbers))
         if len(self._chapters) > KEPT:
             del self._chapters[0]
 
@@ -45,4 +45,4 @@ class Story:
         return iter(list(self._chapters))
 
     def to_json(self) -> list[dict[str, Any]]:
-        return [chapter.to_json() for chapter in self._chapters]
+        return [entry.to_json() for entry in self._chapters]

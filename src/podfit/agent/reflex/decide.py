@@ -5,14 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from podfit.api.objects import Object
-from podfit.api.pods.reflex import CALM, CONDITION, LEAK, NEAR, NOT_RAISED, Near, amounts
+from podfit.api.pods.reflex import CALM, CONDITION, LEAK, NEAR, NOT_RAISED, NearLimit, amounts
 
 RAISES_OF_A_LEAK = 2
 """A container that reaches its limit repeatedly, and whose limit is then no longer raised, may leak."""
 
 
 @dataclass(frozen=True, slots=True)
-class Watched:
+class WatchedContainer:
     """One container under one limit."""
 
     name: str
@@ -21,19 +21,19 @@ class Watched:
     raises: int = 0
     """How often its limit was raised since it first came near one."""
 
-    def next(self, id: str, limit: int, was_near: bool) -> Watched:
+    def next(self, id: str, limit: int, was_near: bool) -> WatchedContainer:
         """The same container under another limit, or its successor."""
         if id != self.id:
-            return Watched(self.name, id, limit)
+            return WatchedContainer(self.name, id, limit)
         raised = limit > self.limit and was_near
-        return Watched(self.name, id, limit, self.raises + 1 if raised else self.raises)
+        return WatchedContainer(self.name, id, limit, self.raises + 1 if raised else self.raises)
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
     """A condition of the pod, and the amounts that clients read beside it."""
 
-    near: Near | None
+    near: NearLimit | None
     reason: str
     message: str
 
@@ -49,18 +49,18 @@ class Finding:
         return {"metadata": {"annotations": amounts(self.near)}, "status": {"conditions": [condition]}}
 
 
-def near(one: Watched, used: int) -> Finding:
-    found = Near(one.name, used, one.limit)
+def near(one: WatchedContainer, used: int) -> Finding:
+    found = NearLimit(one.name, used, one.limit)
     return Finding(found, NEAR, found.words)
 
 
-def stuck(one: Watched, used: int) -> Finding:
+def stuck(one: WatchedContainer, used: int) -> Finding:
     """The limit was not raised."""
-    found = Near(one.name, used, one.limit)
+    found = NearLimit(one.name, used, one.limit)
     if one.raises >= RAISES_OF_A_LEAK:
         return Finding(found, LEAK, f"{found.words} after {one.raises} raises, and is not raised further: leak?")
     return Finding(found, NOT_RAISED, f"{found.words}, and its limit is not raised")
 
 
-def calm(one: Watched) -> Finding:
+def calm(one: WatchedContainer) -> Finding:
     return Finding(None, CALM, f"container {one.name} is below {one.limit} bytes by more than a tenth")

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from podfit.agent.pods.events import WARNING, Events
 from podfit.agent.pods.record import PodRecord
 from podfit.agent.reflex import decide
-from podfit.agent.reflex.decide import Finding, Watched
+from podfit.agent.reflex.decide import Finding, WatchedContainer
 from podfit.agent.runtimes.base import Runtime
 from podfit.agent.runtimes.values import RUNNING, RuntimeFailure
 from podfit.api.pods.reflex import asked_for, threshold
@@ -34,7 +34,7 @@ CALM_SHARE = 0.9
 
 @dataclass(slots=True)
 class _Held:
-    one: Watched
+    one: WatchedContainer
     task: asyncio.Task[None]
     near: bool = False
 
@@ -73,7 +73,7 @@ class Reflex:
             held.pop(name)
         if not limit:
             return
-        one = before.one.next(id, limit, before.near) if before is not None else Watched(name, id, limit)
+        one = before.one.next(id, limit, before.near) if before is not None else WatchedContainer(name, id, limit)
         was_near = before is not None and before.near and before.one.id == id
         task = self._tasks.start(self._watch(record, one, was_near), f"reflex-{record.uid}-{name}")
         held[name] = _Held(one, task, was_near)
@@ -89,7 +89,7 @@ class Reflex:
 
     # --- one container
 
-    async def _watch(self, record: PodRecord, one: Watched, was_near: bool) -> None:
+    async def _watch(self, record: PodRecord, one: WatchedContainer, was_near: bool) -> None:
         try:
             while True:
                 await self._runtime.hold_memory(one.id, threshold(one.limit))
@@ -109,7 +109,7 @@ class Reflex:
             # It exited: its successor is watched after the next pass.
             log.debug("reflex of %s: %s", record.name, error)
 
-    async def _stuck(self, record: PodRecord, one: Watched) -> None:
+    async def _stuck(self, record: PodRecord, one: WatchedContainer) -> None:
         used = await self._used(one)
         if used < threshold(one.limit):
             return
@@ -120,12 +120,12 @@ class Reflex:
         record.story.add("limit not raised", found.message, container=one.name)
         self._events.emit(record.pod, WARNING, found.reason, found.message, one.name)
 
-    def _announce(self, record: PodRecord, one: Watched, used: int) -> None:
+    def _announce(self, record: PodRecord, one: WatchedContainer, used: int) -> None:
         record.story.add("near its limit", f"container {one.name}", memory_bytes=one.limit, used=used)
         words = f"Container {one.name} uses {used} of {one.limit} bytes of memory"
         self._events.emit(record.pod, WARNING, "MemoryNearLimit", words, one.name)
 
-    async def _used(self, one: Watched) -> int:
+    async def _used(self, one: WatchedContainer) -> int:
         usage = await self._runtime.container_usage(one.id)
         return max(usage.memory_bytes - usage.cache_bytes, 0)
 
@@ -138,7 +138,7 @@ class Reflex:
         except (ApiError, Unreachable) as error:
             log.warning("the reflex of pod %s/%s cannot be reported: %s", record.namespace, record.name, error)
 
-    def _set_near(self, record: PodRecord, one: Watched, near: bool) -> None:
+    def _set_near(self, record: PodRecord, one: WatchedContainer, near: bool) -> None:
         held = self._held.get(record.uid, {}).get(one.name)
         if held is not None and held.one is one:
             held.near = near

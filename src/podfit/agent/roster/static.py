@@ -73,32 +73,32 @@ class StaticPods:
 
     def registered(self) -> None:
         """The API has our Node: mirrors can be created."""
-        self._poke()
+        self._wake()
 
-    def _poke(self) -> None:
+    def _wake(self) -> None:
         """Triggers another scan."""
         if self._watch is not None:
-            self._watch.poke()
+            self._watch.wake()
 
     async def _poke_later(self) -> None:
         await self._clock.sleep(_AGAIN_S)
-        self._poke()
+        self._wake()
 
     async def adopt(self, runtime: Runtime) -> None:
         """The first scan: pods that were running before the agent started are adopted."""
         self._running = {state.config.uid for state in await runtime.pods()}
-        self.look()
+        self.check()
         self._running = set()
 
     async def scan(self) -> None:
-        self.look()
+        self.check()
         for uid, mirror in list(self._orphans.items()):
             del self._orphans[uid]
             await self._delete(mirror)
         for uid in list(self._unmirrored):
             await self._mirror(uid)
 
-    def look(self) -> None:
+    def check(self) -> None:
         """Scans the folder; only files that changed are read."""
         found = self._files()
         for file in set(self._stamps) - found.keys():
@@ -154,7 +154,7 @@ class StaticPods:
         if (mirror := self._mirrors_leaving.pop(uid, None)) is not None:
             self._orphans[mirror["metadata"]["uid"]] = mirror
         if self._leaving.pop(uid, None) is not None:
-            self._poke()
+            self._wake()
 
     def _pod(self, manifest: Any, file: Path) -> Object:
         if not isinstance(manifest, dict) or manifest.get("kind") != "Pod" or not manifest["spec"]["containers"]:
@@ -233,7 +233,7 @@ class StaticPods:
     async def _existing(self, meta: Object) -> Object | None:
         """The existing mirror, if it shows this version and is not being deleted; any other is deleted first."""
         found = await self._client.find(POD, meta["namespace"], meta["name"])
-        if found is not None and (_mirrored(found) != meta["uid"] or _going(found)):
+        if found is not None and (_mirrored(found) != meta["uid"] or _is_terminating(found)):
             await self._delete(found)
             return None
         return found
@@ -243,16 +243,16 @@ class StaticPods:
         assert last is not None
         uid = _mirrored(last)
         record = self._roster.record(uid)
-        if record is None or _going(after):
+        if record is None or _is_terminating(after):
             if after is not None:
                 self._orphans[after["metadata"]["uid"]] = after
-            self._poke()
+            self._wake()
         if record is None:
             return
         self._updates.set_mirror(record, after)
         if after is None and record.termination is None:
             self._unmirrored.add(uid)
-            self._poke()
+            self._wake()
 
     async def _delete(self, mirror: Object) -> None:
         meta = mirror["metadata"]
@@ -271,7 +271,7 @@ def _mirrored(mirror: Object) -> str:
     return str((mirror["metadata"].get("annotations") or {}).get(MIRROR, ""))
 
 
-def _going(mirror: Object | None) -> bool:
+def _is_terminating(mirror: Object | None) -> bool:
     return mirror is not None and bool(mirror["metadata"].get("deletionTimestamp"))
 
 

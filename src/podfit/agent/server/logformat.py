@@ -57,9 +57,9 @@ class LogOptions:
         if stream not in _STREAMS:
             raise BadLogOptions(f"stream: {stream!r} is none of All, Stdout, Stderr")
         return LogOptions(
-            _truth(words, "follow"),
-            _truth(words, "previous"),
-            _truth(words, "timestamps"),
+            _parse_bool(words, "follow"),
+            _parse_bool(words, "previous"),
+            _parse_bool(words, "timestamps"),
             _number(words, "tailLines", 0),
             since,
             _number(words, "limitBytes", 1),
@@ -67,7 +67,7 @@ class LogOptions:
         )
 
 
-def _truth(words: Mapping[str, str], name: str) -> bool:
+def _parse_bool(words: Mapping[str, str], name: str) -> bool:
     return words.get(name, "false").lower() in ("true", "1", "t")
 
 
@@ -103,14 +103,14 @@ class LogPrinter:
     def feed(self, data: bytes) -> bytes:
         lines = (self._rest + data).split(b"\n")
         self._rest = lines.pop()
-        return self._limited(b"".join([self._shown(line) for line in lines]))
+        return self._limited(b"".join([self._printable(line) for line in lines]))
 
     def finish(self) -> bytes:
         """An entry without its line end: the writer died while writing it."""
         rest, self._rest = self._rest, b""
-        return self._limited(self._shown(rest)) if rest else b""
+        return self._limited(self._printable(rest)) if rest else b""
 
-    def _shown(self, line: bytes) -> bytes:
+    def _printable(self, line: bytes) -> bytes:
         parts = line.split(b" ", 3)
         if len(parts) < 3 or parts[1] not in (b"stdout", b"stderr"):
             return b""

@@ -30,7 +30,7 @@ from podfit.agent.server.usage.usage import UsageReader
 from podfit.api.numbers import NodeReading
 from podfit.api.quantity import Quantity
 from podfit.kit.files.folderwatch import FolderWatch
-from podfit.kit.web.door import Door, Visitor, a_small_share
+from podfit.kit.web.listener import Connection, HttpListener, side_listener_limit
 from podfit.kit.web.routes import Handler, Info, Refusal, Routes, words_of
 
 log = logging.getLogger(__name__)
@@ -57,18 +57,18 @@ class NodeServer:
         self._started_at = agent.clock.now()
         self.routes = Routes()
         self._add_routes(self.routes)
-        self._door: Door | None = None
+        self._listener: HttpListener | None = None
 
     async def start(self) -> None:
         """Starts to listen, and publishes the port on the Node."""
-        self._door = Door(self._serve, self.tls, limit=a_small_share(), handler_cancellation=True)
-        await self._door.open(self.host, self.port)
-        self.port = self.agent.node.port = self._door.port
+        self._listener = HttpListener(self._serve, self.tls, limit=side_listener_limit(), handler_cancellation=True)
+        await self._listener.open(self.host, self.port)
+        self.port = self.agent.node.port = self._listener.port
 
     async def stop(self) -> None:
-        if self._door is not None:
-            await self._door.close()
-            self._door = None
+        if self._listener is not None:
+            await self._listener.close()
+            self._listener = None
 
     @property
     def url(self) -> str:
@@ -104,7 +104,7 @@ class NodeServer:
                 certificate = transport.get_extra_info("peercert") if transport is not None else None
                 word = request.headers.get("Authorization", "")
                 await self._gate.check(certificate, word, request.method, words[0])
-                if isinstance(request.protocol, Visitor):
+                if isinstance(request.protocol, Connection):
                     request.protocol.trusted = True
             handler, info = self.routes.find(request.method, words)
             return await handler(request, info)
@@ -144,7 +144,7 @@ class NodeServer:
 
         def woken(event: RuntimeEvent) -> None:
             if event.container_id in ("", container_id):
-                watch.poke()
+                watch.wake()
 
         async def ended() -> bool:
             state = await self.agent.runtime.container(container_id)

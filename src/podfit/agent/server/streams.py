@@ -13,7 +13,7 @@ from podfit.agent.probes.commands import run_command
 from podfit.agent.runtimes.base import ByteStream, ExecStream
 from podfit.agent.runtimes.values import RuntimeFailure
 from podfit.agent.server.targets import container_spec, find_pod, running_container
-from podfit.kit.web.door import LARGEST_MESSAGE
+from podfit.kit.web.listener import LARGEST_MESSAGE
 from podfit.kit.web.routes import Info, Refusal, Routes
 from podfit.streaming.channels import V1, V4, V5, ChannelEnd
 from podfit.streaming.forward import BadPort, ChannelForward, ports_of
@@ -48,7 +48,7 @@ class Streams:
 
         async def open_stream() -> ExecStream:
             container = await running_container(self._agent, self._pod(info), info["container"])
-            tty, stdin = _asked(request, "tty", "tty"), _asked(request, "input", "stdin")
+            tty, stdin = _is_set(request, "tty", "tty"), _is_set(request, "input", "stdin")
             return await self._agent.counted.exec(container.id, list(command), tty, stdin)
 
         return await self._converse(request, open_stream, False)
@@ -60,7 +60,7 @@ class Streams:
             record = self._pod(info)
             container = await running_container(self._agent, record, name)
             takes_input = bool((container_spec(record, name) or {}).get("stdin"))
-            return await self._agent.counted.attach(container.id, takes_input and _asked(request, "input", "stdin"))
+            return await self._agent.counted.attach(container.id, takes_input and _is_set(request, "input", "stdin"))
 
         return await self._converse(request, open_stream, True)
 
@@ -68,9 +68,9 @@ class Streams:
         wanted = {
             channel
             for channel, names in ((STDOUT, ("output", "stdout")), (STDERR, ("error", "stderr")))
-            if _asked(request, *names)
+            if _is_set(request, *names)
         }
-        if not wanted and not _asked(request, "input", "stdin"):
+        if not wanted and not _is_set(request, "input", "stdin"):
             raise Refusal(400, "you must specify at least 1 of stdin, stdout, stderr")
         if _spdy(request):
             return await self._converse_spdy(request, open_stream, wanted, attached)
@@ -85,9 +85,9 @@ class Streams:
         if not any(V4 in words for words in offered):
             raise Refusal(403, f"unable to upgrade: client supports {offered}, server accepts [{V4}]")
         channels = {ERROR, *wanted}
-        if _asked(request, "input", "stdin"):
+        if _is_set(request, "input", "stdin"):
             channels.add(STDIN)
-        if _asked(request, "tty"):
+        if _is_set(request, "tty"):
             channels = (channels | {RESIZE}) - {STDERR}
         answer, carrier = await upgraded(request, V4)
         end = SpdyEnd(carrier, frozenset(channels))
@@ -150,7 +150,7 @@ def _spdy(request: web.BaseRequest) -> bool:
     return request.headers.get("Upgrade", "").upper() == UPGRADE
 
 
-def _asked(request: web.BaseRequest, *names: str) -> bool:
+def _is_set(request: web.BaseRequest, *names: str) -> bool:
     return any(request.query.get(name, "").lower() in ("1", "true") for name in names)
 
 

@@ -20,11 +20,11 @@ _LONGEST = 19
 """Digits of the largest 64-bit number."""
 
 
-class NoSuchPlace(Exception):
+class NoSuchPath(Exception):
     """A pointer has no target, or the operation is not possible there."""
 
 
-class Pieces:
+class ChunkedList:
     """A long list during editing: the same elements in chunks of moderate length."""
 
     def __init__(self, items: list[Any]) -> None:
@@ -84,11 +84,11 @@ class Document:
         for container in list(self._own.values()):
             if isinstance(container, dict):
                 for key, item in container.items():
-                    if item.__class__ is Pieces:
+                    if item.__class__ is ChunkedList:
                         container[key] = _joined(item)
             elif isinstance(container, list):
                 container[:] = _joined(container)
-        return _joined(self._root) if self._root.__class__ is Pieces else self._root
+        return _joined(self._root) if self._root.__class__ is ChunkedList else self._root
 
     def replace_all(self, value: Any) -> None:
         self._root = value
@@ -131,7 +131,7 @@ class Document:
     def _container(self, parts: list[str], resize: bool = False) -> Any:
         """The container at a path, made writable, and all above it."""
         if not parts:
-            raise NoSuchPlace
+            raise NoSuchPath
         above: Any = None
         place: Any = None
         at = self._root
@@ -150,41 +150,41 @@ class Document:
 
     def _changeable(self, container: Any, resize: bool) -> Any:
         if isinstance(container, list) and resize and len(container) > 2 * _PIECE:
-            return self._owned(Pieces(container))
+            return self._owned(ChunkedList(container))
         if id(container) in self._own:
             return container
         if isinstance(container, dict):
             return self._owned(dict(container))
         if isinstance(container, list):
             return self._owned(list(container))
-        raise NoSuchPlace
+        raise NoSuchPath
 
     def _owned(self, container: Any) -> Any:
         self._own[id(container)] = container
         return container
 
 
-def _joined(items: list[Any] | Pieces) -> list[Any]:
-    return [_joined(item) if item.__class__ is Pieces else item for item in items]
+def _joined(items: list[Any] | ChunkedList) -> list[Any]:
+    return [_joined(item) if item.__class__ is ChunkedList else item for item in items]
 
 
 def _step(container: Any, part: str) -> Any:
     if isinstance(container, dict):
         if part not in container:
-            raise NoSuchPlace
+            raise NoSuchPath
         return container[part]
-    if isinstance(container, (list, Pieces)):
+    if isinstance(container, (list, ChunkedList)):
         return container[index_of(part, len(container))]
-    raise NoSuchPlace
+    raise NoSuchPath
 
 
 def index_of(text: str, size: int) -> int:
     """A position in a list of `size`; negative ones count from the end."""
     if _INDEX.fullmatch(text) is None or len(text.lstrip("+-0")) > _LONGEST:
-        raise NoSuchPlace
+        raise NoSuchPath
     index = int(text)
     if not -size <= index < size:
-        raise NoSuchPlace
+        raise NoSuchPath
     return index + size if index < 0 else index
 
 
@@ -192,7 +192,7 @@ def copied(value: Any) -> Any:
     """A copy that shares no container with the value."""
     if isinstance(value, dict):
         return {key: copied(item) for key, item in value.items()}
-    if isinstance(value, (list, Pieces)):
+    if isinstance(value, (list, ChunkedList)):
         return [copied(item) for item in value]
     return value
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from podfit.api.patches.editing import Document, NoSuchPlace, Pieces, copied, size_of
+from podfit.api.patches.editing import ChunkedList, Document, NoSuchPath, copied, size_of
 from podfit.api.schema.decoding.scalars import json_word
 from podfit.api.status import ApiError, bad_request
 from podfit.api.text.depth import MAX_DEPTH, deeper_than
@@ -105,7 +105,7 @@ def apply_operations(document: Any, patch: list[dict[str, Any]]) -> Any:
         for item in patch:
             editing.run(item)
         result = editing.document.finished()
-    except (NoSuchPlace, RecursionError):
+    except (NoSuchPath, RecursionError):
         raise rejected() from None
     if any(map(_may_deepen, patch)) and deeper_than(result, MAX_DEPTH):
         raise rejected()
@@ -130,7 +130,7 @@ class _Editing:
     def run(self, item: dict[str, Any]) -> None:
         operation = _OPERATIONS.get(item.get("op", ""))
         if operation is None:
-            raise NoSuchPlace
+            raise NoSuchPath
         operation(self, item)
 
     def add(self, item: dict[str, Any]) -> None:
@@ -152,16 +152,16 @@ class _Editing:
     def copy(self, item: dict[str, Any]) -> None:
         source = _pointer(item, "from")
         if not source:
-            raise NoSuchPlace
+            raise NoSuchPath
         value = self.document.get_or_null(source)
         self._copied += size_of(value)
         if self._copied > MOST_COPIED:
-            raise NoSuchPlace
+            raise NoSuchPath
         self.document.add(_pointer(item), copied(value))
 
     def test(self, item: dict[str, Any]) -> None:
         if not same(self.document.get_or_null(_pointer(item)), item.get("value")):
-            raise NoSuchPlace
+            raise NoSuchPath
 
 
 _OPERATIONS = {
@@ -177,7 +177,7 @@ _OPERATIONS = {
 def _pointer(item: dict[str, Any], name: str = "path") -> list[str]:
     """The keys of a pointer. Text before the first slash is ignored."""
     if name not in item:
-        raise NoSuchPlace
+        raise NoSuchPath
     return [part.replace("~1", "/").replace("~0", "~") for part in item[name].split("/")[1:]]
 
 
@@ -187,6 +187,6 @@ def same(left: Any, right: Any) -> bool:
         return left is right
     if isinstance(left, dict) and isinstance(right, dict):
         return left.keys() == right.keys() and all(same(item, right[key]) for key, item in left.items())
-    if isinstance(left, (list, Pieces)) and isinstance(right, (list, Pieces)):
+    if isinstance(left, (list, ChunkedList)) and isinstance(right, (list, ChunkedList)):
         return len(left) == len(right) and all(map(same, left, right))
     return bool(left == right)

@@ -75,7 +75,7 @@ def merged(document: Map, patch: Map, kind: Type) -> Map:
     for key in patch:
         if key.startswith("$"):
             out = dict(document)
-            patch = _obeyed(out, patch, kind)
+            patch = _with_directives(out, patch, kind)
             break
     for key, value in patch.items():
         before, form = out.get(key), value.__class__
@@ -120,7 +120,7 @@ def _directed(patch: Map) -> Map:
     raise bad_directive(said, patch)
 
 
-def _obeyed(out: Map, patch: Map, kind: Type) -> Map:
+def _with_directives(out: Map, patch: Map, kind: Type) -> Map:
     """Applies `$retainKeys` and `$setElementOrder` to `out`. Returns the rest of the patch."""
     rest = _ordered_lists(out, _retained(out, patch), kind)
     if any(key.startswith(DELETE_PREFIX) and not isinstance(value, list) for key, value in rest.items()):

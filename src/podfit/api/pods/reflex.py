@@ -17,13 +17,13 @@ from podfit.api.objects import Object
 ANNOTATION, MEMORY = "podfit.dev/reflex", "memory"
 """On a pod, or on an autoscaler for all of its pods: `podfit.dev/reflex: "memory"`."""
 CONDITION, AMOUNTS = "podfit.dev/MemoryNearLimit", "podfit.dev/memory-near-limit"
-"""The condition, and the annotation with `Near` as JSON while the condition is True."""
+"""The condition, and the annotation with `NearLimit` as JSON while the condition is True."""
 NEAR, NOT_RAISED, LEAK, CALM = "NearLimit", "LimitNotRaised", "LeakSuspected", "BelowThreshold"
 SHARE = 0.9
 """The fraction of its limit above which a container's usage counts as near it."""
 
 
-class Near(Struct, frozen=True):
+class NearLimit(Struct, frozen=True):
     """A container and its memory, in bytes."""
 
     container: str
@@ -35,10 +35,10 @@ class Near(Struct, frozen=True):
         return f"container {self.container} uses {self.used} of {self.limit} bytes"
 
 
-_decoder = msgspec.json.Decoder(Near)
+_decoder = msgspec.json.Decoder(NearLimit)
 
 
-def amounts(near: Near | None) -> Object:
+def amounts(near: NearLimit | None) -> Object:
     """Changes of the pod's annotations; None removes the amounts."""
     return {AMOUNTS: msgspec.json.encode(near).decode() if near is not None else None}
 
@@ -53,7 +53,7 @@ def asked_for(holder: Mapping[str, Any]) -> bool:
     return MEMORY in [word.strip() for word in str(notes.get(ANNOTATION) or "").split(",")]
 
 
-def near_of(pod: Mapping[str, Any]) -> Near | None:
+def near_of(pod: Mapping[str, Any]) -> NearLimit | None:
     """The container that is near its limit according to the pod's node; None if there is none."""
     conditions = (pod.get("status") or {}).get("conditions") or ()
     if not any(one.get("type") == CONDITION and one.get("status") == "True" for one in conditions):

@@ -51,7 +51,7 @@ class Registry:
     def resource(self, group: str, version: str, plural: str) -> Kind | None:
         return self._by_resource.get((group, version, plural))
 
-    def alike(self, kind: Kind) -> tuple[Kind, ...]:
+    def equivalents(self, kind: Kind) -> tuple[Kind, ...]:
         """The other kinds that show the same stored objects: other versions, other groups."""
         return tuple(one for one in self._by_storage.get(kind.storage_prefix, ()) if one != kind)
 

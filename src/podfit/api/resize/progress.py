@@ -17,7 +17,7 @@ from msgspec import Struct
 from podfit.api.objects import ObjectView
 from podfit.api.resize.conditions import ERROR, IN_PROGRESS, PENDING, PROPOSED, is_outdated, reported
 from podfit.api.resize.states import RESOURCES, Resources, actual_of, allocated_of, desired_of, number
-from podfit.api.resize.verdicts import Unjudged, Waiting, verdict_in
+from podfit.api.resize.verdicts import Undecided, Waiting, verdict_in
 
 _ROUNDING = {("limits", "cpu"): 10, ("limits", "memory"): 64 << 10, ("requests", "cpu"): 27}
 """The tolerance of an amount read back from the kernel: its shortest quota, largest page and step of cpu.weight."""
@@ -67,7 +67,7 @@ class InProgress(Progress, frozen=True):
 
 
 SETTLED = Settled()
-_UNJUDGED = Unjudged()
+_UNJUDGED = Undecided()
 
 
 def progress(pod: ObjectView) -> Progress:

@@ -1,7 +1,7 @@
 """A node's verdict on a resize, as a value, and its reading from the condition PodResizePending. Pure.
 
 The agent decides `Granted`, `Unchanged`, `Deferred` or `Infeasible`. Other components see only what it has reported: a
-granted resize is no longer pending, one that the node has not decided yet is `Unjudged`.
+granted resize is no longer pending, one that the node has not decided yet is `Undecided`.
 
 A verdict applies to one generation of the spec. A later resize makes it outdated until the node has decided again.
 """
@@ -42,7 +42,7 @@ class Unchanged(Struct, frozen=True):
     """Nothing to decide: the desired size is already allocated."""
 
 
-class Unjudged(Struct, frozen=True):
+class Undecided(Struct, frozen=True):
     """The node has not decided on this spec yet."""
 
 
@@ -72,7 +72,7 @@ class Unknown(Struct, frozen=True):
 
 Verdict = Granted | Unchanged | Deferred | Infeasible
 """A node's decision."""
-Waiting = Unjudged | Deferred | Infeasible | Unknown
+Waiting = Undecided | Deferred | Infeasible | Unknown
 """Why a resize is pending, as far as other components can tell."""
 
 

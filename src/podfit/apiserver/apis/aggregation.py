@@ -81,7 +81,7 @@ class Aggregation:
 
     def start(self) -> None:
         stored = usable(API_SERVICE, self._objects.list(API_SERVICE))
-        each(API_SERVICE, stored, lambda service: self._learn(service["metadata"]["name"], None, service))
+        each(API_SERVICE, stored, lambda service: self._on_change(service["metadata"]["name"], None, service))
 
     async def resync(self) -> None:
         """Loads the stored APIServices, and drops groups whose APIService is gone."""
@@ -106,9 +106,9 @@ class Aggregation:
     def changed(self, event: WatchEvent) -> None:
         """A listener of the hub."""
         if event.resource == API_SERVICE.storage_prefix:
-            self._learn(event.name, event.old, event.new)
+            self._on_change(event.name, event.old, event.new)
 
-    def _learn(self, name: str, old: Object | None, new: Object | None) -> None:
+    def _on_change(self, name: str, old: Object | None, new: Object | None) -> None:
         before = _group_version(old) if old is not None else None
         if new is None or not (new.get("spec") or {}).get("service"):
             if before is not None and self._remote.pop(before, None) is not None and before not in self._local:

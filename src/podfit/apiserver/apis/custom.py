@@ -23,7 +23,7 @@ from podfit.apiserver.representation import wire
 from podfit.apiserver.storage.events import WatchEvent
 from podfit.apiserver.storage.objects import Objects
 from podfit.apiserver.storage.usable import warn
-from podfit.apiserver.subresources.scale import ScaleHandlers, Where
+from podfit.apiserver.subresources.scale import ScaleHandlers, ScalePaths
 from podfit.apiserver.tables.custom import custom_layout
 from podfit.apiserver.tables.form import Tables
 from podfit.apiserver.writing import deletes
@@ -132,7 +132,7 @@ class CustomResources:
             self._notices[resource] = warning
         scale = (version.get("subresources") or {}).get("scale")
         if scale is not None:
-            self._scales.custom[resource] = Where(
+            self._scales.custom[resource] = ScalePaths(
                 _path(scale.get("specReplicasPath")),
                 _path(scale.get("statusReplicasPath")),
                 _path(scale.get("labelSelectorPath")),

@@ -26,7 +26,7 @@ NODE_NAME_EXTRA = "authentication.kubernetes.io/node-name"
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class ImpersonatedUsers:
     """The users named by the headers."""
 
     name: str
@@ -35,7 +35,7 @@ class Wanted:
     extra: Mapping[str, tuple[str, ...]] | None = None
 
 
-def wanted_of(headers: Sequence[tuple[str, str]] | Mapping[str, str]) -> Wanted | None:
+def wanted_of(headers: Sequence[tuple[str, str]] | Mapping[str, str]) -> ImpersonatedUsers | None:
     """Reads the headers: pairs if groups come in several headers, a mapping if they are joined by newlines."""
     pairs = headers.items() if isinstance(headers, Mapping) else headers
     name = uid = ""
@@ -56,10 +56,10 @@ def wanted_of(headers: Sequence[tuple[str, str]] | Mapping[str, str]) -> Wanted 
             extra[field] = (*extra.get(field, ()), *value.split("\n"))
     if not name and (uid or groups or extra):
         raise bad_request(f"requested {_as_go(uid, groups, extra)} without impersonating a user name")
-    return Wanted(name, uid, tuple(groups), extra) if name else None
+    return ImpersonatedUsers(name, uid, tuple(groups), extra) if name else None
 
 
-def impersonate(authorization: Authorization, user: User, wanted: Wanted, action: Action) -> User:
+def impersonate(authorization: Authorization, user: User, wanted: ImpersonatedUsers, action: Action) -> User:
     """The user to continue as; raises 403 if `user` may not impersonate `wanted` for `action`."""
     # Administrators may impersonate anybody; the checks below would all succeed.
     if MASTERS in user.groups:
@@ -74,7 +74,7 @@ def impersonate(authorization: Authorization, user: User, wanted: Wanted, action
     raise first
 
 
-def _modes(user: User, wanted: Wanted) -> list[str]:
+def _modes(user: User, wanted: ImpersonatedUsers) -> list[str]:
     only_name = not (wanted.uid or wanted.groups or wanted.extra)
     if wanted.name.startswith(_NODE):
         if not only_name:
@@ -86,15 +86,15 @@ def _modes(user: User, wanted: Wanted) -> list[str]:
     return ["user-info"]
 
 
-def _try(authorization: Authorization, user: User, wanted: Wanted, action: Action, mode: str) -> User:
+def _try(authorization: Authorization, user: User, wanted: ImpersonatedUsers, action: Action, mode: str) -> User:
     if mode:
         authorization.check(user, msgspec.structs.replace(action, verb=f"impersonate-on:{mode}:{action.verb}"))
-    for asked in _asked(user, wanted, mode):
+    for asked in _required_actions(user, wanted, mode):
         authorization.check(user, asked)
     return _become(wanted, fixed_groups=bool(mode))
 
 
-def _asked(user: User, wanted: Wanted, mode: str) -> list[Action]:
+def _required_actions(user: User, wanted: ImpersonatedUsers, mode: str) -> list[Action]:
     verb = f"impersonate:{mode}" if mode else "impersonate"
     group = _AUTHENTICATION if mode else ""
     account = _account_of(wanted.name)
@@ -116,7 +116,7 @@ def _asked(user: User, wanted: Wanted, mode: str) -> list[Action]:
     return asked
 
 
-def _become(wanted: Wanted, fixed_groups: bool = False) -> User:
+def _become(wanted: ImpersonatedUsers, fixed_groups: bool = False) -> User:
     groups = wanted.groups
     account = _account_of(wanted.name)
     if account and not groups:

@@ -62,13 +62,13 @@ class BootstrapTokens:
             return None
         identity, secret = match.groups()
         found = self._cluster.get(SECRET, "kube-system", f"bootstrap-token-{identity}")
-        if found is None or not self._holds(found, identity, secret):
+        if found is None or not self._is_valid(found, identity, secret):
             raise unauthorized()
         more = (part.strip() for part in _text(found, "auth-extra-groups").split(","))
         groups = tuple(group for group in more if group.startswith(f"{BOOTSTRAPPERS}:"))
         return User(f"system:bootstrap:{identity}", (BOOTSTRAPPERS, *groups))
 
-    def _holds(self, found: Object, identity: str, secret: str) -> bool:
+    def _is_valid(self, found: Object, identity: str, secret: str) -> bool:
         if found.get("type") != "bootstrap.kubernetes.io/token" or meta_of(found).get("deletionTimestamp"):
             return False
         if _text(found, "token-id") != identity or not hmac.compare_digest(_text(found, "token-secret"), secret):

@@ -13,10 +13,10 @@ def selects(selector: Mapping[str, Any] | None, labels: Mapping[str, str]) -> bo
     for key, value in (selector.get("matchLabels") or {}).items():
         if labels.get(key) != value:
             return False
-    return all(_meets(row, labels) for row in selector.get("matchExpressions") or ())
+    return all(_matches_row(row, labels) for row in selector.get("matchExpressions") or ())
 
 
-def _meets(row: Mapping[str, Any], labels: Mapping[str, str]) -> bool:
+def _matches_row(row: Mapping[str, Any], labels: Mapping[str, str]) -> bool:
     value = labels.get(row.get("key", ""))
     match row.get("operator"):
         case "In":

@@ -22,12 +22,12 @@ from podfit.api.schema.types import Struct
 from podfit.api.status import FieldError
 from podfit.apiserver.dialects import policies
 from podfit.apiserver.dialects.policies import Words
-from podfit.apiserver.dialects.types import Edit, edit, varied
+from podfit.apiserver.dialects.types import StructDiff, edit, varied
 
 CONTAINERS = ("containers", "initContainers")
 _NEWER = ("observedGeneration", "allocatedResources", "resources")
 """Fields of a pod's status that are newer than all dialects."""
-COMMON: Mapping[str, Edit] = {
+COMMON: Mapping[str, StructDiff] = {
     "PodStatus": edit((*_NEWER, "resize")),
     "PodCondition": edit(("observedGeneration",)),
 }
@@ -39,7 +39,7 @@ class Dialect:
     name: ClassVar[str]
     words: ClassVar[Words]
     """Its name for a policy, and the values."""
-    edits: ClassVar[Mapping[str, Edit]] = {}
+    edits: ClassVar[Mapping[str, StructDiff]] = {}
     """Its types, as edits of the native ones."""
     on_pod: ClassVar[bool] = True
     """Whether resources are changed by an update of the pod itself."""
@@ -73,11 +73,11 @@ class Dialect:
         return found
 
     @cached_property
-    def _edits(self) -> Mapping[str, Edit]:
+    def _edits(self) -> Mapping[str, StructDiff]:
         made = dict(COMMON)
         for name, more in (*self.words.edits.items(), *self.edits.items()):
             before = made.get(name, edit())
-            made[name] = Edit(before.without | more.without, before.fields + more.fields)
+            made[name] = StructDiff(before.without | more.without, before.fields + more.fields)
         return made
 
     # --- reading --------------------------------------------------------------------------------------------------

@@ -41,13 +41,13 @@ class Edge:
         known = self._known.get(record.key)
         if known is not None and known[0] == record.modified and known[1] is dialect:
             return known[2]
-        made = self._made(record, dialect)
+        made = self._translated(record, dialect)
         if len(self._known) >= _REMEMBERED:
             self._known.clear()
         self._known[record.key] = (record.modified, dialect, made)
         return made
 
-    def _made(self, record: Record, dialect: Dialect) -> Record:
+    def _translated(self, record: Record, dialect: Dialect) -> Record:
         obj = wire.object_of(record)
         shown = self._show(obj, dialect)
         return record if shown is obj else Record(record.key, wire.stored_value(shown), record.created, record.modified)

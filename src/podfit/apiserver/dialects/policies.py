@@ -15,7 +15,7 @@ from podfit.api.objects import Object
 from podfit.api.registry.kinds import POD, Kind
 from podfit.api.resize.words import RESIZABLE
 from podfit.api.status import INVALID, FieldError, duplicate, go_quote, invalid, not_supported, required
-from podfit.apiserver.dialects.types import Edit, edit, word
+from podfit.apiserver.dialects.types import StructDiff, edit, word
 
 NOT_REQUIRED, RESTART = "NotRequired", "RestartContainer"
 Change = Callable[[Object], Object]
@@ -52,7 +52,7 @@ class Words:
     restart: str = RESTART
     on_init: bool = True
     """Whether init containers may have policies."""
-    edits: Mapping[str, Edit] = field(default_factory=dict)
+    edits: Mapping[str, StructDiff] = field(default_factory=dict)
 
     @property
     def renames(self) -> bool:

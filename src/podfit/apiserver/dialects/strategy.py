@@ -50,10 +50,10 @@ class DialectStrategy(PodStrategy):
         errors = self.validate_update_meta(new, old)
         validate_pod(new, errors, old)
         errors = self._worded(errors, new)
-        pod_update.validate(self._shown(new), self._shown(old), errors, resizable=self._dialect.on_pod)
+        pod_update.validate(self._in_dialect(new), self._in_dialect(old), errors, resizable=self._dialect.on_pod)
         return errors
 
-    def _shown(self, pod: Object) -> Object:
+    def _in_dialect(self, pod: Object) -> Object:
         """The pod with default policies: in the dialects of a release these are among the immutable fields."""
         if self._dialect.words.renames:
             return pod

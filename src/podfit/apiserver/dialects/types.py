@@ -9,15 +9,15 @@ from typing import NamedTuple
 from podfit.api.schema.types import Field, ListOf, MapOf, Scalar, Struct, Type
 
 
-class Edit(NamedTuple):
+class StructDiff(NamedTuple):
     """The differences of one struct: removed fields, and added fields."""
 
     without: frozenset[str] = frozenset()
     fields: tuple[Field, ...] = ()
 
 
-def edit(without: Iterable[str] = (), *fields: Field) -> Edit:
-    return Edit(frozenset(without), fields)
+def edit(without: Iterable[str] = (), *fields: Field) -> StructDiff:
+    return StructDiff(frozenset(without), fields)
 
 
 AMOUNTS = MapOf(Scalar("Resource", "resource.Quantity"), "v1.ResourceList")
@@ -28,13 +28,13 @@ def word(name: str, go: str = "string", required: bool = False) -> Field:
     return Field(name, Scalar("string", go), omit_empty=not required, required=required)
 
 
-def varied(struct: Struct, edits: Mapping[str, Edit]) -> Struct:
+def varied(struct: Struct, edits: Mapping[str, StructDiff]) -> Struct:
     """A copy of the struct, and of all types it contains, with the edits applied. Edits are keyed by struct names."""
     return _Copies(edits).struct(struct)
 
 
 class _Copies:
-    def __init__(self, edits: Mapping[str, Edit]) -> None:
+    def __init__(self, edits: Mapping[str, StructDiff]) -> None:
         self._edits = edits
         self._made: dict[int, Struct] = {}
 
@@ -42,7 +42,7 @@ class _Copies:
         made = self._made.get(id(struct))
         if made is None:
             made = self._made[id(struct)] = replace(struct, fields={}, cache={})
-            change = self._edits.get(struct.name, Edit())
+            change = self._edits.get(struct.name, StructDiff())
             kept = [row for row in struct if row.name not in change.without]
             made.fields.update({row.name: replace(row, type=self._type(row.type)) for row in kept})
             made.fields.update({row.name: row for row in change.fields})

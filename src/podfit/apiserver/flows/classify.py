@@ -16,7 +16,7 @@ _ACCOUNT = "system:serviceaccount:"
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class RequestAttributes:
     """The attributes that schemas match: the user, and the request. Non-resource requests have a `path`."""
 
     user: str
@@ -39,13 +39,13 @@ class Schema:
     """What distinguishes the schema's flows: `ByUser`, `ByNamespace`, or "" for one flow."""
     rules: tuple[Object, ...]
 
-    def matches(self, asked: Asked) -> bool:
-        return any(_matches(rule, asked) for rule in self.rules)
+    def matches(self, attributes: RequestAttributes) -> bool:
+        return any(_matches(rule, attributes) for rule in self.rules)
 
-    def flow(self, asked: Asked) -> str:
+    def flow(self, attributes: RequestAttributes) -> str:
         if self.by == "ByUser":
-            return asked.user
-        return asked.namespace if self.by == "ByNamespace" else ""
+            return attributes.user
+        return attributes.namespace if self.by == "ByNamespace" else ""
 
 
 def schemas(objects: Iterable[Object]) -> list[Schema]:
@@ -53,8 +53,8 @@ def schemas(objects: Iterable[Object]) -> list[Schema]:
     return sorted(map(_schema, objects), key=lambda schema: (schema.precedence, schema.name))
 
 
-def first_match(candidates: Sequence[Schema], asked: Asked) -> Schema | None:
-    return next((schema for schema in candidates if schema.matches(asked)), None)
+def first_match(candidates: Sequence[Schema], attributes: RequestAttributes) -> Schema | None:
+    return next((schema for schema in candidates if schema.matches(attributes)), None)
 
 
 def _schema(obj: Object) -> Schema:
@@ -69,39 +69,39 @@ def _schema(obj: Object) -> Schema:
     )
 
 
-def _matches(rule: Object, asked: Asked) -> bool:
-    if not any(_is_subject(subject, asked) for subject in rule.get("subjects") or ()):
+def _matches(rule: Object, attributes: RequestAttributes) -> bool:
+    if not any(_is_subject(subject, attributes) for subject in rule.get("subjects") or ()):
         return False
-    if asked.resource:
-        return any(_allows_resource(row, asked) for row in rule.get("resourceRules") or ())
-    return any(_allows_path(row, asked) for row in rule.get("nonResourceRules") or ())
+    if attributes.resource:
+        return any(_allows_resource(row, attributes) for row in rule.get("resourceRules") or ())
+    return any(_allows_path(row, attributes) for row in rule.get("nonResourceRules") or ())
 
 
-def _is_subject(subject: Object, asked: Asked) -> bool:
+def _is_subject(subject: Object, attributes: RequestAttributes) -> bool:
     kind = subject.get("kind")
     if kind == "User":
-        return (subject.get("user") or {}).get("name") in (_ANY, asked.user)
+        return (subject.get("user") or {}).get("name") in (_ANY, attributes.user)
     if kind == "Group":
         name = (subject.get("group") or {}).get("name")
-        return name == _ANY or name in asked.groups
+        return name == _ANY or name in attributes.groups
     account = subject.get("serviceAccount") or {}
-    if not asked.user.startswith(_ACCOUNT):
+    if not attributes.user.startswith(_ACCOUNT):
         return False
-    namespace, _, name = asked.user.removeprefix(_ACCOUNT).partition(":")
+    namespace, _, name = attributes.user.removeprefix(_ACCOUNT).partition(":")
     return account.get("namespace") == namespace and account.get("name") in (_ANY, name)
 
 
-def _allows_resource(row: Object, asked: Asked) -> bool:
-    resource = f"{asked.resource}/{asked.subresource}" if asked.subresource else asked.resource
-    wanted = (("verbs", asked.verb), ("apiGroups", asked.group), ("resources", resource))
+def _allows_resource(row: Object, attributes: RequestAttributes) -> bool:
+    resource = f"{attributes.resource}/{attributes.subresource}" if attributes.subresource else attributes.resource
+    wanted = (("verbs", attributes.verb), ("apiGroups", attributes.group), ("resources", resource))
     if not all(_has(row, field, value) for field, value in wanted):
         return False
-    return _has(row, "namespaces", asked.namespace) if asked.namespace else bool(row.get("clusterScope"))
+    return _has(row, "namespaces", attributes.namespace) if attributes.namespace else bool(row.get("clusterScope"))
 
 
-def _allows_path(row: Object, asked: Asked) -> bool:
+def _allows_path(row: Object, attributes: RequestAttributes) -> bool:
     paths = row.get("nonResourceURLs") or ()
-    return _has(row, "verbs", asked.verb) and any(_covers(path, asked.path) for path in paths)
+    return _has(row, "verbs", attributes.verb) and any(_covers(path, attributes.path) for path in paths)
 
 
 def _covers(pattern: str, path: str) -> bool:

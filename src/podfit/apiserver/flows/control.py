@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from podfit.api.objects import Object
 from podfit.api.registry.kinds import kind_named
 from podfit.apiserver.flows import borrowing
-from podfit.apiserver.flows.classify import Asked, Schema, first_match, schemas
+from podfit.apiserver.flows.classify import RequestAttributes, Schema, first_match, schemas
 from podfit.apiserver.flows.estimate import work_of
 from podfit.apiserver.flows.level import CANCELLED, TIME_OUT, Level, Rejected, Ticket
 from podfit.apiserver.flows.measures import FlowMeasures, ServedMeasures
@@ -33,7 +33,7 @@ _KEPT = 10_000
 
 
 @dataclass(slots=True, eq=False)
-class Place:
+class Classified:
     """The flow of a request: its schema, level and distinguisher."""
 
     schema: Schema
@@ -45,7 +45,7 @@ class Place:
 
 @dataclass(slots=True, eq=False)
 class Admitted:
-    place: Place
+    place: Classified
     ticket: Ticket
     is_watch: bool
 
@@ -65,7 +65,7 @@ class FlowControl:
         self._clock = objects.clock
         self._levels: dict[str, Level] = {}
         self._schemas: list[Schema] = []
-        self._places: dict[tuple[str, tuple[str, ...], str, str, str, str, str], Place] = {}
+        self._places: dict[tuple[str, tuple[str, ...], str, str, str, str, str], Classified] = {}
         self._timer: asyncio.TimerHandle | None = None
         self._stale = False
         self.wait_s = WAIT_S
@@ -135,7 +135,7 @@ class FlowControl:
     def _free(self, level: Level, ticket: Ticket) -> None:
         level.free(ticket, self._clock.monotonic())
 
-    async def _wait(self, place: Place, ticket: Ticket, timeout_s: float) -> None:
+    async def _wait(self, place: Classified, ticket: Ticket, timeout_s: float) -> None:
         """`timeout_s` is the client's, 0 if it has none: a request waits for a quarter of it at most."""
         level, turn = place.level, ticket.turn
         assert turn is not None
@@ -160,14 +160,14 @@ class FlowControl:
         finally:
             self._measures.queued(level.name, place.schema.name, -1, -seats)
 
-    def _place(self, request: Request, route: Route | None) -> Place | None:
+    def _place(self, request: Request, route: Route | None) -> Classified | None:
         user = request.user
         if route is None or not route.resource:
-            return self._find(Asked(user.name, user.groups, request.method.lower(), path=request.path))
+            return self._find(RequestAttributes(user.name, user.groups, request.method.lower(), path=request.path))
         key = (user.name, user.groups, route.verb, route.group, route.resource, route.subresource, route.namespace)
         place = self._places.get(key)
         if place is None:
-            place = self._find(Asked(*key))
+            place = self._find(RequestAttributes(*key))
             if place is None:
                 return None
             if len(self._places) >= _KEPT:
@@ -175,7 +175,7 @@ class FlowControl:
             self._places[key] = place
         return place
 
-    def _find(self, asked: Asked) -> Place | None:
+    def _find(self, asked: RequestAttributes) -> Classified | None:
         schema = first_match(self._schemas, asked)
         if schema is None:
             return None  # before the mandatory objects are stored
@@ -185,7 +185,7 @@ class FlowControl:
             ("X-Kubernetes-Pf-Prioritylevel-Uid", level.uid),
         ]
         measures = self._measures.served(level.name, schema.name, level.exempt)
-        return Place(schema, level, flow_hash(schema.name, schema.flow(asked)), headers, measures)
+        return Classified(schema, level, flow_hash(schema.name, schema.flow(asked)), headers, measures)
 
     # --- borrowing ----------------------------------------------------------------------------------------------
 

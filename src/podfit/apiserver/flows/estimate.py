@@ -34,7 +34,7 @@ _BY_NAME = "metadata.name="
 
 
 @dataclass(frozen=True, slots=True)
-class Work:
+class WorkEstimate:
     seats: int = 1
     final_seats: int = 0
     extra_s: float = 0.0
@@ -46,14 +46,14 @@ class Work:
     def most(self) -> int:
         return max(self.seats, self.final_seats)
 
-    def within(self, limit: int) -> Work:
+    def within(self, limit: int) -> WorkEstimate:
         """The same work for a level of `limit` seats: fewer final seats are held for longer."""
         if not 0 < limit < self.final_seats:
             return self
-        return Work(self.seats, limit, self.final_seats * self.extra_s / limit, self.watches)
+        return WorkEstimate(self.seats, limit, self.final_seats * self.extra_s / limit, self.watches)
 
 
-ONE_SEAT = Work()
+ONE_SEAT = WorkEstimate()
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +78,7 @@ def most_seats(spec: Object, bounds: Bounds) -> int:
     return max(1, part)
 
 
-def list_work(count: int, average_bytes: int, asked: Asked, most: int) -> Work:
+def list_work(count: int, average_bytes: int, asked: Asked, most: int) -> WorkEstimate:
     """For a list of `count` stored objects; `most` as of `most_seats`."""
     held = min(asked.limit, count) if asked.limit > 0 else count
     if asked.single:
@@ -87,20 +87,20 @@ def list_work(count: int, average_bytes: int, asked: Asked, most: int) -> Work:
         held = max(held, count // 2)
     used = held * average_bytes
     seats = math.ceil((used if asked.from_storage else min(used, STREAMED_BYTES)) / BYTES_PER_SEAT)
-    return Work(max(1, min(seats, most or MOST_LIST_SEATS, MOST_LIST_SEATS)))
+    return WorkEstimate(max(1, min(seats, most or MOST_LIST_SEATS, MOST_LIST_SEATS)))
 
 
 @lru_cache(1024)
-def write_work(watches: int, most: int) -> Work:
+def write_work(watches: int, most: int) -> WorkEstimate:
     if watches < WATCHES_PER_SEAT:
-        return Work(watches=watches)
+        return WorkEstimate(watches=watches)
     seats = math.ceil(watches / WATCHES_PER_SEAT)
     held = min(seats, most or MOST_WRITE_SEATS, MOST_WRITE_SEATS)
     # The same work on fewer seats takes longer.
-    return Work(1, held, seats * EVENT_S / held, watches)
+    return WorkEstimate(1, held, seats * EVENT_S / held, watches)
 
 
-def work_of(objects: Objects, request: Request, route: Route | None, most: int) -> Work:
+def work_of(objects: Objects, request: Request, route: Route | None, most: int) -> WorkEstimate:
     if route is None or not route.resource:
         return ONE_SEAT
     is_write = route.verb in _WRITES
@@ -115,13 +115,13 @@ def work_of(objects: Objects, request: Request, route: Route | None, most: int) 
     return _list_work(objects, request, route, kind, most)
 
 
-def _list_work(objects: Objects, request: Request, route: Route, kind: Kind, most: int) -> Work:
+def _list_work(objects: Objects, request: Request, route: Route, kind: Kind, most: int) -> WorkEstimate:
     query = request.query
     limit, version = first(query, "limit"), first(query, "resourceVersion")
     match, fields = first(query, "resourceVersionMatch"), first(query, "fieldSelector")
     if limit and not (limit.isdigit() and len(limit) < _DIGITS):
         # It will be rejected.
-        return Work(min(most or MOST_LIST_SEATS, MOST_LIST_SEATS))
+        return WorkEstimate(min(most or MOST_LIST_SEATS, MOST_LIST_SEATS))
     exact = match == "Exact" or (not match and bool(int(limit or 0)) and version not in ("", "0"))
     asked = Asked(
         int(limit or 0),

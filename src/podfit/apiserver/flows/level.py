@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 
 from podfit.api.objects import Object
 from podfit.apiserver.flows.borrowing import Bounds, Demand
-from podfit.apiserver.flows.estimate import Work, most_seats
+from podfit.apiserver.flows.estimate import WorkEstimate, most_seats
 from podfit.apiserver.flows.retries import Retries
 from podfit.apiserver.flows.sharding import deal
 
@@ -44,7 +44,7 @@ class Queue:
 class Ticket:
     """One request in a level."""
 
-    work: Work
+    work: WorkEstimate
     arrived: float
     seats: int
     """The most seats that it holds at a time."""
@@ -103,7 +103,7 @@ class Level:
 
     # --- coming and going ---------------------------------------------------------------------------------------
 
-    def arrive(self, work: Work, flow: int, now: float) -> Ticket:
+    def arrive(self, work: WorkEstimate, flow: int, now: float) -> Ticket:
         """A ticket whose `turn` is None may be executed immediately; any other waits for it. Raises Rejected."""
         ticket = Ticket(work, now, work.most)
         if self.exempt or (not self.waiting and self._has_room(work)):
@@ -176,7 +176,7 @@ class Level:
 
     # --- seats --------------------------------------------------------------------------------------------------
 
-    def _has_room(self, work: Work) -> bool:
+    def _has_room(self, work: WorkEstimate) -> bool:
         """A request wider than the level is executed when no other is; one that can wait needs a free seat."""
         if self._dealt and self.executing >= self.limit:
             return False

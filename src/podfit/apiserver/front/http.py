@@ -28,7 +28,7 @@ from podfit.apiserver.protobufs.form import STREAM_TYPE
 from podfit.apiserver.proxying.relay import Upgraded
 from podfit.apiserver.request import ANONYMOUS, Request, Response
 from podfit.apiserver.server import error_response, method_not_allowed
-from podfit.kit.web.door import Door, Visitor, requests_up_to
+from podfit.kit.web.listener import Connection, HttpListener, limited_requests
 
 log = logging.getLogger(__name__)
 Handle = Callable[[Request], Awaitable[Response]]
@@ -47,30 +47,30 @@ _REQUEST_LINE = re.compile(r"""\n  b['"][!#$%&'*+.^_`|~0-9A-Za-z-]+ \S+ HTTP/"""
 class HttpFront:
     def __init__(self, handle: Handle, authenticator: Authenticator, context: ssl.SSLContext | None) -> None:
         self._handle, self._authenticator, self._context = handle, authenticator, context
-        self._door: Door | None = None
+        self._listener: HttpListener | None = None
         self.patience_s = _PATIENCE_S
         """How long a client may leave available stream data unread."""
 
     @property
     def port(self) -> int:
-        return 0 if self._door is None else self._door.port
+        return 0 if self._listener is None else self._listener.port
 
     async def start(self, host: str, port: int) -> None:
-        self._door = Door(
+        self._listener = HttpListener(
             self._serve,
             self._context,
-            visitor=_Visitor,
-            request_factory=requests_up_to(BODY_LIMIT + 1),
+            connection=_Connection,
+            request_factory=limited_requests(BODY_LIMIT + 1),
             handler_cancellation=True,
             auto_decompress=False,
             max_line_size=65536,
             max_field_size=65536,
         )
-        await self._door.open(host, port)
+        await self._listener.open(host, port)
 
     async def stop(self) -> None:
-        if self._door is not None:
-            await self._door.close()
+        if self._listener is not None:
+            await self._listener.close()
 
     async def _serve(self, http: web.BaseRequest) -> web.StreamResponse:
         try:
@@ -103,7 +103,7 @@ class HttpFront:
         headers = _headers(http)
         user = self._authenticator.authenticate(headers, _peer(http))
         named = user is not None and user is not ANONYMOUS
-        if named and isinstance(http.protocol, Visitor):
+        if named and isinstance(http.protocol, Connection):
             http.protocol.trusted = True
         return Request(
             http.method,
@@ -137,7 +137,7 @@ class HttpFront:
         answer.content_type = response.content_type
         answer.enable_chunked_encoding()
         await answer.prepare(http)
-        outlet = _Outlet(http, answer, self.patience_s)
+        outlet = _ChunkWriter(http, answer, self.patience_s)
         if (write_to := getattr(stream, "write_to", None)) is not None:
             write_to(outlet.take)
         try:
@@ -154,7 +154,7 @@ class HttpFront:
         return answer
 
 
-class _Outlet:
+class _ChunkWriter:
     """The writer of a chunked response: chunks go straight to a connection with buffer space, otherwise they are
     queued.
     """
@@ -202,7 +202,7 @@ class _Outlet:
                 await self._answer.write(piece[start : start + _SLICE])
 
 
-class _Visitor(Visitor):
+class _Connection(Connection):
     """Methods that HTTP parsers do not know get Kubernetes' error, too."""
 
     def handle_error(

@@ -29,7 +29,7 @@ class Limits:
         self.in_flight = 0
 
 
-class _Line:
+class _ClientQueue:
     """The requests of one client and class."""
 
     __slots__ = ("limits", "seated", "waiting")
@@ -45,14 +45,14 @@ class Seats:
         self.reads = Limits(4)
         self.writes = Limits(16)
         self.bodies = Limits(64)
-        self._lines: dict[tuple[str, str], _Line] = {}
+        self._lines: dict[tuple[str, str], _ClientQueue] = {}
 
     async def take(self, request: Request, body: bool = False) -> None:
         """A seat, or with `body` a slot for the request's body."""
         key = _key(request, body)
         line = self._lines.get(key)
         if line is None:
-            line = self._lines[key] = _Line(self._limits(request, body))
+            line = self._lines[key] = _ClientQueue(self._limits(request, body))
         line.limits.in_flight += 1
         if line.seated < line.limits.seats:
             line.seated += 1
@@ -89,7 +89,7 @@ class Seats:
             return self.bodies
         return self.reads if request.reads else self.writes
 
-    def _left(self, key: tuple[str, str], line: _Line) -> None:
+    def _left(self, key: tuple[str, str], line: _ClientQueue) -> None:
         line.limits.in_flight -= 1
         if not line.seated and not line.waiting and self._lines.get(key) is line:
             del self._lines[key]

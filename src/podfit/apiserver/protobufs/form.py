@@ -15,7 +15,7 @@ from podfit.api.objects import Object
 from podfit.api.protobuf.scalars import delimited, field, length
 from podfit.api.protobuf.writing import Message, from_json, message, message_of, opening
 from podfit.api.status import ApiError
-from podfit.apiserver.protobufs.kept import KeptMessages
+from podfit.apiserver.protobufs.message_cache import MessageCache
 from podfit.apiserver.representation import wire
 from podfit.apiserver.representation.forms import Form, Row, Spliced
 from podfit.store.backend import Record
@@ -28,7 +28,7 @@ _ITEM = delimited(2)
 class ProtobufForm:
     """Another form, encoded in protobuf."""
 
-    def __init__(self, form: Form, api_version: str, kind: str, kept: KeptMessages | None = None) -> None:
+    def __init__(self, form: Form, api_version: str, kind: str, kept: MessageCache | None = None) -> None:
         """`kept`: the cache of messages, for a form that shows objects as they are stored."""
         self.form, self._api_version, self._kind, self._kept = form, api_version, kind, kept
         self._message: Message = message_of(api_version, kind)
@@ -47,10 +47,10 @@ class ProtobufForm:
 
     def _found(self, record: Record) -> bytes:
         if self._kept is None or not self.keeps:
-            return self._made(record)
-        return self._kept.of(self._api_version, record, self._made)
+            return self._encoded(record)
+        return self._kept.of(self._api_version, record, self._encoded)
 
-    def _made(self, record: Record) -> bytes:
+    def _encoded(self, record: Record) -> bytes:
         json = self.form.object(record)
         try:
             return self._message.of(json)
@@ -73,7 +73,7 @@ class ProtobufForm:
             data = self._found(record)
         else:
             gone = Record(record.key, record.value, record.created, revision)
-            data = self._made(gone)
+            data = self._encoded(gone)
         return event_frame(word, opening(self._api_version, self._kind, len(data)) + data)
 
     def bookmark(self, revision: int, annotations: Object | None = None) -> bytes:

@@ -29,7 +29,7 @@ from podfit.apiserver.services.endpoints import endpoint_of
 from podfit.apiserver.storage.objects import Objects
 from podfit.apiserver.subresources.table import Handlers
 from podfit.apiserver.writing.options import first
-from podfit.kit.web.door import LARGEST_MESSAGE
+from podfit.kit.web.listener import LARGEST_MESSAGE
 
 _DEFAULT_PORT = 10250
 _DEFAULT_CONTAINER = "kubectl.kubernetes.io/default-container"

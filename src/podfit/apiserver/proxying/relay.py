@@ -12,7 +12,7 @@ import aiohttp
 from aiohttp import WSMsgType, web
 
 from podfit.apiserver.request import Response
-from podfit.kit.web.door import LARGEST_MESSAGE
+from podfit.kit.web.listener import LARGEST_MESSAGE
 
 
 class Upgraded(Response, kw_only=True):

@@ -85,16 +85,16 @@ class Converted:
     def __init__(self, kind: Kind) -> None:
         self._kind = kind
 
-    def _shown(self, row: Row) -> Object:
+    def _converted_object(self, row: Row) -> Object:
         return conversion.to_served(self._kind, wire.object_of(row)) if isinstance(row, Record) else row
 
     def object(self, row: Row) -> bytes:
-        return wire.encode(self._shown(row))
+        return wire.encode(self._converted_object(row))
 
     def items(self, rows: Sequence[Record]) -> list[bytes]:
         items = []
         for row in rows:
-            obj = self._shown(row)
+            obj = self._converted_object(row)
             obj.pop("kind", None)
             obj.pop("apiVersion", None)
             items.append(wire.encode(obj))
@@ -104,7 +104,7 @@ class Converted:
         return frame_of(self._kind.list_kind, self._kind.api_version, revision, more)
 
     def event(self, word: str, record: Record, revision: int) -> bytes:
-        obj = self._shown(record)
+        obj = self._converted_object(record)
         obj["metadata"]["resourceVersion"] = str(revision)
         return event_of(word, wire.encode(obj))
 

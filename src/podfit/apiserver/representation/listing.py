@@ -39,7 +39,7 @@ def _join(pieces: Pieces, items: list[bytes], between: bytes) -> None:
     pieces.append(between + joined if pieces else joined)
 
 
-class KeptLists:
+class ListCache:
     """The encoded items of the last large lists of everything below a prefix, until something below it changes."""
 
     def __init__(self) -> None:

@@ -54,16 +54,16 @@ class ServiceAddresses:
         elif event.old is not None:
             self._taken -= self._of.pop(_key(event.old), set()) - {self.first}
 
-    def allot(self, service: Object, dry_run: bool = False) -> None:
+    def allocate(self, service: Object, dry_run: bool = False) -> None:
         """Sets clusterIP, clusterIPs and the families of a new Service; 422 if the requested ones are not available."""
         spec = service.setdefault("spec", {})
         if spec.get("type", "ClusterIP") == "ExternalName":
             return
         wanted = spec.get("clusterIP") or (spec.get("clusterIPs") or [""])[0]
         self._settle_families(service, spec, {}, wanted)
-        self._allot(service, spec, wanted, dry_run)
+        self._allocate(service, spec, wanted, dry_run)
 
-    def reallot(self, service: Object, old: Object, dry_run: bool = False) -> None:
+    def reallocate(self, service: Object, old: Object, dry_run: bool = False) -> None:
         """The same for an update; a Service that was an ExternalName gets its first address."""
         spec, stored = service.setdefault("spec", {}), old.get("spec") or {}
         if spec.get("type") == "ExternalName" or _both_prefer(spec, stored):
@@ -71,9 +71,9 @@ class ServiceAddresses:
         wanted = spec.get("clusterIP") or ""
         self._settle_families(service, spec, stored, wanted)
         if stored.get("type") == "ExternalName":
-            self._allot(service, spec, wanted, dry_run)
+            self._allocate(service, spec, wanted, dry_run)
 
-    def _allot(self, service: Object, spec: Object, wanted: str, dry_run: bool) -> None:
+    def _allocate(self, service: Object, spec: Object, wanted: str, dry_run: bool) -> None:
         if wanted == "None":
             spec["clusterIP"], spec["clusterIPs"] = "None", ["None"]
         else:
@@ -139,7 +139,7 @@ class ServiceAddresses:
         if why:
             error = invalid("spec.clusterIPs", [wanted], f"failed to allocate IP {wanted}: {why}")
             raise unprocessable("Service", name, [error])
-        return wanted if dry_run else self._hold(wanted, service)
+        return wanted if dry_run else self._reserve(wanted, service)
 
     def _is_taken(self, address: str, service: Object) -> bool:
         if address in self._taken:
@@ -147,7 +147,7 @@ class ServiceAddresses:
         key, since = self._held.get(address, (None, 0.0))
         return key not in (None, _key(service)) and self._clock.monotonic() - since < _HELD_S
 
-    def _hold(self, address: str, service: Object) -> str:
+    def _reserve(self, address: str, service: Object) -> str:
         self._held[address] = (_key(service), self._clock.monotonic())
         return address
 
@@ -158,11 +158,11 @@ class ServiceAddresses:
         for _ in range(64):
             address = str(self._net.network_address + random.randrange(2, size - 1))
             if not self._is_taken(address, service):
-                return self._hold(address, service)
+                return self._reserve(address, service)
         for offset in range(2, size - 1):
             address = str(self._net.network_address + offset)
             if not self._is_taken(address, service):
-                return self._hold(address, service)
+                return self._reserve(address, service)
         name = service.get("metadata", {}).get("name", "")
         raise unprocessable("Service", name, [invalid("spec.clusterIPs", [], "range is full")])
 

@@ -34,7 +34,7 @@ class NodePorts:
         key = _key(service)
         self._held = {number: held for number, held in self._held.items() if held[0] != key}
 
-    def allot(self, service: Object, dry_run: bool = False) -> None:
+    def allocate(self, service: Object, dry_run: bool = False) -> None:
         """Sets the node ports of a new Service; the first unavailable one fails the request."""
         spec = service.get("spec") or {}
         if not _on_nodes(spec):
@@ -44,7 +44,7 @@ class NodePorts:
         if health_checked(spec):
             request.health_check(spec)
 
-    def reallot(self, service: Object, old: Object, dry_run: bool = False) -> None:
+    def reallocate(self, service: Object, old: Object, dry_run: bool = False) -> None:
         """The same for an update: the ports of the stored Service are its own."""
         spec = service.get("spec") or {}
         if not _on_nodes(spec):

@@ -320,7 +320,7 @@ Places = dict[tuple[str, str], dict[int, Watcher]]
 """By namespace and value, then by identity."""
 
 
-class Shelf:
+class WatcherIndex:
     """The watchers of one resource, by the field they are indexed by ("": none), then by namespace and value."""
 
     def __init__(self) -> None:

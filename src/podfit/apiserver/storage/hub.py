@@ -11,10 +11,10 @@ import logging
 from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass
 
-from podfit.apiserver.storage.events import PREFIX, Shelf, Watcher, WatchEvent
+from podfit.apiserver.storage.events import PREFIX, Watcher, WatcherIndex, WatchEvent
 from podfit.apiserver.storage.object_cache import DecodedObjects
 from podfit.kit.concurrency.tasks import Tasks
-from podfit.kit.concurrency.turns import yield_turns
+from podfit.kit.concurrency.time_slice import yield_to_loop
 from podfit.store.backend import Change, Compacted, Lagging, Store, Watch
 
 log = logging.getLogger(__name__)
@@ -50,7 +50,7 @@ class Hub:
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        self._shelves: dict[str, Shelf] = {}
+        self._shelves: dict[str, WatcherIndex] = {}
         """By resource."""
         self._tasks = Tasks("watch hub")
         self._listeners: list[_Listening] = []
@@ -71,8 +71,8 @@ class Hub:
             watcher.close()
 
     def watchers(self) -> Iterator[Watcher]:
-        for shelf in self._shelves.values():
-            yield from shelf
+        for index in self._shelves.values():
+            yield from index
 
     def followers(self, resource: str, namespace: str, name: str) -> int:
         """The number of watches that may get a change of this object; those of single nodes do not count."""
@@ -92,13 +92,13 @@ class Hub:
         self._listening.clear()
 
     def add(self, watcher: Watcher) -> None:
-        self._shelves.setdefault(watcher.resource, Shelf()).add(watcher)
+        self._shelves.setdefault(watcher.resource, WatcherIndex()).add(watcher)
 
     def remove(self, watcher: Watcher) -> None:
         watcher.end()
-        shelf = self._shelves.get(watcher.resource)
-        if shelf is not None:
-            shelf.remove(watcher)
+        index = self._shelves.get(watcher.resource)
+        if index is not None:
+            index.remove(watcher)
 
     async def _run(self) -> None:
         while True:
@@ -133,10 +133,10 @@ class Hub:
                 changes.append(change)
             events = self._inform_listeners(changes)
             if not is_behind:
-                await yield_turns(TURNS_OF_AN_ANSWER)
-            self._offer(events, Shelf.offer_to_filed)
-            await yield_turns(1 if is_behind else TURNS_OF_A_NODE)
-            self._offer(events, Shelf.offer_to_all)
+                await yield_to_loop(TURNS_OF_AN_ANSWER)
+            self._offer(events, WatcherIndex.offer_to_filed)
+            await yield_to_loop(1 if is_behind else TURNS_OF_A_NODE)
+            self._offer(events, WatcherIndex.offer_to_all)
             self.seen = changes[-1].revision
 
     def _cut_off_all(self) -> None:
@@ -168,14 +168,16 @@ class Hub:
             events.setdefault(resource, []).append(event)
         return events
 
-    def _offer(self, events: dict[str, list[WatchEvent]], offer: Callable[[Shelf, list[WatchEvent]], None]) -> None:
+    def _offer(
+        self, events: dict[str, list[WatchEvent]], offer: Callable[[WatcherIndex, list[WatchEvent]], None]
+    ) -> None:
         """Each watcher gets the changes of a resource in order; those of different resources may be in any order, as
         always.
         """
         for resource, of_it in events.items():
-            shelf = self._shelves.get(resource)
-            if shelf is not None:
-                offer(shelf, of_it)
+            index = self._shelves.get(resource)
+            if index is not None:
+                offer(index, of_it)
 
     def _listening_to(self, resource: str) -> tuple[_Listening, ...]:
         return tuple(one for one in self._listeners if not one.resources or resource in one.resources)

@@ -101,9 +101,9 @@ class Objects:
         obj["metadata"] = {**obj["metadata"], "resourceVersion": str(record.modified)}
         return (await self.shown(kind, (record,)))[0] if kind.custom else record
 
-    def alike(self, kind: Kind) -> Sequence[Kind]:
+    def equivalents(self, kind: Kind) -> Sequence[Kind]:
         """The other kinds under which the objects of this one are served."""
-        return self.registry.alike(kind)
+        return self.registry.equivalents(kind)
 
     async def convert(self, obj: Object, kind: Kind, other: Kind) -> Object:
         """An object as shown to clients of another kind with the same structure; `obj` itself is not modified."""

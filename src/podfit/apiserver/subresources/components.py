@@ -37,7 +37,7 @@ class ComponentStatuses:
         return call.answer(accepted, form, wire.object_of(record))
 
     def _record(self, kind: Kind) -> Record:
-        trouble = self._store.trouble
+        trouble = self._store.problem
         condition: Object = {"type": "Healthy", "status": "False" if trouble else "True", "message": trouble or "ok"}
         obj = {
             "kind": kind.kind,

@@ -29,7 +29,7 @@ _VIOLATES = "Cannot evict pod as it would violate the pod's disruption budget."
 async def evict(call: Call) -> Response:
     accepted = call.accepted()
     options = write_options(call.request.query, "CreateOptions")
-    call.request.body = await call.aside(lambda: _in_one_version(call.request.body))
+    call.request.body = await call.offload(lambda: _in_one_version(call.request.body))
     eviction = await received(call, EVICTION, options.validation)
     meta, name, namespace = eviction.setdefault("metadata", {}), call.route.name, call.namespace
     match_namespace(meta, namespace)

@@ -144,7 +144,7 @@ def _unfit(objects: Objects, pod: Object, node: Object) -> str:
 def _shortage(objects: Objects, pod: Object, status: Object, name: str) -> str:
     """Counted as by the scheduler: the resources of the node's pods, and of those being moved to it, with overhead."""
     free = {key: Quantity.parse(str(text)) for key, text in (status.get("allocatable") or {}).items()}
-    others = [other for other in objects.list(POD) if _holds(other, name)]
+    others = [other for other in objects.list(POD) if _is_bound_to(other, name)]
     for other in others:
         for key, amount in pod_requests(other, use_status=True).items():
             free[key] = free.get(key, Quantity(0)) - amount
@@ -157,7 +157,7 @@ def _shortage(objects: Objects, pod: Object, status: Object, name: str) -> str:
     return ""
 
 
-def _holds(pod: Object, node: str) -> bool:
+def _is_bound_to(pod: Object, node: str) -> bool:
     if (pod.get("status") or {}).get("phase") in ("Succeeded", "Failed"):
         return False
     if (pod.get("spec") or {}).get("nodeName") == node:

@@ -26,7 +26,7 @@ from podfit.apiserver.verbs.patch import patch_type
 from podfit.apiserver.writing import managed
 from podfit.apiserver.writing.bodies import check_name, received
 from podfit.apiserver.writing.options import WriteOptions, first, write_options
-from podfit.apiserver.writing.write import Change, Lens, Track
+from podfit.apiserver.writing.write import Change, SubresourceView, Track
 from podfit.kit.clock import rfc3339
 from podfit.store.backend import Record
 
@@ -34,7 +34,7 @@ SCALE = Kind("autoscaling", "v1", "Scale", "scales", True)
 
 
 @dataclass(frozen=True, slots=True)
-class Where:
+class ScalePaths:
     """Paths of the numbers inside the object; the definition of a custom resource has its own."""
 
     replicas: tuple[str, ...] = ("spec", "replicas")
@@ -44,9 +44,9 @@ class Where:
 
 class ScaleHandlers:
     def __init__(self) -> None:
-        self.custom: dict[tuple[str, str, str], Where] = {}
+        self.custom: dict[tuple[str, str, str], ScalePaths] = {}
 
-    def where(self, kind: Kind) -> Where:
+    def where(self, kind: Kind) -> ScalePaths:
         return self.custom.get((kind.group, kind.version, kind.plural)) or _BUILT_IN
 
     async def handle(self, call: Call) -> Response:
@@ -109,14 +109,14 @@ class ScaleHandlers:
 
     async def _write(self, call: Call, options: WriteOptions, change: Change, track: Track | None) -> Object:
         write = call.write(options)
-        write.track, write.lens = track, self._lens(call)
+        write.track, write.subresource_view = track, self._lens(call)
         return (await call.parts.writer.update(write, change)).obj
 
-    def _lens(self, call: Call) -> Lens:
+    def _lens(self, call: Call) -> SubresourceView:
         def put_back(obj: Object, scale: Object) -> Object:
             return self._scaled(call, obj, scale) if scale != self._scale(call.kind, obj) else obj
 
-        return Lens("scale", lambda obj: self._scale(call.kind, obj), put_back)
+        return SubresourceView("scale", lambda obj: self._scale(call.kind, obj), put_back)
 
     def _tracking(self, call: Call, options: WriteOptions) -> Track:
         """A writer of a Scale owns the replicas of the object, and nothing else."""
@@ -174,7 +174,7 @@ class ScaleHandlers:
         }
 
 
-_BUILT_IN = Where()
+_BUILT_IN = ScalePaths()
 _TABLES = Tables()
 _TABLES.set(
     SCALE,

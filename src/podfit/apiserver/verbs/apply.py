@@ -34,7 +34,7 @@ from podfit.store.backend import Record
 async def apply(call: Call, accepted: Accepted, form: Form, options: WriteOptions) -> Response:
     struct = type_of(call.kind)
     assert struct is not None
-    applied = await call.aside(lambda: read_configuration(call, call.kind, options))
+    applied = await call.offload(lambda: read_configuration(call, call.kind, options))
     write = call.write(options, call.route.subresource)
     if (dialect := write.dialect) is None:
         applier = _Applier(call, applied, struct, options)
@@ -49,7 +49,7 @@ async def apply(call: Call, accepted: Accepted, form: Form, options: WriteOption
         if uid:
             why = f"uid mismatch: the provided object specified uid {uid}, and no existing object was found"
             raise conflict(call.kind.plural, call.route.name, why, call.kind.group)
-        written = await call.parts.writer.create(write, await call.aside(lambda: applier.merged(None)))
+        written = await call.parts.writer.create(write, await call.offload(lambda: applier.merged(None)))
         return call.written(accepted, form, written, 201)
 
     def change(stored: Object, record: Record) -> Object:

@@ -20,7 +20,7 @@ async def create(call: Call) -> Response:
             call, write, dialect, await received(call, call.kind, options.validation, dialect.struct(call.kind))
         )
     else:
-        obj = await call.aside(lambda: read_object(call, call.kind, options.validation))
+        obj = await call.offload(lambda: read_object(call, call.kind, options.validation))
     write.track = managed.updates(call, options)
     written = await call.parts.writer.create(write, obj)
     return call.written(accepted, form, written, 201)

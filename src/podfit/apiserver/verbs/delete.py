@@ -22,7 +22,7 @@ from podfit.store.backend import Mismatch, Record
 async def delete(call: Call) -> Response:
     accepted = call.accepted()
     form = call.form(accepted)
-    options = await call.aside(lambda: delete_options(call.request.query, json_body(call)))
+    options = await call.offload(lambda: delete_options(call.request.query, json_body(call)))
     call.warnings += deletes.warnings(call.kind, options)
     if why := strategy_for(call.kind).kept_for(call.route.name):
         raise forbidden(call.kind.plural, call.route.name, why, call.kind.group)
@@ -80,7 +80,7 @@ async def _carry_out(
 async def delete_collection(call: Call) -> Response:
     accepted = call.accepted()
     form = call.form(accepted)
-    options = await call.aside(lambda: delete_options(call.request.query, json_body(call)))
+    options = await call.offload(lambda: delete_options(call.request.query, json_body(call)))
     call.warnings += deletes.warnings(call.kind, options)
     wanted = list_options(call.request.query, False)
     selection = chosen(call.objects, call.kind, wanted.label_selector, wanted.field_selector)
@@ -89,7 +89,7 @@ async def delete_collection(call: Call) -> Response:
     if selection is not None:
         taken: list[Record] = []
         candidates = await visible(call, records, selection)
-        await call.parts.lane.run(call.request, selection.filter(candidates, taken))
+        await call.parts.long_responses.run(call.request, selection.filter(candidates, taken))
         chosen_keys = {record.key for record in taken}
         records = [record for record in records if record.key in chosen_keys]
     shown = await call.objects.shown(call.kind, records)

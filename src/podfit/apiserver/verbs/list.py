@@ -41,13 +41,13 @@ async def list_objects(call: Call) -> Response:
     selection = chosen(call.objects, call.kind, options.label_selector, options.field_selector)
     prefix = prefix_of(call.kind, call.namespace)
     if call.objects.store.count(prefix) >= _MANY:
-        await call.parts.lane.wait(call.request)
+        await call.parts.long_responses.wait(call.request)
     if selection is not None and selection.name is not None and not options.token and _newest(options):
-        found = await _shown(call, await _by_name(call, selection, options))
+        found = await _converted(call, await _by_name(call, selection, options))
         return await call.reply_list(accepted, form, *found)
     page = await _page(call, prefix, options, selection)
     if call.kind.custom:
-        stored, page = page[0], await _shown(call, page)
+        stored, page = page[0], await _converted(call, page)
         if page[0] is not stored:
             return await call.reply_list(accepted, form, *page)
     keeps = selection is None and not options.limit and isinstance(form, Spliced | ProtobufForm) and form.keeps
@@ -57,7 +57,7 @@ async def list_objects(call: Call) -> Response:
 Page = tuple[Sequence[Record], int, Object | None]
 
 
-async def _shown(call: Call, page: Page) -> Page:
+async def _converted(call: Call, page: Page) -> Page:
     return await call.objects.shown(call.kind, page[0]), page[1], page[2]
 
 
@@ -146,7 +146,7 @@ async def _take(
         return (records[:limit], True) if 0 < limit < len(records) else (records, False)
     found: list[Record] = []
     records = await visible(call, records, selection)
-    await call.parts.lane.run(call.request, selection.filter(records, found, max(limit, 0)))
+    await call.parts.long_responses.run(call.request, selection.filter(records, found, max(limit, 0)))
     # Kubernetes stops at the last item it takes: more keys mean more pages, selected or not.
     return found, 0 < limit <= len(found) and found[-1] is not records[-1]
 

@@ -24,7 +24,7 @@ async def update(call: Call) -> Response:
     if dialect is not None:
         obj = await received(call, call.kind, options.validation, dialect.struct(call.kind))
     else:
-        obj = await call.aside(lambda: read_object(call, call.kind, options.validation))
+        obj = await call.offload(lambda: read_object(call, call.kind, options.validation))
     check_name(obj, call.route.name, call.namespace)
     write.track, write.replaces = managed.updates(call, options), True
     if call.objects.record(call.kind, call.namespace, call.route.name) is None:

@@ -165,10 +165,12 @@ class _Stream:
                 part = self._matching.begin(await call.objects.shown(call.kind, part))
             elif self._selection is not None:
                 taken: list[Record] = []
-                await call.parts.lane.run(call.request, self._selection.filter(part, taken))
+                await call.parts.long_responses.run(call.request, self._selection.filter(part, taken))
                 part = taken
             events: list[bytes] = []
-            await call.parts.lane.run(call.request, self._added(await call.objects.shown(call.kind, part), events))
+            await call.parts.long_responses.run(
+                call.request, self._added(await call.objects.shown(call.kind, part), events)
+            )
             self._sent.inc(len(events))
             if events:
                 yield b"".join(events)

@@ -105,15 +105,15 @@ class Versions:
         head = plan.heads.get(wanted, b"") if plan is not None else b""
         if plan is None or all(plan.fits(record, head) for record in records):
             return records
-        shown = [self._remembered(plan, record, wanted) for record in records]
+        shown = [self._cached(plan, record, wanted) for record in records]
         missing = [at for at, record in enumerate(shown) if record is None]
-        for at, obj in zip(missing, await self._made(plan, [records[at] for at in missing], wanted), strict=True):
+        for at, obj in zip(missing, await self._converted(plan, [records[at] for at in missing], wanted), strict=True):
             record = records[at]
             shown[at] = made = Record(record.key, wire.stored_value(obj), record.created, record.modified)
-            self._remember(plan, made, wanted)
+            self._cache(plan, made, wanted)
         return [record for record in shown if record is not None]
 
-    async def _made(self, plan: VersionPlan, records: list[Record], wanted: str) -> list[Object]:
+    async def _converted(self, plan: VersionPlan, records: list[Record], wanted: str) -> list[Object]:
         objects = [plan.renewed(record) for record in records]
         others = [at for at, obj in enumerate(objects) if obj["apiVersion"] != wanted]
         if others:
@@ -122,7 +122,7 @@ class Versions:
                 objects[at] = obj
         return objects
 
-    def _remembered(self, plan: VersionPlan, record: Record, wanted: str) -> Record | None:
+    def _cached(self, plan: VersionPlan, record: Record, wanted: str) -> Record | None:
         if plan.fits(record, plan.heads.get(wanted, b"")):
             return record
         known = self._shown.get((record.key, wanted))
@@ -130,7 +130,7 @@ class Versions:
             return known[2]
         return None
 
-    def _remember(self, plan: VersionPlan, record: Record, wanted: str) -> None:
+    def _cache(self, plan: VersionPlan, record: Record, wanted: str) -> None:
         if len(record.value) > _LARGE:
             return
         if len(self._shown) >= _REMEMBERED:

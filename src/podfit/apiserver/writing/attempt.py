@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, TypeVar
 
-from podfit.api.cel.cost.budget import Pace
+from podfit.api.cel.cost.budget import YieldPolicy
 from podfit.api.objects import Object
 from podfit.api.registry.kinds import Kind
 from podfit.api.schema import type_of
@@ -25,7 +25,7 @@ from podfit.apiserver.writing.evaluation import evaluated
 from podfit.apiserver.writing.owners import unique_owners
 from podfit.apiserver.writing.write import Change, Write, Written
 from podfit.kit.clock import rfc3339
-from podfit.kit.concurrency.aside import LARGE
+from podfit.kit.concurrency.worker_threads import LARGE
 from podfit.store.backend import Record
 
 if TYPE_CHECKING:
@@ -60,7 +60,7 @@ class Attempt:
 
     async def run(self, work: Callable[[], Result]) -> Result:
         """Runs in place, or in a thread if the object is large."""
-        return await self._writer.aside.run(self.size, work)
+        return await self._writer.threads.run(self.size, work)
 
     async def changed(self, change: Change) -> Object:
         """The object as the client wants it."""
@@ -83,7 +83,7 @@ class Attempt:
         attrs = self._attrs = attributes(UPDATE, write, new, self.old)
         await self._writer.chain.admit(attrs)
         if attrs.object is not None:
-            new = attrs.object if write.lens is None else write.lens.put_back(new, attrs.object)
+            new = attrs.object if write.subresource_view is None else write.subresource_view.put_back(new, attrs.object)
         write.warnings += unique_owners(new.get("metadata") or {}, admitted=True)
         self._match_revision(new)
         if not write.kind.namespaced:
@@ -106,13 +106,13 @@ class Attempt:
     async def validate(self, new: Object) -> None:
         """Field validation: 422 with all errors."""
         size = LARGE if self.strategy.heavy(new) else self.size
-        self.check(new, await evaluated(self._writer.aside, size, lambda pace: self._errors(new, pace)))
+        self.check(new, await evaluated(self._writer.threads, size, lambda yielding: self._errors(new, yielding)))
         self.write.warnings += self.strategy.warnings_update(new, self.old, self.write.subresource)
 
-    def _errors(self, new: Object, pace: Pace) -> list[FieldError]:
+    def _errors(self, new: Object, yielding: YieldPolicy) -> list[FieldError]:
         write = self.write
         errors = self.strategy.validate_update(new, self.old, write.subresource)
-        return errors + custom_schema.errors(write.kind, new, self.old, write.subresource, pace)
+        return errors + custom_schema.errors(write.kind, new, self.old, write.subresource, yielding)
 
     def check(self, new: Object, errors: list[FieldError]) -> None:
         check_write(self.write, new, errors)
@@ -120,8 +120,8 @@ class Attempt:
     async def approve(self, new: Object) -> None:
         """Validating admission: 403 from the first plugin, webhook, policy or quota that rejects it."""
         assert self._attrs is not None
-        if self.write.lens is not None:
-            self._attrs.object = self.write.lens.show(new)
+        if self.write.subresource_view is not None:
+            self._attrs.object = self.write.subresource_view.show(new)
         await self._writer.chain.validate(self._attrs)
         self.write.warnings += self._attrs.warnings
 
@@ -167,9 +167,13 @@ class Attempt:
 def attributes(operation: str, write: Write, obj: Object, old: Object | None) -> Attributes:
     """The attributes for admission."""
     name = write.name or (obj.get("metadata") or {}).get("name", "")
-    lens, subresource = write.lens, write.subresource
-    if lens is not None:
-        subresource, obj, old = lens.subresource, lens.show(obj), lens.show(old) if old is not None else None
+    subresource_view, subresource = write.subresource_view, write.subresource
+    if subresource_view is not None:
+        subresource, obj, old = (
+            subresource_view.subresource,
+            subresource_view.show(obj),
+            subresource_view.show(old) if old is not None else None,
+        )
     attrs = Attributes(
         operation,
         write.kind,

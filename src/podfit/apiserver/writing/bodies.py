@@ -45,7 +45,7 @@ def read_body(call: Call, kind: Kind | Struct, validation: str, struct: Struct |
 
 async def received(call: Call, kind: Kind | Struct, validation: str, struct: Struct | None = None) -> Object:
     """Decodes the body, in a thread if it is large."""
-    return await call.aside(lambda: read_body(call, kind, validation, struct))
+    return await call.offload(lambda: read_body(call, kind, validation, struct))
 
 
 def json_body(call: Call) -> bytes:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from podfit.api.cel.cost.budget import UNPACED, Pace
+from podfit.api.cel.cost.budget import NEVER_YIELD, YieldPolicy
 from podfit.api.objects import Object
 from podfit.api.registry.kinds import Kind
 from podfit.api.schema import type_of
@@ -35,8 +35,8 @@ def pruned(kind: Kind, obj: Object) -> Object:
 
 
 def errors(
-    kind: Kind, obj: Object, old: Object | None = None, subresource: str = "", pace: Pace = UNPACED
+    kind: Kind, obj: Object, old: Object | None = None, subresource: str = "", yielding: YieldPolicy = NEVER_YIELD
 ) -> list[FieldError]:
     """Schema violations of a custom resource. Empty for built-in kinds."""
     schema = _schema(kind) if kind.custom else None
-    return [] if schema is None else schema.validate(obj, old, subresource, pace)
+    return [] if schema is None else schema.validate(obj, old, subresource, yielding)

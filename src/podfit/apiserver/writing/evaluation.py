@@ -10,8 +10,8 @@ import time
 from collections.abc import Callable
 from typing import TypeVar
 
-from podfit.api.cel.cost.budget import Interrupted, Pace
-from podfit.kit.concurrency.aside import LARGE, Aside
+from podfit.api.cel.cost.budget import Interrupted, YieldPolicy
+from podfit.kit.concurrency.worker_threads import LARGE, WorkerThreads
 
 Result = TypeVar("Result")
 ON_LOOP_S = 0.005
@@ -23,7 +23,7 @@ class _TooLong(Exception):
     """It takes too long for the loop."""
 
 
-class _OnLoop(Pace):
+class _OnLoop(YieldPolicy):
     def __init__(self) -> None:
         self._until = time.monotonic() + ON_LOOP_S
 
@@ -35,7 +35,7 @@ class _OnLoop(Pace):
         raise _TooLong
 
 
-class _OnThread(Pace):
+class _OnThread(YieldPolicy):
     def __init__(self) -> None:
         self._until = time.monotonic() + LONGEST_S
 
@@ -46,11 +46,11 @@ class _OnThread(Pace):
         time.sleep(_REST_S)
 
 
-async def evaluated(aside: Aside, size: int, work: Callable[[Pace], Result]) -> Result:
-    """The result of `work`, which has no side effects and may be called twice; `size` as for `Aside.run`."""
+async def evaluated(threads: WorkerThreads, size: int, work: Callable[[YieldPolicy], Result]) -> Result:
+    """The result of `work`, which has no side effects and may be called twice; `size` as for `WorkerThreads.run`."""
     if size < LARGE:
         try:
             return work(_OnLoop())
         except _TooLong:
             pass
-    return await aside.run(LARGE, lambda: work(_OnThread()))
+    return await threads.run(LARGE, lambda: work(_OnThread()))

@@ -28,7 +28,7 @@ Track = Callable[[Object, Object | None], None]
 
 
 @dataclass(frozen=True, slots=True)
-class Lens:
+class SubresourceView:
     """A subresource that shows an object as one of another kind (Scale). Admission sees and changes the shown
     object.
     """
@@ -50,7 +50,7 @@ class Write(msgspec.Struct, eq=False):
     subresource: str = ""
     warnings: list[str] = []
     track: Track | None = None
-    lens: Lens | None = None
+    subresource_view: SubresourceView | None = None
     replaces: bool = False
     """For a PUT: a uid in the body is a precondition. In a patch it is a change of an immutable field."""
     shares: bool = False

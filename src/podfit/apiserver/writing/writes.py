@@ -21,7 +21,7 @@ from podfit.apiserver.writing.evaluation import evaluated
 from podfit.apiserver.writing.owners import unique_owners
 from podfit.apiserver.writing.write import Change, Write, Written
 from podfit.kit.clock import rfc3339
-from podfit.kit.concurrency.aside import LARGE, Aside
+from podfit.kit.concurrency.worker_threads import LARGE, WorkerThreads
 from podfit.kit.uids import new_uid
 from podfit.store.backend import Mismatch, Record
 
@@ -34,7 +34,7 @@ _NAME_TRIES = 8
 class Writer:
     def __init__(self, objects: Objects, chain: Chain) -> None:
         self.objects, self.chain = objects, chain
-        self.aside = Aside()
+        self.threads = WorkerThreads()
         self.before_create: dict[tuple[str, str], Callable[[Object, bool], None]] = {}
         """By (group, plural): allocations before validation (cluster addresses); a dry run allocates nothing."""
         self.before_update: dict[tuple[str, str], Callable[[Object, Object, bool], None]] = {}
@@ -51,7 +51,7 @@ class Writer:
         write.warnings += unique_owners(meta)
         if (track := write.track) is not None:
             # Before admission: fields added by plugins have no manager, so that no applier removes them.
-            await self.aside.run(write.size, lambda: track(obj, None))
+            await self.threads.run(write.size, lambda: track(obj, None))
         attrs = attributes(CREATE, write, obj, None)
         await self.chain.admit(attrs)
         made = attrs.object or obj
@@ -59,10 +59,12 @@ class Writer:
         tries = 1 if made["metadata"].get("name") else _NAME_TRIES
         self._fill_system_fields(made["metadata"], strategy)
         attrs.name = made["metadata"].get("name", "")
-        await self.aside.run(write.size, lambda: self._prepare(write, strategy, made))
+        await self.threads.run(write.size, lambda: self._prepare(write, strategy, made))
         size = LARGE if strategy.heavy(made) else write.size
         errors = await evaluated(
-            self.aside, size, lambda pace: strategy.validate_create(made) + custom_schema.errors(kind, made, pace=pace)
+            self.threads,
+            size,
+            lambda yielding: strategy.validate_create(made) + custom_schema.errors(kind, made, yielding=yielding),
         )
         check_write(write, made, errors)
         write.warnings += strategy.warnings_create(made)

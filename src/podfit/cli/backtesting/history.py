@@ -225,7 +225,7 @@ def _with_holes(absent: NDArray[np.bool_]) -> int:
 
 async def read_local(path: Path, step_s: float = DEFAULT_STEP_S) -> History:
     """The file in which the recommender of `podfit up` stores its samples."""
-    from podfit.vpa.history.base import NONE, Batch, HistoryAway
+    from podfit.vpa.history.base import NONE, Batch, HistoryUnavailable
     from podfit.vpa.history.local import LocalHistory
 
     rows: list[tuple[float, str, tuple[float, ...]]] = []
@@ -248,7 +248,7 @@ async def read_local(path: Path, step_s: float = DEFAULT_STEP_S) -> History:
                 with closing(sqlite3.connect(copy)) as taken:
                     given.backup(taken)
             await store.load(Sink(), float("inf"))
-        except (HistoryAway, sqlite3.Error) as error:
+        except (HistoryUnavailable, sqlite3.Error) as error:
             raise BadHistory(f"{path}: {error}") from error
         finally:
             await store.close()

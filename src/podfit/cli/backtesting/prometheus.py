@@ -15,7 +15,7 @@ import numpy as np
 from podfit.cli.backtesting.history import MOST_CELLS, BadHistory, History, gaps
 from podfit.cli.recommending.progress import ProgressLine
 from podfit.kit.clock import Clock, RealClock
-from podfit.vpa.history.base import Batch, HistoryAway
+from podfit.vpa.history.base import Batch, HistoryUnavailable
 from podfit.vpa.history.queries import PrometheusConfig
 from podfit.vpa.policies.base import RESOURCES, Series
 from podfit.vpa.report.cluster.owners import Owner, guessed, owner_by_name
@@ -51,7 +51,7 @@ async def read_prometheus(
         with progress.of("reading usage from Prometheus") as seen:
             async for batch in usage.read(plan, seen):
                 reading.take(batch)
-    except (NoUsage, HistoryAway) as error:
+    except (NoUsage, HistoryUnavailable) as error:
         raise BadHistory(str(error)) from error
     finally:
         await usage.close()

@@ -18,7 +18,7 @@ RECREATE, IN_PLACE = "recreate", "in-place"
 MODES = (IN_PLACE, RECREATE)
 
 
-def _given(value: float, otherwise: float) -> float:
+def _finite_or(value: float, otherwise: float) -> float:
     return otherwise if np.isnan(value) else value
 
 
@@ -37,15 +37,15 @@ class WhatIf:
         """`percentile` and `margin` are settings of `default` and `krr`; the others choose their own."""
         margin, both = self.margin, self.percentile
         if isinstance(policy, Krr):
-            return Krr(percentile=_given(both, policy.percentile), margin=_given(margin, policy.margin))
+            return Krr(percentile=_finite_or(both, policy.percentile), margin=_finite_or(margin, policy.margin))
         if isinstance(policy, Default):
             config = policy.config
             return Default(
                 config=replace(
                     config,
-                    target_cpu_percentile=_given(both, config.target_cpu_percentile),
-                    target_memory_percentile=_given(both, config.target_memory_percentile),
-                    recommendation_margin_fraction=_given(margin, config.recommendation_margin_fraction),
+                    target_cpu_percentile=_finite_or(both, config.target_cpu_percentile),
+                    target_memory_percentile=_finite_or(both, config.target_memory_percentile),
+                    recommendation_margin_fraction=_finite_or(margin, config.recommendation_margin_fraction),
                 )
             )
         return policy

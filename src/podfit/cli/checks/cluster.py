@@ -18,7 +18,7 @@ from podfit.cli.sizing.recommended import target_pods
 from podfit.cli.sizing.usage import node_metrics
 from podfit.client import Client
 from podfit.client.kubeconfig import Access, BadKubeconfig
-from podfit.client.transport import Ask, Unreachable
+from podfit.client.transport import ClientRequest, Unreachable
 from podfit.vpa.model.changing.unowned import HELP, may_have_unowned, unowned, warning
 
 SKEW_S = 5.0
@@ -60,7 +60,7 @@ async def all_cluster_checks(kubeconfig: str, context: str) -> AsyncIterator[Fin
             yield ok("kubeconfig", f"server {session.access.server}")
             if (trouble := certificate(session.access)) is not None:
                 yield trouble
-            async for finding in _asked(session.client):
+            async for finding in _query(session.client):
                 yield finding
     except BadKubeconfig as error:
         yield fail("kubeconfig", str(error), "choose one with --kubeconfig or KUBECONFIG; `podfit up` writes one")
@@ -83,9 +83,9 @@ def certificate(access: Access, now: float | None = None) -> Finding | None:
     return ok("certificate", f"valid for {days:.0f} days")
 
 
-async def _asked(client: Client) -> AsyncIterator[Finding]:
+async def _query(client: Client) -> AsyncIterator[Finding]:
     try:
-        reply = await client.transport.request(Ask("GET", "/version"))
+        reply = await client.transport.request(ClientRequest("GET", "/version"))
     except Unreachable as error:
         yield fail("API server", str(error), "is `podfit up` running? is the address right?")
         return
@@ -93,7 +93,7 @@ async def _asked(client: Client) -> AsyncIterator[Finding]:
         version: dict[str, Any] = await client.raw("GET", "/version")
         yield server_version(version)
         yield skew(reply.headers.get("Date"))
-        yield await _who(client)
+        yield await _identity(client)
         yield await _may_resize(client)
         yield await _nodes(client)
         yield await _metrics(client)
@@ -121,7 +121,7 @@ def skew(date: str | None, now: float | None = None) -> Finding:
     return ok("clock", "agrees with the server's")
 
 
-async def _who(client: Client) -> Finding:
+async def _identity(client: Client) -> Finding:
     review = kind_named("SelfSubjectReview")
     body = {"apiVersion": review.api_version, "kind": review.kind}
     answer = await client.create(review, body)

@@ -53,7 +53,7 @@ class Cluster:
             listed = await session.client.raw("GET", path, {"limit": MOST}, headers=_NAMES_ONLY)
             return [one["metadata"]["name"] for one in listed["items"]]
 
-        return [name for name in self._asked(ask) if name not in without]
+        return [name for name in self._query(ask) if name not in without]
 
     def containers(self, words: list[str]) -> list[str]:
         """Of the named pods; of all pods if none is named."""
@@ -66,9 +66,9 @@ class Cluster:
             fields = ("containers", "initContainers")
             return [one["name"] for spec in specs for field in fields for one in spec.get(field) or ()]
 
-        return list(dict.fromkeys(self._asked(ask)))
+        return list(dict.fromkeys(self._query(ask)))
 
-    def _asked(self, ask: Callable[[Session], Awaitable[list[str]]]) -> list[str]:
+    def _query(self, ask: Callable[[Session], Awaitable[list[str]]]) -> list[str]:
         from podfit.cli.options.connect import connected
 
         async def main() -> list[str]:

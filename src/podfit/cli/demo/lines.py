@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 
-from podfit.cli.demo.seen import Moved
+from podfit.cli.demo.history import Moved
 from podfit.cli.demo.stage import Stage
 from podfit.cli.printing.amounts import RESOURCES, amount_text
 from podfit.cli.printing.output import say

@@ -12,11 +12,11 @@ from rich.table import Table
 from rich.text import Text
 
 from podfit.api.objects import Object
-from podfit.cli.demo.seen import ContainerSeen, Moved, Seen, spark
+from podfit.cli.demo.history import ContainerSeen, Moved, Seen, spark
 from podfit.cli.demo.stage import Stage
 from podfit.cli.node_side import STATES
 from podfit.cli.printing.amounts import RESOURCES, amount_text, number, pair_text
-from podfit.cli.printing.happened import when
+from podfit.cli.printing.event_rows import when
 from podfit.cli.printing.output import span
 from podfit.cli.printing.wording import condition_words, notable, sized_words
 from podfit.cli.resizing.stages import step_of
@@ -54,7 +54,7 @@ class Screen:
         place = place_from_here(self._stage.kubeconfig)
         parts.append(Text(f"Your turn: export KUBECONFIG={place}; kubectl get pods -n demo", style="dim"))
         age = span(time.monotonic() - stage.started)
-        title = f"podfit demo · {age} · {stage.seen.sentence} · Ctrl-C ends it"
+        title = f"podfit demo · {age} · {stage.seen.summary} · Ctrl-C ends it"
         return Panel(Group(*parts), title=title, title_align="left", border_style="cyan")
 
     def _words(self) -> Text:

@@ -14,8 +14,8 @@ from podfit.api.registry.kinds import NAMESPACE as NAMESPACES
 from podfit.api.status import ApiError
 from podfit.apiserver.request import ADMIN
 from podfit.cli.demo.autoscaling import SCRAPE_S, start_autoscaler
+from podfit.cli.demo.history import Moved, Seen
 from podfit.cli.demo.objects import LARGE, NAMESPACE, SMALL, autoscalers, deployments
-from podfit.cli.demo.seen import Moved, Seen
 from podfit.cli.node_side import states
 from podfit.client import Cache
 from podfit.client.rest import STRATEGIC
@@ -87,7 +87,7 @@ class Stage:
         ]
         return sorted(pods, key=lambda pod: ["web", "load", "worker"].index(pod["metadata"]["labels"]["app"]))
 
-    async def look(self) -> list[Moved]:
+    async def check(self) -> list[Moved]:
         """Observes every pod: its sizes according to the node, and its usage."""
         pods = self.running()
         self.seen.forget({pod["metadata"]["name"] for pod in pods})

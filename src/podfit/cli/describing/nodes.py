@@ -7,7 +7,7 @@ from podfit.api.registry.kinds import EVENT, POD
 from podfit.api.resize.progress import pending
 from podfit.apiserver.tables.kinds.pods import summary
 from podfit.cli.printing.amounts import RESOURCES, amount_text, pair_text, percent, quantities
-from podfit.cli.printing.happened import event_rows, in_order
+from podfit.cli.printing.event_rows import event_rows, in_order
 from podfit.cli.printing.output import age, paragraph, table
 from podfit.cli.printing.wording import condition_words, node_notable
 from podfit.cli.resizing.shortages import shortage_on

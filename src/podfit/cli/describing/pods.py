@@ -10,7 +10,7 @@ from podfit.apiserver.tables.kinds.pods import summary
 from podfit.cli.containers import containers_of, oom_kills, oom_lines, state_words
 from podfit.cli.node_side import STATES, states, story
 from podfit.cli.printing.amounts import RESOURCES, pair_text
-from podfit.cli.printing.happened import event_rows, in_order
+from podfit.cli.printing.event_rows import event_rows, in_order
 from podfit.cli.printing.output import age, paragraph, table
 from podfit.cli.printing.wording import chapter_words, condition_words, notable
 from podfit.cli.resizing.following import words

@@ -8,9 +8,9 @@ from podfit.api.objects import Object
 from podfit.api.registry.kinds import EVENT, VPA_CHECKPOINT
 from podfit.api.selectors import LabelSelector
 from podfit.api.status import ApiError
-from podfit.cli.explaining.asking import recommenders_story, updaters_story
+from podfit.cli.explaining.recommender_queries import recommenders_story, updaters_story
 from podfit.cli.printing.amounts import amount_text, number
-from podfit.cli.printing.happened import in_order, when
+from podfit.cli.printing.event_rows import in_order, when
 from podfit.cli.printing.output import age, paragraph, table
 from podfit.cli.resizing.overrides import FROZEN
 from podfit.cli.sizing.measured import vpa_objects

@@ -62,10 +62,10 @@ def say(text: str = "") -> None:
 def visible(text: str) -> str:
     """Makes control characters visible. Text from a cluster (messages, annotations, arguments) is untrusted, and a
     terminal interprets it."""
-    return _CONTROL.sub(_shown, text)
+    return _CONTROL.sub(_escaped, text)
 
 
-def _shown(found: re.Match[str]) -> str:
+def _escaped(found: re.Match[str]) -> str:
     code = ord(found[0])
     return f"^{chr(code ^ 0x40)}" if code < 0x80 else f"\\u{code:04x}"
 

@@ -13,7 +13,7 @@ from podfit.api.status import ApiError
 from podfit.cli.recommending.patches import Change
 from podfit.client import Client
 from podfit.client.rest import STRATEGIC
-from podfit.vpa.observe.sight import WELL_KNOWN
+from podfit.vpa.observe.caches import WELL_KNOWN
 from podfit.vpa.report.decide.sizing import ContainerSizes
 from podfit.vpa.runtimes.heaps import heap_of
 
@@ -75,7 +75,7 @@ def _of_pod(one: Change, pod: Mapping[str, Any]) -> tuple[ApplyStep | None, list
             container = _named(pod, field_name, patch["name"])
             if container is None:
                 continue
-            held = _holds(container, one.sizes[field_name, patch["name"]])
+            held = _too_small_in_place(container, one.sizes[field_name, patch["name"]])
             if held:
                 left.append(f"pod/{name}: {patch['name']}: {held}")
                 continue
@@ -90,7 +90,7 @@ def _named(pod: Mapping[str, Any], field_name: str, name: str) -> Mapping[str, A
     return next((one for one in listed if one.get("name") == name), None)
 
 
-def _holds(container: Mapping[str, Any], sizes: ContainerSizes) -> str:
+def _too_small_in_place(container: Mapping[str, Any], sizes: ContainerSizes) -> str:
     """Why a running container must not shrink: its heap was sized when it started."""
     heap, limit = heap_of(container), sizes.limits.get("memory")
     if heap is None or limit is None:

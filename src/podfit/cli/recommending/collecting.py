@@ -12,7 +12,7 @@ from podfit.api.selectors import LabelSelector
 from podfit.cli.recommending.progress import ProgressLine
 from podfit.client import Client
 from podfit.kit.clock import Clock
-from podfit.vpa.history.base import HistoryAway
+from podfit.vpa.history.base import HistoryUnavailable
 from podfit.vpa.history.queries import PrometheusConfig
 from podfit.vpa.recommender.decide.config import Config
 from podfit.vpa.report.cluster.owners import Owners
@@ -21,12 +21,12 @@ from podfit.vpa.report.cluster.workloads import Key, Workload
 from podfit.vpa.report.decide.findings import Prices, Report, Rules, findings, ordered
 from podfit.vpa.report.decide.policies import by_policy
 from podfit.vpa.report.decide.sizing import RESOURCES
-from podfit.vpa.report.usage.asking import pod_pattern
 from podfit.vpa.report.usage.curves import Grid
 from podfit.vpa.report.usage.evidence import CHECKPOINTS, METRICS, PROMETHEUS, Known, Remarks
+from podfit.vpa.report.usage.fallbacks import from_checkpoints, from_metrics
 from podfit.vpa.report.usage.gathering import Gatherer
-from podfit.vpa.report.usage.otherwise import from_checkpoints, from_metrics
 from podfit.vpa.report.usage.prometheus import NoUsage, PlannedReading, PrometheusUsage
+from podfit.vpa.report.usage.promql import pod_pattern
 from podfit.vpa.report.usage.saved import Saved
 
 SOURCES = ("auto", PROMETHEUS, CHECKPOINTS, METRICS)
@@ -178,7 +178,7 @@ class Collector:
         try:
             plan = await usage.plan(self._clock.now(), asked.namespace, pattern, asked.rules)
             return await self._read(usage, plan, every)
-        except (NoUsage, HistoryAway) as error:
+        except (NoUsage, HistoryUnavailable) as error:
             usage.remarks.missing.append(str(error))
             return {}
         finally:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from podfit.cli.recommending.texts import resources
-from podfit.vpa.observe.sight import WELL_KNOWN
+from podfit.vpa.observe.caches import WELL_KNOWN
 from podfit.vpa.report.cluster.workloads import Key, Workload
 from podfit.vpa.report.decide.findings import Finding
 from podfit.vpa.report.decide.sizing import ContainerSizes

@@ -14,7 +14,7 @@ from podfit.cli.targets import NoSuchTarget, alive, find_kind, pods_of
 from podfit.client import Client
 from podfit.vpa.model.objects.matching import own_selector
 from podfit.vpa.model.objects.policy import update_mode
-from podfit.vpa.observe.sight import WELL_KNOWN
+from podfit.vpa.observe.caches import WELL_KNOWN
 from podfit.vpa.recommender.decide.histograms.amounts import MAX_AMOUNT
 
 TOLERANCE = 0.1

@@ -17,7 +17,7 @@ _REMEMBERED = 4096
 Key = tuple[object, ...]
 
 
-class Said(Struct, frozen=True, gc=False):
+class Admitted(Struct, frozen=True, gc=False):
     message: str
     combined: bool
     """One Event represents many: its message is replaced, its count incremented."""
@@ -28,7 +28,7 @@ class _Similar(Struct):
     messages: dict[str, None] = {}
 
 
-class _Patience(Struct, gc=False):
+class _RateLimit(Struct, gc=False):
     left: float
     at_s: float
 
@@ -36,14 +36,14 @@ class _Patience(Struct, gc=False):
 class Correlator:
     def __init__(self) -> None:
         self._similar: OrderedDict[Key, _Similar] = OrderedDict()
-        self._patience: OrderedDict[Key, _Patience] = OrderedDict()
+        self._limits: OrderedDict[Key, _RateLimit] = OrderedDict()
 
-    def hear(self, who: Key, type: str, reason: str, message: str, now: float) -> Said | None:
+    def admit(self, who: Key, type: str, reason: str, message: str, now: float) -> Admitted | None:
         """The Event to send, or None if it exceeds its rate limit; `who` is the component and the object."""
-        said = self._combine((who, type, reason), message, now)
-        return said if self._bears(who, now) else None
+        admitted = self._combine((who, type, reason), message, now)
+        return admitted if self._within_limit(who, now) else None
 
-    def _combine(self, key: Key, message: str, now: float) -> Said:
+    def _combine(self, key: Key, message: str, now: float) -> Admitted:
         known = self._similar.get(key)
         if known is None or now - known.last_s > WITHIN_S:
             known = self._similar[key] = _Similar(now)
@@ -53,17 +53,17 @@ class Correlator:
         known.messages[message] = None
         known.last_s = now
         if len(known.messages) < SIMILAR:
-            return Said(message, False)
+            return Admitted(message, False)
         del known.messages[next(iter(known.messages))]
-        return Said(f"(combined from similar events): {message}", True)
+        return Admitted(f"(combined from similar events): {message}", True)
 
-    def _bears(self, who: Key, now: float) -> bool:
-        known = self._patience.get(who)
+    def _within_limit(self, who: Key, now: float) -> bool:
+        known = self._limits.get(who)
         if known is None:
-            known = self._patience[who] = _Patience(BURST, now)
-        self._patience.move_to_end(who)
-        if len(self._patience) > _REMEMBERED:
-            self._patience.popitem(last=False)
+            known = self._limits[who] = _RateLimit(BURST, now)
+        self._limits.move_to_end(who)
+        if len(self._limits) > _REMEMBERED:
+            self._limits.popitem(last=False)
         left = known.left + (now - known.at_s) / EVERY_S
         known.left, known.at_s = left if left < BURST else float(BURST), now
         if known.left < 1:

@@ -26,7 +26,7 @@ from podfit.kit.clock import Clock, RealClock, rfc3339
 
 log = logging.getLogger(__name__)
 
-LANES = 4
+WORKERS = 4
 _REMEMBERED = 4096
 _QUEUED = 8192
 
@@ -58,7 +58,7 @@ class _Sent(Struct, gc=False):
 
 
 @dataclass(slots=True)
-class _Lane:
+class _Worker:
     waiting: OrderedDict[Key, PendingEvent] = field(default_factory=OrderedDict)
     sent: OrderedDict[Key, _Sent] = field(default_factory=OrderedDict)
     idle: asyncio.Future[None] | None = None
@@ -91,7 +91,7 @@ class EventRecorder:
         """`room`: the most Events that may be queued. `correlate`: aggregate similar Events and drop excess ones."""
         self._client, self._component, self._host = client, component, host
         self._clock = clock or RealClock()
-        self._lanes = [_Lane() for _ in range(LANES)]
+        self._workers = [_Worker() for _ in range(WORKERS)]
         self._room, self._unsent = room, 0
         self._idle = asyncio.Event()
         self._idle.set()
@@ -99,9 +99,9 @@ class EventRecorder:
         self.dropped = 0
         """Events dropped because the queue was full."""
 
-    def named(self, component: str) -> Voice:
+    def named(self, component: str) -> NamedRecorder:
         """For another component whose Events use the same queue."""
-        return Voice(self, component)
+        return NamedRecorder(self, component)
 
     def record(
         self,
@@ -121,16 +121,16 @@ class EventRecorder:
         meta, message, now = about["metadata"], message[:1024], self._clock.now() if at_s is None else at_s
         component = component or self._component
         place = (about.get("kind", ""), meta.get("namespace", ""), meta["name"], meta.get("uid", ""))
-        lane = self._lanes[hash(place) % LANES]
+        worker = self._workers[hash(place) % WORKERS]
         who = (component, place)
         key: Key = (who, part, type, reason, message)
         if self._correlator is not None:
-            said = self._correlator.hear(who, type, reason, message, now)
-            if said is None:
+            admitted = self._correlator.admit(who, type, reason, message, now)
+            if admitted is None:
                 return
-            if said.combined:
-                key, message = (who, type, reason), said.message[:1024]
-        waiting = lane.waiting.get(key)
+            if admitted.combined:
+                key, message = (who, type, reason), admitted.message[:1024]
+        waiting = worker.waiting.get(key)
         if waiting is not None:
             waiting.count += 1
             waiting.last_s, waiting.message = now, message
@@ -141,10 +141,10 @@ class EventRecorder:
         made = PendingEvent(component, _reference(about, part), type, reason, message, now, now)
         if related is not None:
             made.related = _reference(related, "")
-        lane.waiting[key] = made
+        worker.waiting[key] = made
         self._unsent += 1
         self._idle.clear()
-        lane.wake()
+        worker.wake()
 
     def _drop(self, reason: str, name: str) -> None:
         self.dropped += 1
@@ -154,31 +154,31 @@ class EventRecorder:
 
     async def run(self) -> None:
         """Sends until cancelled."""
-        async with asyncio.TaskGroup() as lanes:
-            for lane in self._lanes:
-                lanes.create_task(self._drive(lane))
+        async with asyncio.TaskGroup() as group:
+            for worker in self._workers:
+                group.create_task(self._drive(worker))
 
     async def flush(self) -> None:
         """Waits until everything recorded so far has been sent."""
         await self._idle.wait()
 
-    async def _drive(self, lane: _Lane) -> None:
+    async def _drive(self, worker: _Worker) -> None:
         while True:
-            await lane.filled()
-            while lane.waiting:
+            await worker.filled()
+            while worker.waiting:
                 # A server in this process may respond without ever yielding: let others run first, Events can wait.
                 await asyncio.sleep(0)
-                key, event = lane.waiting.popitem(last=False)
-                await self._deliver(lane, key, event)
+                key, event = worker.waiting.popitem(last=False)
+                await self._deliver(worker, key, event)
                 self._unsent -= 1
                 if not self._unsent:
                     self._idle.set()
 
-    async def _deliver(self, lane: _Lane, key: Key, event: PendingEvent) -> None:
+    async def _deliver(self, worker: _Worker, key: Key, event: PendingEvent) -> None:
         backoff: Backoff | None = None
         while True:
             try:
-                await self._send(lane, key, event)
+                await self._send(worker, key, event)
             except Unreachable:
                 backoff = backoff or Backoff(0.1, 10.0)
                 await self._clock.sleep(backoff.next())
@@ -187,10 +187,10 @@ class EventRecorder:
                 log.debug("Event %s refused: %s", event.reason, error)
             return
 
-    async def _send(self, lane: _Lane, key: Key, event: PendingEvent) -> None:
-        sent = lane.sent.get(key)
+    async def _send(self, worker: _Worker, key: Key, event: PendingEvent) -> None:
+        sent = worker.sent.get(key)
         if sent is not None:
-            lane.sent.move_to_end(key)
+            worker.sent.move_to_end(key)
             try:
                 change = self._repeated(event, sent.count + event.count)
                 await self._client.patch(EVENT, sent.namespace, sent.name, change)
@@ -202,9 +202,9 @@ class EventRecorder:
         body = self._body(event)
         await self._client.create(EVENT, body)
         meta = body["metadata"]
-        lane.sent[key] = _Sent(meta["namespace"], meta["name"], event.count)
-        if len(lane.sent) > _REMEMBERED // LANES:
-            lane.sent.popitem(last=False)
+        worker.sent[key] = _Sent(meta["namespace"], meta["name"], event.count)
+        if len(worker.sent) > _REMEMBERED // WORKERS:
+            worker.sent.popitem(last=False)
 
     def _repeated(self, event: PendingEvent, count: int) -> Object:
         """The update of an Event that was sent before."""
@@ -232,14 +232,14 @@ class EventRecorder:
         }
 
 
-class Voice:
+class NamedRecorder:
     """An EventRecorder with a different component name."""
 
     def __init__(self, recorder: EventRecorder, component: str) -> None:
         self._recorder, self._component = recorder, component
 
-    def named(self, component: str) -> Voice:
-        return Voice(self._recorder, component)
+    def named(self, component: str) -> NamedRecorder:
+        return NamedRecorder(self._recorder, component)
 
     def record(self, about: Object, type: str, reason: str, message: str, part: str = "") -> None:
         self._recorder.record(about, type, reason, message, part, self._component)

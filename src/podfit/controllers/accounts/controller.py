@@ -6,7 +6,7 @@ from podfit.api.objects import Object
 from podfit.api.registry.kinds import NAMESPACE, Kind, kind_named
 from podfit.api.status import ApiError, is_namespace_going
 from podfit.client import Client
-from podfit.controllers.world import World
+from podfit.controllers.context import ControllerContext
 from podfit.reconcile import DONE, Engine, Result
 
 ACCOUNT, CONFIG = kind_named("ServiceAccount"), kind_named("ConfigMap")
@@ -17,19 +17,19 @@ _ABOUT = "The certificates that verify the API server from inside the cluster."
 class AccountsController:
     name = "serviceaccount-controller"
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: ControllerContext) -> None:
         self._client, self._publisher = world.client, world.acting("root-ca-cert-publisher").client
         self._ca = world.cluster_ca.decode()
         self._engine: Engine[str] = Engine(self.name, self._reconcile, clock=world.clock)
         self._namespaces, self._accounts, self._configs = (world.cache(kind) for kind in (NAMESPACE, ACCOUNT, CONFIG))
         self._namespaces.subscribe(lambda before, after: self._engine.add(after["metadata"]["name"]) if after else None)
-        self._accounts.subscribe(lambda before, after: self._gone(before, after, "default"))
-        self._configs.subscribe(lambda before, after: self._gone(before, after, ROOT_CA))
+        self._accounts.subscribe(lambda before, after: self._on_deleted(before, after, "default"))
+        self._configs.subscribe(lambda before, after: self._on_deleted(before, after, ROOT_CA))
 
     async def run(self) -> None:
         await self._engine.run()
 
-    def _gone(self, before: Object | None, after: Object | None, name: str) -> None:
+    def _on_deleted(self, before: Object | None, after: Object | None, name: str) -> None:
         one = after or before
         if one is not None and before is not None and one["metadata"]["name"] == name:
             self._engine.add(one["metadata"]["namespace"])

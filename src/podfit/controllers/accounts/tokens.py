@@ -10,7 +10,7 @@ import base64
 from podfit.api.objects import Object
 from podfit.api.registry.kinds import kind_named
 from podfit.api.status import ApiError
-from podfit.controllers.world import World
+from podfit.controllers.context import ControllerContext
 from podfit.reconcile import DONE, Engine, Result
 
 ACCOUNT, SECRET = kind_named("ServiceAccount"), kind_named("Secret")
@@ -24,17 +24,17 @@ Key = tuple[str, str]
 class TokensController:
     name = "serviceaccount-token-controller"
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: ControllerContext) -> None:
         self._world = world
         self._engine: Engine[Key] = Engine(self.name, self._reconcile, clock=world.clock)
         self._accounts, self._secrets = world.cache(ACCOUNT), world.cache(SECRET)
-        self._secrets.subscribe(lambda before, after: self._look(after) if after else None)
+        self._secrets.subscribe(lambda before, after: self._check(after) if after else None)
         self._accounts.subscribe(self._account_changed)
 
     async def run(self) -> None:
         await self._engine.run()
 
-    def _look(self, secret: Object) -> None:
+    def _check(self, secret: Object) -> None:
         if secret.get("type") == TOKEN:
             self._engine.add((secret["metadata"]["namespace"], secret["metadata"]["name"]))
 
@@ -43,7 +43,7 @@ class TokensController:
         if before is None or after is None or before["metadata"]["uid"] != after["metadata"]["uid"]:
             for secret in self._secrets.by("namespace", meta["namespace"]):
                 if _account_of(secret) == meta["name"]:
-                    self._look(secret)
+                    self._check(secret)
 
     async def _reconcile(self, key: Key) -> Result:
         secret = self._secrets.get(*key)

@@ -12,7 +12,7 @@ import logging
 from podfit.api.objects import Object
 from podfit.api.registry.kinds import kind_named
 from podfit.controllers.certificates.signers import NODE_CLIENT, SIGNERS, SigningRequest, objection, read_request
-from podfit.controllers.world import World
+from podfit.controllers.context import ControllerContext
 from podfit.kit.clock import parse_rfc3339, rfc3339
 from podfit.reconcile import DONE, Engine, Requeue, Result
 
@@ -35,7 +35,7 @@ NO_SIGNER = (
 class CertificatesController:
     name = "certificate-controller"
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: ControllerContext) -> None:
         self._world = world
         self._requests = world.cache(CSR)
         self._engine: Engine[str] = Engine(self.name, self._reconcile, clock=world.clock)

@@ -11,10 +11,10 @@ import asyncio
 from podfit.api.objects import Object
 from podfit.api.registry.kinds import POD, kind_named
 from podfit.api.selectors import LabelSelector
+from podfit.controllers.context import ControllerContext
 from podfit.controllers.disruption.budget import Count, counts, is_healthy, needs_scale, selector_text
 from podfit.controllers.disruption.scales import NoScale, Scales, controller_of, replicas_of
 from podfit.controllers.disruption.stale import StaleDisruptions
-from podfit.controllers.world import World
 from podfit.kit.clock import parse_rfc3339, rfc3339
 from podfit.reconcile import DONE, Engine, Requeue, Result
 
@@ -31,7 +31,7 @@ Key = tuple[str, str]
 class DisruptionController:
     name = "disruption-controller"
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: ControllerContext) -> None:
         self._world = world
         self._budgets, self._pods = world.cache(PDB), world.cache(POD)
         self._scales = Scales(world)

@@ -7,7 +7,7 @@ from podfit.api.registry.kinds import BUILT_IN, Kind, kind_named
 from podfit.api.status import ApiError, go_quote
 from podfit.client import Cache
 from podfit.client.discovery import discover
-from podfit.controllers.world import World
+from podfit.controllers.context import ControllerContext
 
 _FOLLOWED = tuple(map(kind_named, ("Deployment", "ReplicaSet", "StatefulSet", "ReplicationController")))
 
@@ -25,7 +25,7 @@ def replicas_of(obj: Object) -> int:
 
 
 class Scales:
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: ControllerContext) -> None:
         self._world = world
         self._caches = {(kind.group, kind.kind): world.cache(kind) for kind in _FOLLOWED}
         self._kinds = {(kind.api_version, kind.kind): kind for kind in BUILT_IN}
@@ -37,7 +37,7 @@ class Scales:
     async def of(self, owner: Object, pod: Object) -> tuple[str, int]:
         """The UID of the pod's controller, and its desired number."""
         namespace = pod["metadata"]["namespace"]
-        found = self._known(owner, namespace) or await self._asked(owner, namespace)
+        found = self._known(owner, namespace) or await self._fetch(owner, namespace)
         if found is None:
             raise NoScale(f"found no controllers for pod {go_quote(pod['metadata']['name'])}")
         return found
@@ -52,7 +52,7 @@ class Scales:
             return self._known(above, namespace)
         return owner["uid"], replicas_of(obj)
 
-    async def _asked(self, owner: Object, namespace: str) -> tuple[str, int] | None:
+    async def _fetch(self, owner: Object, namespace: str) -> tuple[str, int] | None:
         kind = await self._kind(owner.get("apiVersion", ""), owner.get("kind", ""))
         if not _has_scale(kind):
             name = f"{kind.plural}.{kind.group}" if kind.group else kind.plural

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from podfit.api.objects import Object
 from podfit.api.registry.kinds import POD
-from podfit.controllers.world import World
+from podfit.controllers.context import ControllerContext
 from podfit.kit.clock import parse_rfc3339, rfc3339
 from podfit.reconcile import DONE, Engine, Requeue, Result
 
@@ -31,7 +31,7 @@ def announced(pod: Object) -> Object | None:
 
 
 class StaleDisruptions:
-    def __init__(self, world: World, name: str) -> None:
+    def __init__(self, world: ControllerContext, name: str) -> None:
         self._world = world
         self._pods = world.cache(POD)
         self._engine: Engine[Key] = Engine(name, self._reconcile, workers=1, clock=world.clock)

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from podfit.api.objects import Object
 from podfit.api.registry.kinds import kind_named
 from podfit.api.status import ApiError, is_namespace_going
+from podfit.controllers.context import ControllerContext
 from podfit.controllers.endpoints.members import Key, Members
 from podfit.controllers.endpoints.packing import ports_key
 from podfit.controllers.endpoints.pods import (
@@ -20,7 +21,6 @@ from podfit.controllers.endpoints.pods import (
     reference,
 )
 from podfit.controllers.endpoints.triggers import Triggers, noted
-from podfit.controllers.world import World
 from podfit.reconcile import DONE, Engine, Result
 
 ENDPOINTS = kind_named("Endpoints")
@@ -32,7 +32,7 @@ _MOST = 1000
 class EndpointsController:
     name = "endpoints-controller"
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: ControllerContext) -> None:
         self._client = world.client
         self._engine: Engine[Key] = Engine(self.name, self._reconcile, clock=world.clock)
         self._endpoints = world.cache(ENDPOINTS)

@@ -10,15 +10,15 @@ from collections.abc import Callable
 from podfit.api.objects import Object
 from podfit.api.registry.kinds import POD, kind_named
 from podfit.client import Cache
+from podfit.controllers.context import ControllerContext
 from podfit.controllers.endpoints.pods import relevant
-from podfit.controllers.world import World
 
 SERVICE = kind_named("Service")
 Key = tuple[str, str]
 
 
 class Members:
-    def __init__(self, world: World, enqueue: Callable[[Key], None]) -> None:
+    def __init__(self, world: ControllerContext, enqueue: Callable[[Key], None]) -> None:
         self.services: Cache = world.cache(SERVICE)
         self._pods: Cache = world.cache(POD)
         self._enqueue = enqueue

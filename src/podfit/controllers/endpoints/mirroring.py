@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from podfit.api.objects import Object
 from podfit.api.registry.kinds import kind_named
+from podfit.controllers.context import ControllerContext
 from podfit.controllers.endpoints.legacy import MANAGED_BY as OLD_MANAGED_BY
 from podfit.controllers.endpoints.legacy import MANAGER
 from podfit.controllers.endpoints.members import Key
-from podfit.controllers.endpoints.packing import SliceChanges, Wanted, pack, ports_key
+from podfit.controllers.endpoints.packing import EndpointGroup, SliceChanges, pack, ports_key
 from podfit.controllers.endpoints.writing import (
     MANAGED_BY,
     SERVICE_NAME,
@@ -17,7 +18,6 @@ from podfit.controllers.endpoints.writing import (
     prefix_of,
     service_of,
 )
-from podfit.controllers.world import World
 from podfit.reconcile import DONE, Engine, Result
 
 CONTROLLER = "endpointslicemirroring-controller.k8s.io"
@@ -33,7 +33,7 @@ _MOST = 1000
 class EndpointSliceMirroringController:
     name = "endpointslice-mirroring-controller"
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: ControllerContext) -> None:
         self._engine: Engine[Key] = Engine(self.name, self._reconcile, clock=world.clock)
         self._services, self._endpoints = world.cache(kind_named("Service")), world.cache(kind_named("Endpoints"))
         slices = world.cache(SLICE)
@@ -79,8 +79,8 @@ def _is_mirrored(endpoints: Object | None) -> bool:
     return _LEADER not in (meta.get("annotations") or {})
 
 
-def _wanted(endpoints: Object) -> list[Wanted]:
-    groups: list[Wanted] = []
+def _wanted(endpoints: Object) -> list[EndpointGroup]:
+    groups: list[EndpointGroup] = []
     for subset in endpoints.get("subsets") or ():
         ports = [{"name": "", **port} for port in subset.get("ports") or ()]
         room = _MOST
@@ -91,7 +91,7 @@ def _wanted(endpoints: Object) -> list[Wanted]:
     return groups
 
 
-def _file(groups: list[Wanted], ports: list[Object], address: Object, ready: bool) -> None:
+def _file(groups: list[EndpointGroup], ports: list[Object], address: Object, ready: bool) -> None:
     family = "IPv6" if ":" in address["ip"] else "IPv4"
     endpoint: Object = {"addresses": [address["ip"]], "conditions": {"ready": ready}}
     endpoint |= {field: address[field] for field in ("targetRef", "nodeName", "hostname") if address.get(field)}
@@ -99,7 +99,7 @@ def _file(groups: list[Wanted], ports: list[Object], address: Object, ready: boo
         if group.family == family and ports_key(group.ports) == ports_key(ports):
             group.endpoints.append(endpoint)
             return
-    groups.append(Wanted(family, ports, [endpoint]))
+    groups.append(EndpointGroup(family, ports, [endpoint]))
 
 
 def _metadata(endpoints: Object) -> Object:

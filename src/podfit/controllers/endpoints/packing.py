@@ -19,7 +19,7 @@ class SliceChanges:
 
 
 @dataclass
-class Wanted:
+class EndpointGroup:
     """The endpoints of one family with the same ports."""
 
     family: str
@@ -27,7 +27,7 @@ class Wanted:
     endpoints: list[Object] = field(default_factory=list)
 
 
-def pack(wanted: list[Wanted], slices: list[Object], meta: Object, most: int = MOST) -> SliceChanges:
+def pack(wanted: list[EndpointGroup], slices: list[Object], meta: Object, most: int = MOST) -> SliceChanges:
     """The writes that turn the existing slices into the wanted ones. `meta`: the metadata of a new slice; labels of
     existing ones are updated to it."""
     plan = SliceChanges()
@@ -54,7 +54,7 @@ def _reuse(plan: SliceChanges) -> None:
         plan.update.append({**spare, "metadata": meta, "endpoints": made["endpoints"], "ports": made["ports"]})
 
 
-def _is_for(row: Object, group: Wanted) -> bool:
+def _is_for(row: Object, group: EndpointGroup) -> bool:
     return row.get("addressType") == group.family and ports_key(row.get("ports")) == ports_key(group.ports)
 
 
@@ -68,7 +68,7 @@ def identity(endpoint: Object) -> str:
     return str(target.get("uid") or ",".join(endpoint.get("addresses") or ()))
 
 
-def _fill(group: Wanted, slices: list[Object], meta: Object, most: int, plan: SliceChanges) -> None:
+def _fill(group: EndpointGroup, slices: list[Object], meta: Object, most: int, plan: SliceChanges) -> None:
     pending = {identity(endpoint): endpoint for endpoint in group.endpoints}
     kept: list[tuple[Object, list[Object]]] = []
     for row in slices:
@@ -97,7 +97,7 @@ def _same(row: Object, endpoints: list[Object], meta: Object) -> bool:
     return (row.get("endpoints") or []) == endpoints and row["metadata"].get("labels") == meta["labels"]
 
 
-def new_slice(group: Wanted, endpoints: list[Object], meta: Object) -> Object:
+def new_slice(group: EndpointGroup, endpoints: list[Object], meta: Object) -> Object:
     return {
         "apiVersion": "discovery.k8s.io/v1",
         "kind": "EndpointSlice",

@@ -6,8 +6,9 @@ from collections.abc import Sequence
 
 from podfit.api.objects import Object
 from podfit.api.registry.kinds import NODE
+from podfit.controllers.context import ControllerContext
 from podfit.controllers.endpoints.members import Key, Members
-from podfit.controllers.endpoints.packing import Wanted, pack, ports_key
+from podfit.controllers.endpoints.packing import EndpointGroup, pack, ports_key
 from podfit.controllers.endpoints.pods import (
     HEADLESS,
     addresses_of,
@@ -28,7 +29,6 @@ from podfit.controllers.endpoints.writing import (
     prefix_of,
     service_of,
 )
-from podfit.controllers.world import World
 from podfit.reconcile import DONE, Engine, Result
 
 CONTROLLER = "endpointslice-controller.k8s.io"
@@ -39,7 +39,7 @@ _RESERVED = (SERVICE_NAME, MANAGED_BY, HEADLESS)
 class EndpointSliceController:
     name = "endpointslice-controller"
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: ControllerContext) -> None:
         self._engine: Engine[Key] = Engine(self.name, self._reconcile, clock=world.clock)
         self._nodes, slices = world.cache(NODE), world.cache(SLICE)
         self._writer = SliceWriter(world.client, slices, CONTROLLER)
@@ -81,15 +81,15 @@ class EndpointSliceController:
             await self._writer.write(key, plan)
         return DONE
 
-    def _wanted(self, key: Key, service: Object, pods: Sequence[Object]) -> list[Wanted]:
-        groups: list[Wanted] = []
+    def _wanted(self, key: Key, service: Object, pods: Sequence[Object]) -> list[EndpointGroup]:
+        groups: list[EndpointGroup] = []
         for family in (service.get("spec") or {}).get("ipFamilies") or ["IPv4"]:
-            found: dict[str, Wanted] = {}
+            found: dict[str, EndpointGroup] = {}
             for pod in pods:
                 endpoint = self._endpoint(key, service, pod, family)
                 if endpoint is not None:
                     _file(found, family, ports_of(service, pod), endpoint)
-            groups += found.values() or [Wanted(family, [])]
+            groups += found.values() or [EndpointGroup(family, [])]
         return groups
 
     def _endpoint(self, key: Key, service: Object, pod: Object, family: str) -> Object | None:
@@ -120,9 +120,9 @@ class EndpointSliceController:
         return endpoint
 
 
-def _file(groups: dict[str, Wanted], family: str, ports: list[Object], endpoint: Object) -> None:
+def _file(groups: dict[str, EndpointGroup], family: str, ports: list[Object], endpoint: Object) -> None:
     """Adds an endpoint to those with the same ports; `groups` are by these."""
-    groups.setdefault(repr(ports_key(ports)), Wanted(family, ports)).endpoints.append(endpoint)
+    groups.setdefault(repr(ports_key(ports)), EndpointGroup(family, ports)).endpoints.append(endpoint)
 
 
 def _family(text: str) -> str:

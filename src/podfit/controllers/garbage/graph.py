@@ -87,7 +87,7 @@ class Graph:
 
 
 @dataclass(frozen=True, slots=True)
-class Nothing:
+class NoAction:
     pass
 
 
@@ -117,7 +117,7 @@ class Orphan:
     dependents: tuple[str, ...]
 
 
-Verdict = Nothing | Delete | DropReferences | DropFinalizer | Orphan
+Verdict = NoAction | Delete | DropReferences | DropFinalizer | Orphan
 
 
 def judge(graph: Graph, item: Item, absent: Callable[[Object, str], bool]) -> Verdict:
@@ -126,15 +126,15 @@ def judge(graph: Graph, item: Item, absent: Callable[[Object, str], bool]) -> Ve
         return Orphan(tuple(child.uid for child in graph.below(item.uid)))
     if item.foreground:
         blocking = [child for child in graph.below(item.uid) if _blocks(child, item.uid)]
-        return Nothing() if blocking else DropFinalizer(FOREGROUND)
+        return NoAction() if blocking else DropFinalizer(FOREGROUND)
     if item.deleting or not item.owners:
-        return Nothing()
+        return NoAction()
     gone = [owner for owner in item.owners if absent(owner, item.namespace)]
     waiting = [owner for owner in item.owners if owner not in gone and _waits(graph, owner)]
     solid = [owner for owner in item.owners if owner not in gone and owner not in waiting]
     if solid:
         dangling = tuple(owner["uid"] for owner in gone + waiting)
-        return DropReferences(dangling) if dangling else Nothing()
+        return DropReferences(dangling) if dangling else NoAction()
     below = graph.below(item.uid)
     if waiting and below:
         return Delete("Foreground", unblock=any(child.foreground for child in below))

@@ -16,6 +16,7 @@ from podfit.api.registry.kinds import EVENT, Kind
 from podfit.api.status import ApiError, go_quote
 from podfit.client.discovery import discover
 from podfit.client.transport import Unreachable
+from podfit.controllers.context import ControllerContext
 from podfit.controllers.garbage.graph import (
     ORPHAN,
     Delete,
@@ -27,7 +28,6 @@ from podfit.controllers.garbage.graph import (
     item_of,
     judge,
 )
-from podfit.controllers.world import World
 from podfit.kit.concurrency.tasks import Tasks
 from podfit.reconcile import DONE, Engine, Result
 
@@ -40,7 +40,7 @@ _ABSENT_REMEMBERED = 2048
 class GarbageCollector:
     name = "garbage-collector"
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: ControllerContext) -> None:
         self._world = world
         self._graph = Graph()
         self._kinds: dict[tuple[str, str], Kind] = {}
@@ -92,16 +92,16 @@ class GarbageCollector:
             self._look_at_waiting(old.owners if old else ())
             # The same name with another UID: the previous object was deleted in between.
             if before is not None and before["metadata"]["uid"] != item.uid:
-                self._gone(before["metadata"]["uid"])
+                self._on_deleted(before["metadata"]["uid"])
         elif before is not None:
-            self._gone(before["metadata"]["uid"])
+            self._on_deleted(before["metadata"]["uid"])
 
     def _settled(self, item: Item) -> bool:
         """Whether all its owners exist. Most changes do not matter here; if an owner is deleted or waits for its
         dependents, that triggers another pass itself."""
         return not item.owners or all(owner["uid"] in self._graph.nodes for owner in item.owners)
 
-    def _gone(self, uid: str) -> None:
+    def _on_deleted(self, uid: str) -> None:
         item = self._graph.drop(uid)
         self._remember_absent(uid)
         for child in self._graph.below(uid):

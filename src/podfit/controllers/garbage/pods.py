@@ -6,7 +6,7 @@ from __future__ import annotations
 from podfit.api.objects import Object
 from podfit.api.registry.kinds import NODE, POD
 from podfit.api.status import ApiError
-from podfit.controllers.world import World
+from podfit.controllers.context import ControllerContext
 from podfit.kit.clock import rfc3339
 from podfit.reconcile import DONE, Engine, Requeue, Result
 
@@ -32,7 +32,7 @@ def is_out_of_service(node: Object) -> bool:
 class PodGarbageController:
     name = "pod-garbage-collector"
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: ControllerContext) -> None:
         self._world = world
         self._nodes, self._pods = world.cache(NODE), world.cache(POD)
         self._missing: dict[str, float] = {}

@@ -14,7 +14,7 @@ from podfit.api.objects import Object
 from podfit.api.registry.kinds import NAMESPACE, POD, Kind
 from podfit.api.status import ApiError
 from podfit.client.discovery import discover
-from podfit.controllers.world import World
+from podfit.controllers.context import ControllerContext
 from podfit.kit.clock import rfc3339
 from podfit.reconcile import DONE, Engine, Requeue, Result
 
@@ -27,7 +27,7 @@ _PODS = "pods."
 class NamespaceController:
     name = "namespace-controller"
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: ControllerContext) -> None:
         self._world = world
         self._engine: Engine[str] = Engine(self.name, self._reconcile, workers=4, clock=world.clock)
         self._namespaces = world.cache(NAMESPACE)

@@ -6,14 +6,14 @@ from podfit.api.objects import Object
 from podfit.api.registry.kinds import NODE
 from podfit.api.status import ApiError
 from podfit.client.rest import MERGE
-from podfit.controllers.world import World
+from podfit.controllers.context import ControllerContext
 from podfit.reconcile import DONE, Engine, Result
 
 
 class NodeIpamController:
     name = "node-ipam-controller"
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: ControllerContext) -> None:
         self._world, self._blocks = world, world.pod_blocks
         self._held: dict[str, tuple[str, ...]] = {}
         """Ranges by node: those of its spec, or those just chosen for it."""
@@ -33,13 +33,13 @@ class NodeIpamController:
         name = (after or before or {})["metadata"]["name"]
         if after is None:
             self._waiting.discard(name)
-            self._hold(name, ())
+            self._reserve(name, ())
         elif ranges := ranges_of(after):
-            self._hold(name, ranges)
+            self._reserve(name, ranges)
         else:
             self._engine.add(name)
 
-    def _hold(self, name: str, ranges: tuple[str, ...]) -> None:
+    def _reserve(self, name: str, ranges: tuple[str, ...]) -> None:
         """Records a node's ranges, and wakes those that wait for its previous ones."""
         old = self._held.pop(name, ())
         if ranges:

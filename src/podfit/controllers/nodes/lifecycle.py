@@ -13,8 +13,8 @@ from podfit.api.objects import Object
 from podfit.api.registry.kinds import LEASE, NODE, POD
 from podfit.api.status import ApiError
 from podfit.client.rest import STRATEGIC
+from podfit.controllers.context import ControllerContext
 from podfit.controllers.nodes import zones
-from podfit.controllers.world import World
 from podfit.kit.clock import rfc3339
 from podfit.reconcile import DONE, Engine, Requeue, Result
 
@@ -38,7 +38,7 @@ _CONDITIONS = ("Ready", "MemoryPressure", "DiskPressure", "PIDPressure")
 
 
 @dataclass(slots=True)
-class Sign:
+class Heartbeat:
     """The last heartbeat of a node: its content, and when it arrived on our monotonic clock."""
 
     seen: tuple[str, str]
@@ -49,10 +49,10 @@ class Sign:
 class NodeLifecycleController:
     name = "node-lifecycle-controller"
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: ControllerContext) -> None:
         self._world = world
         self._nodes, self._leases, self._pods = world.cache(NODE), world.cache(LEASE), world.cache(POD)
-        self._signs: dict[str, Sign] = {}
+        self._signs: dict[str, Heartbeat] = {}
         self._zones = zones.Zones()
         self._engine: Engine[str] = Engine(self.name, self._reconcile, clock=world.clock)
         self._nodes.subscribe(self._node_changed)
@@ -66,11 +66,11 @@ class NodeLifecycleController:
             if before is not None:
                 self._zones.put(before["metadata"]["name"], None)
                 self._signs.pop(before["metadata"]["name"], None)
-                self._tell(before, "RemovingNode", "Removing Node {} from Controller")
+                self._emit_event(before, "RemovingNode", "Removing Node {} from Controller")
             return
         self._zones.put(after["metadata"]["name"], after)
         if before is None:
-            self._tell(after, "RegisteredNode", "Registered Node {} in Controller")
+            self._emit_event(after, "RegisteredNode", "Registered Node {} in Controller")
         elif zones.is_ready(before) != zones.is_ready(after):
             # Whether pods of lost nodes are evicted depends on the number of lost nodes.
             for name in self._zones.judged_anew():
@@ -78,7 +78,7 @@ class NodeLifecycleController:
         self._note(after["metadata"]["name"])
         self._engine.add(after["metadata"]["name"])
 
-    def _tell(self, node: Object, reason: str, words: str) -> None:
+    def _emit_event(self, node: Object, reason: str, words: str) -> None:
         name = node["metadata"]["name"]
         self._world.recorder.record(node, "Normal", reason, f"Node {name} event: {words.format(name)}")
 
@@ -100,9 +100,9 @@ class NodeLifecycleController:
         heartbeat = str((ready or {}).get("lastHeartbeatTime", "")) if (ready or {}).get("status") != "Unknown" else ""
         now, sign = self._world.clock.monotonic(), self._signs.get(name)
         if sign is None:
-            self._signs[name] = Sign((renewed, heartbeat), now, ready is not None)
+            self._signs[name] = Heartbeat((renewed, heartbeat), now, ready is not None)
         elif (renewed and renewed != sign.seen[0]) or (heartbeat and heartbeat != sign.seen[1]):
-            self._signs[name] = Sign((renewed, heartbeat or sign.seen[1]), now, ready is not None)
+            self._signs[name] = Heartbeat((renewed, heartbeat or sign.seen[1]), now, ready is not None)
 
     async def _reconcile(self, name: str) -> Result:
         node = self._nodes.get("", name)

@@ -7,7 +7,7 @@ from podfit.api.pods.placement import tolerates
 from podfit.api.registry.kinds import NODE, POD
 from podfit.api.status import ApiError
 from podfit.client.rest import STRATEGIC
-from podfit.controllers.world import World
+from podfit.controllers.context import ControllerContext
 from podfit.kit.clock import parse_rfc3339, rfc3339
 from podfit.reconcile import DONE, Engine, Requeue, Result
 
@@ -17,7 +17,7 @@ Key = tuple[str, str]
 class TaintEvictionController:
     name = "taint-eviction-controller"
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: ControllerContext) -> None:
         self._world = world
         self._nodes, self._pods = world.cache(NODE), world.cache(POD)
         self._since: dict[Key, float] = {}

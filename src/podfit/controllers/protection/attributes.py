@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from podfit.api.objects import Object
 from podfit.api.registry.kinds import kind_named
+from podfit.controllers.context import ControllerContext
 from podfit.controllers.protection.claims import CLAIM
 from podfit.controllers.protection.finalizers import Finalizer
 from podfit.controllers.protection.volumes import VOLUME
-from podfit.controllers.world import World
 from podfit.reconcile import DONE, Engine, Result
 
 CLASS = kind_named("VolumeAttributesClass")
@@ -17,7 +17,7 @@ _FINALIZER = Finalizer(CLASS, "kubernetes.io/vac-protection")
 class AttributesClassProtectionController:
     name = "volumeattributesclass-protection-controller"
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: ControllerContext) -> None:
         self._client, self._classes = world.client, world.cache(CLASS)
         self._users = tuple(world.cache(kind) for kind in (CLAIM, VOLUME))
         self._engine: Engine[str] = Engine(self.name, self._reconcile, clock=world.clock)

@@ -9,8 +9,8 @@ from collections.abc import Iterable
 
 from podfit.api.objects import Object
 from podfit.api.registry.kinds import POD, kind_named
+from podfit.controllers.context import ControllerContext
 from podfit.controllers.protection.finalizers import Finalizer
-from podfit.controllers.world import World
 from podfit.reconcile import DONE, Engine, Result
 
 CLAIM = kind_named("PersistentVolumeClaim")
@@ -20,7 +20,7 @@ _FINALIZER = Finalizer(CLAIM, "kubernetes.io/pvc-protection")
 class ClaimProtectionController:
     name = "persistentvolumeclaim-protection-controller"
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: ControllerContext) -> None:
         self._client = world.client
         self._claims, self._pods = world.cache(CLAIM), world.cache(POD)
         self._waiting: dict[str, set[str]] = {}

@@ -9,8 +9,8 @@ from datetime import datetime
 from podfit.api.objects import Object
 from podfit.api.registry.kinds import kind_named
 from podfit.api.status import ApiError
+from podfit.controllers.context import ControllerContext
 from podfit.controllers.protection.finalizers import Finalizer
-from podfit.controllers.world import World
 from podfit.kit.clock import rfc3339
 from podfit.reconcile import DONE, Engine, Requeue, Result
 
@@ -30,7 +30,7 @@ _Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 class ServiceRangesController:
     name = "service-cidr-controller"
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: ControllerContext) -> None:
         self._client, self._clock = world.client, world.clock
         self._ranges, self._services = world.cache(RANGE), world.cache(SERVICE)
         self._engine: Engine[str] = Engine(self.name, self._reconcile, clock=world.clock)

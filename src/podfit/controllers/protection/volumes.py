@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from podfit.api.objects import Object
 from podfit.api.registry.kinds import kind_named
+from podfit.controllers.context import ControllerContext
 from podfit.controllers.protection.finalizers import Finalizer
-from podfit.controllers.world import World
 from podfit.reconcile import DONE, Engine, Result
 
 VOLUME = kind_named("PersistentVolume")
@@ -15,7 +15,7 @@ _FINALIZER = Finalizer(VOLUME, "kubernetes.io/pv-protection")
 class VolumeProtectionController:
     name = "persistentvolume-protection-controller"
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: ControllerContext) -> None:
         self._client, self._volumes = world.client, world.cache(VOLUME)
         self._engine: Engine[str] = Engine(self.name, self._reconcile, clock=world.clock)
         self._volumes.subscribe(self._changed)

@@ -19,7 +19,7 @@ from podfit.api.resize.dialects import NATIVE, dialect_of
 from podfit.api.status import ApiError
 from podfit.client.discovery import discover
 from podfit.client.resizing import default_dialect
-from podfit.controllers.world import World
+from podfit.controllers.context import ControllerContext
 from podfit.reconcile import DONE, Engine, Requeue, Result
 
 QUOTA = kind_named("ResourceQuota")
@@ -36,7 +36,7 @@ Key = tuple[str, str]
 class QuotaController:
     name = "resourcequota-controller"
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: ControllerContext) -> None:
         self._world = world
         self._engine: Engine[Key] = Engine(self.name, self._reconcile, workers=2, clock=world.clock)
         self._quotas = world.cache(QUOTA)

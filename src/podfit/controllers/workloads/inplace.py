@@ -18,10 +18,10 @@ from podfit.api.resize.progress import InProgress, Pending, Progress, Settled, p
 from podfit.api.resize.verdicts import Deferred, Infeasible, Unknown
 from podfit.api.status import ApiError
 from podfit.client.rest import STRATEGIC
+from podfit.controllers.context import ControllerContext
 from podfit.controllers.workloads.ownership import Owned
 from podfit.controllers.workloads.podstate import is_ready
 from podfit.controllers.workloads.sizes import SIZED_FOR, marked, size_mark, size_patch
-from podfit.controllers.world import World
 from podfit.kit.clock import parse_rfc3339
 from podfit.reconcile import DONE, Requeue, Result
 
@@ -151,7 +151,7 @@ def _refusal(stands: Progress) -> tuple[str, str] | None:
 class InPlace:
     """Carries out plans for one controller and reports their progress."""
 
-    def __init__(self, world: World, owned: Owned) -> None:
+    def __init__(self, world: ControllerContext, owned: Owned) -> None:
         self._world, self._owned = world.acting("inplace-resize-controller"), owned
         # A recorder of its own: a controller that creates forty pods may have used up its rate limit for their owner.
         self._recorder = world.recorder.named("inplace-resize-controller")
@@ -167,7 +167,7 @@ class InPlace:
                 await self._mark(step.pod, step.mark)
             else:
                 await self._replace(workload, step.pod, step.why)
-        self._tell(workload, plan)
+        self._emit_event(workload, plan)
         return Requeue(plan.look_again_s, "a resize may wait until its deadline") if plan.look_again_s else DONE
 
     async def _resize(self, workload: Object, step: ResizePod) -> None:
@@ -202,7 +202,7 @@ class InPlace:
             workload, "Warning", "InPlaceResizeFellBack", f"Pod {name} is replaced, its resize was not possible: {why}"
         )
 
-    def _tell(self, workload: Object, plan: InPlaceSteps) -> None:
+    def _emit_event(self, workload: Object, plan: InPlaceSteps) -> None:
         uid, total = workload["metadata"]["uid"], plan.done + plan.waiting
         state = (plan.done, total)
         before = self._told.get(uid)

@@ -16,9 +16,9 @@ from podfit.api.selectors import LabelSelector
 from podfit.api.status import ApiError
 from podfit.client.rest import STRATEGIC
 from podfit.client.transport import Unreachable
+from podfit.controllers.context import ControllerContext
 from podfit.controllers.owners import controller_of
 from podfit.controllers.workloads.podstate import is_deleting
-from podfit.controllers.world import World
 
 log = logging.getLogger(__name__)
 
@@ -43,7 +43,7 @@ class Owned:
 
     def __init__(
         self,
-        world: World,
+        world: ControllerContext,
         owner_kind: Kind,
         kind: Kind = POD,
         is_member: Callable[[Object, Object], bool] = lambda owner, obj: True,
@@ -55,14 +55,14 @@ class Owned:
         self._created: dict[str, dict[str, Object]] = {}
         self._deleted: set[str] = set()
         self._uncertain: set[str] = set()
-        self._cache.subscribe(self._seen)
+        self._cache.subscribe(self._on_change)
 
     def wake(self, add: Callable[[tuple[str, str]], None]) -> None:
         """Calls `add` with the owner's (namespace, name) whenever one of its objects changed."""
         waking = self._world.informers.waking(self._kind)
         waking.owned_by(self._owner_kind.kind, lambda key, before, after: add(key))
 
-    def _seen(self, before: Object | None, after: Object | None) -> None:
+    def _on_change(self, before: Object | None, after: Object | None) -> None:
         obj = after or before
         if obj is None or not (self._created or self._deleted):
             return

@@ -26,16 +26,18 @@ def without_sizes(spec: Object) -> Object:
     bare = {**spec}
     if spec.get("virtualMachine"):
         machine = spec["virtualMachine"]
-        bare["virtualMachine"] = {**machine, "resources": _bare(machine.get("resources") or {})}
+        bare["virtualMachine"] = {**machine, "resources": _without_resizable(machine.get("resources") or {})}
     for field in ("containers", "initContainers"):
         if field in bare:
-            bare[field] = [{**one, "resources": _bare(one.get("resources") or {})} for one in bare[field] or []]
+            bare[field] = [
+                {**one, "resources": _without_resizable(one.get("resources") or {})} for one in bare[field] or []
+            ]
     if "resources" in bare:
-        bare["resources"] = _bare(bare["resources"] or {})
+        bare["resources"] = _without_resizable(bare["resources"] or {})
     return bare
 
 
-def _bare(resources: Object) -> Object:
+def _without_resizable(resources: Object) -> Object:
     kept = {key: value for key, value in resources.items() if key not in ("requests", "limits")}
     for field in ("requests", "limits"):
         rest = {name: value for name, value in (resources.get(field) or {}).items() if name not in _RESIZABLE}

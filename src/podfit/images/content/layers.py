@@ -25,7 +25,7 @@ _XATTR = "SCHILY.xattr."
 _KEPT_XATTRS = ("security.capability", "user.")
 
 
-class LeadsOut(BrokenImage):
+class EscapesRoot(BrokenImage):
     """A name that leads out of the image."""
 
 
@@ -147,7 +147,7 @@ def within(root: Path, name: str) -> str:
         part = waiting.pop()
         if part == "..":
             if not done:
-                raise LeadsOut(f"{name} leads out of the image")
+                raise EscapesRoot(f"{name} leads out of the image")
             done.pop()
             continue
         target = _link_at(root.joinpath(*done, part)) if waiting or ends_inside else None
@@ -156,7 +156,7 @@ def within(root: Path, name: str) -> str:
             continue
         links += 1
         if links > _LINKS:
-            raise LeadsOut(f"{name} goes through too many links")
+            raise EscapesRoot(f"{name} goes through too many links")
         if target.startswith("/"):
             done.clear()
         waiting += [step for step in reversed(target.split("/")) if step not in ("", ".")]

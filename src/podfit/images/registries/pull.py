@@ -75,7 +75,7 @@ class Puller:
         registry = Registry(reference.registry, credentials, self._insecure, self._stall_s)
         try:
             with contextlib.ExitStack() as held:
-                await self._aside(held.enter_context, self._store.collecting())
+                await self._in_thread(held.enter_context, self._store.collecting())
                 return await self._pull(registry, reference)
         except NETWORK as error:
             raise PullFailed(_whole(reference, _network_words(error, reference.registry))) from error
@@ -98,7 +98,7 @@ class Puller:
         except PullFailed as error:
             raise PullFailed(f"failed to copy: {error}") from error
         async with self._turn(manifest.config.digest):
-            added: StoredImage = await self._aside(self._store.add, manifest, digest, (reference,))
+            added: StoredImage = await self._in_thread(self._store.add, manifest, digest, (reference,))
             return added
 
     # --- manifests
@@ -131,7 +131,7 @@ class Puller:
             if self._store.has(part.digest):
                 return
             with _Download.of(self._store, part) as download:
-                await self._aside(download.resume)
+                await self._in_thread(download.resume)
                 resumed = download.have > 0
                 await self._download(registry, repository, download)
                 if not download.verified and resumed:
@@ -141,7 +141,7 @@ class Puller:
                 if not download.verified:
                     download.discard()
                     raise PullFailed(f"failed to verify {part.digest}: the registry gave other content")
-                await self._aside(self._store.settle, download.file, part.digest)
+                await self._in_thread(self._store.settle, download.file, part.digest)
 
     async def _download(self, registry: Registry, repository: str, download: _Download) -> None:
         futile = 0
@@ -169,19 +169,19 @@ class Puller:
             if start != download.have:
                 download.restart()
             pieces: list[bytes] = []
-            pace = _Pace(self._stall_s)
+            pace = _StallTimer(self._stall_s)
             try:
                 async for piece in content.iter_any():
-                    pace.came(len(piece))
+                    pace.received(len(piece))
                     pieces.append(piece)
                     if sum(map(len, pieces)) >= CHUNK:
                         full, pieces = pieces, []
-                        await self._aside(download.write, b"".join(full))
+                        await self._in_thread(download.write, b"".join(full))
             finally:
                 if pieces:
                     download.write(b"".join(pieces))
 
-    async def _aside(self, work: Any, *given: Any) -> Any:
+    async def _in_thread(self, work: Any, *given: Any) -> Any:
         sys.setswitchinterval(min(sys.getswitchinterval(), 0.001))  # yields to the loop while a thread unpacks
         return await asyncio.get_running_loop().run_in_executor(self._threads, work, *given)
 
@@ -254,13 +254,13 @@ class _Download:
         return self.running is not None and self.running.hexdigest() == self.part.digest.partition(":")[2]
 
 
-class _Pace:
+class _StallTimer:
     """Aborts a transfer that trickles: each byte arrives before the timeout, but the whole takes forever."""
 
     def __init__(self, stall_s: float) -> None:
         self._window_s, self._since, self._bytes = stall_s * _WINDOWS, time.monotonic(), 0
 
-    def came(self, size: int) -> None:
+    def received(self, size: int) -> None:
         self._bytes += size
         if self._bytes >= _TRICKLE:
             self._since, self._bytes = time.monotonic(), 0

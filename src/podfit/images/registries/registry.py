@@ -34,7 +34,7 @@ _MESSAGE = 1024
 NETWORK = (aiohttp.ClientError, TimeoutError, asyncio.TimeoutError, OSError)
 
 
-class NotThere(PullFailed):
+class NotFound(PullFailed):
     """404."""
 
 
@@ -120,8 +120,8 @@ class Registry:
                     return
                 before, url = url, urljoin(url, target)
                 if urlsplit(before).scheme == "https" and urlsplit(url).scheme != "https":
-                    raise PullFailed(f"{_shown(before)} redirects to {_shown(url)}, which is not https")
-        raise PullFailed(f"{_shown(url)} redirects more than {_REDIRECTS} times")
+                    raise PullFailed(f"{_printable(before)} redirects to {_printable(url)}, which is not https")
+        raise PullFailed(f"{_printable(url)} redirects more than {_REDIRECTS} times")
 
     def _send(self, method: str, url: str, headers: dict[str, str], **more: Any) -> Any:
         verify = not (self._open and urlsplit(url).netloc == self._host)
@@ -184,7 +184,7 @@ def _origin(url: str) -> tuple[str, str]:
     return parts.scheme, parts.netloc
 
 
-def _shown(url: str) -> str:
+def _printable(url: str) -> str:
     """Without its query, which may contain a signature."""
     return url.partition("?")[0]
 
@@ -209,7 +209,7 @@ async def _limited(response: aiohttp.ClientResponse) -> bytes:
     async for piece in response.content.iter_any():
         data += piece
         if len(data) > MAX_DOCUMENT:
-            raise PullFailed(f"{_shown(str(response.url))} answers with more than {MAX_DOCUMENT} bytes")
+            raise PullFailed(f"{_printable(str(response.url))} answers with more than {MAX_DOCUMENT} bytes")
     return bytes(data)
 
 
@@ -225,13 +225,13 @@ def _token_in(data: bytes) -> str:
 async def _refusal(response: aiohttp.ClientResponse) -> PullFailed:
     words = await _words(response)
     if response.status == 404:
-        return NotThere("not found")
+        return NotFound("not found")
     if response.status == 416:
         return CannotResume(words)
     if response.status in (401, 403):
         why = "pull access denied, repository does not exist or may require authorization"
         return Denied(f"{why}: {words}")
-    return PullFailed(f"unexpected status from GET request to {_shown(str(response.url))}: {words}")
+    return PullFailed(f"unexpected status from GET request to {_printable(str(response.url))}: {words}")
 
 
 async def _words(response: aiohttp.ClientResponse) -> str:

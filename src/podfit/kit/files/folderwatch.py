@@ -58,7 +58,7 @@ class FolderWatch:
         """Whether the kernel sends notifications; otherwise the folder is polled."""
         return self._descriptor >= 0
 
-    def poke(self) -> None:
+    def wake(self) -> None:
         """Wakes the waiter for a reason outside the folder."""
         self._changed.set()
 

@@ -24,7 +24,7 @@ _LEAK, _EVERY_S = 1.25, 3600.0
 """Uncollected garbage is at most a fifth of the live objects."""
 
 
-class SetAside:
+class GcFreezer:
     """A gc callback: unfreezes everything before a full collection that has a reason, and freezes the survivors after
     each collection."""
 
@@ -54,16 +54,16 @@ class SetAside:
         self._at, self._then = self._clock(), self._kept()
 
 
-_set_aside = SetAside()
+_set_aside = GcFreezer()
 
 
-def look_rarely() -> None:
+def collect_rarely() -> None:
     gc.set_threshold(_FROM, _LATER, _LATER)
     if _set_aside not in gc.callbacks:
         gc.callbacks.append(_set_aside)
 
 
-def keep_what_is_here() -> None:
+def freeze_existing_objects() -> None:
     """Modules, tables and other objects created at the start: collected once, then frozen."""
     gc.unfreeze()
     gc.collect()

@@ -24,7 +24,7 @@ async def take_over(
         raise ConnectionResetError("the client is gone")
     before = transport.get_protocol()
     reader = asyncio.StreamReader()
-    handler = _Handed(reader, before)
+    handler = _UpgradedConnection(reader, before)
     await answer.prepare(request)
     transport.set_protocol(handler)
     handler.connection_made(transport)
@@ -32,7 +32,7 @@ async def take_over(
     return answer, reader, asyncio.StreamWriter(transport, handler, reader, asyncio.get_running_loop())
 
 
-class _Handed(asyncio.StreamReaderProtocol):
+class _UpgradedConnection(asyncio.StreamReaderProtocol):
     """Notifies the HTTP protocol of the end of the connection, which it must not miss."""
 
     def __init__(self, reader: asyncio.StreamReader, before: asyncio.BaseProtocol) -> None:

@@ -22,7 +22,7 @@ from podfit.scheduler.decide.fit.rules import Rules
 from podfit.scheduler.decide.fit.selection import Selection
 from podfit.scheduler.decide.pod.claims import Claims
 from podfit.scheduler.decide.pod.owners import Owners
-from podfit.scheduler.decide.pod.pods import Key, Resident, Shape, pod_key, priority_of, resident, shape_of
+from podfit.scheduler.decide.pod.pods import BoundPod, Key, PodShape, pod_key, priority_of, resident, shape_of
 
 Ints = NDArray[np.int64]
 Epoch = tuple[int, int, int, int]
@@ -48,7 +48,7 @@ class Board:
         self.snapshot, self.rules = snapshot or Snapshot(), rules or Rules()
         self.selection = Selection(self.snapshot)
         self.owners, self.claims = Owners(), Claims()
-        self.nominated: dict[Key, Resident] = {}
+        self.nominated: dict[Key, BoundPod] = {}
         """Pods that wait for their preempted victims to terminate, with their nominated nodes."""
         self._fittings: OrderedDict[bytes, Fitting] = OrderedDict()
         self._refusals: dict[bytes, tuple[Epoch, Refused]] = {}
@@ -61,18 +61,18 @@ class Board:
         snapshot = self.snapshot
         return snapshot.freed, snapshot.filled, snapshot.reshaped.position, self._promises
 
-    def shape(self, pod: Object) -> Shape:
+    def shape(self, pod: Object) -> PodShape:
         family = None
         if self.rules.default_spread and not pod["spec"].get("topologySpreadConstraints"):
             family = self.owners.family(pod)
         refused = self.claims.refusal(pod)
         return shape_of(pod, self.snapshot.holders.cared_for, self._known, family, refused)
 
-    def _known(self, key: bytes) -> Shape | None:
+    def _known(self, key: bytes) -> PodShape | None:
         found = self._fittings.get(key)
         return found.shape if found is not None else None
 
-    def fitting(self, shape: Shape) -> Fitting:
+    def fitting(self, shape: PodShape) -> Fitting:
         found = self._fittings.get(shape.key)
         if found is None:
             found = self._fittings[shape.key] = Fitting(shape, self.snapshot, self.selection, self.rules)
@@ -82,13 +82,13 @@ class Board:
             self._fittings.move_to_end(shape.key)
         return found
 
-    def place(self, pod: Object, shape: Shape | None = None) -> Placed | Refused:
+    def place(self, pod: Object, shape: PodShape | None = None) -> Placed | Refused:
         fitting = self.fitting(shape or self.shape(pod))
         ranked = self._unpromised(fitting, fitting.ranked(), pod)
         row = self._choose(ranked, pod)
         return Placed(row, self.snapshot.names[row]) if row >= 0 else self._refuse(fitting, ranked)
 
-    def fits_somewhere(self, pod: Object, shape: Shape) -> bool:
+    def fits_somewhere(self, pod: Object, shape: PodShape) -> bool:
         fitting = self.fitting(shape)
         ranked = self._unpromised(fitting, fitting.ranked(), pod)
         return bool(ranked.max(initial=-1) >= 0)
@@ -121,11 +121,11 @@ class Board:
         self._promises += known
         return known
 
-    def promised_on(self, pod: Object) -> dict[int, list[Resident]]:
+    def promised_on(self, pod: Object) -> dict[int, list[BoundPod]]:
         """Rows nominated by other waiting pods of the same or a higher priority."""
         if not self.nominated:
             return {}
-        key, priority, found = pod_key(pod), priority_of(pod), {}  # type: tuple[str, str], int, dict[int, list[Resident]]
+        key, priority, found = pod_key(pod), priority_of(pod), {}  # type: tuple[str, str], int, dict[int, list[BoundPod]]
         for other in self.nominated.values():
             row = self.snapshot.rows.get(other.node, -1)
             if other.key != key and other.priority >= priority and row >= 0 and other.key not in self.snapshot.pods:
@@ -142,7 +142,7 @@ class Board:
                 ranked[row] = -1
         return ranked
 
-    def fits_beside(self, fitting: Fitting, row: int, others: list[Resident]) -> bool:
+    def fits_beside(self, fitting: Fitting, row: int, others: list[BoundPod]) -> bool:
         """Whether the row still fits the shape with `others` on it."""
         if not others:
             return fitting.fits_row(row)
@@ -150,7 +150,7 @@ class Board:
             return fitting.fits_row(row)
 
     @contextmanager
-    def beside(self, others: list[Resident]) -> Iterator[None]:
+    def beside(self, others: list[BoundPod]) -> Iterator[None]:
         """As if `others` were already bound."""
         with self.snapshot.rehearsal():
             for other in others:
@@ -192,7 +192,7 @@ class Board:
 
     def _reasons_beside(self, fitting: Fitting, rows: NDArray[np.intp]) -> Counter[str]:
         found: Counter[str] = Counter()
-        by_row: dict[int, list[Resident]] = {}
+        by_row: dict[int, list[BoundPod]] = {}
         for other in self.nominated.values():
             by_row.setdefault(self.snapshot.rows.get(other.node, -1), []).append(other)
         for row in rows.tolist():

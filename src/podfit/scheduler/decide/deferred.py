@@ -22,7 +22,7 @@ Amounts = dict[str, int]
 
 
 @dataclass(frozen=True, slots=True)
-class Enough:
+class AlreadyFits:
     """The node has room, or will have when terminating pods are gone."""
 
 
@@ -32,7 +32,7 @@ class Evict:
 
 
 @dataclass(frozen=True, slots=True)
-class Stuck:
+class Unresolvable:
     """The resize does not fit even without all pods that may be evicted."""
 
     missing: tuple[tuple[str, int], ...]
@@ -49,7 +49,9 @@ def deferred_since(pod: Object) -> float | None:
     return parse_rfc3339(waiting.since) if waiting.since else 0.0
 
 
-def make_room(pod: Object, node: Object, pods: Iterable[Object], budgets: list[Budget]) -> Enough | Evict | Stuck:
+def make_room(
+    pod: Object, node: Object, pods: Iterable[Object], budgets: list[Budget]
+) -> AlreadyFits | Evict | Unresolvable:
     """`pods` are those of the node. Others count with their allocation, this one with its desired size."""
     status = node.get("status") or {}
     limits = {name: units(name, Quantity.parse(text)) for name, text in (status.get("allocatable") or {}).items()}
@@ -64,11 +66,11 @@ def make_room(pod: Object, node: Object, pods: Iterable[Object], budgets: list[B
             if name in missing:
                 missing[name] += amount
     if not _short(missing):
-        return Enough()
+        return AlreadyFits()
     return _victims(pod, staying, missing, budgets)
 
 
-def _victims(pod: Object, staying: list[Object], missing: Amounts, budgets: list[Budget]) -> Evict | Stuck:
+def _victims(pod: Object, staying: list[Object], missing: Amounts, budgets: list[Budget]) -> Evict | Unresolvable:
     priority = priority_of(pod)
     lower = sorted((one for one in staying if priority_of(one) < priority), key=_importance)
     left = {id(budget): budget.allowed for budget in budgets}
@@ -82,7 +84,7 @@ def _victims(pod: Object, staying: list[Object], missing: Amounts, budgets: list
             chosen.append(one)
             _add(missing, takes, -1)
     if short := _short(missing):
-        return Stuck(tuple(sorted(short.items())))
+        return Unresolvable(tuple(sorted(short.items())))
     for one in reversed(list(chosen)):
         _add(missing, _held(one), 1)
         if _short(missing):

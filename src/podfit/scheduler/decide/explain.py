@@ -67,7 +67,7 @@ def explain(pod: Object, snapshot: Snapshot | Board) -> list[NodeVerdict]:
     try:
         fitting = board.fitting(board.shape(unbound))
         codes = fitting.codes()
-        hopeless = fitting.hopeless(codes)
+        hopeless = fitting.unresolvable(codes)
         rows = sorted(place.rows.items())
         return [_verdict(fitting, place, name, row, Code(int(codes[row])), not hopeless[row]) for name, row in rows]
     finally:

@@ -15,7 +15,7 @@ from podfit.api.selectors import LabelSelector, SelectorError
 from podfit.scheduler.decide.board import Board, Refused
 from podfit.scheduler.decide.fit.fitting import Fitting
 from podfit.scheduler.decide.fit.reasons import NEVER, NO_VICTIMS, NOT_HELPFUL, TERMINATING, available
-from podfit.scheduler.decide.pod.pods import Resident, pod_key, priority_of
+from podfit.scheduler.decide.pod.pods import BoundPod, pod_key, priority_of
 
 _LEAST_CANDIDATES, _SHARE = 100, 10
 _OFFSET = 2**31
@@ -26,7 +26,7 @@ _OFFSET = 2**31
 class Candidate:
     row: int
     node: str
-    victims: tuple[Resident, ...]
+    victims: tuple[BoundPod, ...]
     """The highest priority first."""
     violations: int
 
@@ -83,7 +83,7 @@ def preempt(
     nodes = len(snapshot)
     if codes is None:
         return NoRoom(available(nodes, {}))
-    hopeless = refused.fitting.hopeless(codes)
+    hopeless = refused.fitting.unresolvable(codes)
     reasons: Counter[str] = Counter({NOT_HELPFUL: int((hopeless & snapshot.alive).sum())})
     open_rows = snapshot.alive & ~hopeless
     lower = open_rows & (snapshot.lowest < priority)
@@ -157,16 +157,16 @@ def _on_node(
             snapshot.put_pod(one)
 
 
-def importance(one: Resident) -> tuple[int, float]:
+def importance(one: BoundPod) -> tuple[int, float]:
     """Sorts the more important first: higher priority, then longer running."""
     return -one.priority, one.started
 
 
-def _by_budget(victims: list[Resident], budgets: list[Budget]) -> tuple[list[Resident], list[Resident]]:
+def _by_budget(victims: list[BoundPod], budgets: list[Budget]) -> tuple[list[BoundPod], list[BoundPod]]:
     """Those whose removal would violate a budget, and the others."""
     left = {id(budget): budget.allowed for budget in budgets}
-    protected: list[Resident] = []
-    free: list[Resident] = []
+    protected: list[BoundPod] = []
+    free: list[BoundPod] = []
     for victim in victims:
         broken = False
         for budget in budgets:
@@ -191,7 +191,7 @@ def _best(candidates: list[Candidate]) -> Candidate:
     return min(candidates, key=cost)
 
 
-def less_important_waiting(board: Board, node: str, pod: Object) -> list[Resident]:
+def less_important_waiting(board: Board, node: str, pod: Object) -> list[BoundPod]:
     """Nominated pods of lower priority, which lose their reservation on the node to this one."""
     mine, priority = pod_key(pod), priority_of(pod)
     return [one for one in board.nominated.values() if one.node == node and one.key != mine and one.priority < priority]

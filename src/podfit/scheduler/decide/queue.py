@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from podfit.api.objects import Object
-from podfit.scheduler.decide.pod.pods import Key, Shape, pod_key, priority_of
+from podfit.scheduler.decide.pod.pods import Key, PodShape, pod_key, priority_of
 
 ACTIVE, BACKOFF, WAITING, GATED, TAKEN = "active", "backoff", "unschedulable", "gated", "taken"
 BACKOFF_INITIAL_S, BACKOFF_MAXIMUM_S = 1.0, 10.0
@@ -41,7 +41,7 @@ class Entry:
 
 @dataclass(slots=True, eq=False)
 class Group:
-    shape: Shape
+    shape: PodShape
     members: dict[Key, Entry] = field(default_factory=dict)
     heap: list[tuple[int, int, int, Entry]] = field(default_factory=list)
     plugins: frozenset[str] = frozenset()
@@ -134,7 +134,7 @@ class PodQueue:
 
     # --- waiting
     def park(
-        self, entry: Entry, shape: Shape, seen: tuple[int, ...], now: float, plugins: frozenset[str] = frozenset()
+        self, entry: Entry, shape: PodShape, seen: tuple[int, ...], now: float, plugins: frozenset[str] = frozenset()
     ) -> None:
         """No node fits: wait until one may."""
         if self._entries.get(entry.key) is not entry:
@@ -157,7 +157,7 @@ class PodQueue:
         entry.state = BACKOFF
         heapq.heappush(self._backoff, (now + delay, next(self._order), entry))
 
-    def ripen(self, now: float) -> float | None:
+    def release_due(self, now: float) -> float | None:
         """Makes due the pods whose backoff has ended; returns when the next one ends."""
         while self._backoff:
             at, _, entry = self._backoff[0]

@@ -21,7 +21,7 @@ from typing import Any
 import msgspec
 
 from podfit.kit.clock import Clock, RealClock
-from podfit.kit.concurrency.pace import Pace
+from podfit.kit.concurrency.inline_calls import InlineCalls
 from podfit.store.backend import Change, Mismatch, Record, Unavailable
 from podfit.store.disk.sqlite_file import DiskFull, Row, SqliteFile, is_full
 from podfit.store.expiry import Expiry
@@ -69,7 +69,7 @@ class SqliteStore(View):
         history: int = 10_000,
         history_bytes: int = 64 << 20,
         clock: Clock | None = None,
-        pace: Pace | None = None,
+        inline: InlineCalls | None = None,
     ) -> None:
         super().__init__(history, history_bytes)
         self._file = SqliteFile(Path(path))
@@ -82,7 +82,7 @@ class SqliteStore(View):
         self._thread: threading.Thread | None = None
         self._idle = asyncio.Event()
         self._scheduled = self._in_flight = False
-        self._pace = pace or Pace()
+        self._inline = inline or InlineCalls()
         self._courtesy: asyncio.TimerHandle | None = None
         self._usual = (self._limit, self._limit_bytes)
         self._full = self._clearing = False
@@ -133,7 +133,7 @@ class SqliteStore(View):
         self._schedule()
         await done
 
-    def forgotten(self, changes: list[Change]) -> None:
+    def on_compacted(self, changes: list[Change]) -> None:
         """A change that leaves the history no longer needs the row it replaced nor, if it is a deletion, its own."""
         for change in changes:
             if change.previous is not None:
@@ -163,10 +163,10 @@ class SqliteStore(View):
     def _start_group(self) -> None:
         self._scheduled, self._in_flight = False, True
         group = self._next_group()
-        if not group.compactions and not self._full and self._pace.in_place():
+        if not group.compactions and not self._full and self._inline.in_place():
             began = time.perf_counter()
             error = self._commit(group)
-            self._pace.took(time.perf_counter() - began)
+            self._inline.took(time.perf_counter() - began)
             self._settle(group, error)
             return
         self._jobs.put(group)
@@ -243,7 +243,7 @@ class SqliteStore(View):
         elif error is not None:
             self._refuse(group, error)
         else:
-            self.trouble = ""
+            self.problem = ""
             for write in group.writes:
                 self._finish(write)
             for done in group.compactions:
@@ -282,7 +282,7 @@ class SqliteStore(View):
         if not self._full:
             self._limit, self._limit_bytes = self._usual
             return
-        self.trouble = FULL
+        self.problem = FULL
         # Replaced or deleted values are retained for watches that resume; on a full disk their space is needed more.
         self._limit = min(self._usual[0], SHORT_HISTORY)
         self._limit_bytes = min(self._usual[1], self._file.reserve.bytes // 4)
@@ -307,7 +307,7 @@ class SqliteStore(View):
     def _refuse(self, group: CommitGroup, error: Exception) -> None:
         log.error("store: %d writes failed: %s", len(group.writes), error)
         self._garbage = group.garbage + self._garbage
-        self.trouble = reason = FULL if is_full(error) else f"the store cannot be written: {error}"
+        self.problem = reason = FULL if is_full(error) else f"the store cannot be written: {error}"
         waiting: list[asyncio.Future[Any]] = [*(write.done for write in group.writes), *group.compactions]
         for done in waiting:
             if not done.done():

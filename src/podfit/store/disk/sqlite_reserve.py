@@ -1,9 +1,10 @@
 """A disk reserve for writes that free space: how much the database and its write-ahead log may still grow on a full
 disk.
 
-Both files have blocks preallocated beyond their end (`podfit.kit.files.slack`). The size of each group of writes is
-computed first, and blocks are allocated for it in advance; if that fails, the disk is full, although the reserve is
-still there. From then on the store accepts only writes that need almost no space, until space is available again.
+Both files have blocks preallocated beyond their end (`podfit.kit.files.preallocation`). The size of each group of
+writes is computed first, and blocks are allocated for it in advance; if that fails, the disk is full, although the
+reserve is still there. From then on the store accepts only writes that need almost no space, until space is available
+again.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from podfit.kit.files.slack import take_slack
+from podfit.kit.files.preallocation import preallocate
 
 _SMALLEST, _LARGEST = 512 << 10, 8 << 20
 PAGE = 4096
@@ -73,8 +74,8 @@ class Reserve:
         margin = self.bytes // 4
         room = max(end, pages * PAGE) - end + size + self.bytes + margin
         try:
-            self._held = take_slack(self._wal, 0, self.log_bytes)
-            take_slack(self._database, end, room)
+            self._held = preallocate(self._wal, 0, self.log_bytes)
+            preallocate(self._database, end, room)
         except OSError:
             self._take_less(end, room)
             raise
@@ -85,7 +86,7 @@ class Reserve:
         reserve.
         """
         try:
-            take_slack(self._wal, 0, self.log_bytes)
+            preallocate(self._wal, 0, self.log_bytes)
         except OSError:
             os.ftruncate(self._database, end)
             _take_most(self._wal, 0, self.log_bytes)
@@ -102,7 +103,7 @@ def _take_most(descriptor: int, end: int, room: int) -> None:
     stop, step = end + room, room
     while step >= PAGE and end < stop:
         try:
-            take_slack(descriptor, end, step)
+            preallocate(descriptor, end, step)
             end += step
         except OSError:
             step //= 2

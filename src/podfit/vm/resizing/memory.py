@@ -117,7 +117,7 @@ class MemoryOf:
         container = self._container
         if not container.unused_mib:
             return
-        found = await Online(self._machine, self._agent).look(container.unused_mib, container.expected_mib)
+        found = await Online(self._machine, self._agent).check(container.unused_mib, container.expected_mib)
         if found.unused_mib != container.unused_mib:
             self._doubt(found.unused_mib, container.expected_mib if found.unused_mib else 0)
         if found.unused_mib:

@@ -69,7 +69,7 @@ class Online:
     async def _count(self) -> Count:
         return count_of(*await self._machine.measured())
 
-    async def look(self, unused_mib: int, expected_mib: int) -> Found:
+    async def check(self, unused_mib: int, expected_mib: int) -> Found:
         """`unused_mib`: the unconfirmed amount; `expected_mib`: the balloon driver's count once it is used."""
         try:
             return await self.by_agent()

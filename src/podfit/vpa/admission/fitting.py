@@ -22,9 +22,9 @@ from podfit.vpa.model.fitting.squeeze import sized
 from podfit.vpa.model.objects.policy import recommendation, recommends_for, update_mode
 from podfit.vpa.model.room import Claim, amounts_of, constraints
 from podfit.vpa.observe import trims
+from podfit.vpa.observe.caches import Caches
 from podfit.vpa.observe.headroom import SCHEDULED, UNSCHEDULED, Headroom, claim_of, controller_key, wants_place
 from podfit.vpa.observe.quotas import counted_by_quota
-from podfit.vpa.observe.sight import Sight
 
 _REMEMBER = 4096
 UNSEEN_S = 5.0
@@ -50,11 +50,11 @@ class Boosting(NamedTuple):
 
 
 class Fitting:
-    def __init__(self, sight: Sight, clock: Clock) -> None:
+    def __init__(self, caches: Caches, clock: Clock) -> None:
         self._clock = clock
-        self._waiting = sight.follow(POD, trims.pod, {}, fieldSelector=UNSCHEDULED)
-        nodes, quotas = sight.follow(NODE, indexes={}), sight.follow(kind_named("ResourceQuota"))
-        self.headroom = Headroom(nodes, sight.follow_pods(SCHEDULED), quotas)
+        self._waiting = caches.follow(POD, trims.pod, {}, fieldSelector=UNSCHEDULED)
+        nodes, quotas = caches.follow(NODE, indexes={}), caches.follow(kind_named("ResourceQuota"))
+        self.headroom = Headroom(nodes, caches.follow_pods(SCHEDULED), quotas)
         self._admitted: deque[tuple[float, tuple[str, str, str], object]] = deque()
         """Time, controller and claim key of pods that have not appeared in the watch yet."""
         self._targets: dict[tuple[int, int, bytes], tuple[Any, Any, Mapping[str, int], Wanted]] = {}

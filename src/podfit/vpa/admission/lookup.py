@@ -15,7 +15,7 @@ from podfit.vpa.admission.decide.review import index_vpas
 from podfit.vpa.model.changing.horizontal import LabelsOf, horizontal_resources, scaled_horizontally, without
 from podfit.vpa.model.objects.matching import Target
 from podfit.vpa.model.objects.pods import controller_of
-from podfit.vpa.observe.sight import WELL_KNOWN, Sight
+from podfit.vpa.observe.caches import WELL_KNOWN, Caches
 from podfit.vpa.observe.targets import Targets
 
 log = logging.getLogger(__name__)
@@ -26,15 +26,15 @@ _OWNERS = 3
 class Index:
     """Autoscalers by target, reindexed only after one of them changed."""
 
-    def __init__(self, sight: Sight, hpas: Cache, labels_of: LabelsOf) -> None:
-        self._sight, self._hpas, self._labels_of = sight, hpas, labels_of
+    def __init__(self, caches: Caches, hpas: Cache, labels_of: LabelsOf) -> None:
+        self._caches, self._hpas, self._labels_of = caches, hpas, labels_of
         self._stale = True
         self._built: dict[Target, list[Any]] = {}
         self._namespaces: frozenset[str] = frozenset()
         self._scaled: Mapping[Target, Mapping[str, str]] = {}
 
     def start(self) -> None:
-        self._sight.vpas.subscribe(self._changed)
+        self._caches.vpas.subscribe(self._changed)
         self._hpas.subscribe(self._changed)
 
     def _changed(self, before: Object | None, after: Object | None) -> None:
@@ -44,7 +44,7 @@ class Index:
     def vpas(self) -> Mapping[Target, list[Any]]:
         if self._stale:
             self._scaled = scaled_horizontally(self._hpas)
-            self._built = index_vpas(self.vertical(vpa) for vpa in self._sight.watched_vpas())
+            self._built = index_vpas(self.vertical(vpa) for vpa in self._caches.watched_vpas())
             self._namespaces = frozenset(target.namespace for target in self._built)
             self._stale = False
         return self._built
@@ -63,8 +63,8 @@ class Owners:
     """Fetches owners of a new pod that are not in the caches yet: a ReplicaSet is seconds old when its pods are
     created."""
 
-    def __init__(self, client: Client, sight: Sight, targets: Targets) -> None:
-        self._client, self._sight, self._targets = client, sight, targets
+    def __init__(self, client: Client, caches: Caches, targets: Targets) -> None:
+        self._client, self._caches, self._targets = client, caches, targets
 
     async def learn(self, pod: Mapping[str, Any], namespace: str) -> None:
         owner = controller_of(pod)

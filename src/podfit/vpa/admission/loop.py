@@ -23,7 +23,7 @@ from podfit.client.transport import Unreachable
 from podfit.kit.backoff import Backoff
 from podfit.kit.clock import Clock, RealClock, rfc3339_micro
 from podfit.kit.concurrency.tasks import Tasks
-from podfit.kit.web.door import Door, a_small_share, requests_up_to
+from podfit.kit.web.listener import HttpListener, limited_requests, side_listener_limit
 from podfit.vpa.admission.certificates import Certificates, SharedCertificates, from_files, load_chain
 from podfit.vpa.admission.ciphers import openssl_list
 from podfit.vpa.admission.config import AdmissionConfig
@@ -33,10 +33,10 @@ from podfit.vpa.admission.lookup import Index, Owners
 from podfit.vpa.admission.measures import Measures
 from podfit.vpa.admission.registration import CONVERT_PATH, register, register_conversion, url_of
 from podfit.vpa.admission.reviews import Reviews, read
-from podfit.vpa.observe.asking import Ask, Freshest, asker
-from podfit.vpa.observe.brakes import Brakes
+from podfit.vpa.observe.caches import Caches
+from podfit.vpa.observe.change_stops import ChangeStops
+from podfit.vpa.observe.live_recommendations import Ask, LiveRecommendations, asker
 from podfit.vpa.observe.scales import Scales
-from podfit.vpa.observe.sight import Sight
 from podfit.vpa.observe.targets import Targets
 from podfit.vpa.serve.http import Health, HttpServer
 from podfit.vpa.serve.probe import registered, silence
@@ -68,20 +68,20 @@ class AdmissionWebhook:
         client = self.client = measured(client, self.registry, self.config)
         self.clock: Clock = clock or RealClock()
         # Pods of all namespaces are admitted: autoscalers of an ignored namespace do not count.
-        self.sight = Sight(
+        self.caches = Caches(
             client, self.clock, self.config.vpa_object_namespace, self.config.ignored_vpa_object_namespaces
         )
-        self.limit_ranges = self.sight.follow(kind_named("LimitRange"))
-        self.fitting = Fitting(self.sight, self.clock) if self.config.fit_to_room else None
-        self.quotas = self.sight.follow(kind_named("ResourceQuota"))
-        self.brakes = Brakes(self.sight, self.config.panic_namespace, self.config.panic_name)
+        self.limit_ranges = self.caches.follow(kind_named("LimitRange"))
+        self.fitting = Fitting(self.caches, self.clock) if self.config.fit_to_room else None
+        self.quotas = self.caches.follow(kind_named("ResourceQuota"))
+        self.stops = ChangeStops(self.caches, self.config.panic_namespace, self.config.panic_name)
         self.scales = Scales(client, self.clock)
-        self.targets = Targets(self.sight, self.scales)
-        hpas = self.sight.follow(kind_named("HorizontalPodAutoscaler"))
-        self.index = Index(self.sight, hpas, self.targets.template_labels)
-        self.owners = Owners(client, self.sight, self.targets)
+        self.targets = Targets(self.caches, self.scales)
+        hpas = self.caches.follow(kind_named("HorizontalPodAutoscaler"))
+        self.index = Index(self.caches, hpas, self.targets.template_labels)
+        self.owners = Owners(client, self.caches, self.targets)
         self._asker = asker(self.config.recommender_url, client) if ask is None else None
-        self.freshest = Freshest(ask or self._asker, self.config.recommender_timeout, self.clock)
+        self.live = LiveRecommendations(ask or self._asker, self.config.recommender_timeout, self.clock)
         self.measures = Measures(self.registry, self.clock)
         self.http = HttpServer(self.config.address, self.registry, Health(self.clock, float("inf")))
         if self.config.profiling:
@@ -90,7 +90,7 @@ class AdmissionWebhook:
         self.registered = asyncio.Event()
         self._tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         self._certificates: Certificates | None = None
-        self._door: Door | None = None
+        self._listener: HttpListener | None = None
         self.reviews = Reviews(self)
         self._tasks = Tasks("vpa-admission")
 
@@ -106,7 +106,7 @@ class AdmissionWebhook:
 
     async def start(self) -> None:
         await self.http.start()
-        await self.sight.start()
+        await self.caches.start()
         self.index.start()
         if self.fitting is not None:
             self.fitting.start()
@@ -116,18 +116,20 @@ class AdmissionWebhook:
 
     async def stop(self) -> None:
         await self._tasks.stop()
-        if self._door is not None:
-            await self._door.close()
-            self._door = None
+        if self._listener is not None:
+            await self._listener.close()
+            self._listener = None
         if self._asker is not None:
             await self._asker.close()
-        await self.sight.stop()
+        await self.caches.stop()
         await self.http.stop()
 
     async def _serve(self) -> None:
-        self._door = Door(self._handle, self._tls, limit=a_small_share(), request_factory=requests_up_to(MAX_BODY))
-        await self._door.open(self.config.host, self.config.port)
-        self.port = self._door.port
+        self._listener = HttpListener(
+            self._handle, self._tls, limit=side_listener_limit(), request_factory=limited_requests(MAX_BODY)
+        )
+        await self._listener.open(self.config.host, self.config.port)
+        self.port = self._listener.port
 
     async def _maintain(self) -> None:
         """Registration and certificates, once a minute: the former may have been deleted, the latter expire."""

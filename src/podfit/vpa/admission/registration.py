@@ -99,7 +99,7 @@ async def register(client: Client, config: AdmissionConfig, ca: bytes, port: int
                 if error.code != 409:
                     raise
             written += 1
-        elif not _stands(found, wanted):
+        elif not _is_current(found, wanted):
             meta = {**found["metadata"], "labels": wanted["metadata"].get("labels") or {}}
             await client.update(kind, {**found, "metadata": meta, "webhooks": wanted["webhooks"]})
             written += 1
@@ -129,7 +129,7 @@ async def register_conversion(client: Client, config: AdmissionConfig, ca: bytes
         return False
 
 
-def _stands(found: Object, wanted: Object) -> bool:
+def _is_current(found: Object, wanted: Object) -> bool:
     """Whether all wanted fields are set; fields that the server defaulted do not matter."""
     hooks = found.get("webhooks") or []
     same = len(hooks) == len(wanted["webhooks"]) and all(map(_covers, hooks, wanted["webhooks"]))

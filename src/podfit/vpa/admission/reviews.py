@@ -30,7 +30,7 @@ from podfit.vpa.model.fitting.limitranges import NO_BOUNDS, merged
 from podfit.vpa.model.fitting.own_size import at_own_size
 from podfit.vpa.model.objects.matching import controlling_vpa, own_selector
 from podfit.vpa.model.objects.policy import has_boost, recommends_for
-from podfit.vpa.observe.sight import WELL_KNOWN
+from podfit.vpa.observe.caches import WELL_KNOWN
 
 if TYPE_CHECKING:
     from podfit.vpa.admission.loop import AdmissionWebhook
@@ -153,10 +153,10 @@ class Reviews:
         vpa = controlling_vpa(placed, world.vpas, world.selector_of, world.topmost_of)
         if vpa is None and await self._learned_scales(namespace):
             vpa = controlling_vpa(placed, world.vpas, world.selector_of, world.topmost_of)
-        if vpa is None or self._of.brakes.frozen(vpa) is not None:
+        if vpa is None or self._of.stops.frozen(vpa) is not None:
             # While changes are frozen a pod keeps its template's size; one that requires an autoscaler waits.
             return NOBODY
-        fresh = await self._of.freshest.improve(placed, vpa)
+        fresh = await self._of.live.improve(placed, vpa)
         fresh = vpa if fresh is vpa else self._of.index.vertical(fresh)
         if requires(pod) and not recommends_for(fresh, pod):
             fresh = at_own_size(fresh, placed)

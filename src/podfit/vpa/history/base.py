@@ -21,7 +21,7 @@ NONE = -1
 """In a batch: no value of this resource. (Negative usage does not exist; the model rejects it anyway.)"""
 
 
-class HistoryAway(Exception):
+class HistoryUnavailable(Exception):
     """The history cannot be read now. Calling `load` again resumes where it stopped."""
 
 

@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from podfit.kit.clock import Clock, RealClock
-from podfit.vpa.history.base import NONE, Batch, HistoryAway, Series, Sink
+from podfit.vpa.history.base import NONE, Batch, HistoryUnavailable, Series, Sink
 from podfit.vpa.model.times import Seconds
 from podfit.vpa.recommender.decide.evidence.oom import Oom
 
@@ -95,7 +95,7 @@ class LocalHistory:
     async def close(self) -> None:
         try:
             await self._write(float("inf"))
-        except HistoryAway as error:
+        except HistoryUnavailable as error:
             log.warning("the latest samples are lost: %s", error)
         finally:
             async with self._lock:
@@ -119,10 +119,10 @@ class LocalHistory:
         if self._database is None:
             # Numbers assigned before the file was read may be taken in it.
             await self._work(self._read_series)
-        rows, ooms = await self._ripe(before)
+        rows, ooms = await self._take_before(before)
         new, self._new = self._new, {}
         oldest = self._clean_before()
-        gone = self._unheard(oldest) if oldest is not None and self._whole else []
+        gone = self._drop_unused(oldest) if oldest is not None and self._whole else []
         await self._work(lambda db: self._insert(db, rows, ooms, new, oldest, gone))
 
     def _clean_before(self) -> Seconds | None:
@@ -133,14 +133,14 @@ class LocalHistory:
         self._cleaned = now
         return min(self._clock.now(), self._newest) - (self._days + 1) * DAY
 
-    def _unheard(self, oldest: Seconds) -> list[int]:
+    def _drop_unused(self, oldest: Seconds) -> list[int]:
         """Drops series without samples, and returns their numbers."""
         gone = {id for id in self._ids.values() if self._last.get(id, float("-inf")) < oldest}
         self._ids = {one: id for one, id in self._ids.items() if id not in gone}
         self._last = {id: at for id, at in self._last.items() if id not in gone}
         return sorted(gone)
 
-    async def _ripe(self, before: Seconds) -> tuple[NDArray[Any], list[Oom]]:
+    async def _take_before(self, before: Seconds) -> tuple[NDArray[Any], list[Oom]]:
         """The samples before an instant as one table, and the events; the rest keeps waiting. In a thread: a minute of
         a large fleet takes some tenths of a second."""
         waiting, self._waiting = self._waiting, []
@@ -259,7 +259,7 @@ class LocalHistory:
                 await asyncio.wait({running})
                 raise
             except sqlite3.Error as error:
-                raise HistoryAway(f"history file {self._file}: {error}") from error
+                raise HistoryUnavailable(f"history file {self._file}: {error}") from error
 
     def _read_series(self, db: sqlite3.Connection) -> dict[int, Series]:
         found: dict[int, Series] = {}

@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from podfit.kit.clock import Clock
-from podfit.vpa.history.base import HistoryAway
+from podfit.vpa.history.base import HistoryUnavailable
 from podfit.vpa.history.queries import Part, PrometheusConfig
 from podfit.vpa.model.times import Seconds
 
@@ -37,7 +37,7 @@ class Refused(Exception):
     """Prometheus rejected the query; a retry will not help."""
 
 
-class TooMuch(Exception):
+class ResponseTooLarge(Exception):
     """The response would be too large; query less."""
 
 
@@ -126,12 +126,12 @@ class PrometheusApi:
         end = rest.rfind(b"]]}")
         # The list of series has to be closed, too: a response may be cut off between two of them.
         if end < 0 or not rest[end + 3 :].lstrip().startswith(b"]"):
-            raise HistoryAway("the response of Prometheus was cut off")
+            raise HistoryUnavailable("the response of Prometheus was cut off")
         self.warnings.update(dict.fromkeys(_warnings(rest[end + 3 :])))
         yield _one(b'{"metric":' + rest[: end + 3])
 
     async def _post(self, path: str, asked: Mapping[str, str]) -> AsyncIterator[bytes]:
-        await self._pace()
+        await self._wait_for_rate()
         started = self._clock.monotonic()
         code = "error"
         try:
@@ -145,12 +145,12 @@ class PrometheusApi:
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
             # A timeout has no message of its own.
             words = str(error) or f"no answer within {self._config.prometheus_query_timeout:g} s"
-            raise HistoryAway(f"Prometheus {self._config.prometheus_address}: {words}") from error
+            raise HistoryUnavailable(f"Prometheus {self._config.prometheus_address}: {words}") from error
         finally:
             if self.measured is not None:
                 self.measured(code, "post", self._clock.monotonic() - started)
 
-    async def _pace(self) -> None:
+    async def _wait_for_rate(self) -> None:
         """The query budget: limits the queries per second, however many parts there are."""
         self.asked += 1
         if self._config.prometheus_queries_per_second <= 0:
@@ -191,7 +191,7 @@ def _decoded(body: bytes) -> _Answer:
     try:
         return _answer.decode(body)
     except (msgspec.DecodeError, ValueError) as error:
-        raise HistoryAway(f"the response of Prometheus cannot be read: {error}") from error
+        raise HistoryUnavailable(f"the response of Prometheus cannot be read: {error}") from error
 
 
 def _raise(status: int, body: bytes) -> None:
@@ -201,9 +201,9 @@ def _raise(status: int, body: bytes) -> None:
         # A proxy may answer with a page of HTML: its text on one line.
         words = " ".join(_TAG.sub(" ", body.decode("utf-8", "replace")).split())[:200] or "nothing"
     if "too many samples" in words or "exceeded maximum resolution" in words or "limit" in words:
-        raise TooMuch(f"Prometheus: {words}")
+        raise ResponseTooLarge(f"Prometheus: {words}")
     if status in _BUSY:
-        raise HistoryAway(f"Prometheus answered {status}: {words}")
+        raise HistoryUnavailable(f"Prometheus answered {status}: {words}")
     raise Refused(f"Prometheus answered {status}: {words}")
 
 
@@ -215,14 +215,14 @@ def _warnings(tail: bytes) -> list[str]:
     try:
         return list(_tail.decode(b"{" + tail[found:]).warnings)
     except (msgspec.DecodeError, ValueError) as error:
-        raise HistoryAway(f"the response of Prometheus cannot be read: {error}") from error
+        raise HistoryUnavailable(f"the response of Prometheus cannot be read: {error}") from error
 
 
 def _one(text: bytes) -> tuple[dict[str, str], Floats, Floats]:
     try:
         return _columns(_series.decode(text))
     except (msgspec.DecodeError, ValueError) as error:
-        raise HistoryAway(f"the response of Prometheus cannot be read: {error}") from error
+        raise HistoryUnavailable(f"the response of Prometheus cannot be read: {error}") from error
 
 
 def _columns(one: _Series) -> tuple[dict[str, str], Floats, Floats]:

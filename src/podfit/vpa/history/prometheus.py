@@ -17,8 +17,8 @@ import numpy as np
 from podfit.kit.backoff import Backoff
 from podfit.kit.clock import Clock, RealClock
 from podfit.vpa.history import queries
-from podfit.vpa.history.base import NONE, Batch, HistoryAway, Series, Sink
-from podfit.vpa.history.promapi import Floats, Measured, PrometheusApi, Refused, TooMuch
+from podfit.vpa.history.base import NONE, Batch, HistoryUnavailable, Series, Sink
+from podfit.vpa.history.promapi import Floats, Measured, PrometheusApi, Refused, ResponseTooLarge
 from podfit.vpa.history.queries import Part, PrometheusConfig
 from podfit.vpa.model.objects.labels import label_text
 from podfit.vpa.model.times import Seconds, to_rfc3339
@@ -82,16 +82,16 @@ class PrometheusHistory:
             try:
                 plan = await self.plan(until)
                 self._labels = await self._pod_labels(plan, until)
-            except (Refused, TooMuch) as error:
-                raise HistoryAway(str(error)) from error
+            except (Refused, ResponseTooLarge) as error:
+                raise HistoryUnavailable(str(error)) from error
             self._plan, self._waiting = plan, list(plan.parts)
         while self._waiting:
             part = self._waiting[0]
             try:
                 batch = await self._retried(part)
-            except TooMuch as error:
+            except ResponseTooLarge as error:
                 if part.points < 2:
-                    raise HistoryAway(str(error)) from error
+                    raise HistoryUnavailable(str(error)) from error
                 self._waiting[:1] = halves(part)
                 continue
             self._look_for_gaps(batch)
@@ -202,8 +202,8 @@ class PrometheusHistory:
                 self._backoff.forget()
                 return batch
             except Refused as error:
-                raise HistoryAway(str(error)) from error
-            except HistoryAway:
+                raise HistoryUnavailable(str(error)) from error
+            except HistoryUnavailable:
                 if self._backoff.tries() + 1 >= TRIES:
                     self._backoff.forget()
                     raise
@@ -220,7 +220,7 @@ class PrometheusHistory:
         counters = dict(self._ooms)
         try:
             async for labels, times, values in self.api.range(self._plan.oom_query, part):
-                who = columns.who(labels)
+                who = columns.identity(labels)
                 if who is not None:
                     begins = self._waiting[0].start == self._plan.parts[0].start
                     ooms += self._kills(who, tuple(sorted(labels.items())), times, values, counters, begins)
@@ -259,7 +259,7 @@ class Columns:
         self._who: list[Series] = []
         self._parts: list[tuple[int, np.ndarray, np.ndarray, bool]] = []  # type: ignore[type-arg]
 
-    def who(self, labels: Mapping[str, str]) -> Series | None:
+    def identity(self, labels: Mapping[str, str]) -> Series | None:
         index = self._index(labels)
         return self._who[index] if index is not None else None
 

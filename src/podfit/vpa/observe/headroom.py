@@ -120,7 +120,7 @@ class Headroom:
                 self._counted[key] = CountedPod(node, known.asked, leaving, known.fixed, pod)
                 return
         self._uncount(key)
-        self._count(key, CountedPod(node, _asked(pod), leaving, _is_fixed(pod), pod))
+        self._count(key, CountedPod(node, _requested(pod), leaving, _is_fixed(pod), pod))
 
     def _count(self, key: Key, made: CountedPod, times: int = 1) -> None:
         self._counted[key] = made
@@ -293,7 +293,7 @@ def wants_place(pod: Object) -> bool:
 
 def claim_of(pod: Object) -> Claim:
     refused = (condition(pod, "PodScheduled") or {}).get("reason") == "Unschedulable"
-    return Claim(pod.get("spec") or {}, _asked(pod), refused=refused)
+    return Claim(pod.get("spec") or {}, _requested(pod), refused=refused)
 
 
 def controller_key(pod: Mapping[str, Any]) -> tuple[str, str, str]:
@@ -309,7 +309,7 @@ _memo = Memo[bytes, Amounts](4096)
 """By `requests_key`, which contains everything that the amounts depend on."""
 
 
-def _asked(pod: Object) -> Amounts:
+def _requested(pod: Object) -> Amounts:
     """The pod's reservation. Most pods, and most changes of a pod, have the same amounts."""
     reported = requests_key(pod, use_status=True)
     found = _memo.get(reported)

@@ -49,7 +49,7 @@ class Scales:
         self.wanted = asyncio.Event()
         """Set while a requested scale is unknown."""
 
-    def look(self, what: Scalable) -> Scale | None:
+    def check(self, what: Scalable) -> Scale | None:
         """The cached scale; a miss makes `refresh` fetch it."""
         scale = self._known.get(what)
         if scale is None:

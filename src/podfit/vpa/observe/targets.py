@@ -16,9 +16,9 @@ from podfit.client.cache import key_of
 from podfit.vpa.model.objects.matching import Target, own_selector
 from podfit.vpa.model.objects.pods import controller_of, labels_of
 from podfit.vpa.observe import trims
+from podfit.vpa.observe.caches import WELL_KNOWN, Caches
 from podfit.vpa.observe.scales import Scalable, Scales
-from podfit.vpa.observe.sight import WELL_KNOWN, Sight
-from podfit.vpa.updater.decide.groups import Creator
+from podfit.vpa.updater.decide.groups import GroupKey
 
 OWNED_BY = "podfit.dev/owned-by"
 """A label in the recommender's memory only: the topmost controller of a pod whose labels do not identify it."""
@@ -34,15 +34,15 @@ class Unsupported(ValueError):
 
 
 class Targets:
-    def __init__(self, sight: Sight, scales: Scales) -> None:
-        self._sight, self._scales = sight, scales
+    def __init__(self, caches: Caches, scales: Scales) -> None:
+        self._caches, self._scales = caches, scales
         self._learned: OrderedDict[tuple[str, str, str], Object] = OrderedDict()
         self._selectors: dict[Target, tuple[Object, LabelSelector]] = {}
         """Read from these controllers."""
 
     def workload(self, kind: str, namespace: str, name: str) -> Object | None:
         """A controller of a well-known kind: from the cache, or as passed to `learn`."""
-        found = self._sight.workloads[kind].get(namespace, name)
+        found = self._caches.workloads[kind].get(namespace, name)
         return found if found is not None else self._learned.get((kind, namespace, name))
 
     def learn(self, kind: str, found: Object) -> None:
@@ -97,7 +97,7 @@ class Targets:
             raise Unsupported(f"Cannot read targetRef. Reason: {reason}")
         namespace = vpa["metadata"].get("namespace", "")
         kind, name = reference.get("kind") or "", reference.get("name") or ""
-        if kind not in self._sight.workloads:
+        if kind not in self._caches.workloads:
             return self._foreign(namespace, reference)
         found = self.workload(kind, namespace, name)
         if found is None:
@@ -120,7 +120,7 @@ class Targets:
         what = Scalable(
             namespace, reference.get("apiVersion") or "", reference.get("kind") or "", reference.get("name") or ""
         )
-        scale = self._scales.look(what)
+        scale = self._scales.check(what)
         if scale is None:
             return None
         if scale.selector is None and scale.problem:
@@ -146,9 +146,9 @@ class Targets:
         top: Target | None = None
         for _ in range(_DEPTH):
             kind, name = owner.get("kind") or "", owner.get("name") or ""
-            if kind not in self._sight.workloads:
+            if kind not in self._caches.workloads:
                 what = Scalable(namespace, owner.get("apiVersion") or "", kind, name)
-                scale = None if kind == "Node" else self._scales.look(what)
+                scale = None if kind == "Node" else self._scales.check(what)
                 # An owner that cannot be scaled (an operator's own object) is not a target: what it owns is.
                 return Target(namespace, kind, name) if scale is not None and scale.selector is not None else top
             found = self.workload(kind, namespace, name)
@@ -163,7 +163,7 @@ class Targets:
 
     def template_labels(self, target: Target) -> Mapping[str, str] | None:
         """The labels that a controller of a well-known kind gives its pods."""
-        cache = self._sight.workloads.get(target.kind)
+        cache = self._caches.workloads.get(target.kind)
         found = cache.get(target.namespace, target.name) if cache is not None else None
         template = ((found or {}).get("spec") or {}).get("template")
         return (template.get("metadata") or {}).get("labels") or {} if template is not None else None
@@ -172,14 +172,14 @@ class Targets:
         """The desired number of pods of a controller: 0 if it is gone; None for kinds with an unknown number."""
         if kind not in ("ReplicationController", "ReplicaSet", "StatefulSet"):
             return None
-        found = self._sight.workloads[kind].get(namespace, name)
+        found = self._caches.workloads[kind].get(namespace, name)
         return 0 if found is None else int((found.get("spec") or {}).get("replicas", 1))
 
-    def replicas_of(self, creator: Creator) -> int | None:
+    def replicas_of(self, creator: GroupKey) -> int | None:
         """The desired replicas (of a DaemonSet: the ready ones); None if unknown, 0 for kinds without a number."""
         if creator.kind not in ("ReplicationController", "ReplicaSet", "StatefulSet", "DaemonSet"):
             return 0
-        found = self._sight.workloads[creator.kind].get(creator.namespace, creator.name)
+        found = self._caches.workloads[creator.kind].get(creator.namespace, creator.name)
         if found is None:
             return None
         if creator.kind == "DaemonSet":

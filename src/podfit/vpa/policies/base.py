@@ -22,7 +22,7 @@ CHUNK = 512
 """Containers are processed in groups of this many, so that memory stays bounded."""
 
 
-class Nonsense(ValueError):
+class InvalidSizes(ValueError):
     """A policy returned an invalid size; the message has the details."""
 
 
@@ -89,11 +89,11 @@ def sizes_of(policy: Policy, series: Series, costs: Costs | None = None) -> Floa
 
 def _check(name: str, found: Floats, part: Series, begin: int) -> None:
     if found.shape != part.usage.shape:
-        raise Nonsense(f"policy {name} returned sizes of shape {found.shape} for usage of shape {part.usage.shape}")
+        raise InvalidSizes(f"policy {name} returned sizes of shape {found.shape} for usage of shape {part.usage.shape}")
     if not np.issubdtype(found.dtype, np.floating):
-        raise Nonsense(f"policy {name} returned sizes of type {found.dtype}, not numbers with a fraction")
+        raise InvalidSizes(f"policy {name} returned sizes of type {found.dtype}, not numbers with a fraction")
     wrong = np.argwhere((found < 0) | np.isinf(found))
     if len(wrong):
         row, sample = (int(number) for number in wrong[0])
         size = float(found[row, sample])
-        raise Nonsense(f"policy {name} returned {size:g} as a size of container {begin + row} at sample {sample}")
+        raise InvalidSizes(f"policy {name} returned {size:g} as a size of container {begin + row} at sample {sample}")

@@ -24,8 +24,8 @@ from podfit.vpa.model.objects.pods import annotations_of
 from podfit.vpa.model.objects.policy import IN_PLACE_MODES, update_mode
 from podfit.vpa.model.similar import FROM_SIMILAR, borrowed_resources
 from podfit.vpa.model.times import Seconds, from_rfc3339
+from podfit.vpa.observe.caches import Caches
 from podfit.vpa.observe.scales import Scales
-from podfit.vpa.observe.sight import Sight
 from podfit.vpa.observe.targets import Targets
 from podfit.vpa.recommender.config import RecommenderConfig
 from podfit.vpa.recommender.decide.evidence.loans import lent_to
@@ -91,13 +91,13 @@ class Recommender:
         self.history: History = history or NoHistory()
         self.clock: Clock = clock or RealClock()
         self.cluster = ClusterState(self.config.model, Fleet(self.config.model))
-        self.sight = Sight(
+        self.caches = Caches(
             client, self.clock, self.config.vpa_object_namespace, self.config.ignored_vpa_object_namespaces
         )
-        self.hpas = self.sight.follow(kind_named("HorizontalPodAutoscaler"))
+        self.hpas = self.caches.follow(kind_named("HorizontalPodAutoscaler"))
         self.scales = Scales(client, self.clock)
-        self.targets = Targets(self.sight, self.scales)
-        self.feed = Feed(self.sight, self.targets, self.cluster, self.config)
+        self.targets = Targets(self.caches, self.scales)
+        self.feed = Feed(self.caches, self.targets, self.cluster, self.config)
         self.events = EventRecorder(client, "vpa-recommender", clock=self.clock)
         self.measures = Measures(self.registry, self.clock)
         if isinstance(self.history, PrometheusHistory):
@@ -160,7 +160,7 @@ class Recommender:
         await self.http.start()
         if self.config.secure_address:
             self._tasks.start(self.extension.run(), "recommendation.podfit.dev")
-        await self.sight.start()
+        await self.caches.start()
         # Autoscalers first: pods then find theirs by label, instead of each autoscaler scanning all pods.
         await self._load_vpas()
         self.feed.start()
@@ -170,7 +170,7 @@ class Recommender:
     async def stop(self) -> None:
         try:
             await self._tasks.stop()
-            await self.sight.stop()
+            await self.caches.stop()
             await self.http.stop()
             await self.extension.stop()
         finally:
@@ -383,5 +383,5 @@ class Recommender:
         if now - self._collected >= self.config.checkpoints_gc_interval:
             self._collected = now
             await self.checkpoints.collect(
-                lambda id: self.sight.vpas.get(*id) is not None, lambda namespace: namespace not in self.sight.ignored
+                lambda id: self.caches.vpas.get(*id) is not None, lambda namespace: namespace not in self.caches.ignored
             )

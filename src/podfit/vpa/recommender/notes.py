@@ -64,9 +64,9 @@ def missing_since(vpa: Vpa, missing: Missing, now: Seconds) -> str:
 
     The conditions preserve it across a restart of the recommender.
     """
-    standing = _standing(vpa)
+    standing = _current_conditions(vpa)
     found = [rfc3339(missing.seen if missing.never and missing.seen != NEVER else now)]
-    if _gone(vpa):
+    if _is_deleted(vpa):
         found.append(standing[METRICS_GONE].get("lastTransitionTime") or found[0])
     if missing.never and standing.get(PROVIDED, {}).get("reason") == NO_SAMPLES:
         found.append(standing[PROVIDED].get("lastTransitionTime") or found[0])
@@ -77,7 +77,7 @@ def metrics_gone(vpa: Vpa, missing: Missing, usage_gone: str, since: str, stale_
     """Whether, why and since when samples are missing. A container that has just started has time to get its first."""
     if not usage_gone and missing is NOTHING_MISSING:
         return METRICS_THERE
-    waited = missing.seen <= stale_before or _gone(vpa)
+    waited = missing.seen <= stale_before or _is_deleted(vpa)
     never = missing.never_message(since) if waited or usage_gone else ""
     api = f"The resource metrics API has not answered since {since}: {usage_gone.rstrip('.')}." if usage_gone else ""
     message = " ".join(part for part in (api, never, missing.stopped_message) if part)
@@ -111,7 +111,7 @@ def newly_overruled(vpa: Vpa, status: Mapping[str, Any]) -> str:
     now = [
         one for one in status.get("conditions") or () if one.get("type") == OVERRULED and one.get("status") == "True"
     ]
-    before = _standing(vpa).get(OVERRULED, {})
+    before = _current_conditions(vpa).get(OVERRULED, {})
     return str(now[0]["message"]) if now and before.get("message") != now[0]["message"] else ""
 
 
@@ -179,10 +179,10 @@ def _ended(wanted: Collection[Condition], vpa: Vpa) -> Iterator[Condition]:
             yield Condition(type, False)
 
 
-def _gone(vpa: Vpa) -> bool:
-    return _standing(vpa).get(METRICS_GONE, {}).get("status") == "True"
+def _is_deleted(vpa: Vpa) -> bool:
+    return _current_conditions(vpa).get(METRICS_GONE, {}).get("status") == "True"
 
 
-def _standing(vpa: Vpa) -> dict[str, Mapping[str, Any]]:
+def _current_conditions(vpa: Vpa) -> dict[str, Mapping[str, Any]]:
     """The conditions in the object's status, by type."""
     return {str(entry.get("type")): entry for entry in (vpa.object.get("status") or {}).get("conditions") or ()}

@@ -11,7 +11,7 @@ from prometheus_client.exposition import CONTENT_TYPE_LATEST
 from podfit.kit.clock import Clock
 from podfit.kit.durations import go_duration
 from podfit.kit.web.addresses import CannotListen
-from podfit.kit.web.door import Door, a_small_share, requests_up_to
+from podfit.kit.web.listener import HttpListener, limited_requests, side_listener_limit
 from podfit.kit.web.routes import Handler, Info, Refusal, Routes, words_of
 from podfit.vpa.flags import BadFlag
 from podfit.vpa.serve.measures import exposition
@@ -45,7 +45,7 @@ class HttpServer:
         self._routes = Routes()
         self._routes.add("GET", "/metrics", self._metrics)
         self._routes.add("GET", "/health-check", self._health_check)
-        self._door: Door | None = None
+        self._listener: HttpListener | None = None
         self.port = 0
 
     def add(self, method: str, path: str, handler: Handler) -> None:
@@ -55,13 +55,15 @@ class HttpServer:
         if not self._address:
             return
         host, _, port = self._address.rpartition(":")
-        self._door = Door(self._serve, None, limit=a_small_share(), request_factory=requests_up_to(MAX_BODY))
+        self._listener = HttpListener(
+            self._serve, None, limit=side_listener_limit(), request_factory=limited_requests(MAX_BODY)
+        )
         try:
-            await self._door.open(host.strip("[]"), int(port))
+            await self._listener.open(host.strip("[]"), int(port))
         except (CannotListen, ValueError, OverflowError) as error:
             await self.stop()
             raise BadFlag(f"--address {self._address}: {error}") from error
-        self.port = self._door.port
+        self.port = self._listener.port
 
     @property
     def url_here(self) -> str:
@@ -70,9 +72,9 @@ class HttpServer:
         return f"http://{host}:{self.port}" if self.port and host.strip("[]") in ("127.0.0.1", "::1") else ""
 
     async def stop(self) -> None:
-        if self._door is not None:
-            await self._door.close()
-            self._door = None
+        if self._listener is not None:
+            await self._listener.close()
+            self._listener = None
 
     async def _serve(self, request: web.BaseRequest) -> web.StreamResponse:
         try:

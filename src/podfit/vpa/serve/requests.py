@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 from prometheus_client import CollectorRegistry
 
 from podfit.client import Client
-from podfit.client.transport import Ask, Reply, Stream, Transport, Unreachable
+from podfit.client.transport import ClientRequest, Reply, Stream, Transport, Unreachable
 from podfit.kit.clock import Clock, RealClock
 from podfit.kit.series import Counter, Histogram
 from podfit.vpa.serve.bucket import Bucket
@@ -40,15 +40,15 @@ class Paced(Protocol):
 
 def measured(client: Client, registry: CollectorRegistry, config: Paced | None = None, clock: Clock = CLOCK) -> Client:
     """The same client, with metrics, and rate-limited if the settings say so."""
-    pace = None
+    bucket = None
     if config is not None and (config.kube_api_qps, config.kube_api_burst) != UPSTREAM_PACE:
-        pace = Bucket(config.kube_api_qps, config.kube_api_burst, clock)
-    return Client(MeasuredTransport(client.transport, registry, pace), client.field_manager)
+        bucket = Bucket(config.kube_api_qps, config.kube_api_burst, clock)
+    return Client(MeasuredTransport(client.transport, registry, bucket), client.field_manager)
 
 
 class MeasuredTransport:
-    def __init__(self, transport: Transport, registry: CollectorRegistry, pace: Bucket | None = None) -> None:
-        self._transport, self._pace = transport, pace
+    def __init__(self, transport: Transport, registry: CollectorRegistry, bucket: Bucket | None = None) -> None:
+        self._transport, self._bucket = transport, bucket
         self._server: str = getattr(transport, "server", "")
         self.shares: bool = getattr(transport, "shares", False)
         self._host = urlsplit(self._server).netloc or _HERE
@@ -66,30 +66,30 @@ class MeasuredTransport:
             registry=registry,
         ).may_have(verb=_METHODS)
 
-    async def request(self, ask: Ask) -> Reply:
-        if self._pace is not None:
-            await self._pace.wait(math.inf)
+    async def request(self, request: ClientRequest) -> Reply:
+        if self._bucket is not None:
+            await self._bucket.wait(math.inf)
         started = time.perf_counter()
         code = "<error>"
         try:
-            reply = await self._transport.request(ask)
+            reply = await self._transport.request(request)
             code = str(reply.status)
             return reply
         finally:
-            self._tell(code, ask.method, ask.path, time.perf_counter() - started)
+            self._tell(code, request.method, request.path, time.perf_counter() - started)
 
     def _tell(self, code: str, method: str, path: str, seconds: float) -> None:
         self._count.labels(code, method, self._host).inc()
         self._seconds.labels(method, self._server + template(path)).observe(seconds)
 
     @asynccontextmanager
-    async def stream(self, ask: Ask) -> AsyncIterator[Stream]:
+    async def stream(self, request: ClientRequest) -> AsyncIterator[Stream]:
         try:
-            async with self._transport.stream(ask) as stream:
-                self._count.labels(str(stream.status), ask.method, self._host).inc()
+            async with self._transport.stream(request) as stream:
+                self._count.labels(str(stream.status), request.method, self._host).inc()
                 yield stream
         except Unreachable:
-            self._count.labels("<error>", ask.method, self._host).inc()
+            self._count.labels("<error>", request.method, self._host).inc()
             raise
 
     async def close(self) -> None:

@@ -48,7 +48,7 @@ class CountedMetric(Collector):
 
     def collect(self) -> Iterator[HistogramMetricFamily]:
         family = HistogramMetricFamily(self._name, self._help, labels=self._labels)
-        names = [*map(_shown, self._borders.tolist()), "+Inf"]
+        names = [*map(_formatted, self._borders.tolist()), "+Inf"]
         for labels, counts in list(self._counts.items()):
             named = dict(zip(self._labels, labels, strict=True))
             for border, count in zip(names, np.cumsum(counts).tolist(), strict=True):
@@ -59,5 +59,5 @@ class CountedMetric(Collector):
         yield family
 
 
-def _shown(border: float) -> str:
+def _formatted(border: float) -> str:
     return str(floatToGoString(border))  # type: ignore[no-untyped-call]

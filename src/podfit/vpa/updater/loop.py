@@ -27,11 +27,11 @@ from podfit.vpa.model.objects.matching import by_target, controlling_vpa
 from podfit.vpa.model.objects.policy import recommends_for
 from podfit.vpa.model.similar import own_only
 from podfit.vpa.observe import trims
-from podfit.vpa.observe.asking import Freshest, asker, keeping_others
-from podfit.vpa.observe.brakes import Brakes
+from podfit.vpa.observe.caches import Caches
+from podfit.vpa.observe.change_stops import ChangeStops
 from podfit.vpa.observe.headroom import SCHEDULED, UNSCHEDULED, Headroom
+from podfit.vpa.observe.live_recommendations import LiveRecommendations, asker, keeping_others
 from podfit.vpa.observe.scales import Scales
-from podfit.vpa.observe.sight import Sight
 from podfit.vpa.observe.targets import Targets
 from podfit.vpa.serve.bucket import Bucket
 from podfit.vpa.serve.http import Health, HttpServer
@@ -48,14 +48,14 @@ from podfit.vpa.updater.config import UpdaterConfig
 from podfit.vpa.updater.decide.groups import creator_of
 from podfit.vpa.updater.decide.one_pass import ClusterView, controlled_pods
 from podfit.vpa.updater.decide.pacing.rollout import Rollout
-from podfit.vpa.updater.decide.pacing.steady import Steady
+from podfit.vpa.updater.decide.pacing.steady import StableTargets
 from podfit.vpa.updater.decide.restriction import Attempts
-from podfit.vpa.updater.hurry import NOT_NOW, Hurry
 from podfit.vpa.updater.measures import Measures
 from podfit.vpa.updater.one_vpa import update_one
 from podfit.vpa.updater.oversized import Oversized
-from podfit.vpa.updater.story import Story
-from podfit.vpa.updater.work import Work
+from podfit.vpa.updater.skip_reasons import SkipReasons
+from podfit.vpa.updater.urgent import NOT_NOW, UrgentVpas
+from podfit.vpa.updater.vpa_pass import VpaPass
 
 log = logging.getLogger(__name__)
 
@@ -75,22 +75,22 @@ class Updater:
         self.config = config or UpdaterConfig()
         client = self.client = measured(client, self.registry, self.config)
         self.clock: Clock = clock or RealClock()
-        self.sight = Sight(
+        self.caches = Caches(
             client, self.clock, self.config.vpa_object_namespace, self.config.ignored_vpa_object_namespaces
         )
-        self.pods = self.sight.follow_pods(SCHEDULED)
-        self.limit_ranges = self.sight.follow(kind_named("LimitRange"))
-        self.hpas = self.sight.follow(kind_named("HorizontalPodAutoscaler"))
-        self._unscheduled = self.sight.follow(POD, trims.pod, {}, fieldSelector=UNSCHEDULED)
-        nodes, quotas = self.sight.follow(NODE, indexes={}), self.sight.follow(kind_named("ResourceQuota"))
+        self.pods = self.caches.follow_pods(SCHEDULED)
+        self.limit_ranges = self.caches.follow(kind_named("LimitRange"))
+        self.hpas = self.caches.follow(kind_named("HorizontalPodAutoscaler"))
+        self._unscheduled = self.caches.follow(POD, trims.pod, {}, fieldSelector=UNSCHEDULED)
+        nodes, quotas = self.caches.follow(NODE, indexes={}), self.caches.follow(kind_named("ResourceQuota"))
         self.headroom = Headroom(nodes, self.pods, quotas, self._unscheduled)
-        self.brakes = Brakes(
-            self.sight, self.config.panic_namespace, self.config.panic_name, self.config.maintenance_windows
+        self.stops = ChangeStops(
+            self.caches, self.config.panic_namespace, self.config.panic_name, self.config.maintenance_windows
         )
         self._asker = asker(self.config.recommender_url, client)
-        self.freshest = Freshest(self._asker, self.config.recommender_timeout, self.clock)
+        self.live = LiveRecommendations(self._asker, self.config.recommender_timeout, self.clock)
         self.scales = Scales(client, self.clock)
-        self.targets = Targets(self.sight, self.scales)
+        self.targets = Targets(self.caches, self.scales)
         self.events = EventRecorder(client, "vpa-updater", clock=self.clock)
         self.gates = Gates(
             client,
@@ -98,14 +98,14 @@ class Updater:
             self.limit_ranges,
             self._vertical_in,
             self.targets,
-            self.brakes,
+            self.stops,
             self.headroom,
             self.events,
         )
         self.webhook = Webhook(client, self.config, self.clock)
         self.oversized = Oversized(client, self.clock)
         self.writes = UpdaterWrites(client, self.events)
-        budgets = self.sight.follow(kind_named("PodDisruptionBudget"))
+        budgets = self.caches.follow(kind_named("PodDisruptionBudget"))
         self.restarts = Restarts(self.writes, budgets, self.pods, self.clock, self.config.in_progress_timeout)
         self.undo = Undo(client, self.config, self.clock, self._give_back)
         self.measures = Measures(self.registry, self.clock)
@@ -114,15 +114,15 @@ class Updater:
         if self.config.profiling:
             add_profiling(self.http, self.clock)
         self.http.add("GET", WHY_NOT, self.why_not)
-        self.story = Story(self.events)
-        self.steady = Steady(self.config.scale_down_delay)
+        self.skip_reasons = SkipReasons(self.events)
+        self.stable = StableTargets(self.config.scale_down_delay)
         self.budget = Bucket(self.config.changes_per_minute / 60.0, self.config.changes_per_minute, self.clock)
         rate, burst = self.config.eviction_rate_limit, self.config.eviction_rate_burst
         self.eviction_rate, self.resize_rate = Bucket(rate, burst, self.clock), Bucket(rate, burst, self.clock)
         self.waiting: dict[str, float] = {}
         """By pod UID: since when the cluster has had no capacity for its resize."""
         self._attempts: dict[VpaId, Attempts] = {}
-        self.hurry = Hurry()
+        self.urgent = UrgentVpas()
         self.allowing, self.reflexes = Allowing(self), Reflexes(self)
         self.tasks = Tasks("vpa-updater")
         self.passes = 0
@@ -135,7 +135,7 @@ class Updater:
             await self.start()
             while True:
                 due = self.clock.monotonic() + self.config.updater_interval
-                while await self.hurry.before(self.clock, due):
+                while await self.urgent.before(self.clock, due):
                     await self._kept_going(self.hurried_pass())
                 await self._kept_going(self.one_pass())
         finally:
@@ -151,24 +151,24 @@ class Updater:
     async def start(self) -> None:
         self.tasks.start(self.events.run(), "events")
         await self.http.start()
-        await self.sight.start()
+        await self.caches.start()
         self.headroom.start()
         self.pods.subscribe(self.undo.on_pod)
         self.pods.subscribe(self.reflexes.on_pod)
         self.pods.subscribe(self.allowing.on_pod)
-        self.sight.vpas.subscribe(self.allowing.on_vpa)
-        self.gates.start(self._unscheduled, (self.sight.vpas, *self.sight.workloads.values()))
+        self.caches.vpas.subscribe(self.allowing.on_vpa)
+        self.gates.start(self._unscheduled, (self.caches.vpas, *self.caches.workloads.values()))
         self.tasks.start(self.gates.run(), "gates")
         self.tasks.start(self.undo.run(), "undo")
         if self.config.update_starved_at_once:
-            self.sight.vpas.subscribe(self.hurry.on_vpa)
+            self.caches.vpas.subscribe(self.urgent.on_vpa)
 
     async def stop(self) -> None:
         await self.tasks.stop()
         await self.writes.stop()
         if self._asker is not None:
             await self._asker.close()
-        await self.sight.stop()
+        await self.caches.stop()
         await self.http.stop()
 
     async def one_pass(self) -> None:
@@ -185,58 +185,58 @@ class Updater:
                 if self.scales.wanted.is_set():
                     await self.scales.refresh()
                     controlled = controlled_pods(world)
-                controlled = await self._freshest(controlled, now)
+                controlled = await self._live(controlled, now)
             with step("AdmissionInit"):
                 self._note_successors(vpas, now)
                 no_eviction = await self.webhook.away()
             with step("EvictPods"):
                 self.restarts.begin()
                 await self._update_all(world, controlled, now, no_eviction)
-            await self.oversized.report(self.sight.watched_vpas(), self.headroom.ledger)
+            await self.oversized.report(self.caches.watched_vpas(), self.headroom.ledger)
             await self.gates.open()
             await self.undo.look_for_throttling(lambda key: self.pods.get(*key))
             await self.scales.refresh()
         await self.writes.settle()
         self._forget(controlled)
-        for reason, count in self.story.counts().items():
+        for reason, count in self.skip_reasons.counts().items():
             self.measures.left_alone.labels(reason).set(count)
         self.passes += 1
         self.health.alive()
 
     async def hurried_pass(self) -> None:
         """Resizes pods of autoscalers with newly starved containers, and evicts none."""
-        ids, now = self.hurry.take(), self.clock.now()
+        ids, now = self.urgent.take(), self.clock.now()
         namespaces = {namespace for namespace, _ in ids}
         # All autoscalers of a namespace: a pod may belong to another one.
-        near = [vpa for vpa in self.sight.watched_vpas() if vpa["metadata"].get("namespace", "") in namespaces]
+        near = [vpa for vpa in self.caches.watched_vpas() if vpa["metadata"].get("namespace", "") in namespaces]
         pods = [pod for pod in self.pods if pod["metadata"].get("namespace", "") in namespaces]
         world = self.world_of(self._decided_on(near, now), pods)
         concerned = [(vpa, pods) for vpa, pods in controlled_pods(world) if key_of(dict(vpa)) in ids]
-        await self._update_all(world, await self._freshest(concerned, now), now, NOT_NOW, hurried=True)
+        await self._update_all(world, await self._live(concerned, now), now, NOT_NOW, hurried=True)
         await self.writes.settle()
 
     # --- observing
 
     def _vpas(self, now: float) -> list[Mapping[str, Any]]:
         """The input of the decisions: without horizontally scaled resources, and with slowly falling targets."""
-        found = self.sight.watched_vpas()
-        self.steady.forget({(vpa["metadata"].get("namespace", ""), vpa["metadata"]["name"]) for vpa in found})
+        found = self.caches.watched_vpas()
+        self.stable.forget({(vpa["metadata"].get("namespace", ""), vpa["metadata"]["name"]) for vpa in found})
         return self._decided_on(found, now)
 
     def _decided_on(self, found: list[Any], now: float) -> list[Mapping[str, Any]]:
         scaled, labels_of = scaled_horizontally(self.hpas), self.targets.template_labels
         return [
-            self.steady.settle(without(own_only(vpa), horizontal_resources(vpa, scaled, labels_of)), now)
+            self.stable.settle(without(own_only(vpa), horizontal_resources(vpa, scaled, labels_of)), now)
             for vpa in found
         ]
 
     def _vertical_in(self, namespaces: Collection[str]) -> list[Mapping[str, Any]]:
         """The autoscalers of these namespaces, without horizontally scaled resources."""
         scaled, labels_of = scaled_horizontally(self.hpas), self.targets.template_labels
-        found = [vpa for namespace in namespaces for vpa in self.sight.watched_vpas_in(namespace)]
+        found = [vpa for namespace in namespaces for vpa in self.caches.watched_vpas_in(namespace)]
         return [without(vpa, horizontal_resources(vpa, scaled, labels_of)) for vpa in found]
 
-    async def _freshest(self, controlled: list[tuple[Any, list[Any]]], now: float) -> list[tuple[Any, list[Any]]]:
+    async def _live(self, controlled: list[tuple[Any, list[Any]]], now: float) -> list[tuple[Any, list[Any]]]:
         """With the recommender's current recommendation, queried once per autoscaler; else the one in the objects."""
         if self._asker is None:
             return controlled
@@ -245,11 +245,11 @@ class Updater:
 
         async def improved(vpa: Any, pods: list[Any]) -> tuple[Any, list[Any]]:
             async with gate:
-                fresh = await self.freshest.improve(pods[0], vpa)
+                fresh = await self.live.improve(pods[0], vpa)
             if fresh is vpa:
                 return vpa, pods
             fresh = keeping_others(vpa, own_only(fresh))
-            return self.steady.settle(without(fresh, horizontal_resources(fresh, scaled, labels_of)), now), pods
+            return self.stable.settle(without(fresh, horizontal_resources(fresh, scaled, labels_of)), now), pods
 
         return list(await asyncio.gather(*(improved(vpa, pods) for vpa, pods in controlled)))
 
@@ -265,7 +265,7 @@ class Updater:
         index = by_target(vpas) if come else {}
         for _, pod in come:
             vpa = controlling_vpa(pod, index, self.targets.selector_of, self.targets.topmost_of)
-            if vpa is not None and recommends_for(vpa, pod) and self.brakes.frozen(vpa) is None:
+            if vpa is not None and recommends_for(vpa, pod) and self.stops.frozen(vpa) is None:
                 self.webhook.came(pod)
 
     # --- acting
@@ -288,7 +288,7 @@ class Updater:
                 try:
                     rollout = Rollout(vpa, pods, now, self.config.rolling_settle, self._awaited(pods))
                     parts = attempts, now, deadline, no_eviction, rollout, hurried
-                    await update_one(Work(self, world, vpa, pods, *parts))
+                    await update_one(VpaPass(self, world, vpa, pods, *parts))
                 except Exception:
                     # An autoscaler that fails must not affect the others.
                     log.exception("autoscaler %s/%s", *id)
@@ -301,7 +301,7 @@ class Updater:
         return sum(one.controller in controllers for one in self.headroom.successors)
 
     async def _give_back(self, lowered: Lowered, patch: Patch, why: str) -> None:
-        if self.brakes.holding(lowered.vpa) is not None:
+        if self.stops.holding(lowered.vpa) is not None:
             # Frozen means that nothing changes, not even by an undo.
             return
         await self.writes.give_back(lowered.pod, lowered.vpa, patch, why)
@@ -311,14 +311,14 @@ class Updater:
     def _forget(self, controlled: list[tuple[Any, list[Any]]]) -> None:
         alive = {(vpa["metadata"].get("namespace", ""), vpa["metadata"]["name"]) for vpa, _ in controlled}
         self._attempts = {id: kept for id, kept in self._attempts.items() if id in alive}
-        self.story.forget(alive)
+        self.skip_reasons.forget(alive)
         uids = {pod["metadata"].get("uid") for _, pods in controlled for pod in pods}
         self.waiting = {uid: since for uid, since in self.waiting.items() if uid in uids}
         self.reflexes.forget(uids)
 
     async def why_not(self, request: web.BaseRequest, info: Info) -> web.Response:
         id = info["namespace"], info["name"]
-        found = self.story.of(id)
+        found = self.skip_reasons.of(id)
         if found is None:
             message = f"no pod is controlled by autoscaler {id[0]}/{id[1]}"
             return web.json_response({"kind": "Status", "message": message}, status=404)

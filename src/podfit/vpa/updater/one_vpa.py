@@ -16,16 +16,16 @@ from podfit.vpa.updater.decide.groups import creator_of, required_replicas
 from podfit.vpa.updater.decide.one_pass import Action, Report, update_pass
 from podfit.vpa.updater.decide.restriction import Restriction
 from podfit.vpa.updater.decide.whynot import TOO_FEW, WhyNot, too_few, why_not
-from podfit.vpa.updater.work import Work
+from podfit.vpa.updater.vpa_pass import VpaPass
 
 
-async def update_one(work: Work) -> None:
+async def update_one(work: VpaPass) -> None:
     """After observing: decides, acts and reports for one autoscaler."""
     updater, world = work.updater, work.world
     own = replace(world, vpas=[work.vpa], pods=work.pods)
     conversation = update_pass(own, work.attempts, updater.config.model, work.now, updater.clock.monotonic())
     report = Report()
-    held = updater.brakes.holding(work.vpa)
+    held = updater.stops.holding(work.vpa)
     if held is not None:
         work.waits = {pod["metadata"]["name"]: held for pod in work.pods}
     else:
@@ -38,11 +38,11 @@ async def update_one(work: Work) -> None:
     _report(work, report)
 
 
-async def _do(work: Work, action: Action) -> str | None:
+async def _do(work: VpaPass, action: Action) -> str | None:
     """None if it succeeded, else why not."""
     updater = work.updater
     name = action.pod["metadata"]["name"]
-    waiting = updater.brakes.holding(work.vpa) or _behind_others(work, action)
+    waiting = updater.stops.holding(work.vpa) or _behind_others(work, action)
     if waiting is None:
         waiting = await (resize(work, action) if isinstance(action, Resize) else evict(work, action))
     if waiting is None:
@@ -53,7 +53,7 @@ async def _do(work: Work, action: Action) -> str | None:
     return waiting.message
 
 
-def _behind_others(work: Work, action: Action) -> Wait | None:
+def _behind_others(work: VpaPass, action: Action) -> Wait | None:
     """Why the pod waits for others of its autoscaler. The end of a startup boost does not wait."""
     if isinstance(action, Resize) and action.unboosted:
         return None
@@ -63,7 +63,7 @@ def _behind_others(work: Work, action: Action) -> Wait | None:
 # --- reporting
 
 
-def _report(work: Work, report: Report) -> None:
+def _report(work: VpaPass, report: Report) -> None:
     updater, config = work.updater, work.updater.config.model
     done = {pod["metadata"]["name"] for _, pod in [*report.evicted, *report.resized]}
     restriction = Restriction(work.pods, work.vpa, work.world.replicas_of, config, work.attempts)
@@ -78,11 +78,11 @@ def _report(work: Work, report: Report) -> None:
             continue
         found = why_not(pod, work.vpa, restriction, work.now, config, work.bounds)
         reasons[name] = _counted(work, pod, config) if found.reason == TOO_FEW else found
-    updater.story.tell(work.vpa, reasons, work.now)
+    updater.skip_reasons.tell(work.vpa, reasons, work.now)
     _measure(work, report)
 
 
-def _counted(work: Work, pod: Any, config: Config) -> WhyNot:
+def _counted(work: VpaPass, pod: Any, config: Config) -> WhyNot:
     """Which replicas of the pod's controller are missing, and whether the updater evicted them itself."""
     creator = creator_of(pod)
     running = sum(creator_of(other) == creator for other in work.pods)
@@ -91,7 +91,7 @@ def _counted(work: Work, pod: Any, config: Config) -> WhyNot:
     return too_few(pod, running, configured, evicted, required_replicas(work.vpa, config), update_mode(work.vpa))
 
 
-def _measure(work: Work, report: Report) -> None:
+def _measure(work: VpaPass, report: Report) -> None:
     """Gauges cover whole passes; actions between two passes are counted, too."""
     failed = list(_attempted(work, report))
     if not work.hurried:
@@ -99,7 +99,7 @@ def _measure(work: Work, report: Report) -> None:
     _count(work, report, failed)
 
 
-def _gauge(work: Work, report: Report, failed: list[str]) -> None:
+def _gauge(work: VpaPass, report: Report, failed: list[str]) -> None:
     measures, mode, size = work.updater.measures, update_mode(work.vpa), size_class(len(work.pods))
     measures.controlled.labels(size, mode).inc(len(work.pods))
     if mode in IN_PLACE_MODES:
@@ -114,7 +114,7 @@ def _gauge(work: Work, report: Report, failed: list[str]) -> None:
     measures.vpas_evicted.labels(size, mode).inc(bool(report.evicted))
 
 
-def _count(work: Work, report: Report, failed: list[str]) -> None:
+def _count(work: VpaPass, report: Report, failed: list[str]) -> None:
     measures, mode, size = work.updater.measures, update_mode(work.vpa), size_class(len(work.pods))
     names = work.vpa["metadata"]["name"], work.vpa["metadata"].get("namespace", "")
     if mode in IN_PLACE_MODES or report.resized:
@@ -130,7 +130,7 @@ def _count(work: Work, report: Report, failed: list[str]) -> None:
             measures.failed_resizes.labels(size, *names, reason).inc()
 
 
-def _attempted(work: Work, report: Report) -> Iterator[str]:
+def _attempted(work: VpaPass, report: Report) -> Iterator[str]:
     """The reasons of failed attempts; stopped changes (a freeze, no capacity) were never attempted."""
     for _, pod, reason, _ in report.failed:
         wait = work.waits.get(pod["metadata"]["name"])

@@ -18,7 +18,7 @@ async def drifted(lab: Lab) -> tuple[PodRecord, Drift, str]:
 
 async def test_a_cgroup_as_it_was_set_is_no_event(lab: Lab) -> None:
     _, drift, _ = await drifted(lab)
-    await drift.look()
+    await drift.check()
     assert "CgroupChanged" not in lab.events.reasons
 
 
@@ -46,5 +46,5 @@ async def test_a_resize_in_progress_is_no_drift(lab: Lab) -> None:
 async def test_every_running_pod_gets_a_pass(lab: Lab) -> None:
     _, drift, _ = await drifted(lab)
     lab.queue.enqueued.clear()
-    await drift.look()
+    await drift.check()
     assert lab.queue.enqueued == ["u"]

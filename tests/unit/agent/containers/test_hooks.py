@@ -36,7 +36,7 @@ async def test_a_hook_asks_by_its_own_name_and_takes_any_answer(status: int) -> 
     assert {"User-Agent: kube-lifecycle/1.36", "X-A: b"} <= set(lines)
 
 
-async def test_a_hook_that_nobody_answers_has_failed() -> None:
+async def test_a_webhook_without_a_response_has_failed() -> None:
     clock = FakeClock()
     async with await asyncio.start_server(lambda *_: None, "127.0.0.1", 0) as server:
         port = server.sockets[0].getsockname()[1]

@@ -20,5 +20,5 @@ async def test_a_virtual_machine_without_a_class_is_not_run_as_a_container() -> 
     assert str(caught.value) == NO_MACHINES
 
 
-async def test_a_simulated_runtime_stands_for_one_of_virtual_machines() -> None:
+async def test_the_fake_runtime_can_simulate_virtual_machines() -> None:
     assert await RuntimeClasses(NOBODY, simulated=True).handler(MACHINE) == ""

@@ -41,7 +41,7 @@ async def told(cluster: Cluster, of: dict[str, Any], api_server: str = "", own_n
     return services.variables(of, own_network)
 
 
-async def test_services_of_the_namespace_are_told_as_links(cluster: Cluster) -> None:
+async def test_services_of_the_namespace_become_environment_variables(cluster: Cluster) -> None:
     ip = await service(cluster, "my-web")
     await cluster.namespace("other")
     await service(cluster, "far", "other")
@@ -64,7 +64,7 @@ async def test_services_of_the_namespace_are_told_as_links(cluster: Cluster) -> 
     }
 
 
-async def test_a_pod_without_links_is_still_told_of_the_api_server(cluster: Cluster) -> None:
+async def test_a_pod_without_service_links_still_gets_the_api_servers_variables(cluster: Cluster) -> None:
     await service(cluster, "my-web")
     found = await told(cluster, pod(enableServiceLinks=False), "https://10.0.0.5:6443")
     assert {key for key in found if not key.startswith("KUBERNETES_")} == set()
@@ -73,7 +73,7 @@ async def test_a_pod_without_links_is_still_told_of_the_api_server(cluster: Clus
     assert found["KUBERNETES_SERVICE_PORT_HTTPS"] == "6443"
 
 
-async def test_a_static_pod_waits_for_nobody(cluster: Cluster) -> None:
+async def test_a_static_pod_does_not_wait_for_services(cluster: Cluster) -> None:
     static = pod()
     static["metadata"]["annotations"] = {"kubernetes.io/config.source": "file"}
     assert Services(cluster.client, cluster.clock, "").variables(static, False) == {}

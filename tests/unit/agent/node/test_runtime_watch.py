@@ -40,21 +40,21 @@ def watched() -> tuple[Runtime, Node, FakeClock, Any]:
 async def test_a_missing_network_is_reported_at_once_and_its_end_too() -> None:
     runtime, node, _, watch = watched()
     runtime.says = "container runtime network not ready"
-    await watch.look()
-    await watch.look()
+    await watch.check()
+    await watch.check()
     runtime.says = ""
-    await watch.look()
+    await watch.check()
     assert node.published == ["container runtime network not ready", ""]
 
 
 async def test_a_runtime_that_restarts_quickly_leaves_the_node_ready() -> None:
     runtime, node, clock, watch = watched()
     runtime.says = None
-    await watch.look()
+    await watch.check()
     await clock.advance(PATIENCE_S - 1)
-    await watch.look()
+    await watch.check()
     runtime.says = ""
-    await watch.look()
+    await watch.check()
     assert node.published == []
 
 
@@ -62,7 +62,7 @@ async def test_a_runtime_that_stays_silent_makes_the_node_not_ready() -> None:
     runtime, node, clock, watch = watched()
     runtime.says = None
     await clock.advance(PATIENCE_S)
-    await watch.look()
+    await watch.check()
     assert node.published == [DOWN]
 
 

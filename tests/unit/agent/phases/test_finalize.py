@@ -10,7 +10,7 @@ from podfit.agent.pods import termination
 from podfit.reconcile.result import DONE
 
 
-async def test_a_pod_with_an_allocation_goes_on(lab: Lab) -> None:
+async def test_a_pod_with_an_allocation_continues(lab: Lab) -> None:
     assert await finalize(lab.context(lab.add())) == DONE
 
 

@@ -8,7 +8,7 @@ from tests.unit.agent.lab import Lab
 
 from podfit.agent.pods import termination
 from podfit.api.status import ApiError
-from podfit.client.transport import Ask, Reply
+from podfit.client.transport import ClientRequest, Reply
 
 
 async def test_a_pod_that_the_api_still_has_is_deleted_there_after_its_removal_here(lab: Lab) -> None:
@@ -32,7 +32,7 @@ async def test_an_object_that_is_gone_already_is_no_error(
 ) -> None:
     record = await lab.run()
 
-    async def answer(ask: Ask) -> Reply:
+    async def answer(ask: ClientRequest) -> Reply:
         return Reply(code, msgspec.json.encode({"kind": "Status", "code": code, "message": "x"}))
 
     monkeypatch.setattr(lab.api, "request", answer)

@@ -57,12 +57,12 @@ async def test_a_ledger_without_room_for_more_says_so_until_there_is_room(disk: 
         for number in range(10):
             ledger.allocate(f"u{number}", Allocated(SMALL if turn % 2 else LARGE))
         await ledger.flush()
-    assert ledger.trouble == "No space left on device"
+    assert ledger.problem == "No space left on device"
     (disk / "ballast").unlink()
     assert ledger.check() == ""
 
 
-async def test_a_ledger_that_is_mostly_history_goes_on_growing_where_a_second_one_has_no_room(
+async def test_a_ledger_of_mostly_history_keeps_growing_if_there_is_no_space_for_a_copy(
     disk: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("podfit.agent.pods.ledger._COMPACT_BYTES", 1000)

@@ -6,7 +6,7 @@ from podfit.agent.pods.story import KEPT, Story
 from podfit.kit.clock import FakeClock
 
 
-async def test_what_repeats_is_told_once_and_what_comes_between_starts_it_anew() -> None:
+async def test_a_repeated_message_is_reported_once_until_another_one_appears() -> None:
     clock = FakeClock(0.0)
     story = Story(clock)
     for _ in range(3):

@@ -122,7 +122,7 @@ async def test_a_refused_connection_is_worded_as_kubernetes_does() -> None:
     assert await ask({"httpGet": {"port": port, "path": "x"}}) == f'Get "http://{HOST}:{port}/x": {refused}'
 
 
-async def test_a_server_that_does_not_answer_is_given_up_in_time() -> None:
+async def test_a_request_to_an_unresponsive_server_times_out() -> None:
     async with http_server(b"") as port:
         text = await ask({"httpGet": {"port": port}, "timeoutSeconds": 0.05})
     expected = "context deadline exceeded (Client.Timeout exceeded while awaiting headers)"
@@ -160,7 +160,7 @@ async def test_any_other_status_is_unhealthy(answer: bytes, name: str) -> None:
         assert await ask({"grpc": {"port": port}}) == f'service unhealthy (responded with "{name}")'
 
 
-async def test_a_server_without_the_health_protocol_is_told_so() -> None:
+async def test_the_error_for_a_server_without_the_health_protocol_says_so() -> None:
     async with health_server(None) as port:
         text = await ask({"grpc": {"port": port}})
     told = "error: this server does not implement the grpc health protocol (grpc.health.v1.Health): "
@@ -178,7 +178,7 @@ async def test_a_service_the_server_does_not_know_fails_with_its_code() -> None:
     assert text == "error: health rpc probe failed: rpc error: code = NotFound desc = unknown service"
 
 
-async def test_a_health_call_that_hangs_is_given_up_in_time() -> None:
+async def test_a_hanging_health_check_times_out() -> None:
     async def hang(request: bytes, context: Any) -> bytes:
         await asyncio.Event().wait()
         return b""
@@ -189,7 +189,7 @@ async def test_a_health_call_that_hangs_is_given_up_in_time() -> None:
         )
 
 
-async def test_a_port_where_nobody_speaks_grpc_is_not_well() -> None:
+async def test_a_port_without_a_grpc_server_is_unhealthy() -> None:
     pytest.importorskip("grpc")
     port = await closed_port()
     text = await ask({"grpc": {"port": port}, "timeoutSeconds": 1})
@@ -216,7 +216,7 @@ def test_any_bytes_are_read_as_some_status(answer: bytes) -> None:
 
 
 @given(st.integers(0, 1 << 40), st.binary(max_size=5))
-def test_the_status_is_found_behind_fields_nobody_knows(status: int, other: bytes) -> None:
+def test_the_status_is_found_after_unknown_fields(status: int, other: bytes) -> None:
     unknown = b"\x12" + grpchealth._varint(len(other)) + other + b"\x1d" + bytes(4)
     assert grpchealth._status(unknown + b"\x08" + grpchealth._varint(status)) == status
 

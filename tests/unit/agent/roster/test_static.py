@@ -33,7 +33,7 @@ Node = tuple[Lab, StaticPods, Path]
 async def test_a_manifest_becomes_a_pod_of_this_node(node: Node) -> None:
     lab, static, folder = node
     (folder / "web.yaml").write_text(manifest())
-    static.look()
+    static.check()
     (record,) = lab.records.values()
     assert (record.name, record.static, record.admitted) == ("web-n", True, True)
     assert record.pod["spec"]["nodeName"] == "n" and record.pod["spec"]["priority"] > 2_000_000_000
@@ -42,24 +42,24 @@ async def test_a_manifest_becomes_a_pod_of_this_node(node: Node) -> None:
 async def test_a_file_that_is_written_again_with_the_same_text_is_the_same_pod(node: Node) -> None:
     lab, static, folder = node
     (folder / "web.yaml").write_text(manifest())
-    static.look()
+    static.check()
     (before,) = lab.records.values()
     (folder / "web.yaml").write_text(manifest() + "\n")
-    static.look()
+    static.check()
     assert list(lab.records.values()) == [before] and before.termination is None
 
 
 async def test_a_changed_manifest_waits_for_the_end_of_the_pod_before(node: Node) -> None:
     lab, static, folder = node
     (folder / "web.yaml").write_text(manifest())
-    static.look()
+    static.check()
     (before,) = lab.records.values()
     (folder / "web.yaml").write_text(manifest(terminationGracePeriodSeconds=1))
-    static.look()
+    static.check()
     assert before.termination is not None and len(lab.records) == 1
     lab.built.tracking.roster.forget(before.uid)
     static.on_removed(before.uid)
-    static.look()
+    static.check()
     (after,) = lab.records.values()
     assert after.uid != before.uid and after.admitted
 
@@ -67,9 +67,9 @@ async def test_a_changed_manifest_waits_for_the_end_of_the_pod_before(node: Node
 async def test_a_removed_manifest_terminates_its_pod(node: Node) -> None:
     lab, static, folder = node
     (folder / "web.yaml").write_text(manifest())
-    static.look()
+    static.check()
     (folder / "web.yaml").unlink()
-    static.look()
+    static.check()
     (record,) = lab.records.values()
     assert record.termination is not None
 
@@ -84,5 +84,5 @@ async def test_a_file_that_is_no_static_pod_is_ignored(node: Node, text: str) ->
     (folder / "web.yaml").write_text(text)
     (folder / ".hidden").write_text(manifest("hidden"))
     (folder / "good.yaml").write_text(manifest("good"))
-    static.look()
+    static.check()
     assert [record.name for record in lab.records.values()] == ["good-n"]

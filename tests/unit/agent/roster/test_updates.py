@@ -18,7 +18,7 @@ from podfit.api.objects import Object
 from podfit.api.quantity import Quantity
 from podfit.api.status import ApiError
 from podfit.client.rest import Client
-from podfit.client.transport import Ask, Reply, Stream
+from podfit.client.transport import ClientRequest, Reply, Stream
 from podfit.kit.clock import FakeClock
 
 POD: Object = {
@@ -46,7 +46,7 @@ class Wire:
         self.code = 200
         self.answer = state(5)
 
-    async def request(self, ask: Ask) -> Reply:
+    async def request(self, ask: ClientRequest) -> Reply:
         if ask.method != "PATCH":
             # What the server is able to do.
             return Reply(404, msgspec.json.encode({"kind": "Status", "code": 404}))
@@ -54,7 +54,7 @@ class Wire:
         body = {"kind": "Status", "code": self.code} if self.code >= 400 else self.answer
         return Reply(self.code, msgspec.json.encode(body))
 
-    def stream(self, ask: Ask) -> AbstractAsyncContextManager[Stream]:
+    def stream(self, ask: ClientRequest) -> AbstractAsyncContextManager[Stream]:
         raise AssertionError("nothing is watched here")
 
     async def close(self) -> None: ...
@@ -98,7 +98,7 @@ async def test_an_echo_before_its_answer_brings_no_other_look(node: Node) -> Non
     assert node.record.pod is echo, "the copy that is kept anyway"
 
 
-async def test_a_state_that_the_status_stands_on_is_looked_at(node: Node) -> None:
+async def test_a_status_written_by_another_client_enqueues_the_pod(node: Node) -> None:
     await node.write(state(4, reason="of another"))
     assert node.enqueued == ["u"]
     assert node.record.pod["metadata"]["resourceVersion"] == "5"

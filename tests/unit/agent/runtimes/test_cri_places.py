@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from podfit.agent.runtimes.cri.messages.places import Places
+from podfit.agent.runtimes.cri.messages.cgroup_paths import CgroupPaths
 
 
 @pytest.mark.parametrize(
@@ -26,9 +26,9 @@ from podfit.agent.runtimes.cri.messages.places import Places
     ],
 )
 def test_a_pods_group_is_where_a_kubelet_makes_it(root: str, qos: str, cgroupfs: str, systemd: str) -> None:
-    assert Places(root).pod(qos, "a-b") == cgroupfs
-    assert Places(root, "systemd").pod(qos, "a-b") == systemd
+    assert CgroupPaths(root).pod(qos, "a-b") == cgroupfs
+    assert CgroupPaths(root, "systemd").pod(qos, "a-b") == systemd
 
 
 def test_only_what_is_podfits_own_may_be_removed_as_a_whole() -> None:
-    assert (Places("/").own, Places("/test").own) == ("", "/test")
+    assert (CgroupPaths("/").own, CgroupPaths("/test").own) == ("", "/test")

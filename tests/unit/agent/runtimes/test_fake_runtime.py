@@ -115,7 +115,7 @@ async def test_waiting_for_memory_ends_when_the_curve_falls(node: Node) -> None:
         node.runtime.set_load("u", "c1", memory=lambda t: 100 * MIB if t < 60 else 0.0)
 
 
-async def test_memory_below_usage_is_told_with_numbers(node: Node) -> None:
+async def test_a_memory_limit_below_usage_is_reported_with_numbers(node: Node) -> None:
     cid = await node.start("server", limits=Limits(256, None, 100 * MIB), memory="constant:80Mi")
     with pytest.raises(BelowUsage) as refusal:
         await node.runtime.update_container(cid, LimitsChange(memory_bytes=50 * MIB))
@@ -151,7 +151,7 @@ async def test_a_crash_before_or_after_a_write_leaves_the_machine_so(node: Node,
     await again.close()
 
 
-async def test_what_ends_while_no_agent_is_there_ended_when_it_did(node: Node) -> None:
+async def test_a_container_that_exits_without_an_agent_has_its_real_exit_time(node: Node) -> None:
     cid = await node.start("sh", "-c", "sleep 10; exit 4")
     started = (await node.seen(cid)).started_at
     await node.runtime.close()
@@ -194,7 +194,7 @@ async def test_exit_and_stop_may_be_scripted_by_annotation(node: Node) -> None:
     assert (await node.seen(cid)).exit_code == 3
 
 
-async def test_a_bad_load_annotation_is_told_and_crashes_nothing(node: Node) -> None:
+async def test_an_invalid_load_annotation_is_reported_and_crashes_nothing(node: Node) -> None:
     with pytest.raises(CannotRun, match="unknown load") as refusal:
         await node.start("server", cpu="zigzag:1")
     assert refusal.value.reason == "CreateContainerConfigError"

@@ -57,7 +57,7 @@ async def keeper(tmp_path: Path) -> AsyncIterator[DeafKeeper]:
     made.close()
 
 
-async def test_who_waits_to_ask_is_told_that_the_keeper_is_gone(tmp_path: Path, keeper: DeafKeeper) -> None:
+async def test_a_waiting_caller_gets_an_error_when_the_keeper_exits(tmp_path: Path, keeper: DeafKeeper) -> None:
     lost = asyncio.Event()
     link = FailsOnce(tmp_path, lambda _: None, lost.set)
     async with asyncio.timeout(PATIENCE_S):

@@ -48,7 +48,7 @@ def test_a_line_without_end_is_written_in_parts_and_adds_up(tmp_path: Path) -> N
     assert "".join(text for _, _, text in found) == "x" * 50_000 and len(found[0][2]) == PART_BYTES
 
 
-def test_a_log_that_cannot_be_written_stops_nobody(tmp_path: Path) -> None:
+def test_a_log_that_cannot_be_written_does_not_stop_its_container(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     log = LogFile(str(tmp_path / "file" / "a.log"))
     log.add("stdout", b"lost\n")

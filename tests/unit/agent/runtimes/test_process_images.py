@@ -112,7 +112,7 @@ async def test_status_reports_the_digest_a_registry_knows_or_the_image_itself(ma
     assert (await machine.runtime.container(cid)).image_id == loaded.id
 
 
-async def test_an_image_stays_while_a_container_is_there_also_over_a_restart(machine: Any) -> None:
+async def test_an_image_in_use_is_kept_across_a_restart(machine: Any) -> None:
     name, uid = put(machine, "tiny:1", busybox()), await machine.pod()
     await machine.start(uid, image=name)
     (found,) = await machine.runtime.images()

@@ -117,7 +117,7 @@ async def test_a_program_in_the_hosts_pid_namespace_leaves_no_children_behind(ma
     assert not os.path.exists(f"/proc/{machine.text(uid).strip()}")
 
 
-async def test_what_cannot_be_mounted_is_told(machine: Any, tmp_path: Path) -> None:
+async def test_unsupported_mounts_are_reported(machine: Any, tmp_path: Path) -> None:
     uid = await machine.pod()
     with pytest.raises(CannotRun, match="missing"):
         await machine.start(uid, "true", mounts=(Mount(tmp_path / "missing", "/data"),))

@@ -57,7 +57,7 @@ async def test_a_container_that_is_held_back_lives_until_its_limit_is_raised(mac
     assert (await machine.runtime.container(cid)).state == RUNNING
 
 
-async def test_the_kernel_kills_again_when_nobody_holds_it_back(machine: Any) -> None:
+async def test_the_oom_killer_acts_again_after_the_timeout(machine: Any) -> None:
     uid, cid = await hog(machine, 110, 64)
     await machine.runtime.hold_memory(cid, 57 * MI)
     async with asyncio.timeout(120):

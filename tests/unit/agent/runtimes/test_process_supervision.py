@@ -81,7 +81,7 @@ async def test_an_agent_killed_outright_leaves_its_pods_running_and_logging(mach
     assert (await machine.runtime.container(cid)).exit_code == 137
 
 
-async def test_a_keeper_killed_outright_is_replaced_and_containers_go_on(machine: Any) -> None:
+async def test_a_killed_keeper_is_replaced_and_containers_keep_running(machine: Any) -> None:
     uid = await machine.pod()
     cid = await machine.start(uid, "sh", "-c", "while :; do echo tick; sleep 0.02; done")
     await machine.said(uid, "tick")
@@ -117,7 +117,7 @@ async def test_a_keeper_with_nothing_to_keep_leaves(machine: Any) -> None:
     await machine.runtime.open()
 
 
-async def test_groups_that_nobody_knows_are_removed_at_the_start(machine: Any) -> None:
+async def test_unknown_cgroups_are_removed_at_the_start(machine: Any) -> None:
     uid = await machine.pod()
     cid = await machine.start(uid, "sleep", "1000")
     group = machine.runtime._pods[uid].record.group
@@ -251,13 +251,13 @@ async def test_a_container_may_look_into_another_and_ends_with_it(machine: Any) 
     assert (await machine.ended(look)).exit_code == 137
 
 
-async def test_a_container_that_looks_at_nobody_does_not_start(machine: Any) -> None:
+async def test_a_container_whose_target_container_is_missing_does_not_start(machine: Any) -> None:
     uid = await machine.pod()
     with pytest.raises(CannotRun, match="target container is not running"):
         await machine.start(uid, "true", name="look", target="c1")
 
 
-async def test_a_keeper_that_nobody_ever_comes_to_leaves(tmp_path: Path) -> None:
+async def test_a_keeper_without_a_client_exits(tmp_path: Path) -> None:
     """As when an agent is ended between starting its keeper and talking to it."""
     (tmp_path / "containers").mkdir()
     program = (
@@ -337,7 +337,7 @@ async def test_launch_files_hold_what_the_keeper_needs_and_state_files_how_it_en
     assert (state["exit_code"], state["reason"]) == (5, "Error") and state["finished_at"] >= state["started_at"]
 
 
-def test_a_machine_without_cgroups_is_told_what_it_lacks(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_error_on_a_machine_without_cgroups_names_what_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("podfit.agent.runtimes.cgroups.mounted", lambda: ({}, ""))
     monkeypatch.setattr(support, "has_capability", lambda number: False)
     with pytest.raises(RuntimeFailure, match="CAP_SYS_ADMIN.*no cgroup hierarchy"):

@@ -57,7 +57,7 @@ async def test_the_api_servers_certificate_opens_everything_without_a_question()
     assert world.reviews.asked == 0
 
 
-async def test_nobody_is_refused_with_401() -> None:
+async def test_an_unauthenticated_request_gets_401() -> None:
     world = World()
     assert await world.refusal() == 401
     assert await world.refusal(token="bad") == 401
@@ -91,7 +91,7 @@ async def test_verdicts_are_kept_for_a_while_and_then_asked_for_again() -> None:
     assert await world.refusal(token="good", path="/stats/summary") == 403
 
 
-async def test_when_nobody_can_be_asked_nobody_gets_in_and_nothing_is_remembered() -> None:
+async def test_an_unreachable_authorizer_denies_requests_and_nothing_is_cached() -> None:
     world = World(("bot", "get", "proxy"))
     world.reviews.away = True
     assert await world.refusal(token="good", path="/configz") == 500
@@ -99,7 +99,7 @@ async def test_when_nobody_can_be_asked_nobody_gets_in_and_nothing_is_remembered
     assert await world.refusal(token="good", path="/configz") == 0
 
 
-def test_a_certificate_without_a_name_is_nobody() -> None:
+def test_a_certificate_without_a_name_authenticates_no_user() -> None:
     assert caller_of({"subject": ((("organizationName", "system:masters"),),)}) is None
     assert caller_of({}) is None
 

@@ -30,7 +30,7 @@ def test_parts_of_a_line_are_joined() -> None:
     assert printed(entry(T0, "long", tag="P") + entry(T0, "er", tag="F")) == b"longer\n"
 
 
-def test_a_timestamp_stands_before_lines_not_before_parts() -> None:
+def test_a_timestamp_precedes_lines_not_partial_lines() -> None:
     data = entry(T0, "a", tag="P") + entry(T1, "b") + entry(T2, "c")
     assert printed(data, timestamps=True) == f"{T0} ab\n{T2} c\n".encode()
 

@@ -73,7 +73,7 @@ class Container:
 
     def end(self) -> None:
         self.over = True
-        self.watch.poke()
+        self.watch.wake()
 
 
 async def following(
@@ -102,7 +102,7 @@ async def test_following_shows_what_is_written_later_and_ends_with_the_container
     container.watch.close()
 
 
-async def test_following_goes_on_in_the_new_file_after_a_rotation(tmp_path: Path) -> None:
+async def test_following_continues_in_the_new_file_after_a_rotation(tmp_path: Path) -> None:
     file = tmp_path / "0.log"
     file.write_text(entry("before"))
     container = Container(tmp_path)
@@ -143,7 +143,7 @@ async def test_following_misses_no_file_of_several_rotations(tmp_path: Path) -> 
     container.watch.close()
 
 
-async def test_following_goes_on_with_the_oldest_file_when_its_own_is_deleted(tmp_path: Path) -> None:
+async def test_following_continues_with_the_oldest_file_if_its_own_is_deleted(tmp_path: Path) -> None:
     file = tmp_path / "0.log"
     file.write_text(entry("0"))
     container = Container(tmp_path)

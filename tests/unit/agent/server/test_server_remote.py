@@ -44,7 +44,7 @@ async def test_output_comes_before_the_exit_code() -> None:
     assert client.status == exit_status(3)
 
 
-async def test_streams_that_nobody_asked_for_stay_here() -> None:
+async def test_unrequested_streams_are_not_forwarded() -> None:
     client, stream = Client(), FakeStream()
     stream.feed(STDOUT, b"out")
     stream.feed(STDERR, b"err")
@@ -81,7 +81,7 @@ async def test_a_client_that_leaves_ends_the_process() -> None:
     assert client.status is None
 
 
-async def test_attach_tells_success_however_the_container_ended() -> None:
+async def test_attach_reports_success_however_the_container_ended() -> None:
     client, stream = Client(), FakeStream()
     stream.finish(9)
     await talk(client, stream, attached=True)
@@ -89,7 +89,7 @@ async def test_attach_tells_success_however_the_container_ended() -> None:
 
 
 @pytest.mark.parametrize("code", [1, 126, 137, 255])
-def test_exit_codes_are_told_as_kubectl_reads_them(code: int) -> None:
+def test_exit_codes_are_reported_in_kubectls_format(code: int) -> None:
     status = exit_status(code)
     assert (status["status"], status["reason"]) == ("Failure", "NonZeroExitCode")
     assert status["details"]["causes"] == [{"reason": "ExitCode", "message": str(code)}]

@@ -11,7 +11,7 @@ from podfit.agent.runtimes.process.streams import CHUNK, ProcessExec
 PIPE_BYTES = 1 << 16
 
 
-async def test_output_that_nobody_takes_stays_with_the_process() -> None:
+async def test_unread_output_stays_buffered_in_the_process() -> None:
     reading, writing = os.pipe()
     os.set_blocking(writing, False)
     link: Any = None

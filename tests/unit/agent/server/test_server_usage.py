@@ -79,7 +79,7 @@ async def test_a_counter_that_fell_has_no_rate() -> None:
     assert (await usage.read()).pods[0].containers[0].nano_cores is None
 
 
-async def test_many_who_ask_within_a_second_cost_one_look() -> None:
+async def test_many_requests_within_a_second_cost_one_measurement() -> None:
     node = Node()
     usage = reader(node)
     for _ in range(10):
@@ -146,14 +146,14 @@ async def test_the_resource_page_has_the_kubelets_names_and_escapes_labels() -> 
         assert f"\n# TYPE {name} " in page
 
 
-async def test_a_meter_of_the_same_process_is_told_what_the_page_says() -> None:
+async def test_a_meter_in_the_same_process_reads_the_same_numbers_as_the_page() -> None:
     node = Node()
     node.cpu_nanos = 1_500_000_000
     sample = await reader(node).read()
     assert resources_of(sample) == read_page(resource_page(sample), node.clock.now())
 
 
-async def test_the_cadvisor_page_tells_limits_throttling_and_ooms_by_container() -> None:
+async def test_the_cadvisor_page_has_limits_throttling_and_ooms_by_container() -> None:
     page = cadvisor_page(await reader(Node()).read(), "/podfit", 2.0, 8 * MI)
     inside = [line for line in page.splitlines() if 'container="c"' in line]
     values = {line.partition("{")[0]: line.rpartition("}")[2].split()[0] for line in inside}

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 from tests.unit.agent.lab import Lab
 
-from podfit.client.transport import Ask, Reply
+from podfit.client.transport import ClientRequest, Reply
 
 
 async def test_a_status_that_says_nothing_new_is_not_written(lab: Lab) -> None:
@@ -24,7 +24,7 @@ async def test_a_rejected_field_is_not_sent_again_before_its_pause_is_over(
     record, writer, sent = lab.add(), lab.parts.reporter._writer, list[Any]()
     request = lab.api.request
 
-    async def reject(ask: Ask) -> Reply:
+    async def reject(ask: ClientRequest) -> Reply:
         if ask.method == "PATCH":
             sent.append(ask.body)
             return Reply(422, msgspec.json.encode({"kind": "Status", "code": 422, "message": "no"}))

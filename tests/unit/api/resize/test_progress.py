@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from podfit.api.resize.progress import InProgress, Pending, Progress, Remaining, Settled, pending, progress
-from podfit.api.resize.verdicts import Deferred, Infeasible, Unjudged, Unknown, is_resize_infeasible
+from podfit.api.resize.verdicts import Deferred, Infeasible, Undecided, Unknown, is_resize_infeasible
 
 OLD, NEW = {"cpu": "100m", "memory": "32Mi"}, {"cpu": "300m", "memory": "32Mi"}
 AT = "2026-01-01T00:00:00Z"
@@ -44,18 +44,18 @@ BEHIND = (Remaining("c", "requests", "cpu", 300, 100),)
 @pytest.mark.parametrize(
     ("given_pod", "stands"),
     [
-        (pod(OLD, OLD, seen=1), Pending(Unjudged())),
-        (pod(OLD, OLD), Pending(Unjudged())),
+        (pod(OLD, OLD, seen=1), Pending(Undecided())),
+        (pod(OLD, OLD), Pending(Undecided())),
         (pod(OLD, OLD, waits()), Pending(Deferred(message="no room"), AT)),
         (pod(OLD, OLD, waits("Infeasible")), Pending(Infeasible(message="no room"), AT)),
         (pod(OLD, OLD, waits("Other")), Pending(Unknown("Other", "no room"), AT)),
-        (pod(OLD, OLD, waits(generation=1)), Pending(Unjudged(), AT)),
-        (pod(OLD, OLD, resize="Proposed"), Pending(Unjudged(), "")),
+        (pod(OLD, OLD, waits(generation=1)), Pending(Undecided(), AT)),
+        (pod(OLD, OLD, resize="Proposed"), Pending(Undecided(), "")),
         (pod(NEW, OLD, moves()), InProgress(BEHIND, since=AT)),
         (pod(NEW, OLD, moves("Error", "below usage")), InProgress(BEHIND, "below usage", "Error", AT)),
         (pod(NEW, NEW, moves()), InProgress(since=AT)),
         (pod(NEW, OLD), InProgress(BEHIND)),
-        (pod(OLD, OLD, moves(), seen=1), Pending(Unjudged(), AT)),
+        (pod(OLD, OLD, moves(), seen=1), Pending(Undecided(), AT)),
         (pod(NEW, NEW), Settled()),
         (pod(NEW, NEW, seen=None), Settled()),
     ],
@@ -74,7 +74,7 @@ def test_a_pod_without_a_node_has_nothing_to_resize() -> None:
 
 def test_a_pod_that_its_node_has_not_reported_on_is_unjudged() -> None:
     new = {"metadata": {"generation": 1}, "spec": {"nodeName": "n1", "containers": [{"name": "c"}]}, "status": {}}
-    assert progress(new) == Pending(Unjudged())
+    assert progress(new) == Pending(Undecided())
 
 
 def test_containers_that_do_not_run_are_never_behind() -> None:
@@ -96,7 +96,7 @@ def test_a_limit_that_the_kernel_rounded_is_applied() -> None:
 def test_an_older_server_that_leaves_its_word_behind_is_not_believed() -> None:
     """A resize back to what is allocated leaves the word of the last verdict, which names no generation."""
     left = {**waits("Infeasible"), "observedGeneration": 0}
-    assert progress(pod(NEW, NEW, left, resize="Infeasible")) == Pending(Unjudged(), AT)
+    assert progress(pod(NEW, NEW, left, resize="Infeasible")) == Pending(Undecided(), AT)
     assert progress(pod(OLD, OLD, left, resize="Infeasible")) == Pending(Infeasible(message="no room"), AT)
 
 
@@ -154,6 +154,6 @@ def test_what_is_pending_is_the_first_half_of_the_same_answer(made: dict[str, An
 @given(pods())
 def test_a_verdict_is_about_the_present_spec(made: dict[str, Any]) -> None:
     waiting = pending(made)
-    if waiting is not None and not isinstance(waiting.verdict, Unjudged):
+    if waiting is not None and not isinstance(waiting.verdict, Undecided):
         [condition] = [one for one in made["status"]["conditions"] if one["type"] == "PodResizePending"]
         assert condition["observedGeneration"] >= made["metadata"]["generation"]

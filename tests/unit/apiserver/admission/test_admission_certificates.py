@@ -35,7 +35,7 @@ def request(name: str = "jane", *groups: str, **spec):
     return {"metadata": {"name": "r"}, "spec": {"request": pem, "signerName": signer, **spec}}
 
 
-async def test_asker_is_who_asks_whatever_the_request_says(chain, write):
+async def test_the_requesting_user_is_taken_from_the_connection_not_the_body(chain, write):
     attrs = write(request(username="admin", groups=["system:masters"]), kind=CSR, user=JANE)
     await chain.admit(attrs)
     assert attrs.object["spec"]["username"] == "jane" and attrs.object["spec"]["uid"] == "u1"
@@ -64,6 +64,6 @@ async def test_approving_and_signing_need_the_verb_on_the_signer(cluster, write,
     await chain.validate(attrs)
 
 
-async def test_nobody_asks_to_be_a_master(chain, write):
+async def test_a_request_for_the_masters_group_is_rejected(chain, write):
     with pytest.raises(ApiError, match="signer with system:masters group is not allowed"):
         await chain.validate(write(request("eve", "system:masters"), kind=CSR, user=ADMIN))

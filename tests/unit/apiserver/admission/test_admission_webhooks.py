@@ -132,7 +132,7 @@ async def test_mutating_hooks_run_in_order_of_configuration_and_see_each_others_
     assert attrs.object["metadata"]["labels"] == {"one": "yes", "two": "yes"}
 
 
-async def test_hook_is_told_who_does_what_to_which_object(cluster, webhooks, hooks, write, pod):
+async def test_a_hook_gets_the_user_the_operation_and_the_object(cluster, webhooks, hooks, write, pod):
     configured(cluster, VALIDATING, "v", hooks.hook("look"))
     attrs = write(pod(), options={"fieldManager": "me"})
     await webhooks.validating.validate(attrs)
@@ -223,7 +223,7 @@ async def test_service_is_resolved_and_its_name_is_what_the_certificate_must_car
     assert asked == [("ns", "hook", 443)] and hooks.names == ["look"]
 
 
-async def test_rules_selectors_and_conditions_decide_who_is_asked(cluster, webhooks, hooks, write, pod):
+async def test_rules_selectors_and_conditions_decide_which_webhooks_are_called(cluster, webhooks, hooks, write, pod):
     resize = [{"operations": ["UPDATE"], "apiGroups": [""], "apiVersions": ["v1"], "resources": ["pods/resize"]}]
     cluster_wide = [{**PODS[0], "scope": "Cluster"}]
     configured(
@@ -289,7 +289,7 @@ async def test_earlier_hook_is_asked_again_when_a_later_one_changed_the_object(c
     assert hooks.asked[3][1]["object"]["metadata"]["labels"] == {"x": "yes"}
 
 
-async def test_nobody_is_asked_twice_when_nothing_changed(cluster, webhooks, hooks, write, pod):
+async def test_no_webhook_is_called_again_if_nothing_changed(cluster, webhooks, hooks, write, pod):
     configured(cluster, MUTATING, "m", hooks.hook("again", reinvocationPolicy="IfNeeded"), hooks.hook("once"))
     await Chain([webhooks.mutating]).admit(write(pod()))
     assert hooks.names == ["again", "once"]

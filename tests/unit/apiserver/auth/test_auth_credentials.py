@@ -132,7 +132,7 @@ def test_bad_token_is_a_401_and_never_anonymous():
 
 
 @pytest.mark.parametrize("header", ["Basic YTpi", "Bearer", "nonsense"])
-def test_what_is_no_bearer_token_is_nobody_s_credential(header):
+def test_only_bearer_tokens_are_credentials(header):
     assert Authenticator().authenticate({"authorization": header}).name == "system:anonymous"
 
 
@@ -174,7 +174,7 @@ def test_a_certificate_holds_as_long_as_was_asked_but_no_longer_than_usual(pki, 
     assert abs(lifetime - given) < timedelta(minutes=10)
 
 
-def test_nobody_is_anonymous_unless_switched_off():
+def test_unauthenticated_requests_are_anonymous_unless_disabled():
     assert Authenticator().authenticate({}).name == "system:anonymous"
     with pytest.raises(ApiError):
         Authenticator(anonymous=False).authenticate({})

@@ -7,7 +7,7 @@ import pytest
 
 from podfit.api.status import ApiError
 from podfit.apiserver.auth.authorize import Action
-from podfit.apiserver.auth.impersonate import Wanted, impersonate, wanted_of
+from podfit.apiserver.auth.impersonate import ImpersonatedUsers, impersonate, wanted_of
 from podfit.apiserver.request import ADMIN, User
 
 N1 = User("system:node:n1", ("system:nodes", "system:authenticated"))
@@ -23,7 +23,7 @@ def secret(name: str) -> Action:
     return Action("get", "", "secrets", namespace="ns", name=name)
 
 
-def test_node_reads_what_its_pods_name_while_they_are_there(access):
+def test_a_node_reads_objects_that_its_current_pods_reference(access):
     one = pod("a", volumes=[{"name": "v", "secret": {"secretName": "s"}}])
     access.graph.pod_changed(None, one)
     assert not access.chain.decide(N1, secret("s")).allowed
@@ -102,25 +102,27 @@ def test_headers_are_read_with_groups_and_extra():
         ("Impersonate-Group", "b"),
         ("Impersonate-Extra-Example.com%2Fscope", "view"),
     ]
-    assert wanted_of(pairs) == Wanted("jane", "", ("a", "b"), {"example.com/scope": ("view",)})
+    assert wanted_of(pairs) == ImpersonatedUsers("jane", "", ("a", "b"), {"example.com/scope": ("view",)})
     assert wanted_of([("accept", "x")]) is None
 
 
 def test_administrator_becomes_anybody_and_accounts_get_their_groups(access):
-    user = impersonate(access.chain, ADMIN, Wanted("system:serviceaccount:ns:robot"), LIST)
+    user = impersonate(access.chain, ADMIN, ImpersonatedUsers("system:serviceaccount:ns:robot"), LIST)
     assert user.groups == ("system:serviceaccounts", "system:serviceaccounts:ns", "system:authenticated")
-    assert impersonate(access.chain, ADMIN, Wanted("system:anonymous"), LIST).groups == ("system:unauthenticated",)
+    assert impersonate(access.chain, ADMIN, ImpersonatedUsers("system:anonymous"), LIST).groups == (
+        "system:unauthenticated",
+    )
 
 
 def test_plain_impersonation_needs_the_verb_on_user_and_groups(access):
     rule = {"verbs": ["impersonate"], "apiGroups": [""], "resources": ["users"], "resourceNames": ["bob"]}
     access.rbac.changed("ClusterRole", None, {"metadata": {"name": "i"}, "rules": [rule]})
     access.bind("i", "jane")
-    assert impersonate(access.chain, JANE, Wanted("bob"), LIST).name == "bob"
+    assert impersonate(access.chain, JANE, ImpersonatedUsers("bob"), LIST).name == "bob"
     with pytest.raises(ApiError, match="cannot impersonate-on:user-info:list resource"):
-        impersonate(access.chain, JANE, Wanted("bob", groups=("system:masters",)), LIST)
+        impersonate(access.chain, JANE, ImpersonatedUsers("bob", groups=("system:masters",)), LIST)
     with pytest.raises(ApiError, match="cannot impersonate-on:serviceaccount:list"):
-        impersonate(access.chain, JANE, Wanted("system:serviceaccount:ns:x"), LIST)
+        impersonate(access.chain, JANE, ImpersonatedUsers("system:serviceaccount:ns:x"), LIST)
 
 
 def test_constrained_impersonation_needs_the_action_and_the_user(access):
@@ -128,6 +130,6 @@ def test_constrained_impersonation_needs_the_action_and_the_user(access):
     who = {"verbs": ["impersonate:user-info"], "apiGroups": ["authentication.k8s.io"], "resources": ["users"]}
     access.rbac.changed("ClusterRole", None, {"metadata": {"name": "c"}, "rules": [on, who]})
     access.bind("c", "jane")
-    assert impersonate(access.chain, JANE, Wanted("bob"), LIST).name == "bob"
+    assert impersonate(access.chain, JANE, ImpersonatedUsers("bob"), LIST).name == "bob"
     with pytest.raises(ApiError):
-        impersonate(access.chain, JANE, Wanted("bob"), msgspec.structs.replace(LIST, verb="delete"))
+        impersonate(access.chain, JANE, ImpersonatedUsers("bob"), msgspec.structs.replace(LIST, verb="delete"))

@@ -120,7 +120,7 @@ def escalation(access, obj, *, user=JANE, kind="Role", old=None, namespace="ns")
 SECRETS = {"verbs": ["get", "list"], "apiGroups": [""], "resources": ["secrets"]}
 
 
-async def test_nobody_grants_what_they_do_not_hold(access):
+async def test_users_cannot_grant_permissions_they_do_not_have(access):
     access.bind("view", "jane", "ns")
     role = {"metadata": {"name": "r"}, "rules": [SECRETS]}
     with pytest.raises(ApiError) as caught:
@@ -162,7 +162,7 @@ async def test_taking_an_aggregation_rule_away_needs_all_rights(access):
         await escalation(access, {"metadata": {"name": "r"}, "rules": []}, kind="ClusterRole", old=old)
 
 
-async def test_binding_a_role_that_is_not_there_finds_nothing(access):
+async def test_binding_a_missing_role_is_not_found(access):
     binding = {"metadata": {"name": "b"}, "roleRef": {"kind": "Role", "name": "gone"}, "subjects": []}
     with pytest.raises(ApiError) as caught:
         await escalation(access, binding, kind="RoleBinding")

@@ -10,7 +10,7 @@ def by_name(objects: list) -> dict:  # type: ignore[type-arg]
     return {obj["metadata"]["name"]: obj for obj in objects}
 
 
-def test_all_roles_and_bindings_of_kubernetes_are_there() -> None:
+def test_all_roles_and_bindings_of_kubernetes_exist() -> None:
     roles, bindings = by_name(bootstrap_roles.cluster_roles()), by_name(bootstrap_roles.cluster_role_bindings())
     for name in ("endpointslice-controller", "job-controller", "resource-claim-controller", "node-controller"):
         assert f"system:controller:{name}" in roles and f"system:controller:{name}" in bindings

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from podfit.api.objects import Object
-from podfit.apiserver.flows.classify import Asked, first_match, schemas
+from podfit.apiserver.flows.classify import RequestAttributes, first_match, schemas
 from podfit.apiserver.strategy.flows.mandatory import defaults
 
 DEFAULTS = schemas(row for row in defaults() if row["kind"] == "FlowSchema")
@@ -18,24 +18,26 @@ CONTROLLER = "system:kube-controller-manager"
 @pytest.mark.parametrize(
     ("asked", "name"),
     [
-        (Asked("admin", ("system:masters",), "patch", "", "pods", "resize", "default"), "exempt"),
-        (Asked("dev", EVERYBODY, "patch", "", "pods", "resize", "default"), "global-default"),
-        (Asked("system:node:n", NODES, "update", "coordination.k8s.io", "leases", "", "kube-node-lease"),
+        (RequestAttributes("admin", ("system:masters",), "patch", "", "pods", "resize", "default"), "exempt"),
+        (RequestAttributes("dev", EVERYBODY, "patch", "", "pods", "resize", "default"), "global-default"),
+        (RequestAttributes("system:node:n", NODES, "update", "coordination.k8s.io", "leases", "", "kube-node-lease"),
          "system-node-high"),
-        (Asked("system:node:n", NODES, "patch", "", "pods", "status", "default"), "system-nodes"),
-        (Asked("system:node:n", NODES, "patch", "", "nodes", "status"), "system-node-high"),
-        (Asked("dev", EVERYBODY, "get", path="/healthz"), "probes"),
-        (Asked("system:anonymous", ("system:unauthenticated",), "get", path="/livez"), "probes"),
-        (Asked("system:anonymous", ("system:unauthenticated",), "list", "", "pods"), "global-default"),
-        (Asked(CONTROLLER, EVERYBODY, "update", "coordination.k8s.io", "leases", "", "kube-system"),
+        (RequestAttributes("system:node:n", NODES, "patch", "", "pods", "status", "default"), "system-nodes"),
+        (RequestAttributes("system:node:n", NODES, "patch", "", "nodes", "status"), "system-node-high"),
+        (RequestAttributes("dev", EVERYBODY, "get", path="/healthz"), "probes"),
+        (RequestAttributes("system:anonymous", ("system:unauthenticated",), "get", path="/livez"), "probes"),
+        (RequestAttributes("system:anonymous", ("system:unauthenticated",), "list", "", "pods"), "global-default"),
+        (RequestAttributes(CONTROLLER, EVERYBODY, "update", "coordination.k8s.io", "leases", "", "kube-system"),
          "system-leader-election"),
-        (Asked(CONTROLLER, EVERYBODY, "create", "", "pods", "", "default"), "kube-controller-manager"),
-        (Asked("system:kube-scheduler", EVERYBODY, "create", "", "pods", "binding", "default"), "kube-scheduler"),
-        (Asked("system:serviceaccount:kube-system:x", ACCOUNTS, "list", "", "pods"), "kube-system-service-accounts"),
-        (Asked("system:serviceaccount:default:x", ACCOUNTS[:1], "list", "", "pods"), "service-accounts"),
+        (RequestAttributes(CONTROLLER, EVERYBODY, "create", "", "pods", "", "default"), "kube-controller-manager"),
+        (RequestAttributes("system:kube-scheduler", EVERYBODY, "create", "", "pods", "binding", "default"),
+         "kube-scheduler"),
+        (RequestAttributes("system:serviceaccount:kube-system:x", ACCOUNTS, "list", "", "pods"),
+         "kube-system-service-accounts"),
+        (RequestAttributes("system:serviceaccount:default:x", ACCOUNTS[:1], "list", "", "pods"), "service-accounts"),
     ],
 )  # fmt: skip
-def test_requests_match_the_default_schemas_as_in_kubernetes(asked: Asked, name: str) -> None:
+def test_requests_match_the_default_schemas_as_in_kubernetes(asked: RequestAttributes, name: str) -> None:
     found = first_match(DEFAULTS, asked)
     assert found is not None and found.name == name
 
@@ -72,12 +74,12 @@ def test_a_rule_holds_for_the_namespaces_it_names_and_the_cluster_only_where_it_
     namespaces: list[str], cluster: bool, namespace: str, matches: bool
 ) -> None:
     only = schemas([schema("x", 1, pods_in(namespaces, cluster))])
-    assert (first_match(only, Asked("u", (), "list", "", "pods", "", namespace)) is not None) is matches
+    assert (first_match(only, RequestAttributes("u", (), "list", "", "pods", "", namespace)) is not None) is matches
 
 
 def test_a_rule_for_a_resource_does_not_cover_its_subresources() -> None:
     only = schemas([schema("x", 1, pods_in(["*"]))])
-    assert first_match(only, Asked("u", (), "patch", "", "pods", "resize", "a")) is None
+    assert first_match(only, RequestAttributes("u", (), "patch", "", "pods", "resize", "a")) is None
 
 
 @pytest.mark.parametrize(
@@ -85,4 +87,6 @@ def test_a_rule_for_a_resource_does_not_cover_its_subresources() -> None:
 )
 def test_a_path_covers_what_is_below_it_with_or_without_a_star(pattern: str, matches: bool) -> None:
     rule = {**ALL_USERS, "nonResourceRules": [{"verbs": ["get"], "nonResourceURLs": [pattern]}]}
-    assert (first_match(schemas([schema("x", 1, rule)]), Asked("u", (), "get", path="/a/b")) is not None) is matches
+    assert (
+        first_match(schemas([schema("x", 1, rule)]), RequestAttributes("u", (), "get", path="/a/b")) is not None
+    ) is matches

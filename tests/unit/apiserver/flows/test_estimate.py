@@ -6,7 +6,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from podfit.apiserver.flows.borrowing import Bounds
-from podfit.apiserver.flows.estimate import EVENT_S, WATCHES_PER_SEAT, Asked, Work, list_work, most_seats, write_work
+from podfit.apiserver.flows.estimate import (
+    EVENT_S,
+    WATCHES_PER_SEAT,
+    Asked,
+    WorkEstimate,
+    list_work,
+    most_seats,
+    write_work,
+)
 
 ALL = Asked()
 
@@ -29,7 +37,7 @@ def test_a_list_from_the_store_takes_seats_for_all_that_it_reads() -> None:
 
 
 def test_one_object_of_many_takes_one_seat() -> None:
-    assert list_work(10**6, 1000, Asked(single=True), most=0) == Work()
+    assert list_work(10**6, 1000, Asked(single=True), most=0) == WorkEstimate()
 
 
 @given(

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from podfit.apiserver.flows.borrowing import Bounds
-from podfit.apiserver.flows.estimate import Work
+from podfit.apiserver.flows.estimate import WorkEstimate
 from podfit.apiserver.flows.level import Level, Rejected, Ticket
 
 
@@ -26,32 +26,32 @@ def has_turn(ticket: Ticket) -> bool:
 
 def test_a_level_without_queues_rejects_what_it_has_no_seat_for() -> None:
     full = level(1)
-    full.arrive(Work(), 0, 0.0)
+    full.arrive(WorkEstimate(), 0, 0.0)
     with pytest.raises(Rejected, match="concurrency-limit"):
-        full.arrive(Work(), 0, 0.0)
+        full.arrive(WorkEstimate(), 0, 0.0)
 
 
 def test_an_exempt_level_rejects_nothing() -> None:
     exempt = Level("exempt")
     exempt.configure("uid", {"type": "Exempt"}, Bounds(0, 0, 0, exempt=True))
-    assert all(has_turn(exempt.arrive(Work(10), 0, 0.0)) for _ in range(100))
+    assert all(has_turn(exempt.arrive(WorkEstimate(10), 0, 0.0)) for _ in range(100))
 
 
 def test_a_request_wider_than_its_level_is_served_when_nothing_else_is() -> None:
-    assert has_turn(level(2).arrive(Work(5), 0, 0.0))
+    assert has_turn(level(2).arrive(WorkEstimate(5), 0, 0.0))
 
 
 async def test_a_full_queue_rejects() -> None:
     full = level(1, queues=1, length=2)
     for _ in range(3):
-        full.arrive(Work(), 0, 0.0)
+        full.arrive(WorkEstimate(), 0, 0.0)
     with pytest.raises(Rejected, match="queue-full"):
-        full.arrive(Work(), 0, 0.0)
+        full.arrive(WorkEstimate(), 0, 0.0)
 
 
-async def test_a_seat_that_is_free_goes_to_who_waits() -> None:
+async def test_a_free_seat_goes_to_a_waiting_request() -> None:
     one = level(1, queues=1)
-    first, second = one.arrive(Work(), 0, 0.0), one.arrive(Work(), 0, 0.0)
+    first, second = one.arrive(WorkEstimate(), 0, 0.0), one.arrive(WorkEstimate(), 0, 0.0)
     assert not has_turn(second)
     one.finish(first, 1.0)
     assert has_turn(second)
@@ -59,9 +59,9 @@ async def test_a_seat_that_is_free_goes_to_who_waits() -> None:
 
 async def test_a_flow_that_floods_its_queue_does_not_hold_up_another() -> None:
     shared = level(1, queues=8)
-    running = shared.arrive(Work(), 0, 0.0)
-    flood = [shared.arrive(Work(), 0, 0.0) for _ in range(20)]
-    other = shared.arrive(Work(), 1, 0.0)
+    running = shared.arrive(WorkEstimate(), 0, 0.0)
+    flood = [shared.arrive(WorkEstimate(), 0, 0.0) for _ in range(20)]
+    other = shared.arrive(WorkEstimate(), 1, 0.0)
     shared.finish(running, 0.003)
     assert has_turn(other) or has_turn(flood[0])
     for ticket in [ticket for ticket in (other, flood[0]) if has_turn(ticket)]:
@@ -71,20 +71,20 @@ async def test_a_flow_that_floods_its_queue_does_not_hold_up_another() -> None:
 
 async def test_final_seats_stay_taken_until_they_are_freed() -> None:
     one = level(2, queues=1)
-    ticket = one.arrive(Work(1, 2, 0.005), 0, 0.0)
+    ticket = one.arrive(WorkEstimate(1, 2, 0.005), 0, 0.0)
     one.finish(ticket, 1.0)
     assert one.executing == 2
     one.free(ticket, 1.005)
     assert one.executing == 0
 
 
-async def test_a_request_that_gives_up_frees_its_place() -> None:
+async def test_a_cancelled_request_frees_its_place_in_the_queue() -> None:
     one = level(1, queues=1, length=1)
-    one.arrive(Work(), 0, 0.0)
-    waiting = one.arrive(Work(), 0, 0.0)
+    one.arrive(WorkEstimate(), 0, 0.0)
+    waiting = one.arrive(WorkEstimate(), 0, 0.0)
     one.abandon(waiting, 1.0)
     assert one.waiting == 0
-    assert one.arrive(Work(), 0, 1.0).turn is not None
+    assert one.arrive(WorkEstimate(), 0, 1.0).turn is not None
 
 
 STEPS = st.lists(st.tuples(st.sampled_from(["arrive", "finish", "abandon"]), st.integers(0, 9), st.integers(1, 4)))
@@ -92,14 +92,14 @@ STEPS = st.lists(st.tuples(st.sampled_from(["arrive", "finish", "abandon"]), st.
 
 @given(STEPS, st.integers(4, 8))
 @settings(deadline=None)
-async def test_seats_in_use_never_exceed_the_limit_and_nobody_waits_beside_a_free_level(
+async def test_seats_in_use_never_exceed_the_limit_and_no_request_waits_while_seats_are_free(
     steps: list[tuple[str, int, int]], limit: int
 ) -> None:
     one = level(limit, queues=4, hand=2)
     inside: list[Ticket] = []
     for now, (what, which, seats) in enumerate(steps):
         if what == "arrive":
-            inside.append(one.arrive(Work(seats), which, float(now)))
+            inside.append(one.arrive(WorkEstimate(seats), which, float(now)))
         else:
             some = [ticket for ticket in inside if has_turn(ticket) is (what == "finish")]
             if some:
@@ -114,13 +114,13 @@ async def test_seats_in_use_never_exceed_the_limit_and_nobody_waits_beside_a_fre
 
 async def test_a_level_without_seats_lets_requests_wait() -> None:
     none = level(0, queues=1)
-    assert not has_turn(none.arrive(Work(), 0, 0.0))
+    assert not has_turn(none.arrive(WorkEstimate(), 0, 0.0))
     assert none.executing == 0
 
 
 async def test_final_seats_are_narrowed_to_a_level_that_shrank() -> None:
     one = level(4, queues=1)
-    first, wide = one.arrive(Work(4), 0, 0.0), one.arrive(Work(1, 4, 0.005), 0, 0.0)
+    first, wide = one.arrive(WorkEstimate(4), 0, 0.0), one.arrive(WorkEstimate(1, 4, 0.005), 0, 0.0)
     one.set_limit(2, 0.5)
     one.finish(first, 1.0)
     assert has_turn(wide) and one.executing == 2

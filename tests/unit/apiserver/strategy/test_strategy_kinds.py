@@ -347,7 +347,7 @@ def test_formats_no_value_is_checked_against_are_warned_of_once_and_not_again() 
     assert owner.warnings_update(made, made) == []
 
 
-def test_a_version_that_is_there_twice_is_stored_once() -> None:
+def test_a_duplicate_version_is_stored_once() -> None:
     owner = strategy("CustomResourceDefinition", "apiextensions.k8s.io")
     made = _definition({"name": "v1", "storage": True, "served": True}, {"name": "v1", "storage": True, "served": True})
     owner.default(made)

@@ -27,7 +27,7 @@ def event(**fields: Any) -> dict[str, Any]:
     }
 
 
-def test_a_series_is_of_two_at_least_and_tells_when_the_last_was() -> None:
+def test_an_event_series_has_at_least_two_events_and_the_time_of_the_last() -> None:
     words = [
         'series.count: Invalid value: "": should be at least 2',
         "series.lastObservedTime: Required value",
@@ -54,7 +54,7 @@ def test_an_event_of_the_older_form_can_be_updated() -> None:
     assert events().validate_create(new) != []
 
 
-def test_what_was_told_stays() -> None:
+def test_recorded_fields_of_an_event_are_immutable() -> None:
     new = event(regarding={**POD, "uid": "u"}, reason="S", note="n", deprecatedSource={"host": "h"}, type="Warning")
     assert [str(each) for each in events().validate_update(new, event())] == [
         'involvedObject: Invalid value: {"Kind":"Pod","Namespace":"d","Name":"p","UID":"u","APIVersion":"",'

@@ -152,7 +152,7 @@ def test_a_gated_pod_may_only_be_steered_more_narrowly() -> None:
     ]
 
 
-def test_a_key_may_not_stand_in_both_the_selector_and_the_keys_to_match() -> None:
+def test_a_key_may_not_be_in_both_the_selector_and_match_label_keys() -> None:
     constraint = {
         "maxSkew": 1,
         "topologyKey": "t",

@@ -352,7 +352,7 @@ def test_policies_of_a_job_that_may_not_change_are_shown_by_their_go_names() -> 
     ]
 
 
-def test_a_negative_total_is_less_than_the_parts_that_nobody_told() -> None:
+def test_a_negative_total_is_less_than_the_unreported_parts() -> None:
     strategy = strategy_for(kind_named("ReplicaSet"))
     words = [str(each) for each in strategy.validate_status({"status": {"replicas": -1}}, {})]
     less = "Invalid value: 0: cannot be greater than status.replicas"

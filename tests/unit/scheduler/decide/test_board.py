@@ -44,7 +44,7 @@ def test_preferred_pod_affinity_pulls_and_anti_affinity_pushes() -> None:
     assert chosen(where, pod("away", affinity={"podAntiAffinity": wish})) == "n2"
 
 
-def test_running_pods_attract_who_they_want_near() -> None:
+def test_running_pods_attract_pods_by_their_preferred_affinity() -> None:
     term = {"topologyKey": HOST, "labelSelector": {"matchLabels": {"app": "new"}}}
     wish = {"podAffinity": {PREFERRED: [{"weight": 100, "podAffinityTerm": term}]}}
     where = board([node("n1"), node("n2")], [pod("p", on="n2", affinity=wish)])
@@ -99,7 +99,7 @@ def test_refusals_use_kubernetes_words_and_order() -> None:
     )
 
 
-def test_nodes_left_out_by_name_are_told_apart() -> None:
+def test_nodes_excluded_by_name_are_distinguished() -> None:
     fields = [{"key": "metadata.name", "operator": "In", "values": ["n2"]}]
     affinity = {"nodeAffinity": {REQUIRED: {"nodeSelectorTerms": [{"matchFields": fields}]}}}
     where = board([node("n1"), node("n2", cpu="1")], [pod("p", on="n2")])
@@ -127,7 +127,7 @@ def test_a_pod_goes_to_the_node_it_was_nominated_for() -> None:
     assert chosen(where, new) == "n2"
 
 
-def test_a_pod_whose_claim_is_missing_fits_nowhere_until_it_is_there() -> None:
+def test_a_pod_with_a_missing_claim_fits_no_node_until_it_exists() -> None:
     where = board([node("n1"), node("n2")])
     claiming = pod("p", volumes=[{"name": "v", "persistentVolumeClaim": {"claimName": "data"}}])
     assert chosen(where, claiming) == "n1"

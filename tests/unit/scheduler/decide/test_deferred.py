@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from podfit.api.objects import Object
 from podfit.scheduler import SchedulerConfig
-from podfit.scheduler.decide.deferred import Enough, Evict, Stuck, deferred_since, make_room
+from podfit.scheduler.decide.deferred import AlreadyFits, Evict, Unresolvable, deferred_since, make_room
 from podfit.scheduler.decide.preempt import budgets_from
 
 NODE = {"metadata": {"name": "n1"}, "status": {"allocatable": {"cpu": "4", "memory": "8Gi"}}}
@@ -35,7 +35,7 @@ VIP = pod("vip", 3000, priority=10, given=500)
 
 
 def test_enough_room_needs_no_victims() -> None:
-    assert make_room(VIP, NODE, [VIP, pod("low", 500)], []) == Enough()
+    assert make_room(VIP, NODE, [VIP, pod("low", 500)], []) == AlreadyFits()
 
 
 def test_the_least_important_go_and_only_as_many_as_needed() -> None:
@@ -50,18 +50,18 @@ def test_a_small_victim_is_spared_when_a_bigger_one_is_needed_anyway() -> None:
 
 def test_pods_as_important_as_the_resized_one_stay() -> None:
     outcome = make_room(VIP, NODE, [VIP, pod("peer", 3000, 10)], [])
-    assert outcome == Stuck((("cpu", 2000),))
+    assert outcome == Unresolvable((("cpu", 2000),))
     assert str(outcome) == "2000m cpu"
 
 
 def test_others_count_with_what_they_have_not_with_what_they_ask() -> None:
-    assert make_room(VIP, NODE, [VIP, pod("greedy", 4000, given=500)], []) == Enough()
+    assert make_room(VIP, NODE, [VIP, pod("greedy", 4000, given=500)], []) == AlreadyFits()
 
 
 def test_pods_that_are_going_make_room_already() -> None:
     going = pod("going", 3000)
     going["metadata"]["deletionTimestamp"] = "2024-01-01T00:00:00Z"
-    assert make_room(VIP, NODE, [VIP, going], []) == Enough()
+    assert make_room(VIP, NODE, [VIP, going], []) == AlreadyFits()
 
 
 def test_budgets_protect_their_pods() -> None:
@@ -71,7 +71,7 @@ def test_budgets_protect_their_pods() -> None:
         "status": {"disruptionsAllowed": 1},
     }
     pods = [VIP, pod("k1", 1500, 0, app="kept"), pod("k2", 1500, 0, app="kept")]
-    assert make_room(VIP, NODE, pods, budgets_from([budget])) == Stuck((("cpu", 500),))
+    assert make_room(VIP, NODE, pods, budgets_from([budget])) == Unresolvable((("cpu", 500),))
     pods[2] = pod("free", 1500, 5)
     assert names(make_room(VIP, NODE, pods, budgets_from([budget]))) == ["k1", "free"]
 
@@ -84,10 +84,10 @@ def test_evictions_suffice_and_each_is_needed(others: list[tuple[int, int]]) -> 
         return
     gone = set(names(outcome))
     left = [one for one in pods if one["metadata"]["name"] not in gone]
-    assert make_room(VIP, NODE, [VIP, *left], []) == Enough()
+    assert make_room(VIP, NODE, [VIP, *left], []) == AlreadyFits()
     assert all(one["spec"]["priority"] < 10 for one in outcome.victims)
     for one in outcome.victims:
-        assert make_room(VIP, NODE, [VIP, *left, one], []) != Enough()
+        assert make_room(VIP, NODE, [VIP, *left, one], []) != AlreadyFits()
 
 
 def test_when_a_resize_was_deferred_is_read_from_its_condition() -> None:

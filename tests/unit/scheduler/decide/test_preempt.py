@@ -61,7 +61,7 @@ def test_an_anti_affine_pod_may_be_preempted() -> None:
         ("4", 3, "0/1 nodes are available: 1 Insufficient cpu."),
     ],
 )
-def test_why_preemption_does_not_help_is_told(cpu: str, priority: int, message: str) -> None:
+def test_the_reason_why_preemption_does_not_help_is_reported(cpu: str, priority: int, message: str) -> None:
     pods = [pod("low", on="n1"), pod("high", on="n1", priority=5)]
     found = victims(board([node("n1")], pods), pod("new", cpu=cpu, priority=priority))
     assert found == NoRoom(message)

@@ -41,7 +41,7 @@ def test_a_removed_pod_is_not_tried() -> None:
     assert drain(queue) == []
 
 
-def test_another_pod_of_the_same_name_starts_anew() -> None:
+def test_another_pod_of_the_same_name_starts_from_scratch() -> None:
     queue = PodQueue()
     first = queue.add(pod("a"), 0.0)
     assert queue.pop() is first
@@ -79,12 +79,12 @@ def test_failed_pods_back_off_longer_each_time() -> None:
     for _ in range(6):
         assert queue.pop() is entry
         queue.back_off(entry, now)
-        due = queue.ripen(now)
+        due = queue.release_due(now)
         assert due is not None
         assert not queue.due
         waits.append(due - now)
         now = due
-        assert queue.ripen(now) is None
+        assert queue.release_due(now) is None
     assert waits == [1, 2, 4, 8, 10, 10]
 
 

@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from podfit.kit.concurrency.pace import Pace
+from podfit.kit.concurrency.inline_calls import InlineCalls
 from podfit.store.backend import Mismatch, Record, Unavailable
 from podfit.store.disk.sqlite import SqliteStore
 from podfit.store.disk.sqlite_file import Row, SqliteFile
 
 
-class SlowDisk(Pace):
+class SlowDisk(InlineCalls):
     """Every group goes to the thread."""
 
     def in_place(self) -> bool:
@@ -51,7 +51,7 @@ def gate(monkeypatch: pytest.MonkeyPatch) -> Gate:
 
 @pytest.fixture
 async def store(tmp_path: Path, gate: Gate) -> AsyncIterator[SqliteStore]:
-    made = SqliteStore(tmp_path / "s.db", pace=SlowDisk())
+    made = SqliteStore(tmp_path / "s.db", inline=SlowDisk())
     await made.open()
     yield made
     gate.open.set()
@@ -114,7 +114,7 @@ async def test_a_write_cancelled_while_it_waits_is_not_made(store: SqliteStore, 
 
 
 async def test_closing_waits_for_writes_under_way(tmp_path: Path, gate: Gate) -> None:
-    store = SqliteStore(tmp_path / "other.db", pace=SlowDisk())
+    store = SqliteStore(tmp_path / "other.db", inline=SlowDisk())
     await store.open()
     gate.open.clear()
     writes = [asyncio.ensure_future(store.put(f"k{number}", b"")) for number in range(5)]
@@ -135,7 +135,7 @@ async def test_a_key_that_is_no_text_fails_alone(store: SqliteStore) -> None:
 
 
 async def test_a_quick_disk_is_written_without_the_thread(tmp_path: Path, gate: Gate) -> None:
-    store = SqliteStore(tmp_path / "quick.db", pace=Pace(limit_s=60))
+    store = SqliteStore(tmp_path / "quick.db", inline=InlineCalls(limit_s=60))
     await store.open()
     writers: list[str] = []
     gate.before = lambda: writers.append(threading.current_thread().name)
@@ -144,10 +144,10 @@ async def test_a_quick_disk_is_written_without_the_thread(tmp_path: Path, gate: 
     assert gate.groups == [20] and writers == [threading.main_thread().name]
 
 
-@pytest.mark.parametrize("pace", [Pace(limit_s=60), SlowDisk()], ids=["in place", "thread"])
+@pytest.mark.parametrize("inline", [InlineCalls(limit_s=60), SlowDisk()], ids=["in place", "thread"])
 @pytest.mark.parametrize("count", [1, 2, 63, 64, 65, 200, 1100])
-async def test_groups_of_any_size_are_kept_whole(tmp_path: Path, count: int, pace: Pace) -> None:
-    store = SqliteStore(tmp_path / "sized.db", pace=pace)
+async def test_groups_of_any_size_are_kept_whole(tmp_path: Path, count: int, inline: InlineCalls) -> None:
+    store = SqliteStore(tmp_path / "sized.db", inline=inline)
     await store.open()
     await asyncio.gather(*(store.put(f"k{number}", str(number).encode()) for number in range(count)))
     records = store.scan("")

@@ -19,7 +19,7 @@ def reserve(tmp_path: Path) -> Reserve:
 
 
 def test_writes_are_covered_until_the_margin_is_used_up(reserve: Reserve, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sqlite_reserve, "take_slack", lambda *room: True)
+    monkeypatch.setattr(sqlite_reserve, "preallocate", lambda *room: True)
     assert not reserve.counts(1), "nothing was taken yet"
     reserve.take(0, 0)
     assert reserve.counts(100)
@@ -36,7 +36,7 @@ def test_a_full_disk_is_an_error_and_what_there_is_is_taken(reserve: Reserve, mo
         taken.append(size)
         return True
 
-    monkeypatch.setattr(sqlite_reserve, "take_slack", small)
+    monkeypatch.setattr(sqlite_reserve, "preallocate", small)
     reserve.log_bytes = 1 << 20
     with pytest.raises(OSError):
         reserve.take(0, 8 << 20)
@@ -45,7 +45,7 @@ def test_a_full_disk_is_an_error_and_what_there_is_is_taken(reserve: Reserve, mo
 
 
 def test_a_file_system_that_holds_no_room_is_left_alone(reserve: Reserve, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sqlite_reserve, "take_slack", lambda *room: False)
+    monkeypatch.setattr(sqlite_reserve, "preallocate", lambda *room: False)
     reserve.take(0, 0)
     assert not reserve.is_lost()
     reserve.close()

@@ -39,7 +39,7 @@ def test_the_channel_says_whether_the_guest_has_an_agent() -> None:
     assert not read_live(domain()).agent
 
 
-def test_blocks_that_the_guest_hides_and_those_it_leaves_offline_are_told_apart() -> None:
+def test_hidden_and_offline_memory_blocks_are_distinguished() -> None:
     left = unused([(Device(0, 512), 4 * GIB)], {32: True, 33: False, 35: False}, BLOCK)
     assert (left.offline, left.hidden, left.mib) == ((33, 35), (34,), 384)
 

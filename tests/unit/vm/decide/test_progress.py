@@ -33,7 +33,7 @@ def test_a_new_target_starts_without_the_problems_of_the_old_one() -> None:
     assert requested(failed, LARGER) == Update(LARGER)
 
 
-def test_after_a_restart_no_step_runs_and_the_target_stands() -> None:
+def test_after_a_restart_no_step_runs_and_the_target_is_kept() -> None:
     update = begun(requested(None, LARGE))
     assert interrupted(Update.from_json(update.to_json())) == Update(LARGE)
 

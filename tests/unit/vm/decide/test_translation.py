@@ -21,7 +21,7 @@ def test_a_cache_that_may_be_full_takes_no_vcpu() -> None:
             assert has_room(info(used * MIB, 48 * MIB), 1, added, 4) is (added <= most), (used, added)
 
 
-def test_without_a_cache_nothing_stands_against_it() -> None:
+def test_without_a_translation_cache_there_is_room() -> None:
     assert has_room("", 1, 3, 4)
 
 

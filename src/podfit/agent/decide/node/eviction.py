@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from podfit.agent.decide.node.pressure import Met
+from podfit.agent.decide.node.pressure import CrossedThreshold
 from podfit.agent.decide.node.thresholds import DISK, MEMORY, PID
 from podfit.agent.decide.resize.allocate import is_critical
 from podfit.agent.decide.resize.kernel import memory_text
@@ -47,7 +47,7 @@ def victim(consumers: Sequence[Consumer]) -> Consumer | None:
     return next((one for one in sorted(consumers, key=Consumer.rank) if not is_critical(one.pod)), None)
 
 
-def message(met: Met, consumer: Consumer) -> str:
+def message(met: CrossedThreshold, consumer: Consumer) -> str:
     resource = consumer.resource
     number = str if resource == INODES else memory_text
     text = f"The node was low on resource: {resource}. "

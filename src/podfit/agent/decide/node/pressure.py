@@ -61,7 +61,7 @@ class Readings:
 
 
 @dataclass(frozen=True, slots=True)
-class Met:
+class CrossedThreshold:
     """A threshold that was crossed: less than `least` is available."""
 
     threshold: Threshold
@@ -69,12 +69,12 @@ class Met:
     available: int
 
 
-def crossed(readings: Readings, thresholds: Sequence[Threshold] = DEFAULTS) -> list[Met]:
+def crossed(readings: Readings, thresholds: Sequence[Threshold] = DEFAULTS) -> list[CrossedThreshold]:
     found = []
     for threshold in thresholds:
         available, size = readings.of(threshold.signal)
         if available is not None and available < threshold.least(size):
-            found.append(Met(threshold, threshold.least(size), available))
+            found.append(CrossedThreshold(threshold, threshold.least(size), available))
     return found
 
 

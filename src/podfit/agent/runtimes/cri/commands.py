@@ -7,7 +7,7 @@ import math
 from podfit.agent.runtimes.base import ByteStream, ExecStream
 from podfit.agent.runtimes.cri import streaming
 from podfit.agent.runtimes.cri.failures import failure
-from podfit.agent.runtimes.cri.state.book import Book
+from podfit.agent.runtimes.cri.state.inventory import Inventory
 from podfit.agent.runtimes.cri.state.records import Container
 from podfit.agent.runtimes.values import RUNNING, CannotRun
 from podfit.cri import CriError
@@ -19,11 +19,11 @@ NO_DEADLINE_S = 86_400.0
 
 
 class Commands:
-    def __init__(self, book: Book) -> None:
-        self._book = book
+    def __init__(self, inventory: Inventory) -> None:
+        self._inventory = inventory
 
     def _running(self, container_id: str, reason: str) -> Container:
-        known = self._book.container(container_id)
+        known = self._inventory.container(container_id)
         if known.state.state != RUNNING:
             raise CannotRun(f"container {container_id} is not running", reason)
         return known
@@ -34,7 +34,7 @@ class Commands:
             container_id=container_id, cmd=command, tty=tty, stdin=stdin, stdout=True, stderr=not tty
         )
         try:
-            answer = await self._book.client.ask("Exec", request)
+            answer = await self._inventory.client.ask("Exec", request)
         except CriError as error:
             raise CannotRun(error.details, "ExecFailed") from error
         return await streaming.start(answer.url, stdin, tty)
@@ -46,7 +46,7 @@ class Commands:
         request = api.ExecSyncRequest(container_id=container_id, cmd=command, timeout=math.ceil(timeout_s))
         try:
             # Without a timeout the command itself decides when it ends, as for a hook.
-            answer = await self._book.client.ask(
+            answer = await self._inventory.client.ask(
                 "ExecSync", request, timeout_s + EXEC_S if timeout_s else NO_DEADLINE_S
             )
         except CriError as error:
@@ -58,20 +58,20 @@ class Commands:
         tty = known.kept.tty
         request = api.AttachRequest(container_id=container_id, stdin=stdin, tty=tty, stdout=True, stderr=not tty)
         try:
-            answer = await self._book.client.ask("Attach", request)
+            answer = await self._inventory.client.ask("Attach", request)
         except CriError as error:
             raise CannotRun(error.details, "AttachFailed") from error
 
         async def ended() -> int:
-            await self._book.until_ended(container_id)
+            await self._inventory.until_ended(container_id)
             return known.state.exit_code
 
         return await streaming.start(answer.url, stdin, tty, ended)
 
     async def connect(self, uid: str, port: int) -> ByteStream:
-        request = api.PortForwardRequest(pod_sandbox_id=self._book.pod(uid).sandbox_id, port=[port])
+        request = api.PortForwardRequest(pod_sandbox_id=self._inventory.pod(uid).sandbox_id, port=[port])
         try:
-            answer = await self._book.client.ask("PortForward", request)
+            answer = await self._inventory.client.ask("PortForward", request)
         except CriError as error:
             raise failure(error) from error
         return await streaming.forward(answer.url, port)

@@ -16,7 +16,7 @@ from podfit.agent.runtimes.confirmations import Confirmations
 from podfit.agent.runtimes.cri.commands import Commands, StreamCalls
 from podfit.agent.runtimes.cri.failures import failure, not_ready
 from podfit.agent.runtimes.cri.images import Images
-from podfit.agent.runtimes.cri.messages.places import Places, cgroup_driver
+from podfit.agent.runtimes.cri.messages.cgroup_paths import CgroupPaths, cgroup_driver
 from podfit.agent.runtimes.cri.messages.subpaths import SubPaths
 from podfit.agent.runtimes.cri.notes import Note, write_note
 from podfit.agent.runtimes.cri.pods.containers import Containers
@@ -25,7 +25,7 @@ from podfit.agent.runtimes.cri.pods.network import Network
 from podfit.agent.runtimes.cri.pods.rotation import Rotation
 from podfit.agent.runtimes.cri.pods.sandboxes import Sandboxes
 from podfit.agent.runtimes.cri.resize.resources import Resources
-from podfit.agent.runtimes.cri.state.book import Book
+from podfit.agent.runtimes.cri.state.inventory import Inventory
 from podfit.agent.runtimes.cri.state.readings import Readings
 from podfit.agent.runtimes.values import (
     ContainerConfig,
@@ -72,7 +72,7 @@ class CriRuntime(StreamCalls):
         self._network = Network(self.client, self._redirects)
         self.confirmations = Confirmations()
         self._cgroups: Cgroups | None = None
-        self._book: Book
+        self._inventory: Inventory
         self._sandboxes: Sandboxes
         self._containers: Containers
         self._resources: Resources
@@ -101,38 +101,38 @@ class CriRuntime(StreamCalls):
         )
         self._images.sandbox = str(configuration(status).get("sandboxImage") or "")
         self._cgroups = detect() if self._own_cgroups else None
-        places = Places(self._cgroup_root, await cgroup_driver(self.client, status))
-        self._book = Book(self.client, self._node, places, self._cgroups)
+        places = CgroupPaths(self._cgroup_root, await cgroup_driver(self.client, status))
+        self._inventory = Inventory(self.client, self._node, places, self._cgroups)
         subpaths = SubPaths(self.data_dir / "subpaths")
-        self._sandboxes = Sandboxes(self._book, subpaths)
-        self._containers = Containers(self._book, subpaths)
-        self._resources = Resources(self._book, self.confirmations)
-        self._migrations = Migrations(self._book, subpaths)
-        self._readings = Readings(self._book)
-        self._network.pods = self._book.pods
-        self._commands = Commands(self._book)
+        self._sandboxes = Sandboxes(self._inventory, subpaths)
+        self._containers = Containers(self._inventory, subpaths)
+        self._resources = Resources(self._inventory, self.confirmations)
+        self._migrations = Migrations(self._inventory, subpaths)
+        self._readings = Readings(self._inventory)
+        self._network.pods = self._inventory.pods
+        self._commands = Commands(self._inventory)
         if self._cgroups is not None:
             self._cgroups.create(places.root, Limits())
             self._cgroups.expect_cpusets()
         write_note(self.data_dir, Note(self.client.endpoint, self._node, self._cgroup_root))
-        await self._book.open()
-        self._book.tasks.start(Rotation(self._book).run(), "cri-logs")
+        await self._inventory.open()
+        self._inventory.tasks.start(Rotation(self._inventory).run(), "cri-logs")
 
     @property
     def cgroup_root(self) -> str:
         """The group below which all pods are."""
-        return self._book.places.root
+        return self._inventory.places.root
 
     async def close(self) -> None:
         await self._network.close()
-        await self._book.close()
+        await self._inventory.close()
         await self.client.close()
 
     async def purge(self) -> None:
         await self._sandboxes.remove_all()
-        if self._cgroups is not None and self._book.places.own:
+        if self._cgroups is not None and self._inventory.places.own:
             # Another runtime of the node may have pods below the same root: then it stays.
-            remove_everywhere(self._book.places.own)
+            remove_everywhere(self._inventory.places.own)
         await self._redirects.purge()
         shutil.rmtree(self.data_dir, ignore_errors=True)
 
@@ -141,7 +141,7 @@ class CriRuntime(StreamCalls):
         return self._migrations
 
     def events(self) -> AsyncIterator[RuntimeEvent]:
-        return self._book.events()
+        return self._inventory.events()
 
     # --- pods
     async def run_pod(self, config: PodConfig) -> None:
@@ -156,10 +156,10 @@ class CriRuntime(StreamCalls):
         self.confirmations.settle(uid)
 
     async def pods(self) -> list[PodState]:
-        return [pod.view(self._ips) for pod in self._book.pods.values()]
+        return [pod.view(self._ips) for pod in self._inventory.pods.values()]
 
     async def pod(self, uid: str) -> PodState | None:
-        pod = self._book.pods.get(uid)
+        pod = self._inventory.pods.get(uid)
         return pod.view(self._ips) if pod is not None else None
 
     # --- containers
@@ -176,7 +176,7 @@ class CriRuntime(StreamCalls):
         await self._containers.remove(container_id)
 
     async def container(self, container_id: str) -> ContainerState | None:
-        known = self._book.containers.get(container_id)
+        known = self._inventory.containers.get(container_id)
         return known.state if known is not None else None
 
     # --- resources

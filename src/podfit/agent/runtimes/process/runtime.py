@@ -82,7 +82,7 @@ class ProcessRuntime(ImageCalls, ResourceCalls, StreamCalls):
         self._ends: dict[str, asyncio.Future[None]] = {}
         self._execs: dict[str, asyncio.Future[int]] = {}
         self._events: asyncio.Queue[RuntimeEvent] = asyncio.Queue()
-        self._link = Link(self.data_dir, self._told, self._look_at_everything)
+        self._link = Link(self.data_dir, self._on_message, self._look_at_everything)
         self._tasks = Tasks("runtime")
         self.confirmations = Confirmations()
         self._cgroups: Cgroups
@@ -342,7 +342,7 @@ class ProcessRuntime(ImageCalls, ResourceCalls, StreamCalls):
 
     # --- events of the keeper
 
-    def _told(self, message: dict[str, Any]) -> None:
+    def _on_message(self, message: dict[str, Any]) -> None:
         if message["event"] == "exec":
             future = self._execs.pop(message["key"], None)
             if future is not None and not future.done():

@@ -83,11 +83,11 @@ class ProcessExec:
         self._input, *outputs = pipes
         self._queue: asyncio.Queue[tuple[int, bytes]] = asyncio.Queue()
         self._open = {channel: fd for channel, fd in enumerate(outputs, start=1) if fd >= 0}
-        self._readers = {channel: ReadEnd(fd, self._taker(channel)) for channel, fd in self._open.items()}
+        self._readers = {channel: ReadEnd(fd, self._receiver(channel)) for channel, fd in self._open.items()}
         if self._input >= 0:
             os.set_blocking(self._input, False)
 
-    def _taker(self, channel: int) -> Callable[[bytes], None]:
+    def _receiver(self, channel: int) -> Callable[[bytes], None]:
         return lambda data: self._queue.put_nowait((channel, data))
 
     async def read(self) -> tuple[int, bytes] | None:

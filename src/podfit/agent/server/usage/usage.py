@@ -12,7 +12,7 @@ from podfit.agent.agent import Agent
 from podfit.agent.pods.record import PodRecord
 from podfit.agent.runtimes.values import RUNNING, ContainerState, Limits, RuntimeFailure, Usage
 from podfit.api.numbers import Key, NodeReading, Reading
-from podfit.kit.concurrency.turns import Turns
+from podfit.kit.concurrency.time_slice import TimeSlice
 
 FRESH_S = 1.0
 _TURN_S = 0.0005
@@ -143,7 +143,7 @@ class UsageReader:
         readings: dict[Key, Reading] = {}
         oom_ends: dict[Key, int] = {}
         cpu_nanos = memory = 0
-        turns = Turns(self._agent.clock, _TURN_S)
+        turns = TimeSlice(self._agent.clock, _TURN_S)
         for record in list(self._agent.records.values()):
             try:
                 uses = await runtime.usages(record.uid)

@@ -19,7 +19,7 @@ units take longer, as when comparing values with many parts, the interval become
 _SHORT_S, _LONG_S = 0.0005, 0.002
 
 
-class Pace:
+class YieldPolicy:
     """Decides how an evaluation shares the process with other work. This implementation never yields."""
 
     def step(self) -> None:
@@ -29,7 +29,7 @@ class Pace:
         """Called before work that takes long and cannot be interrupted."""
 
 
-UNPACED = Pace()
+NEVER_YIELD = YieldPolicy()
 
 
 class Interrupted(Stopped):
@@ -42,9 +42,9 @@ class Interrupted(Stopped):
 class Budget:
     """The remaining budget of a series of evaluations."""
 
-    def __init__(self, total: int = PER_OBJECT, per_call: int = PER_CALL, pace: Pace = UNPACED) -> None:
+    def __init__(self, total: int = PER_OBJECT, per_call: int = PER_CALL, yielding: YieldPolicy = NEVER_YIELD) -> None:
         self.left = total
-        self._per_call, self._pace = per_call, pace
+        self._per_call, self._yielding = per_call, yielding
         self._used = 0
         self._step, self._since = _FIRST_STEP, 0.0
 
@@ -61,7 +61,7 @@ class Budget:
             self._step = min(_STEP, self._step * 2)
         elif took > _LONG_S:
             self._step = max(1, self._step // 4)
-        self._pace.step()
+        self._yielding.step()
         self._since = perf_counter()
         frame[1] = min(self._per_call, frame[0] + self._step)
 
@@ -76,4 +76,4 @@ class Budget:
             raise CostExceeded
         if self._used > _STEP:
             self._used = 0
-            self._pace.step()
+            self._yielding.step()

@@ -36,12 +36,12 @@ class Problems:
 
     def __str__(self) -> str:
         found = sorted(self._found, key=lambda problem: problem[0])
-        shown = [self._shown(at, message) for at, message in found[: self._MOST]]
+        shown = [self._rendered(at, message) for at, message in found[: self._MOST]]
         if len(found) > self._MOST:
             shown.append(f"{len(found) - self._MOST} more errors were truncated")
         return "\n".join(shown)
 
-    def _shown(self, at: int, message: str) -> str:
+    def _rendered(self, at: int, message: str) -> str:
         if at < 0:
             return f"ERROR: <input>:-1:0: {message}"
         if not self._text:

@@ -42,7 +42,7 @@ def _scalar(value: Any, kind: Scalar, path: str) -> list[str]:
     if kind.form in ("int32", "int64", "float64"):
         number = isinstance(value, (int, float)) and not isinstance(value, bool)
         return [] if number else [f"{path}: expected numeric (int or float), got {go_type(value)}"]
-    return [] if isinstance(value, str) else [f"{path}: expected string, got {_shown(value)}"]
+    return [] if isinstance(value, str) else [f"{path}: expected string, got {_printable(value)}"]
 
 
 def _list(value: Any, kind: ListOf, path: str) -> list[str]:
@@ -91,7 +91,7 @@ def _printed(value: Any) -> str:
     return "&{" + go_print(value) + "}"
 
 
-def _shown(value: Any) -> str:
+def _printable(value: Any) -> str:
     return "&value.valueUnstructured{Value:" + _go_syntax(value) + "}"
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from podfit.api.cel.cost.budget import UNPACED, Budget, Interrupted, Pace
+from podfit.api.cel.cost.budget import NEVER_YIELD, Budget, Interrupted, YieldPolicy
 from podfit.api.cel.evaluation.program import Environment, Program
 from podfit.api.cel.parsing.syntax import BadExpression
 from podfit.api.cel.types import BOOL, STRING, optional_of
@@ -70,7 +70,7 @@ class CompiledRule:
 class RuleTree:
     """The rules of a schema and of all below it."""
 
-    def __init__(self, schema: Schema, of: Declared | None, pace: Pace) -> None:
+    def __init__(self, schema: Schema, of: Declared | None, yielding: YieldPolicy) -> None:
         self._type = schema.get("type") or ""
         self._declared = of
         self._rules: list[CompiledRule] = []
@@ -78,32 +78,32 @@ class RuleTree:
             if of is None:
                 break
             if len(rule.get("rule") or "") + len(rule.get("messageExpression") or "") > _LONG:
-                pace.heavy()
+                yielding.heavy()
             self._rules.append(CompiledRule(rule, of))
-            pace.step()
+            yielding.step()
         self._keys = tuple(schema.get("x-kubernetes-list-map-keys") or ())
         self._keyed = schema.get("x-kubernetes-list-type") == "map"
         self._properties = {
             name: tree
             for name, below in (schema.get("properties") or {}).items()
-            if (tree := rule_tree(below, pace)) is not None
+            if (tree := rule_tree(below, yielding)) is not None
         }
-        self._items = rule_tree(schema.get("items"), pace)
-        self._more = rule_tree(schema.get("additionalProperties"), pace)
+        self._items = rule_tree(schema.get("items"), yielding)
+        self._more = rule_tree(schema.get("additionalProperties"), yielding)
 
-    def errors(self, value: Any, old: Any, pace: Pace = UNPACED) -> list[FieldError]:
-        run = _Run(Budget(pace=pace))
+    def errors(self, value: Any, old: Any, yielding: YieldPolicy = NEVER_YIELD) -> list[FieldError]:
+        run = _Run(Budget(yielding=yielding))
         run.visit(self, value, old, "", False)
         return run.errors
 
 
-def rule_tree(schema: Any, pace: Pace = UNPACED, root: bool = False) -> RuleTree | None:
+def rule_tree(schema: Any, yielding: YieldPolicy = NEVER_YIELD, root: bool = False) -> RuleTree | None:
     """None if neither the schema nor any below it has rules."""
     if not has_rules(schema):
         return None
     own = bool(schema.get(RULES))
     embedded = bool(schema.get("x-kubernetes-embedded-resource"))
-    return RuleTree(schema, declared(schema, root or embedded) if own else None, pace)
+    return RuleTree(schema, declared(schema, root or embedded) if own else None, yielding)
 
 
 class _Run:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from copy import deepcopy
 from typing import Any
 
-from podfit.api.cel.cost.budget import UNPACED, Pace
+from podfit.api.cel.cost.budget import NEVER_YIELD, YieldPolicy
 from podfit.api.objects import Object
 from podfit.api.registry.kinds import Kind
 from podfit.api.schema import type_named
@@ -49,12 +49,12 @@ class CustomSchema:
         _default(obj, self.schema)
 
     def validate(
-        self, obj: Object, old: Object | None = None, subresource: str = "", pace: Pace = UNPACED
+        self, obj: Object, old: Object | None = None, subresource: str = "", yielding: YieldPolicy = NEVER_YIELD
     ) -> list[FieldError]:
         """All validation errors. On updates, errors in unchanged parts are not reported."""
         if subresource == "status":
-            return self._validator.validate_status(obj, old, pace)
-        return self._validator.validate(obj, old, pace)
+            return self._validator.validate_status(obj, old, yielding)
+        return self._validator.validate(obj, old, yielding)
 
 
 def custom_struct(kind: Kind, schema: Schema | None, scale: dict[str, Any] | None = None) -> Struct:

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from podfit.api.cel.cost.budget import UNPACED, Pace
+from podfit.api.cel.cost.budget import NEVER_YIELD, YieldPolicy
 from podfit.api.schema.celrules.rule_places import has_rules
 from podfit.api.schema.custom.measures import as_go, composite, error, number_errors, type_errors
 from podfit.api.schema.custom.scalepaths import scale_errors
@@ -49,32 +49,32 @@ class Validator:
         self._has_rules = has_rules(schema)
         self._rules: RuleTree | None = None
 
-    def validate(self, obj: Any, old: Any = None, pace: Pace = UNPACED) -> list[FieldError]:
+    def validate(self, obj: Any, old: Any = None, yielding: YieldPolicy = NEVER_YIELD) -> list[FieldError]:
         errors = errors_of(obj, self._schema, "", _MISSING if old is None else old)
-        return self._with_rules(errors + scale_errors(obj, self._scale, ""), obj, old, pace)
+        return self._with_rules(errors + scale_errors(obj, self._scale, ""), obj, old, yielding)
 
-    def validate_status(self, obj: Any, old: Any = None, pace: Pace = UNPACED) -> list[FieldError]:
+    def validate_status(self, obj: Any, old: Any = None, yielding: YieldPolicy = NEVER_YIELD) -> list[FieldError]:
         """The same for an update of the status: messages name fields as if the status was an object of its own."""
         schema, before = (self._schema.get("properties") or {}).get("status"), (old or {}).get("status")
         errors: list[FieldError] = []
         if schema is not None and obj.get("status") is not None:
             found = errors_of(obj["status"], schema, "", _MISSING if before is None else before)
             errors = [_within(error, "status") for error in found]
-        return self._with_rules(errors + scale_errors(obj, self._scale, "status"), obj, old, pace)
+        return self._with_rules(errors + scale_errors(obj, self._scale, "status"), obj, old, yielding)
 
-    def _with_rules(self, errors: list[FieldError], obj: Any, old: Any, pace: Pace) -> list[FieldError]:
+    def _with_rules(self, errors: list[FieldError], obj: Any, old: Any, yielding: YieldPolicy) -> list[FieldError]:
         errors += duplicates(obj, self._schema, "")
         if not self._has_rules:
             return errors
         if any(error.kind in _BLOCKING for error in errors):
             return [*errors, FieldError(INVALID, "<nil>", _UNCHECKED, "null")]
-        return errors + self._tree(pace).errors(obj, old, pace)
+        return errors + self._tree(yielding).errors(obj, old, yielding)
 
-    def _tree(self, pace: Pace) -> RuleTree:
+    def _tree(self, yielding: YieldPolicy) -> RuleTree:
         if self._rules is None:
             from podfit.api.schema.celrules.rules import rule_tree
 
-            self._rules = rule_tree(self._schema, pace, root=True)
+            self._rules = rule_tree(self._schema, yielding, root=True)
             assert self._rules is not None
         return self._rules
 

@@ -15,7 +15,7 @@ from podfit.api.registry.kinds import Kind
 from podfit.api.schema import struct_of, type_of
 from podfit.api.schema.decoding.bodies import TypeMeta, body_error, checked_type, type_meta
 from podfit.api.schema.decoding.notes import JSON, Notes, plain
-from podfit.api.schema.decoding.reader import OTHERS, Odd, reader
+from podfit.api.schema.decoding.reader import OTHERS, HasProblems, reader
 from podfit.api.schema.decoding.scalars import Unreadable
 from podfit.api.schema.decoding.yaml_nodes import YamlError
 from podfit.api.schema.decoding.yamls import parse_yaml
@@ -87,7 +87,7 @@ def take(value: Object, kind: Kind) -> Object | None:
         return None
     try:
         obj: Object = reader(struct)(value, OTHERS, None)
-    except (Odd, RecursionError):
+    except (HasProblems, RecursionError):
         return None
     obj["kind"], obj["apiVersion"] = kind.kind, kind.api_version
     return obj
@@ -127,7 +127,7 @@ def _read(
     if not duplicates and (mode == "Ignore" or raw is None or not may_hold_duplicates(raw, value)):
         try:
             return Decoded(reader(struct)(value, base, None))
-        except Odd:
+        except HasProblems:
             pass
     notes = Notes(dialect)
     try:

@@ -1,7 +1,7 @@
 """The typed decoder: a type is compiled to one closure over a table of its fields.
 
 A reader tracks no paths and composes no errors unless it is given `Notes`. Almost all objects have no errors: they are
-decoded once, without notes. If anything is not plain (an unknown field, a wrong type, an invalid quantity), `Odd` is
+decoded once, without notes. On any problem (an unknown field, a wrong type, an invalid quantity) `HasProblems` is
 raised, and the caller decodes the object again with the same reader, with notes.
 
 The input is never modified, and shared with the output only below free-form values and where it is part of a `base`, an
@@ -25,14 +25,14 @@ from podfit.api.schema.zeros import UNIONS, dropped_when_empty, printed_when_uns
 
 Reader = Callable[[Any, Any, Notes | None], Any]
 """(value, base, notes) → the typed value. Parts of the value that are identical to parts of the base are reused. With
-notes, nothing is reused and nothing raises `Odd`."""
+notes, nothing is reused and nothing raises `HasProblems`."""
 OTHERS: Any = object()
 """In place of a base: the value belongs to a caller that may modify it."""
 _NEVER: Any = object()
 _PLAIN = (str, int, float, bool)
 
 
-class Odd(Exception):
+class HasProblems(Exception):
     """The value has errors or warnings: it has to be decoded with notes."""
 
 
@@ -93,7 +93,7 @@ def _struct_reader(struct: Struct) -> Reader:
             field = fields.get(key)
             if field is None:
                 if notes is None:
-                    raise Odd
+                    raise HasProblems
                 notes.unknown(key)
                 continue
             if item is None:
@@ -119,7 +119,7 @@ def _struct_reader(struct: Struct) -> Reader:
 
 def _wrong(value: Any, kind: Type, shape: str, notes: Notes | None) -> Any:
     if notes is None:
-        raise Odd
+        raise HasProblems
     return zero_of(kind) if value is None else notes.mismatch(value, kind, shape)
 
 
@@ -131,11 +131,11 @@ def _scalar_reader(kind: Scalar) -> Reader:
         if notes is not None:
             return notes.scalar(value, kind, full)
         if exact and value.__class__ is float:
-            raise Odd  # the notation of the fraction matters, and only decoding with notes preserves it
+            raise HasProblems  # the notation of the fraction matters, and only decoding with notes preserves it
         try:
             return full(value)
         except (Unreadable, WrongType):
-            raise Odd from None
+            raise HasProblems from None
 
     return read
 
@@ -158,13 +158,13 @@ def _read_raw(value: Any, base: Any, notes: Notes | None) -> Any:
 def _copied(value: Any) -> Any:
     if value.__class__ is dict:
         if any(key.__class__ is not str for key in value):
-            raise Odd
+            raise HasProblems
         return {key: _copied(item) for key, item in value.items()}
     if value.__class__ is list:
         return [_copied(item) for item in value]
     if value is None or value.__class__ in _PLAIN:
         return value
-    raise Odd
+    raise HasProblems
 
 
 def _list_reader(kind: ListOf) -> Reader:
@@ -176,7 +176,7 @@ def _list_reader(kind: ListOf) -> Reader:
         if notes is not None:
             return [_inside(notes, at, item, kind.item, read_item) for at, item in enumerate(value)]
         if None in value:
-            raise Odd
+            raise HasProblems
         if base.__class__ is not list:
             return [read_item(item, base, None) for item in value]
         pairs = zip_longest(value, base[: len(value)], fillvalue=_NEVER)
@@ -211,7 +211,7 @@ def _map_reader(kind: MapOf) -> Reader:
         out = {}
         for key, item in value.items():
             if item is None or key.__class__ is not str:
-                raise Odd
+                raise HasProblems
             if not of_strings or item.__class__ is not str:
                 before = base if known is None else known.get(key, _NEVER)
                 item = item if item is before else read_item(item, before, None)

@@ -134,13 +134,13 @@ def _schemas(rows: tuple[Kind, ...], made: Definitions) -> Object:
     return dict(sorted(made.schemas.items()))
 
 
-def _spoken(kind: Kind, sub: Subresource) -> tuple[str, str, str]:
+def _operation_words(kind: Kind, sub: Subresource) -> tuple[str, str, str]:
     """Group, version and kind of the body of a subresource."""
     return sub.group if sub.group is not None else kind.group, sub.version or kind.version, sub.kind
 
 
 def _add_subresource(kind: Kind, sub: Subresource, made: Definitions) -> None:
-    group, version, name = _spoken(kind, sub)
+    group, version, name = _operation_words(kind, sub)
     struct: Struct | None = struct_of(group, version, name)
     if name != kind.kind and struct is not None:
         made.add(struct, Kind(group, version, name, "", True))
@@ -183,7 +183,7 @@ def _collection(kind: Kind, v3: bool) -> Object:
 
 
 def _subresource(kind: Kind, sub: Subresource, v3: bool) -> Object:
-    group, version, name = _spoken(kind, sub)
+    group, version, name = _operation_words(kind, sub)
     spoken = Kind(group, version, name, kind.plural, kind.namespaced, custom=kind.custom)
     methods = {"get": "get", "create": "post", "update": "put", "patch": "patch", "delete": "delete"}
     found = {methods[verb]: _operation(spoken, methods[verb], v3) for verb in sub.verbs if verb in methods}

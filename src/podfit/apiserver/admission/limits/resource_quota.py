@@ -192,8 +192,8 @@ class QuotaUsage:
         exceeded = [name for name in requested if total[name] > hard[name]]
         if exceeded:
             raise attrs.forbid(
-                f"exceeded quota: {meta_of(quota).get('name')}, requested: {_shown(requested, exceeded)}, "
-                f"used: {_shown(used, exceeded)}, limited: {_shown(hard, exceeded)}"
+                f"exceeded quota: {meta_of(quota).get('name')}, requested: {_formatted(requested, exceeded)}, "
+                f"used: {_formatted(used, exceeded)}, limited: {_formatted(hard, exceeded)}"
             )
         return total
 
@@ -202,5 +202,5 @@ def _usage(attrs: Attributes, obj: Object) -> Amounts:
     return usage(*attrs.resource, obj if attrs.in_quota is None else attrs.in_quota(obj))
 
 
-def _shown(values: Mapping[str, Quantity], names: Sequence[str]) -> str:
+def _formatted(values: Mapping[str, Quantity], names: Sequence[str]) -> str:
     return ",".join(f"{name}={values[name]}" for name in sorted(names) if name in values)

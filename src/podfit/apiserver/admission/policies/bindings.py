@@ -50,7 +50,7 @@ class Bindings:
         """The kind by which the rules match the object; None if they do not match."""
         if resources is None:
             return attrs.kind
-        alike = self.equivalents.alike if self.equivalents is not None else lambda kind: ()
+        alike = self.equivalents.equivalents if self.equivalents is not None else lambda kind: ()
         policy = {"matchPolicy": resources.get("matchPolicy")}
         excluded = _named(resources.get("excludeResourceRules"), attrs)
         if excluded and rules_match({**policy, "rules": excluded}, attrs, alike) is not None:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any, Protocol
 
-from podfit.api.cel.cost.budget import PER_CONDITIONS, PER_OBJECT, Budget, Pace
+from podfit.api.cel.cost.budget import PER_CONDITIONS, PER_OBJECT, Budget, YieldPolicy
 from podfit.api.cel.evaluation.program import Program
 from podfit.api.cel.parsing.syntax import BadExpression
 from podfit.api.cel.values import Failed, Stopped
@@ -69,7 +69,7 @@ class CachedSpec:
         return isinstance(other, CachedSpec)
 
 
-def evaluate(policy: Object, values: dict[str, Any], pace: Pace) -> PolicyOutcome:
+def evaluate(policy: Object, values: dict[str, Any], yielding: YieldPolicy) -> PolicyOutcome:
     """`values` are those of the request, with `params`."""
     meta, spec = policy["metadata"], policy["spec"]
     outcome, fails = PolicyOutcome(), spec.get("failurePolicy") != "Ignore"
@@ -77,9 +77,9 @@ def evaluate(policy: Object, values: dict[str, Any], pace: Pace) -> PolicyOutcom
         programs = compiled(meta.get("uid", ""), meta.get("generation", 0), CachedSpec(spec))
     except BadExpression as error:
         return _failed(outcome, str(error), fails)
-    budget = Budget(PER_OBJECT, pace=pace)
+    budget = Budget(PER_OBJECT, yielding=yielding)
     bound = Bound(programs, values, budget)
-    matched = matches(programs, bound, Budget(PER_CONDITIONS, pace=pace))
+    matched = matches(programs, bound, Budget(PER_CONDITIONS, yielding=yielding))
     if isinstance(matched, str):
         return _failed(outcome, matched, fails)
     if matched:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
 
-from podfit.api.cel.cost.budget import PER_CONDITIONS, PER_OBJECT, Budget, Pace
+from podfit.api.cel.cost.budget import PER_CONDITIONS, PER_OBJECT, Budget, YieldPolicy
 from podfit.api.cel.evaluation.messages import Built, misnamed, to_json
 from podfit.api.cel.evaluation.program import Program
 from podfit.api.cel.parsing.syntax import BadExpression
@@ -61,7 +61,7 @@ def compiled(uid: str, generation: int, policy: CachedSpec) -> CompiledMutations
 
 
 def mutate(
-    policy: Object, values: dict[str, Any], obj: Object, struct: Struct, defaulted: Defaulted, pace: Pace
+    policy: Object, values: dict[str, Any], obj: Object, struct: Struct, defaulted: Defaulted, yielding: YieldPolicy
 ) -> Mutated:
     """`values` are those of the request, with `params`."""
     meta, spec, made = policy["metadata"], policy["spec"], Mutated(obj)
@@ -70,8 +70,8 @@ def mutate(
     except BadExpression as error:
         made.problems.append(str(error))
         return made
-    bound = Bound(programs, {**values, "object": obj}, Budget(PER_OBJECT, pace=pace))
-    decided = matches(programs, bound, Budget(PER_CONDITIONS, pace=pace))
+    bound = Bound(programs, {**values, "object": obj}, Budget(PER_OBJECT, yielding=yielding))
+    decided = matches(programs, bound, Budget(PER_CONDITIONS, yielding=yielding))
     if decided is not True:
         made.matched = False
         made.problems += [decided] if isinstance(decided, str) else []
@@ -79,7 +79,7 @@ def mutate(
     for is_patch, program in programs.mutations:
         bound.values["object"] = made.object
         try:
-            changed = _changed(is_patch, program, bound, made.object, struct, Budget(PER_OBJECT, pace=pace))
+            changed = _changed(is_patch, program, bound, made.object, struct, Budget(PER_OBJECT, yielding=yielding))
             made.object = defaulted(deepcopy(typed(changed, struct, made.object, is_patch)))
             made.patched = True
         except BadPatch as error:

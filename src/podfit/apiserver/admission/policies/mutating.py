@@ -18,9 +18,9 @@ from podfit.apiserver.admission.base import Attributes, Cluster, Plugin, meta_of
 from podfit.apiserver.admission.policies.bindings import Bindings, is_exempt, name_of
 from podfit.apiserver.admission.policies.params import BadBinding, FindKind, params_of
 from podfit.apiserver.admission.webhooks.plugins import Defaulter, Equivalents
-from podfit.apiserver.admission.webhooks.review import Shown, request_of
+from podfit.apiserver.admission.webhooks.review import HookView, request_of
 from podfit.apiserver.auth.authorize import Authorization
-from podfit.kit.concurrency.aside import Aside
+from podfit.kit.concurrency.worker_threads import WorkerThreads
 
 if TYPE_CHECKING:
     from podfit.apiserver.admission.policies.mutate import Mutated
@@ -46,10 +46,10 @@ class MutatingAdmissionPolicies(Plugin):
         self._cluster, self._find, self._authorization = cluster, find, authorization
         self._defaulter = defaulter
         self._bindings = Bindings(cluster, POLICY, BINDING, equivalents)
-        self._aside = Aside()
+        self._threads = WorkerThreads()
 
     def close(self) -> None:
-        self._aside.close()
+        self._threads.close()
 
     def handles(self, attrs: Attributes) -> bool:
         return attrs.operation in ("CREATE", "UPDATE") and not is_exempt(attrs, POLICY.group)
@@ -100,16 +100,18 @@ class MutatingAdmissionPolicies(Plugin):
 
         policy, _, kind, param = invocation
         converted = self._bindings.converted
-        shown = Shown(kind, await converted(attrs.object, attrs, kind), await converted(attrs.old, attrs, kind))
+        shown = HookView(kind, await converted(attrs.object, attrs, kind), await converted(attrs.old, attrs, kind))
         obj, struct = shown.object, _struct(shown.object or {}, kind)
         if obj is None or struct is None:
             raise _unknown(kind)
         values = values_of(request_of(attrs, shown), attrs, self._authorization)
         values |= {"namespaceObject": self._bindings.namespace(attrs), "params": param}
         made = await evaluated(
-            self._aside,
+            self._threads,
             0,
-            lambda pace: mutate(policy, values, obj, struct, lambda one: self._defaulted(attrs, kind, one), pace),
+            lambda yielding: mutate(
+                policy, values, obj, struct, lambda one: self._defaulted(attrs, kind, one), yielding
+            ),
         )
         if made.error is not None:
             raise made.error

@@ -27,7 +27,7 @@ def params_of(
         return [None]
     kind = find(wanted.get("apiVersion", ""), wanted.get("kind", ""))
     if kind is None:
-        raise BadBinding(f"paramKind kind `{_shown(wanted)}` not known")
+        raise BadBinding(f"paramKind kind `{_formatted(wanted)}` not known")
     namespace = _namespace(kind, reference, attrs)
     if reference.get("name"):
         one = cluster.get(kind, namespace, reference["name"])
@@ -52,6 +52,6 @@ def _namespace(kind: Kind, reference: Object, attrs: Attributes) -> str:
     return given or attrs.namespace
 
 
-def _shown(wanted: Object) -> str:
+def _formatted(wanted: Object) -> str:
     group, _, version = wanted.get("apiVersion", "").rpartition("/")
     return f"{group}/{version}, Kind={wanted.get('kind', '')}"

@@ -14,9 +14,9 @@ from podfit.apiserver.admission.base import Attributes, Cluster, Plugin
 from podfit.apiserver.admission.policies.bindings import Bindings, is_exempt, name_of
 from podfit.apiserver.admission.policies.params import BadBinding, FindKind, params_of
 from podfit.apiserver.admission.webhooks.plugins import Equivalents
-from podfit.apiserver.admission.webhooks.review import Shown, request_of
+from podfit.apiserver.admission.webhooks.review import HookView, request_of
 from podfit.apiserver.auth.authorize import Authorization
-from podfit.kit.concurrency.aside import Aside
+from podfit.kit.concurrency.worker_threads import WorkerThreads
 
 POLICY, BINDING = kind_named("ValidatingAdmissionPolicy"), kind_named("ValidatingAdmissionPolicyBinding")
 _CODES = {"Unauthorized": 401, "Forbidden": 403, "RequestEntityTooLarge": 413, "Invalid": 422}
@@ -35,10 +35,10 @@ class ValidatingAdmissionPolicies(Plugin):
     ) -> None:
         self._cluster, self._find, self._authorization = cluster, find, authorization
         self._bindings = Bindings(cluster, POLICY, BINDING, equivalents)
-        self._aside = Aside()
+        self._threads = WorkerThreads()
 
     def close(self) -> None:
-        self._aside.close()
+        self._threads.close()
 
     def handles(self, attrs: Attributes) -> bool:
         return not is_exempt(attrs, POLICY.group)
@@ -64,12 +64,12 @@ class ValidatingAdmissionPolicies(Plugin):
             return [_refusal(policy, binding, attrs, Denied(f"failed to configure binding: {error}"))]
         refusals: list[ApiError] = []
         converted = self._bindings.converted
-        shown = Shown(kind, await converted(attrs.object, attrs, kind), await converted(attrs.old, attrs, kind))
+        shown = HookView(kind, await converted(attrs.object, attrs, kind), await converted(attrs.old, attrs, kind))
         values = values_of(request_of(attrs, shown), attrs, self._authorization)
         values["namespaceObject"] = self._bindings.namespace(attrs)
         for param in params:
             bound: dict[str, Any] = {**values, "params": param}
-            outcome = await evaluated(self._aside, 0, lambda pace, bound=bound: evaluate(policy, bound, pace))  # type: ignore[misc]
+            outcome = await evaluated(self._threads, 0, lambda yielding, bound=bound: evaluate(policy, bound, yielding))  # type: ignore[misc]
             for key, value in outcome.annotations.items():
                 attrs.annotations[f"{name_of(policy)}/{key}"] = value
             for denied in outcome.denied:

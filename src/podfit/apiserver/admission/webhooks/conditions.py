@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from podfit.api.cel.cost.budget import PER_CONDITIONS, Budget, Pace
+from podfit.api.cel.cost.budget import PER_CONDITIONS, Budget, YieldPolicy
 from podfit.api.cel.evaluation.program import Environment, Program
 from podfit.api.cel.library.authorization import Authorizer, Decision, ResourceCheck
 from podfit.api.cel.parsing.syntax import BadExpression
@@ -28,7 +28,7 @@ from podfit.apiserver.admission.base import Attributes
 from podfit.apiserver.auth.authorize import Action, Authorization
 from podfit.apiserver.request import User
 from podfit.apiserver.writing.evaluation import evaluated
-from podfit.kit.concurrency.aside import Aside
+from podfit.kit.concurrency.worker_threads import WorkerThreads
 
 _ACCOUNT = "system:serviceaccount"
 
@@ -117,14 +117,14 @@ def condition_problem(text: str) -> str:
 
 
 async def conditions_match(
-    hook: Object, request: Object, attrs: Attributes, authorization: Authorization | None, aside: Aside
+    hook: Object, request: Object, attrs: Attributes, authorization: Authorization | None, threads: WorkerThreads
 ) -> bool:
     """Whether all conditions are true. A false one decides even if another cannot be evaluated."""
     conditions = hook.get("matchConditions")
     if not conditions:
         return True
     values = values_of(request, attrs, authorization)
-    return await evaluated(aside, 0, lambda pace: _match(conditions, values, pace))
+    return await evaluated(threads, 0, lambda yielding: _match(conditions, values, yielding))
 
 
 def values_of(request: Object, attrs: Attributes, authorization: Authorization | None) -> dict[str, Any]:
@@ -139,9 +139,9 @@ def values_of(request: Object, attrs: Attributes, authorization: Authorization |
     }
 
 
-def _match(conditions: list[Object], values: Mapping[str, Any], pace: Pace) -> bool:
+def _match(conditions: list[Object], values: Mapping[str, Any], yielding: YieldPolicy) -> bool:
     problems = []
-    budget = Budget(PER_CONDITIONS, pace=pace)
+    budget = Budget(PER_CONDITIONS, yielding=yielding)
     for condition in conditions:
         text = str(condition.get("expression", "")).strip()
         try:

@@ -23,7 +23,7 @@ from podfit.apiserver.admission.webhooks.match import rules_match, selectors_mat
 from podfit.apiserver.admission.webhooks.review import (
     Answer,
     BadAnswer,
-    Shown,
+    HookView,
     denial,
     read_answer,
     request_of,
@@ -32,7 +32,7 @@ from podfit.apiserver.admission.webhooks.review import (
 )
 from podfit.apiserver.auth.authorize import Authorization
 from podfit.apiserver.storage.usable import usable
-from podfit.kit.concurrency.aside import Aside
+from podfit.kit.concurrency.worker_threads import WorkerThreads
 
 MUTATING = kind_named("MutatingWebhookConfiguration")
 VALIDATING = kind_named("ValidatingWebhookConfiguration")
@@ -47,7 +47,7 @@ Concerned = tuple[str, Object, Kind]
 class Equivalents(Protocol):
     """Kinds that are the same resource under several names."""
 
-    def alike(self, kind: Kind) -> Sequence[Kind]:
+    def equivalents(self, kind: Kind) -> Sequence[Kind]:
         """The other names of a kind."""
 
     async def convert(self, obj: Object, kind: Kind, other: Kind) -> Object: ...
@@ -87,7 +87,7 @@ class _WebhookPlugin(Plugin):
     ) -> None:
         self._cluster, self._caller = cluster, caller
         self._equivalents, self._authorization = equivalents, authorization
-        self._aside = Aside()
+        self._threads = WorkerThreads()
         self._stored: Sequence[Object] = ()
         self._usable: Sequence[Object] = ()
         """The stored configurations, and the usable ones among them."""
@@ -96,7 +96,7 @@ class _WebhookPlugin(Plugin):
         """By operation, kind and subresource: the hooks of the configurations `_known` whose rules match."""
 
     def close(self) -> None:
-        self._aside.close()
+        self._threads.close()
 
     def handles(self, attrs: Attributes) -> bool:
         # Hooks must not be able to block the repair of hooks.
@@ -126,15 +126,15 @@ class _WebhookPlugin(Plugin):
         return found
 
     def _matching(self, attrs: Attributes, configurations: Sequence[Object]) -> Iterator[Concerned]:
-        alike = self._equivalents.alike if self._equivalents is not None else lambda kind: ()
+        alike = self._equivalents.equivalents if self._equivalents is not None else lambda kind: ()
         for configuration in sorted(configurations, key=lambda each: str(meta_of(each).get("name"))):
             for index, hook in enumerate(configuration.get("webhooks") or ()):
                 kind = rules_match(hook, attrs, alike)
                 if kind is not None:
                     yield f"{meta_of(configuration).get('name')}/{index}/{hook.get('name')}", hook, kind
 
-    async def _shown(self, attrs: Attributes, kind: Kind) -> Shown:
-        return Shown(
+    async def _view(self, attrs: Attributes, kind: Kind) -> HookView:
+        return HookView(
             kind,
             await self._converted(attrs.object, attrs.kind, kind),
             await self._converted(attrs.old, attrs.kind, kind),
@@ -146,7 +146,7 @@ class _WebhookPlugin(Plugin):
             return obj
         return await self._equivalents.convert(obj, kind, other)
 
-    async def _ask(self, hook: Object, attrs: Attributes, shown: Shown, *, may_patch: bool) -> Answer | None:
+    async def _ask(self, hook: Object, attrs: Attributes, shown: HookView, *, may_patch: bool) -> Answer | None:
         """The hook's response; None if it need not be called, or failed and its failure policy is Ignore."""
         name = str(hook.get("name"))
         client, timeout_s = hook.get("clientConfig") or {}, int(hook.get("timeoutSeconds") or DEFAULT_TIMEOUT_S)
@@ -176,7 +176,7 @@ class _WebhookPlugin(Plugin):
         from podfit.apiserver.admission.webhooks.conditions import ConditionFailed, conditions_match
 
         try:
-            return await conditions_match(hook, request, attrs, self._authorization, self._aside)
+            return await conditions_match(hook, request, attrs, self._authorization, self._threads)
         except ConditionFailed as error:
             if hook.get("failurePolicy") == "Ignore":
                 return False
@@ -220,7 +220,7 @@ class MutatingAdmissionWebhook(_WebhookPlugin):
         for identity, hook, kind in hooks:
             if attrs.reinvocation and identity not in memory["again"]:
                 continue
-            shown = await self._shown(attrs, kind)
+            shown = await self._view(attrs, kind)
             answer = await self._ask(hook, attrs, shown, may_patch=True)
             if answer is not None and answer.patch and await self._apply(hook, attrs, shown, answer.patch):
                 memory["again"], memory["asked"] = memory["again"] | memory["asked"], set()
@@ -231,7 +231,7 @@ class MutatingAdmissionWebhook(_WebhookPlugin):
         if attrs.reinvoke:
             memory["left"] = deepcopy(attrs.object)
 
-    async def _apply(self, hook: Object, attrs: Attributes, shown: Shown, patch: bytes) -> bool:
+    async def _apply(self, hook: Object, attrs: Attributes, shown: HookView, patch: bytes) -> bool:
         if shown.object is None:
             raise internal_error(
                 f'admission webhook "{hook.get("name")}" attempted to modify the object, which is not supported '
@@ -252,7 +252,7 @@ class MutatingAdmissionWebhook(_WebhookPlugin):
         return changed
 
 
-def _as_typed(patched: Object, shown: Shown) -> Object:
+def _as_typed(patched: Object, shown: HookView) -> Object:
     """The object returned by a hook, decoded as its kind: unknown fields and empty values are dropped, as in a
     request.
     """
@@ -273,7 +273,7 @@ class ValidatingAdmissionWebhook(_WebhookPlugin):
         hooks = self._concerned(attrs)
         if not hooks:
             return
-        asking = [self._ask(hook, attrs, await self._shown(attrs, kind), may_patch=False) for _, hook, kind in hooks]
+        asking = [self._ask(hook, attrs, await self._view(attrs, kind), may_patch=False) for _, hook, kind in hooks]
         answers: Sequence[Answer | BaseException | None] = await asyncio.gather(*asking, return_exceptions=True)
         for answer in answers:
             if isinstance(answer, BaseException):

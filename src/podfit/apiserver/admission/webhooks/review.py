@@ -35,7 +35,7 @@ class Answer:
 
 
 @dataclass(frozen=True, slots=True)
-class Shown:
+class HookView:
     """The objects of a write in the group and version that the hook's rules name."""
 
     kind: Kind
@@ -43,7 +43,7 @@ class Shown:
     old: Object | None
 
 
-def request_of(attrs: Attributes, shown: Shown) -> Object:
+def request_of(attrs: Attributes, shown: HookView) -> Object:
     """The `request` of a review; the same for all hooks that get the object as the same kind, except for its uid."""
     kind, resource = _kind_of(attrs, shown.kind), _resource_of(shown.kind)
     request: Object = {

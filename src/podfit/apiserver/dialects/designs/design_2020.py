@@ -62,7 +62,7 @@ class Design2020(Dialect):
             if status.get(field):
                 mine = allocated if field == "containerStatuses" else {}
                 status[field] = [
-                    _kept(one, stored.get(name := one.get("name", "")), mine.get(name)) for one in status[field]
+                    _preserved(one, stored.get(name := one.get("name", "")), mine.get(name)) for one in status[field]
                 ]
 
 
@@ -113,7 +113,7 @@ def _unapplied(pod: Object) -> bool:
     return bool(gap.unapplied | gap.limits)
 
 
-def _kept(status: Object, stored: Object | None, allocated: Object | None) -> Object:
+def _preserved(status: Object, stored: Object | None, allocated: Object | None) -> Object:
     """A container on which a node reports for the first time gets the allocation that was shown until then."""
     if stored is not None and (_NATIVE in stored or status == _hidden(stored)):
         return {**status, _NATIVE: stored[_NATIVE]} if _NATIVE in stored else status

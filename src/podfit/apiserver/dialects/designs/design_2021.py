@@ -50,12 +50,12 @@ class Design2021(Dialect):
         requests = {one["name"]: _requests(one) for one in pod["spec"].get("containers") or ()}
         if reported:
             status["containerStatuses"] = [
-                _shown(one, requests.get(one.get("name", ""))) for one in status["containerStatuses"]
+                _in_dialect(one, requests.get(one.get("name", ""))) for one in status["containerStatuses"]
             ]
         elif any(requests.values()):
             status["containerStatuses"] = [_fresh(one) for one in pod["spec"]["containers"]]
         if "initContainerStatuses" in status:
-            status["initContainerStatuses"] = [_shown(one, None) for one in status["initContainerStatuses"]]
+            status["initContainerStatuses"] = [_in_dialect(one, None) for one in status["initContainerStatuses"]]
 
     def read_statuses(self, status: Object, shown: Object, asked: Object, old: Object) -> None:
         before = old.get("status") or {}
@@ -101,7 +101,7 @@ def _fresh(container: Object) -> Object:
     return {**made, _SHOWN: requests} if requests else made
 
 
-def _shown(status: Object, requests: Object | None) -> Object:
+def _in_dialect(status: Object, requests: Object | None) -> Object:
     rest = {key: value for key, value in status.items() if key != _NATIVE}
     allocated = status.get(_NATIVE) or requests
     return {**rest, _SHOWN: allocated} if allocated else rest

@@ -30,7 +30,7 @@ class V131(Released):
 
     def show_statuses(self, status: Object, pod: Object) -> None:
         if "containerStatuses" in status:
-            status["containerStatuses"] = [_shown(one) for one in status["containerStatuses"]]
+            status["containerStatuses"] = [_in_dialect(one) for one in status["containerStatuses"]]
 
     def read_statuses(self, status: Object, shown: Object, asked: Object, old: Object) -> None:
         stored = by_name((old.get("status") or {}).get("containerStatuses"))
@@ -39,7 +39,7 @@ class V131(Released):
             status["containerStatuses"] = [_read(one, stored.get(one.get("name", ""))) for one in listed]
 
 
-def _shown(status: Object) -> Object:
+def _in_dialect(status: Object) -> Object:
     if not (status.get("state") or {}).get("terminated"):
         return status
     return {key: value for key, value in status.items() if key not in _SIZES}
@@ -47,6 +47,6 @@ def _shown(status: Object) -> Object:
 
 def _read(status: Object, stored: Object | None) -> Object:
     """A terminated container that was shown without its sizes keeps them."""
-    if stored is None or _shown(stored) is stored or _shown(stored) != status:
+    if stored is None or _in_dialect(stored) is stored or _in_dialect(stored) != status:
         return status
     return stored

@@ -72,7 +72,7 @@ def _spec(spec: Object, name: str, errors: Errors) -> None:
             errors.append(forbidden("spec.limited", "must be nil if the type is not Limited"))
         if exempt is not None:
             _shares(exempt, "spec.exempt", errors)
-            _lendable(exempt, "spec.exempt", errors)
+            _check_lendable(exempt, "spec.exempt", errors)
     elif kind == "Limited":
         if exempt is not None:
             errors.append(forbidden("spec.exempt", "must be nil if the type is Limited"))
@@ -92,7 +92,7 @@ def _shares(level: Object, path: str, errors: Errors) -> None:
         errors.append(invalid(f"{path}.nominalConcurrencyShares", shares, "must be a non-negative integer"))
 
 
-def _lendable(level: Object, path: str, errors: Errors) -> None:
+def _check_lendable(level: Object, path: str, errors: Errors) -> None:
     percent = level.get("lendablePercent")
     if percent is not None and not 0 <= percent <= 100:
         errors.append(invalid(f"{path}.lendablePercent", percent, _PERCENT))
@@ -102,7 +102,7 @@ def _limited(level: Object, errors: Errors) -> None:
     path = "spec.limited"
     _shares(level, path, errors)
     _response(level.get("limitResponse") or {}, f"{path}.limitResponse", errors)
-    _lendable(level, path, errors)
+    _check_lendable(level, path, errors)
     borrowed = level.get("borrowingLimitPercent")
     if borrowed is not None and borrowed < 0:
         detail = "if specified, must be a non-negative integer"

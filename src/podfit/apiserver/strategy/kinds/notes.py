@@ -111,7 +111,7 @@ class EventStrategy(Strategy):
             if field == "type" and "reason" in changed:
                 errors.append(invalid("reason", new.get("reason", ""), IMMUTABLE))  # Kubernetes checks it twice.
             if field in changed:
-                errors.append(invalid(shown, _shown(new, field), IMMUTABLE))
+                errors.append(invalid(shown, _printable(new, field), IMMUTABLE))
         return errors
 
 
@@ -131,7 +131,7 @@ def _series(obj: Object, errors: Errors) -> None:
         errors.append(required("series.lastObservedTime"))
 
 
-def _shown(obj: Object, field: str) -> Any:
+def _printable(obj: Object, field: str) -> Any:
     """A value as shown in errors: structs with their field names in Go."""
     value = obj.get(field)
     names_of = _GO_FIELDS.get(field)

@@ -23,7 +23,7 @@ def show_machine(new: Object, old: Object) -> None:
     stored = old.get("status") or {}
     kept = stored.get("virtualMachineStatus") or {}
     given = status.get("virtualMachineStatus") or {}
-    shown = _shown(observed)
+    shown = _reported(observed)
     written = {key: given[key] for key in ("state", "powerState") if given.get(key, kept.get(key)) != kept.get(key)}
     before = _of(stored, machine["name"]) or {}
     if before.get("state") == observed.get("state"):
@@ -39,7 +39,7 @@ def _of(status: Object, name: str) -> Object | None:
     return next((one for one in status.get("containerStatuses") or () if one.get("name") == name), None)
 
 
-def _shown(observed: Object) -> Object:
+def _reported(observed: Object) -> Object:
     state, power = _states(observed.get("state") or {})
     ended = observed.get("lastState") or {}
     made: Object = {

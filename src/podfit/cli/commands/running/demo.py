@@ -73,7 +73,7 @@ async def _demo(data_dir: Path, runtime: str, banner: list[str], how: tuple[floa
         await until_stopped(_show(stage, banner, seconds, plain, record))
     finally:
         await stage.close()
-    say(f"podfit demo ended; {stage.seen.sentence}. Its data is in {data_dir}.")
+    say(f"podfit demo ended; {stage.seen.summary}. Its data is in {data_dir}.")
     return 0
 
 
@@ -88,7 +88,7 @@ async def _show(stage: Stage, banner: list[str], seconds: float, plain: bool, re
     end = loop.time() + seconds if seconds else float("inf")
     with shown:
         while loop.time() < end:
-            shown.moved(await stage.look())
+            shown.moved(await stage.check())
             await asyncio.sleep(LOOK_S)
     if record is not None:
         _save(stage, banner, record)

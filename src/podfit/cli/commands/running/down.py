@@ -44,7 +44,7 @@ def down(
         return
     with contextlib.ExitStack() as held:
         for file in (CLUSTER_LOCK, AGENT_LOCK):
-            held.enter_context(_held(cluster, file, force))
+            held.enter_context(_locked(cluster, file, force))
         run(_end_pods(cluster.data_dir, delete), verbose)
         if delete:
             _unmerge(cluster)
@@ -72,7 +72,7 @@ def _unmerge(cluster: Cluster) -> None:
 
 
 @contextlib.contextmanager
-def _held(cluster: Cluster, file: str, force: bool) -> Iterator[None]:
+def _locked(cluster: Cluster, file: str, force: bool) -> Iterator[None]:
     """Prevents podfit from starting on the directory while its pods are being stopped."""
     lock = DirectoryLock(cluster.data_dir, file, "podfit down")
     _take(lock, force, cluster)

@@ -39,7 +39,7 @@ def recommender(context: typer.Context) -> None:
 
     def work() -> Coroutine[Any, Any, None]:
         from podfit.client.kubeconfig import load
-        from podfit.vpa.alone import recommender_alone
+        from podfit.vpa.standalone import recommender_alone
 
         return recommender_alone(load(config.kubeconfig), config)
 
@@ -55,7 +55,7 @@ def updater(context: typer.Context) -> None:
 
     def work() -> Coroutine[Any, Any, None]:
         from podfit.client.kubeconfig import load
-        from podfit.vpa.alone import updater_alone
+        from podfit.vpa.standalone import updater_alone
 
         return updater_alone(load(config.kubeconfig), config)
 
@@ -71,7 +71,7 @@ def admission(context: typer.Context) -> None:
 
     def work() -> Coroutine[Any, Any, None]:
         from podfit.client.kubeconfig import load
-        from podfit.vpa.alone import admission_alone
+        from podfit.vpa.standalone import admission_alone
 
         return admission_alone(load(config.kubeconfig), config)
 
@@ -105,14 +105,14 @@ async def _plan(config: Any) -> None:
     import time
 
     from podfit.vpa.flags import BadFlag
-    from podfit.vpa.history.base import HistoryAway
-    from podfit.vpa.history.promapi import Refused, TooMuch
+    from podfit.vpa.history.base import HistoryUnavailable
+    from podfit.vpa.history.promapi import Refused, ResponseTooLarge
     from podfit.vpa.history.prometheus import PrometheusHistory
 
     history = PrometheusHistory(config.prometheus, namespace=config.vpa_object_namespace)
     try:
         plan = await history.plan(time.time())
-    except (HistoryAway, Refused, TooMuch) as error:
+    except (HistoryUnavailable, Refused, ResponseTooLarge) as error:
         raise BadFlag(f"--plan: {error}") from error
     finally:
         await history.close()

@@ -137,7 +137,7 @@ def _read_prometheus(options: dict[str, Any]) -> History:
     import asyncio
 
     from podfit.cli.backtesting.prometheus import HistoryRequest, read_prometheus
-    from podfit.cli.recommending.asked import prometheus_config
+    from podfit.cli.recommending.options import prometheus_config
     from podfit.cli.recommending.progress import ProgressLine
     from podfit.vpa.report.usage.saved import cache_folder
 

@@ -9,7 +9,7 @@ import typer
 
 from podfit.api.objects import Object
 from podfit.cli.options.connect import AllNamespaces, Context, Kubeconfig, Namespace, Watch, connected
-from podfit.cli.printing.happened import in_order, when
+from podfit.cli.printing.event_rows import in_order, when
 from podfit.cli.printing.output import Output, age, check_format, list_of, note, print_object, say, table, wrong
 from podfit.cli.printing.wording import sized_words
 from podfit.cli.run import finish

@@ -75,8 +75,8 @@ def explain(
 async def _explained(session: Session, what: str, names: list[str], selector: str) -> list[Explained]:
     from podfit.api.registry.kinds import VPA
     from podfit.cli.explaining.autoscalers import explain_vpa
-    from podfit.cli.explaining.places import explain_place
     from podfit.cli.explaining.resizes import explain_resize
+    from podfit.cli.explaining.scheduling import explain_place
     from podfit.cli.targets import NoSuchTarget, find_targets
 
     if what == "vpa":

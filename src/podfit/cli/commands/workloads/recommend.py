@@ -164,7 +164,7 @@ def recommend(
     options = dict(locals())
 
     async def main() -> int:
-        from podfit.cli.recommending.asked import asked
+        from podfit.cli.recommending.options import asked
 
         async with connected(kubeconfig, context, namespace, all_namespaces) as session:
             return await _recommend(session, asked(options, session.namespace), options)
@@ -181,7 +181,7 @@ async def _recommend(session: Session, asked: ReportRequest, options: dict[str, 
     from podfit.cli.recommending.collecting import Collector, NothingKnown
     from podfit.cli.recommending.progress import ProgressLine
     from podfit.kit.clock import RealClock
-    from podfit.vpa.policies.base import Nonsense
+    from podfit.vpa.policies.base import InvalidSizes
 
     collector = Collector(
         session.client, asked, RealClock(), ProgressLine(), session.access.server.rpartition("://")[2]
@@ -191,7 +191,7 @@ async def _recommend(session: Session, asked: ReportRequest, options: dict[str, 
     except NothingKnown as error:
         note(f"podfit: no usage: {error}")
         return FAILED
-    except Nonsense as error:
+    except InvalidSizes as error:
         note(f"podfit: {error}")
         return FAILED
     if not collector.workloads:

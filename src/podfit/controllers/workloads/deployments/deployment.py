@@ -11,6 +11,7 @@ from podfit.api.objects import Object
 from podfit.api.registry.kinds import POD, kind_named
 from podfit.api.selectors import LabelSelector
 from podfit.api.status import ApiError, go_quote, is_namespace_going
+from podfit.controllers.context import ControllerContext
 from podfit.controllers.owners import controller_of
 from podfit.controllers.workloads.deployments.hashing import template_hash
 from podfit.controllers.workloads.deployments.progress import Start, deployment_status, is_complete, not_made
@@ -34,7 +35,6 @@ from podfit.controllers.workloads.inplace import BATCH, wants_in_place
 from podfit.controllers.workloads.ownership import Owned, owner_reference
 from podfit.controllers.workloads.podstate import is_active, is_deleting
 from podfit.controllers.workloads.sizes import is_up_to_date
-from podfit.controllers.world import World
 from podfit.reconcile import DONE, Engine, Requeue, Result
 
 DEPLOYMENT, REPLICA_SET = kind_named("Deployment"), kind_named("ReplicaSet")
@@ -44,7 +44,7 @@ Key = tuple[str, str]
 class DeploymentController:
     name = "deployment-controller"
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: ControllerContext) -> None:
         self._world = world
         self._engine: Engine[Key] = Engine(self.name, self._reconcile, workers=8, clock=world.clock)
         self._deployments = world.cache(DEPLOYMENT)

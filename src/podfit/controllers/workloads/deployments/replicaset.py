@@ -10,6 +10,7 @@ from podfit.api.registry.kinds import POD, Kind, kind_named
 from podfit.api.selectors import LabelSelector
 from podfit.api.status import ApiError, is_namespace_going
 from podfit.client.transport import Unreachable
+from podfit.controllers.context import ControllerContext
 from podfit.controllers.workloads.inplace import InPlace, batch_of, marks_of, wants_in_place
 from podfit.controllers.workloads.ownership import Owned, pod_of
 from podfit.controllers.workloads.podstate import (
@@ -22,7 +23,6 @@ from podfit.controllers.workloads.podstate import (
     phase,
     set_condition,
 )
-from podfit.controllers.world import World
 from podfit.kit.clock import rfc3339
 from podfit.reconcile import DONE, Engine, Requeue, Result
 
@@ -34,7 +34,7 @@ class ReplicaSetController:
     name = "replicaset-controller"
     kind: Kind = kind_named("ReplicaSet")
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: ControllerContext) -> None:
         self._world = world
         self._engine: Engine[Key] = Engine(self.name, self._reconcile, workers=8, clock=world.clock)
         self._sets = world.cache(self.kind)

@@ -10,10 +10,10 @@ from podfit.api.cron import BadSchedule, Schedule, is_zone
 from podfit.api.objects import Object
 from podfit.api.registry.kinds import kind_named
 from podfit.api.status import ApiError, go_quote, is_namespace_going
+from podfit.controllers.context import ControllerContext
 from podfit.controllers.workloads.jobs.job import is_finished
 from podfit.controllers.workloads.ownership import Owned, owner_reference
 from podfit.controllers.workloads.podstate import is_deleting
-from podfit.controllers.world import World
 from podfit.kit.clock import parse_rfc3339, rfc3339
 from podfit.reconcile import DONE, Engine, Requeue, Result
 
@@ -46,7 +46,7 @@ def due_text(due: float, zone: str) -> str:
 class CronJobController:
     name = "cronjob-controller"
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: ControllerContext) -> None:
         self._world = world
         self._engine: Engine[Key] = Engine(self.name, self._reconcile, workers=2, clock=world.clock)
         self._crons = world.cache(CRON_JOB)

@@ -14,6 +14,7 @@ from podfit.api.indexes import Indexes
 from podfit.api.objects import Object
 from podfit.api.selectors import LabelSelector
 from podfit.api.status import ApiError, is_namespace_going
+from podfit.controllers.context import ControllerContext
 from podfit.controllers.workloads.jobs.jobcount import (
     INDEX,
     PodCounts,
@@ -35,7 +36,6 @@ from podfit.controllers.workloads.jobs.joborphans import JOB, TRACKING, JobOrpha
 from podfit.controllers.workloads.jobs.jobverdict import COMPLETE, FAILED, JobVerdict, conclude, declare, verdict
 from podfit.controllers.workloads.ownership import Owned, pod_of
 from podfit.controllers.workloads.podstate import condition, deletion_rank, is_deleting, phase, set_condition
-from podfit.controllers.world import World
 from podfit.kit.clock import parse_rfc3339, rfc3339
 from podfit.kit.concurrency.tasks import Tasks
 from podfit.reconcile import DONE, Engine, Requeue, Result
@@ -50,7 +50,7 @@ Key = tuple[str, str]
 class JobController:
     name = "job-controller"
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: ControllerContext) -> None:
         self._world = world
         self._engine: Engine[Key] = Engine(self.name, self._reconcile, workers=4, clock=world.clock)
         self._expiring = world.acting("ttl-after-finished-controller")

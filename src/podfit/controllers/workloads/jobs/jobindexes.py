@@ -17,7 +17,7 @@ def has_index_limit(spec: Object) -> bool:
     return spec.get("completionMode") == "Indexed" and spec.get("backoffLimitPerIndex") is not None
 
 
-def _spoiled(spec: Object, pods: list[Object]) -> list[Object]:
+def _failed(spec: Object, pods: list[Object]) -> list[Object]:
     return [pod for pod in pods if is_pod_failed(spec, pod)]
 
 
@@ -29,7 +29,7 @@ def failures_before(pod: Object) -> int:
 def failed_indexes(spec: Object, pods: list[Object]) -> set[int]:
     """Those whose pods failed once more than they may, or in a way that the Job's policy takes as final."""
     found = set()
-    for pod in _spoiled(spec, pods):
+    for pod in _failed(spec, pods):
         index, action = index_of(pod), failure_action(spec, pod)[0]
         spent = failures_before(pod) >= int(spec["backoffLimitPerIndex"]) and action != "Ignore"
         if index is not None and (spent or action == "FailIndex"):
@@ -40,7 +40,7 @@ def failed_indexes(spec: Object, pods: list[Object]) -> set[int]:
 def failures_so_far(spec: Object, pods: list[Object]) -> dict[int, int]:
     """How often each index failed, according to its pods."""
     found: dict[int, int] = {}
-    for pod in _spoiled(spec, pods):
+    for pod in _failed(spec, pods):
         index = index_of(pod)
         if index is not None:
             count = failures_before(pod) + (failure_action(spec, pod)[0] != "Ignore")
@@ -52,7 +52,7 @@ def held(spec: Object, pods: list[Object], settled: Indexes) -> set[str]:
     """UIDs of failed pods that hold the only failure count of an index that is neither completed nor failed."""
     newest: dict[int, Object] = {}
     replaced = {index_of(pod) for pod in pods if not is_pod_failed(spec, pod)}
-    for pod in _spoiled(spec, pods):
+    for pod in _failed(spec, pods):
         index = index_of(pod)
         if index is None or index in settled or index in replaced:
             continue

@@ -11,8 +11,8 @@ from podfit.api.objects import Object
 from podfit.api.registry.kinds import POD, kind_named
 from podfit.api.status import ApiError
 from podfit.client.rest import STRATEGIC
+from podfit.controllers.context import ControllerContext
 from podfit.controllers.owners import controller_of
-from podfit.controllers.world import World
 from podfit.reconcile import DONE, Engine, Result
 
 JOB = kind_named("Job")
@@ -25,22 +25,22 @@ def is_tracked(pod: Object) -> bool:
 
 
 class JobOrphans:
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: ControllerContext) -> None:
         self._world = world
         self._jobs, self._pods = world.cache(JOB), world.cache(POD)
         self._engine: Engine[Key] = Engine("job-orphans", self._reconcile, workers=2, clock=world.clock)
-        self._pods.subscribe(lambda before, after: self._look(after))
+        self._pods.subscribe(lambda before, after: self._check(after))
 
     async def run(self) -> None:
         for pod in self._pods:
-            self._look(pod)
+            self._check(pod)
         await self._engine.run()
 
     def job_gone(self, job: Object) -> None:
         for pod in self._pods.by("controller", job["metadata"]["uid"]):
-            self._look(pod)
+            self._check(pod)
 
-    def _look(self, pod: Object | None) -> None:
+    def _check(self, pod: Object | None) -> None:
         if pod is not None and is_tracked(pod) and self._may_be_orphan(pod) and self._jobs.ready.is_set():
             self._engine.add((pod["metadata"]["namespace"], pod["metadata"]["name"]))
 
@@ -69,7 +69,7 @@ class JobOrphans:
         return job is not None and job["metadata"]["uid"] == owner["uid"]
 
 
-async def untrack(world: World, pod: Object, *, as_seen: bool = False) -> None:
+async def untrack(world: ControllerContext, pod: Object, *, as_seen: bool = False) -> None:
     """Removes the finalizer from this very pod; with `as_seen` only if the pod has not changed since.
 
     A pod that is gone, replaced or changed is left alone: the watch shows it again.

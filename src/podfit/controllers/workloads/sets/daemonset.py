@@ -9,13 +9,13 @@ from podfit.api.pods.placement import node_matches, untolerated
 from podfit.api.registry.kinds import NODE, POD, kind_named
 from podfit.api.selectors import LabelSelector
 from podfit.api.status import ApiError
+from podfit.controllers.context import ControllerContext
 from podfit.controllers.workloads.deployments.rolling import scaled
 from podfit.controllers.workloads.inplace import InPlace, marks_of, wants_in_place
 from podfit.controllers.workloads.ownership import Owned, pod_of
 from podfit.controllers.workloads.podstate import available_in, is_deleting, is_ready, phase
 from podfit.controllers.workloads.sets.history import HASH_LABEL, History, hash_of, template_of
 from podfit.controllers.workloads.sizes import differ_in_size_only, is_resized, is_up_to_date
-from podfit.controllers.world import World
 from podfit.kit.backoff import Backoff
 from podfit.reconcile import DONE, Engine, Requeue, Result
 
@@ -101,7 +101,7 @@ def uids_of(pods: list[Object]) -> set[str]:
 class DaemonSetController:
     name = "daemonset-controller"
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: ControllerContext) -> None:
         self._world = world
         self._engine: Engine[Key] = Engine(self.name, self._reconcile, workers=2, clock=world.clock)
         self._sets, self._nodes = world.cache(DAEMON_SET), world.cache(NODE)

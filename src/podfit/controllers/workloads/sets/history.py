@@ -8,9 +8,9 @@ from podfit.api.objects import Object
 from podfit.api.registry.kinds import Kind, kind_named
 from podfit.api.selectors import LabelSelector
 from podfit.api.status import ApiError
+from podfit.controllers.context import ControllerContext
 from podfit.controllers.workloads.deployments.hashing import template_hash
 from podfit.controllers.workloads.ownership import Owned, owner_reference
-from podfit.controllers.world import World
 
 REVISION = kind_named("ControllerRevision")
 HASH_LABEL = "controller-revision-hash"
@@ -33,7 +33,7 @@ def template_of(revision: Object) -> Object:
 
 
 class History:
-    def __init__(self, world: World, kind: Kind) -> None:
+    def __init__(self, world: ControllerContext, kind: Kind) -> None:
         self._world, self._kind = world, kind
         self._owned = Owned(world, kind, REVISION)
 

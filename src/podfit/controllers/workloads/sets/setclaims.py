@@ -9,13 +9,13 @@ from __future__ import annotations
 from podfit.api.objects import Object
 from podfit.api.registry.kinds import kind_named
 from podfit.api.status import ApiError
-from podfit.controllers.world import World
+from podfit.controllers.context import ControllerContext
 
 CLAIM = kind_named("PersistentVolumeClaim")
 
 
 class SetClaims:
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: ControllerContext) -> None:
         self._world = world
 
     async def make(self, owner: Object, number: int) -> list[Object]:

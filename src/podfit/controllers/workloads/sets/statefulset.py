@@ -10,6 +10,7 @@ from podfit.api.objects import Object
 from podfit.api.registry.kinds import POD, kind_named
 from podfit.api.selectors import LabelSelector
 from podfit.api.status import ApiError
+from podfit.controllers.context import ControllerContext
 from podfit.controllers.workloads.deployments.rolling import scaled
 from podfit.controllers.workloads.inplace import InPlace, marks_of, wants_in_place
 from podfit.controllers.workloads.ownership import Owned, pod_of
@@ -17,7 +18,6 @@ from podfit.controllers.workloads.podstate import available_in, is_deleting, is_
 from podfit.controllers.workloads.sets.history import HASH_LABEL, History, hash_of, template_of
 from podfit.controllers.workloads.sets.setclaims import SetClaims
 from podfit.controllers.workloads.sizes import differ_in_size_only, is_resized, is_up_to_date
-from podfit.controllers.world import World
 from podfit.reconcile import DONE, Engine, Requeue, Result
 
 STATEFUL_SET = kind_named("StatefulSet")
@@ -68,7 +68,7 @@ def next_out(extra: list[Object], available: Callable[[Object], bool]) -> list[O
 class StatefulSetController:
     name = "statefulset-controller"
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: ControllerContext) -> None:
         self._world = world
         self._engine: Engine[Key] = Engine(self.name, self._reconcile, workers=4, clock=world.clock)
         self._sets = world.cache(STATEFUL_SET)

@@ -19,7 +19,7 @@ from podfit.scheduler.decide.pod.terms import HARD_AFFINITY_WEIGHT, Matcher, Ter
 
 if TYPE_CHECKING:
     from podfit.scheduler.decide.cluster.snapshot import Snapshot
-    from podfit.scheduler.decide.pod.pods import Resident
+    from podfit.scheduler.decide.pod.pods import BoundPod
 
 _KEPT = 1024
 Ints = NDArray[np.int64]
@@ -66,7 +66,7 @@ class CountedAmounts:
 
 
 @dataclass(slots=True, eq=False)
-class Kin:
+class LabelledPods:
     namespace: str
     labels: Mapping[str, str]
     terminating: bool
@@ -82,7 +82,7 @@ Kind = tuple[str, frozenset[tuple[str, str]], bool]
 class Holders:
     def __init__(self, snapshot: Snapshot) -> None:
         self._snapshot = snapshot
-        self._kin: dict[Kind, Kin] = {}
+        self._labelled: dict[Kind, LabelledPods] = {}
         self._counts: OrderedDict[MatchingPods, CountedAmounts] = OrderedDict()
         self.keep_away: dict[Term, CountedAmounts] = {}
         """Required anti-affinity of running pods: how many pods of each row carry the term."""
@@ -99,10 +99,10 @@ class Holders:
         found = self._counts.get(tally)
         if found is None:
             found = self._counts[tally] = self._empty()
-            for kin in self._kin.values():
-                if self._matches(tally, kin):
-                    kin.counts.append(found)
-                    for row, amount in kin.rows.items():
+            for pods in self._labelled.values():
+                if self._matches(tally, pods):
+                    pods.counts.append(found)
+                    for row, amount in pods.rows.items():
                         found.by_row[row] += amount
             if len(self._counts) > _KEPT:
                 self._forget(self._counts.popitem(last=False)[1])
@@ -113,41 +113,41 @@ class Holders:
 
     def _forget(self, counted: CountedAmounts) -> None:
         counted.stale = True
-        for kin in self._kin.values():
-            if counted in kin.counts:
-                kin.counts.remove(counted)
+        for pods in self._labelled.values():
+            if counted in pods.counts:
+                pods.counts.remove(counted)
 
-    def _matches(self, tally: MatchingPods, kin: Kin) -> bool:
-        if kin.terminating and not tally.count_terminating:
+    def _matches(self, tally: MatchingPods, pods: LabelledPods) -> bool:
+        if pods.terminating and not tally.count_terminating:
             return False
         known = self._snapshot.namespaces
-        return all(who.matches(kin.namespace, kin.labels, known) for who in tally.who)
+        return all(who.matches(pods.namespace, pods.labels, known) for who in tally.who)
 
-    def _kin_of(self, kind: Kind, one: Resident) -> Kin:
-        kin = self._kin.get(kind)
-        if kin is None:
-            kin = self._kin[kind] = Kin(one.namespace, one.labels, one.terminating)
-            kin.counts = [counted for tally, counted in self._counts.items() if self._matches(tally, kin)]
-        return kin
+    def _labelled_of(self, kind: Kind, one: BoundPod) -> LabelledPods:
+        pods = self._labelled.get(kind)
+        if pods is None:
+            pods = self._labelled[kind] = LabelledPods(one.namespace, one.labels, one.terminating)
+            pods.counts = [counted for tally, counted in self._counts.items() if self._matches(tally, pods)]
+        return pods
 
     # --- pods added and removed
-    def arrived(self, one: Resident) -> None:
+    def arrived(self, one: BoundPod) -> None:
         self._moved(one, 1)
 
-    def left(self, one: Resident) -> None:
+    def left(self, one: BoundPod) -> None:
         self._moved(one, -1)
 
-    def _moved(self, one: Resident, sign: int) -> None:
+    def _moved(self, one: BoundPod, sign: int) -> None:
         kind = (one.namespace, frozenset(one.labels.items()), one.terminating)
-        kin, row = self._kin_of(kind, one), one.row
-        amount = kin.rows.get(row, 0) + sign
+        pods, row = self._labelled_of(kind, one), one.row
+        amount = pods.rows.get(row, 0) + sign
         if amount:
-            kin.rows[row] = amount
+            pods.rows[row] = amount
         else:
-            del kin.rows[row]
-            if not kin.rows:
-                del self._kin[kind]
-        for counted in kin.counts:
+            del pods.rows[row]
+            if not pods.rows:
+                del self._labelled[kind]
+        for counted in pods.counts:
             counted.add(row, sign)
         terms = one.terms
         if not terms:
@@ -189,8 +189,8 @@ class Holders:
         for counted in self._counts.values():
             counted.stale = True
         self._counts.clear()
-        for kin in self._kin.values():
-            kin.counts.clear()
+        for pods in self._labelled.values():
+            pods.counts.clear()
         self.version += 1
 
     def grow(self, capacity: int) -> None:

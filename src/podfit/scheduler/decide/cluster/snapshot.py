@@ -21,7 +21,7 @@ from podfit.scheduler.decide.cluster.changes import Changes
 from podfit.scheduler.decide.cluster.holders import CountedAmounts, Holders, MatchingPods
 from podfit.scheduler.decide.cluster.topology import Topology
 from podfit.scheduler.decide.pod.needs import MOST, Needs
-from podfit.scheduler.decide.pod.pods import PODS, Key, Resident
+from podfit.scheduler.decide.pod.pods import PODS, BoundPod, Key
 
 Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]
@@ -47,8 +47,8 @@ class Snapshot:
         self._taint_ids: dict[Taints, int] = {(): 0}
         self.lowest: Ints = np.full(capacity, NO_PRIORITY, np.int64)
         """The lowest priority among the pods of each node."""
-        self.pods: dict[Key, Resident] = {}
-        self.here: list[dict[Key, Resident]] = [{} for _ in range(capacity)]
+        self.pods: dict[Key, BoundPod] = {}
+        self.here: list[dict[Key, BoundPod]] = [{} for _ in range(capacity)]
         self.namespaces: dict[str, Mapping[str, str]] = {}
         self.topology = Topology(self)
         self.holders = Holders(self)
@@ -59,7 +59,7 @@ class Snapshot:
         self.freed = self.filled = 0
         """How often capacity or a node became available, and how often some was taken."""
         self._ports: dict[tuple[str, int], dict[int, list[str]]] = {}
-        self._homeless: dict[str, dict[Key, Resident]] = {}
+        self._homeless: dict[str, dict[Key, BoundPod]] = {}
         self._free: list[int] = []
         self._used = 0
 
@@ -81,7 +81,7 @@ class Snapshot:
         before, self.nodes[row] = self.nodes[row], node
         if before is None or _selectable(before) != _selectable(node):
             self._set_selectable(row, node, before)
-        if before is None or _given(before) != _given(node):
+        if before is None or _allocatable_of(before) != _allocatable_of(node):
             self._set_allocatable(row, node)
         if before is None:
             for one in self._homeless.pop(name, {}).values():
@@ -134,7 +134,7 @@ class Snapshot:
 
     def _set_allocatable(self, row: int, node: Object) -> None:
         found = np.zeros(self.allocatable.shape[1], np.int64)
-        for name, text in _given(node).items():
+        for name, text in _allocatable_of(node).items():
             amount = Quantity.parse(text)
             at = self.column(name)
             if at >= len(found):
@@ -146,7 +146,7 @@ class Snapshot:
             self.freed += 1
 
     # --- pods
-    def put_pod(self, one: Resident) -> None:
+    def put_pod(self, one: BoundPod) -> None:
         """Adds a pod to its node, or replaces its state."""
         if one.key in self.pods:
             self.remove_pod(one.key)
@@ -157,7 +157,7 @@ class Snapshot:
         else:
             self._settle(one, row)
 
-    def remove_pod(self, key: Key) -> Resident | None:
+    def remove_pod(self, key: Key) -> BoundPod | None:
         one = self.pods.pop(key, None)
         if one is None:
             return None
@@ -170,7 +170,7 @@ class Snapshot:
                 self._homeless.pop(one.node, None)
         return one
 
-    def resize_pod(self, one: Resident, needs: Needs) -> None:
+    def resize_pod(self, one: BoundPod, needs: Needs) -> None:
         """Updates only the amounts of a pod that is already here."""
         if one.row < 0:
             one.needs = needs
@@ -183,17 +183,17 @@ class Snapshot:
         self.freed += 1
         self.filled += 1
 
-    def _measure(self, one: Resident) -> None:
+    def _measure(self, one: BoundPod) -> None:
         one.vector = (*((self.column(name), amount) for name, amount in one.needs.amounts.items()), (3, 1))
 
-    def _count(self, one: Resident, sign: int) -> None:
+    def _count(self, one: BoundPod, sign: int) -> None:
         requested, nonzero = self.requested[one.row], self.nonzero[one.row]
         for at, amount in one.vector:
             requested[at] += sign * amount
         nonzero[0] += sign * one.needs.nonzero_cpu
         nonzero[1] += sign * one.needs.nonzero_memory
 
-    def _settle(self, one: Resident, row: int) -> None:
+    def _settle(self, one: BoundPod, row: int) -> None:
         self._measure(one)
         one.row = row
         self._count(one, 1)
@@ -206,7 +206,7 @@ class Snapshot:
         self.changed.add(row)
         self.filled += 1
 
-    def _unsettle(self, one: Resident) -> None:
+    def _unsettle(self, one: BoundPod) -> None:
         row = one.row
         self._count(one, -1)
         del self.here[row][one.key]
@@ -261,8 +261,8 @@ class Snapshot:
         if at is None:
             at = self.columns[name] = len(self.columns)
             if at >= self.allocatable.shape[1]:
-                self.allocatable = _wider(self.allocatable)
-                self.requested = _wider(self.requested)
+                self.allocatable = _with_more_columns(self.allocatable)
+                self.requested = _with_more_columns(self.requested)
         return at
 
     def _grow(self) -> None:
@@ -270,8 +270,11 @@ class Snapshot:
         self.names += [""] * more
         self.nodes += [None] * more
         self.here += [{} for _ in range(more)]
-        self.allocatable, self.requested = _taller(self.allocatable, more), _taller(self.requested, more)
-        self.nonzero = _taller(self.nonzero, more)
+        self.allocatable, self.requested = (
+            _with_more_rows(self.allocatable, more),
+            _with_more_rows(self.requested, more),
+        )
+        self.nonzero = _with_more_rows(self.nonzero, more)
         self.alive, self.unschedulable = _longer(self.alive, more), _longer(self.unschedulable, more)
         self.taints = np.concatenate([self.taints, np.zeros(more, np.int32)])
         self.lowest = np.concatenate([self.lowest, np.full(more, NO_PRIORITY, np.int64)])
@@ -284,17 +287,17 @@ def _selectable(node: Object) -> tuple[object, object, object]:
     return node["metadata"].get("labels"), spec.get("taints"), spec.get("unschedulable")
 
 
-def _given(node: Object) -> Mapping[str, Any]:
+def _allocatable_of(node: Object) -> Mapping[str, Any]:
     """The node's allocatable resources."""
     status = node.get("status") or {}
     return status.get("allocatable") or status.get("capacity") or {}
 
 
-def _wider(table: Ints) -> Ints:
+def _with_more_columns(table: Ints) -> Ints:
     return np.concatenate([table, np.zeros_like(table)], axis=1)
 
 
-def _taller(table: Ints, more: int) -> Ints:
+def _with_more_rows(table: Ints, more: int) -> Ints:
     return np.concatenate([table, np.zeros((more, table.shape[1]), np.int64)], axis=0)
 
 

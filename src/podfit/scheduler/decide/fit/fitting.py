@@ -19,7 +19,7 @@ from podfit.scheduler.decide.fit.reasons import HOPELESS, PLUGINS, WORDS, Code, 
 from podfit.scheduler.decide.fit.relations import Relations
 from podfit.scheduler.decide.fit.rules import Rules
 from podfit.scheduler.decide.fit.selection import Selection, named_nodes
-from podfit.scheduler.decide.pod.pods import PODS, Shape
+from podfit.scheduler.decide.pod.pods import PODS, PodShape
 from podfit.scheduler.decide.pod.terms import PREFERRED, Spread
 
 Ints = NDArray[np.int64]
@@ -33,7 +33,7 @@ _FEW = 8
 
 
 class Fitting:
-    def __init__(self, shape: Shape, snapshot: Snapshot, selection: Selection, rules: Rules) -> None:
+    def __init__(self, shape: PodShape, snapshot: Snapshot, selection: Selection, rules: Rules) -> None:
         self.shape, self.relations = shape, Relations(shape, snapshot)
         self._snapshot, self._selection, self._rules = snapshot, selection, rules
         self._classes = Classes(snapshot, shape.defaults)
@@ -67,12 +67,12 @@ class Fitting:
             if rows is None or more is None or len(rows) + len(more) > snapshot.capacity:
                 self._whole()
             elif rows:
-                self._look(np.array(list({*rows, *more}), np.intp), statics=True)
+                self._recheck(np.array(list({*rows, *more}), np.intp), statics=True)
             elif len(more) > _FEW:
-                self._look(np.array(more, np.intp), statics=False)
+                self._recheck(np.array(more, np.intp), statics=False)
             else:
                 for row in more:
-                    self._glance(row)
+                    self._recheck_row(row)
         self._changed, self._reshaped = changed, reshaped
 
     def _whole(self) -> None:
@@ -80,9 +80,9 @@ class Fitting:
         self._codes, self._ranked = np.zeros(size, np.int8), np.zeros(size, np.int64)
         self._static: Codes = np.zeros(size, np.int8)
         self._liked = np.zeros(size if self._prefers_nodes else 0, np.int64)
-        self._look(np.arange(size), statics=True)
+        self._recheck(np.arange(size), statics=True)
 
-    def _look(self, rows: NDArray[np.intp], statics: bool) -> None:
+    def _recheck(self, rows: NDArray[np.intp], statics: bool) -> None:
         snapshot = self._snapshot
         if statics:
             self._static[rows] = self._statics(rows)
@@ -105,8 +105,8 @@ class Fitting:
             good[codes != 0] = _REFUSED
         self._ranked[rows] = good
 
-    def _glance(self, row: int) -> None:
-        """`_look` for one row whose node did not change."""
+    def _recheck_row(self, row: int) -> None:
+        """`_recheck` for one row whose node did not change."""
         snapshot = self._snapshot
         code = int(self._static[row])
         has, used = snapshot.allocatable[row].tolist(), snapshot.requested[row].tolist()
@@ -193,7 +193,12 @@ class Fitting:
     @property
     def _only_default_spread(self) -> bool:
         """Whether nodes are preferred for nothing but the default constraints."""
-        return bool(self.shape.defaults and not self._prefers_nodes and self._soft is None and not self.relations.liked)
+        return bool(
+            self.shape.defaults
+            and not self._prefers_nodes
+            and self._soft is None
+            and not self.relations.has_preferences
+        )
 
     def _ranked_by_class(self) -> Ints:
         """`ranked` if no relation rules out a row and only default constraints prefer any."""
@@ -212,7 +217,7 @@ class Fitting:
             total += rules.node_affinity_weight * scores.scaled(self._liked, fits)
         if self._soft is not None:
             total += rules.taint_weight * scores.scaled(self._soft[snapshot.taints], fits, reverse=True)
-        liking = self.relations.liking()
+        liking = self.relations.preference_scores()
         if liking is not None:
             total += rules.pod_affinity_weight * scores.stretched(liking, fits)
         if any(not spread.hard for spread in self.shape.spreads):
@@ -269,7 +274,7 @@ class Fitting:
         short = self._needs - free
         return {names[int(column)]: short[:, at] for at, column in enumerate(self._columns)}
 
-    def hopeless(self, codes: Codes) -> Bools:
+    def unresolvable(self, codes: Codes) -> Bools:
         """Rows on which removing pods would not help."""
         never = np.isin(codes, (*HOPELESS, Code.NO_ROW))
         too_small = (self._snapshot.allocatable[:, self._columns] < self._needs).any(axis=1)

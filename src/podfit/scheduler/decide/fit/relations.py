@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from podfit.scheduler.decide.cluster.holders import CountedAmounts, MatchingPods
 from podfit.scheduler.decide.cluster.snapshot import Snapshot
 from podfit.scheduler.decide.fit.reasons import Code
-from podfit.scheduler.decide.pod.pods import Shape
+from podfit.scheduler.decide.pod.pods import PodShape
 from podfit.scheduler.decide.pod.terms import HOSTNAME, Matcher, Spread, Term
 
 Ints = NDArray[np.int64]
@@ -38,7 +38,7 @@ class Domains(NamedTuple):
 class Relations:
     """One shape's relations; cheap to query again after pods moved."""
 
-    def __init__(self, shape: Shape, snapshot: Snapshot) -> None:
+    def __init__(self, shape: PodShape, snapshot: Snapshot) -> None:
         self._shape, self._snapshot = shape, snapshot
         self._hard = [spread for spread in shape.spreads if spread.hard]
         self._spreads_softly = bool(shape.defaults) or len(self._hard) < len(shape.spreads)
@@ -57,10 +57,10 @@ class Relations:
 
     @property
     def preferring(self) -> bool:
-        return self._spreads_softly or self.liked
+        return self._spreads_softly or self.has_preferences
 
     @property
-    def liked(self) -> bool:
+    def has_preferences(self) -> bool:
         """Whether this pod or running ones prefer to be near or away from each other."""
         self._refresh()
         return bool(self._shape.terms.preferred or self._wanted_by)
@@ -214,9 +214,9 @@ class Relations:
                 found.append((spread, np.append(topology.sum(key, counted.by_row * selected), 0)))
         return found
 
-    def liking(self) -> Ints | None:
+    def preference_scores(self) -> Ints | None:
         """The sum of the preferences of this pod and the running ones, by row; None if no pod prefers anything."""
-        if not self.liked:
+        if not self.has_preferences:
             return None
         total = np.zeros(self._snapshot.capacity, np.int64)
         for weight, term in self._shape.terms.preferred:

@@ -12,7 +12,7 @@ from podfit.api.pods.placement import term_matches, tolerates
 from podfit.api.pods.resources import CPU, MEMORY
 from podfit.scheduler.decide.cluster.snapshot import Snapshot
 from podfit.scheduler.decide.fit.rules import MOST_ALLOCATED, Rules
-from podfit.scheduler.decide.pod.pods import Shape
+from podfit.scheduler.decide.pod.pods import PodShape
 from podfit.scheduler.decide.pod.terms import HOSTNAME, PREFERRED, Spread
 
 Ints = NDArray[np.int64]
@@ -21,7 +21,7 @@ Floats = NDArray[np.floating[Any]]
 MAX = 100
 
 
-def allocation(shape: Shape, has: Ints, requested: Ints, nonzero: Ints, rules: Rules) -> Ints:
+def allocation(shape: PodShape, has: Ints, requested: Ints, nonzero: Ints, rules: Rules) -> Ints:
     """Weighted scores of allocation and balance of nodes: a row for cpu, a row for memory, a column per node."""
     needs = shape.needs
     used = nonzero + np.array(((needs.nonzero_cpu,), (needs.nonzero_memory,)))
@@ -47,7 +47,7 @@ def allocation(shape: Shape, has: Ints, requested: Ints, nonzero: Ints, rules: R
     return total
 
 
-def allocation_of(shape: Shape, has: list[int], requested: list[int], nonzero: list[int], rules: Rules) -> int:
+def allocation_of(shape: PodShape, has: list[int], requested: list[int], nonzero: list[int], rules: Rules) -> int:
     """`allocation` of a single node, from its rows as plain numbers."""
     needs = shape.needs
     fit = counted = 0
@@ -64,7 +64,7 @@ def allocation_of(shape: Shape, has: list[int], requested: list[int], nonzero: l
     return total
 
 
-def preferred_affinity(snapshot: Snapshot, shape: Shape, rows: list[int]) -> Ints:
+def preferred_affinity(snapshot: Snapshot, shape: PodShape, rows: list[int]) -> Ints:
     """The sum of weights of the node preferences that match on each of the rows."""
     affinity = (shape.spec.get("affinity") or {}).get("nodeAffinity") or {}
     found = np.zeros(len(rows), np.int64)
@@ -79,7 +79,7 @@ def preferred_affinity(snapshot: Snapshot, shape: Shape, rows: list[int]) -> Int
     return found
 
 
-def soft_taints(snapshot: Snapshot, shape: Shape) -> Ints | None:
+def soft_taints(snapshot: Snapshot, shape: PodShape) -> Ints | None:
     """How many PreferNoSchedule taints of each taint set the pod does not tolerate; None if no node has any."""
     soft = [
         toleration

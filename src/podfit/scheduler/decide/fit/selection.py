@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from podfit.api.objects import Object
 from podfit.api.pods.placement import node_matches, required_terms
 from podfit.scheduler.decide.cluster.snapshot import Snapshot
-from podfit.scheduler.decide.pod.pods import Shape
+from podfit.scheduler.decide.pod.pods import PodShape
 
 Bools = NDArray[np.bool_]
 _KEPT = 1024
@@ -39,7 +39,7 @@ class Selection:
         self._snapshot = snapshot
         self._masks: OrderedDict[bytes, tuple[Bools, int]] = OrderedDict()
 
-    def mask(self, shape: Shape) -> Bools:
+    def mask(self, shape: PodShape) -> Bools:
         """True if selector and affinity match (deleted rows: any value)."""
         snapshot = self._snapshot
         mask, position = self._masks.get(shape.selector_key, (None, 0))
@@ -56,7 +56,7 @@ class Selection:
             self._masks.popitem(last=False)
         return mask
 
-    def _whole(self, shape: Shape) -> Bools:
+    def _whole(self, shape: PodShape) -> Bools:
         snapshot, spec = self._snapshot, shape.spec
         if not spec.get("nodeSelector") and required_terms(spec) is None:
             return np.ones(snapshot.capacity, np.bool_)

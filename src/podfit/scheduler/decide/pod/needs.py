@@ -50,18 +50,21 @@ def _measure(pod: Object, use_status: bool) -> Needs:
         if units > 0:
             amounts[name] = min(units, MOST)
     # While a resize is infeasible the spec does not count: without a status the minimum applies.
-    counted = {**_LEAST_AMOUNTS, **pod_requests(_outspoken(pod), use_status=use_status)}
+    counted = {**_LEAST_AMOUNTS, **pod_requests(_with_default_requests(pod), use_status=use_status)}
     cpu, memory = min(counted[CPU].milli, MOST), min(counted[MEMORY].value, MOST)
     return Needs(amounts, cpu, memory, _encode((sorted(amounts.items()), cpu, memory)))
 
 
-def _outspoken(pod: Object) -> Object:
+def _with_default_requests(pod: Object) -> Object:
     """The pod with a default request for every container that has none; an explicit 0 is a request too."""
     spec = pod.get("spec") or {}
-    fields = {field: [_asking(one) for one in spec.get(field) or ()] for field in ("containers", "initContainers")}
+    fields = {
+        field: [_with_default_request(one) for one in spec.get(field) or ()]
+        for field in ("containers", "initContainers")
+    }
     return {**pod, "spec": {**spec, **fields}}
 
 
-def _asking(container: Object) -> Object:
+def _with_default_request(container: Object) -> Object:
     resources = container.get("resources") or {}
     return {**container, "resources": {**resources, "requests": {**_LEAST, **(resources.get("requests") or {})}}}

@@ -24,7 +24,7 @@ _KEPT = ("name", "namespace", "uid", "resourceVersion", "deletionTimestamp")
 
 
 @dataclass(frozen=True, slots=True)
-class Family:
+class SpreadGroup:
     """Pods that should be apart from each other."""
 
     key: bytes
@@ -38,7 +38,7 @@ class Owners:
         """Selectors by namespace and name."""
         self._sets: dict[tuple[str, str, str], LabelSelector] = {}
         """By kind, namespace and name."""
-        self._known: dict[object, Family | None] = {}
+        self._known: dict[object, SpreadGroup | None] = {}
 
     # --- updates
     def service(self, before: Object | None, after: Object | None) -> None:
@@ -67,7 +67,7 @@ class Owners:
         self._known.clear()
 
     # --- queries
-    def family(self, pod: Object) -> Family | None:
+    def family(self, pod: Object) -> SpreadGroup | None:
         """None: the pod belongs to no known group."""
         if not self._services and not self._sets:
             return None
@@ -84,7 +84,9 @@ class Owners:
             self._known[key] = self._find(namespace, labels, above)
         return self._known[key]
 
-    def _find(self, namespace: str, labels: Mapping[str, str], above: tuple[str, str, str] | None) -> Family | None:
+    def _find(
+        self, namespace: str, labels: Mapping[str, str], above: tuple[str, str, str] | None
+    ) -> SpreadGroup | None:
         merged: dict[str, str] = {}
         for selector in self._services.get(namespace, {}).values():
             if selector.items() <= labels.items():
@@ -101,7 +103,7 @@ class Owners:
         ordered = tuple(sorted(requirements, key=lambda one: (one.key, one.operator, one.values)))
         who = Matcher(frozenset((namespace,)), None, LabelSelector(ordered))
         key = msgspec.json.encode((namespace, [(one.key, one.operator, one.values) for one in ordered]))
-        return Family(key, tuple(Spread(key, skew, False, 1, who, True, True, False) for key, skew in _DEFAULTS))
+        return SpreadGroup(key, tuple(Spread(key, skew, False, 1, who, True, True, False) for key, skew in _DEFAULTS))
 
 
 def _is_set(owner: Object) -> bool:

@@ -1,7 +1,7 @@
 """The scheduler's model of a pod: the resources it takes on a node, and its requirements.
 
-`Resident` is a pod on a node (its usage is the largest of desired, allocated and actual); `Shape` contains what matters
-of a pod without a node, so that pods of one shape share everything computed for it.
+`BoundPod` is a pod on a node; it counts the maximum of desired, allocated and actual. `PodShape` has the parts of a
+pending pod that affect scheduling, so that pods of one shape share everything computed for it.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from podfit.api.pods.resources import same_requests
 from podfit.kit.memo import Memo
 from podfit.kit.rfc3339 import parse_rfc3339
 from podfit.scheduler.decide.pod.needs import Needs, needs_of
-from podfit.scheduler.decide.pod.owners import Family
+from podfit.scheduler.decide.pod.owners import SpreadGroup
 from podfit.scheduler.decide.pod.terms import NO_TERMS, Spread, Terms, spreads_of, terms_of
 
 PODS = "pods"
@@ -29,7 +29,7 @@ _ANYWHERE_KEY = _encode(_ANYWHERE)
 
 
 @dataclass(slots=True, eq=False)
-class Resident:
+class BoundPod:
     key: Key
     uid: str
     node: str
@@ -81,7 +81,7 @@ class Resident:
 
 
 @dataclass(slots=True, eq=False)
-class Shape:
+class PodShape:
     key: bytes
     namespace: str
     labels: Mapping[str, str]
@@ -125,11 +125,11 @@ def _terms(spec: Object, namespace: str, labels: Mapping[str, str]) -> Terms:
     return found if found is not None else _memo.keep(key, terms_of(spec, namespace, labels))
 
 
-def resident(pod: Object, node: str = "") -> Resident:
+def resident(pod: Object, node: str = "") -> BoundPod:
     """`node` places a pod that is not bound yet."""
     meta, spec = pod["metadata"], pod.get("spec") or {}
     labels = meta.get("labels") or {}
-    return Resident(
+    return BoundPod(
         pod_key(pod),
         meta.get("uid") or "",
         node or spec.get("nodeName") or "",
@@ -156,10 +156,10 @@ def started_at(pod: Object) -> float:
 def shape_of(
     pod: Object,
     cared_for: frozenset[str] | None,
-    known: Callable[[bytes], Shape | None] = lambda key: None,
-    family: Family | None = None,
+    known: Callable[[bytes], PodShape | None] = lambda key: None,
+    family: SpreadGroup | None = None,
     refused: str = "",
-) -> Shape:
+) -> PodShape:
     """`cared_for` are the labels that terms of running pods select by (None: there are none): pods that differ only in
     other labels have the same shape. `family`: the group that the pod is spread among if it has no constraints of its
     own."""
@@ -182,7 +182,7 @@ def shape_of(
         refused,
     )
     key = _encode(parts)
-    return known(key) or Shape(
+    return known(key) or PodShape(
         key,
         namespace,
         labels,

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from aiohttp import web
 
 from podfit.kit.concurrency.tasks import Tasks
-from podfit.kit.web.door import Door, a_small_share
+from podfit.kit.web.listener import HttpListener, side_listener_limit
 from podfit.streaming.channels import V4
 from podfit.streaming.ends import ByteStream, ExecStream, StreamFailure
 from podfit.streaming.remote import ERROR, RESIZE, STDERR, STDIN, STDOUT, converse, failure_status
@@ -41,18 +41,18 @@ class StreamServer:
     def __init__(self, host: str = "127.0.0.1") -> None:
         self._host, self._port = host, 0
         self._pending: dict[str, Conversation | Forward] = {}
-        self._door: Door | None = None
+        self._listener: HttpListener | None = None
         self._tasks = Tasks("vm streams")
 
     async def start(self) -> None:
-        self._door = Door(self._handle, None, limit=a_small_share())
-        await self._door.open(self._host, 0)
-        self._port = self._door.port
+        self._listener = HttpListener(self._handle, None, limit=side_listener_limit())
+        await self._listener.open(self._host, 0)
+        self._port = self._listener.port
 
     async def stop(self) -> None:
         await self._tasks.stop()
-        if self._door is not None:
-            await self._door.close()
+        if self._listener is not None:
+            await self._listener.close()
 
     def offer(self, what: Conversation | Forward) -> str:
         """A URL for one use."""

@@ -16,7 +16,7 @@ from podfit.client import Client
 from podfit.client.transport import Unreachable
 from podfit.vpa.recommender.config import RecommenderConfig
 from podfit.vpa.recommender.decide.histograms.cluster import ClusterState, PodId, Vpa
-from podfit.vpa.recommender.intake.usage import UsageGone
+from podfit.vpa.recommender.intake.usage import UsageUnavailable
 
 ROOT = "/apis/external.metrics.k8s.io/v1beta1"
 NO_SAMPLE = ""
@@ -41,7 +41,7 @@ async def fetch(client: Client, cluster: ClusterState, config: RecommenderConfig
     try:
         found = await asyncio.gather(*asked)
     except (ApiError, Unreachable) as error:
-        raise UsageGone(str(error)) from error
+        raise UsageUnavailable(str(error)) from error
     return [item for item in found if item is not None]
 
 

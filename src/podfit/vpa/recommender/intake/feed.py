@@ -21,7 +21,7 @@ from podfit.vpa.model.objects.programs import program_of
 from podfit.vpa.model.objects.readable import UNREADABLE
 from podfit.vpa.model.times import NEVER, Seconds, from_rfc3339
 from podfit.vpa.observe import trims
-from podfit.vpa.observe.sight import Sight
+from podfit.vpa.observe.caches import Caches
 from podfit.vpa.observe.targets import OWNED_BY, Targets, Unsupported
 from podfit.vpa.recommender.config import RecommenderConfig
 from podfit.vpa.recommender.decide.checkpoint import CheckpointError
@@ -42,14 +42,14 @@ Seen = tuple[int, LabelSelector | None, str | None]
 
 
 class Feed:
-    def __init__(self, sight: Sight, targets: Targets, cluster: ClusterState, config: RecommenderConfig) -> None:
-        self._sight, self._targets, self._config = sight, targets, config
+    def __init__(self, caches: Caches, targets: Targets, cluster: ClusterState, config: RecommenderConfig) -> None:
+        self._caches, self._targets, self._config = caches, targets, config
         self.cluster = cluster
         self.similar = Similar(cluster)
         self.heaps = Heaps()
-        self.pods = sight.follow_pods(NOT_PENDING, by_namespace=config.memory_saver, trim=trims.pod_with_programs)
-        self.evictions = sight.follow(EVENT, fieldSelector="reason=Evicted")
-        self.checkpoints = sight.follow(VPA_CHECKPOINT)
+        self.pods = caches.follow_pods(NOT_PENDING, by_namespace=config.memory_saver, trim=trims.pod_with_programs)
+        self.evictions = caches.follow(EVENT, fieldSelector="reason=Evicted")
+        self.checkpoints = caches.follow(VPA_CHECKPOINT)
         self.ooms: deque[Oom] = deque(maxlen=OOM_QUEUE)
         self._kills = Kills()
         self.earlier_ooms: list[Oom] = []
@@ -62,7 +62,7 @@ class Feed:
         self._seen: dict[VpaId, Seen] = {}
         self._rivals: Rivals | None = None
         self._collected = float("-inf")
-        self._started = sight.clock.now()
+        self._started = caches.clock.now()
         self.refused_checkpoints: dict[VpaId, str] = {}
 
     def start(self) -> None:
@@ -88,7 +88,7 @@ class Feed:
         limits = cpu_limits(after)
         pod = self.cluster.pod(key_of(after)) if before is None or cpu_limits(before) != limits else None
         if pod is not None:
-            set_limits(pod, limits, self._sight.clock.now())
+            set_limits(pod, limits, self._caches.clock.now())
 
     def _note_kills(self, before: Object | None, after: Object) -> None:
         if self._config.model.miss_oom_kills:
@@ -99,7 +99,7 @@ class Feed:
 
     def note_counters(self, oom_ends: Mapping[tuple[str, str, str], int]) -> None:
         """Kills counted by nodes, by namespace, pod and container."""
-        now = self._sight.clock.now()
+        now = self._caches.clock.now()
         for (namespace, name, container), count in () if self._config.model.miss_oom_kills else oom_ends.items():
             pod = self.pods.get(namespace, name)
             if pod is not None:
@@ -112,7 +112,7 @@ class Feed:
 
     def add_pod(self, pod: Object) -> None:
         id = key_of(pod)
-        if id[0] in self._sight.ignored:
+        if id[0] in self._caches.ignored:
             return
         self.gone.discard(id)
         labels = self._labels(id, pod)
@@ -146,7 +146,7 @@ class Feed:
         for pod in [pod for id in waiting if (pod := self.pods.get(*id)) is not None]:
             self.add_pod(pod)
         alive: set[VpaId] = set()
-        for vpa in self._sight.watched_vpas():
+        for vpa in self._caches.watched_vpas():
             if self._config.handles(vpa):
                 id = key_of(vpa)
                 alive.add(id)

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 from podfit.api.numbers import Numbers
 from podfit.kit.backoff import Backoff
-from podfit.kit.concurrency.turns import Turns
-from podfit.vpa.history.base import HistoryAway
+from podfit.kit.concurrency.time_slice import TimeSlice
+from podfit.vpa.history.base import HistoryUnavailable
 from podfit.vpa.history.prometheus import PrometheusHistory
 from podfit.vpa.model.times import Seconds
 from podfit.vpa.recommender.decide.evidence.oom import Oom
@@ -36,7 +36,7 @@ class PastLoader:
 
     async def load(self) -> None:
         self._of.policies.follow()
-        past = Past(self._of.cluster, self._of.sight.ignored, self._of.policies)
+        past = Past(self._of.cluster, self._of.caches.ignored, self._of.policies)
         backoff = Backoff(1.0, 60.0, jitter=0.1)
         until = self._of.clock.now()
         if isinstance(self._of.history, PrometheusHistory):
@@ -46,7 +46,7 @@ class PastLoader:
             try:
                 await self._of.history.load(past, until)
                 break
-            except HistoryAway as error:
+            except HistoryUnavailable as error:
                 self.missing = f"The history cannot be read yet: {error}"
                 log.warning("%s", self.missing)
                 await self._of.clock.sleep(backoff.next())
@@ -110,13 +110,13 @@ class UsageLoader:
             self.missing = ""
             if isinstance(used, Numbers):
                 self._of.feed.note_counters(used.oom_ends)
-        except usage.UsageGone as error:
+        except usage.UsageUnavailable as error:
             if not self.missing:
                 log.warning("no usage: %s", error)
             self.missing = str(error)
         self._of.measures.usage_answered(bool(self.missing))
         # Other tasks run meanwhile, and pods may be added; they are dropped in this pass only, after it.
-        turns = Turns(self._of.clock)
+        turns = TimeSlice(self._of.clock)
         for found in usage.in_parts(used, self._of.cluster, now, self._of.feed.gone):
             self._of.measures.quality.scraped(found, self._of.cluster.fleet)
             note_starved(found, self._of.cluster.fleet, self._of.starvation, self._of.config.model)
@@ -132,7 +132,7 @@ class UsageLoader:
         self._of.history.record(usage.ooms_alone(ooms))
         try:
             await self._of.history.flush()
-        except HistoryAway as error:
+        except HistoryUnavailable as error:
             log.warning("history: %s", error)
 
     async def _fetch_usage(self) -> usage.Used:

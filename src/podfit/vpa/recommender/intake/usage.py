@@ -38,7 +38,7 @@ AT_ONCE = 500
 """PodMetrics, or containers, that are processed in one batch."""
 
 
-class UsageGone(Exception):
+class UsageUnavailable(Exception):
     """The metrics API did not answer."""
 
 
@@ -52,7 +52,7 @@ async def fetch(client: Client, namespace: str = "") -> Used:
     try:
         answer = await client.raw("GET", POD_METRICS.path(namespace), headers=headers)
     except (ApiError, Unreachable) as error:
-        raise UsageGone(str(error)) from error
+        raise UsageUnavailable(str(error)) from error
     if not isinstance(answer, dict):
         return []
     if isinstance(numbers := answer.get("numbers"), Numbers):

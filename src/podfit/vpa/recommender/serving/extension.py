@@ -21,7 +21,7 @@ from podfit.api.status import ApiError
 from podfit.client import Client
 from podfit.client.transport import Unreachable
 from podfit.kit.backoff import Backoff
-from podfit.kit.web.door import Door, a_small_share, common_name
+from podfit.kit.web.listener import HttpListener, common_name, side_listener_limit
 from podfit.vpa.admission.certificates import CA_DAYS, load_chain, made
 from podfit.vpa.flags import BadFlag, own_namespace
 from podfit.vpa.recommender.serving.queries import GROUP, VERSION, Queries
@@ -39,7 +39,7 @@ class Extension:
     def __init__(self, recommender: Recommender) -> None:
         self._of, self._queries = recommender, Queries(recommender)
         self._allowed: frozenset[str] = frozenset()
-        self._door: Door | None = None
+        self._listener: HttpListener | None = None
         self._authority = b""
         self.port = 0
 
@@ -59,7 +59,7 @@ class Extension:
         config, client = self._of.config, self._of.client
         found = (await client.get(_CONFIG_MAP, "kube-system", "extension-apiserver-authentication")).get("data") or {}
         self._allowed = frozenset(json.loads(found.get("requestheader-allowed-names") or "[]"))
-        if self._door is None:
+        if self._listener is None:
             service = f"{config.secure_service}.{own_namespace()}.svc"
             pair = made((service,), self._of.clock.now(), CA_DAYS * 86400.0)
             tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
@@ -73,17 +73,17 @@ class Extension:
     async def _open(self, tls: ssl.SSLContext) -> None:
         address = self._of.config.secure_address
         host, _, port = address.rpartition(":")
-        door = Door(self._serve, tls, limit=a_small_share())
+        listener = HttpListener(self._serve, tls, limit=side_listener_limit())
         try:
-            await door.open(host.strip("[]") or "0.0.0.0", int(port))
+            await listener.open(host.strip("[]") or "0.0.0.0", int(port))
         except (OSError, ValueError) as error:
             raise BadFlag(f"--secure-address {address}: {error}") from error
-        self._door, self.port = door, door.port
+        self._listener, self.port = listener, listener.port
 
     async def stop(self) -> None:
-        if self._door is not None:
-            await self._door.close()
-            self._door = None
+        if self._listener is not None:
+            await self._listener.close()
+            self._listener = None
 
     async def _serve(self, request: web.BaseRequest) -> web.StreamResponse:
         path = unquote(request.raw_path.partition("?")[0])

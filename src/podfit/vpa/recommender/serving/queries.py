@@ -57,11 +57,11 @@ class Queries:
             if method != "POST":
                 words = "the server does not allow this method on the requested resource"
                 raise ApiError(405, "MethodNotAllowed", words)
-            return 201, await self._asked(parts[1], body)
+            return 201, await self._query(parts[1], body)
         except ApiError as error:
             return error.code, error.to_status()
 
-    async def _asked(self, namespace: str, body: bytes) -> Object:
+    async def _query(self, namespace: str, body: bytes) -> Object:
         query = _read(body)
         meta = query.get("metadata") or {}
         pod = _pod_of(query, namespace)

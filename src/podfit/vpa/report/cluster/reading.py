@@ -9,7 +9,7 @@ from podfit.api.quantity import Quantity
 from podfit.api.registry.kinds import NODE, POD, Kind
 from podfit.api.status import ApiError
 from podfit.client import Client
-from podfit.vpa.observe.sight import PAGE, WELL_KNOWN
+from podfit.vpa.observe.caches import PAGE, WELL_KNOWN
 from podfit.vpa.report.cluster.workloads import Key, Workload, gathered
 
 Note = Callable[[str], None]

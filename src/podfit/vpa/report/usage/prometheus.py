@@ -14,17 +14,17 @@ import numpy as np
 from podfit.kit.backoff import Backoff
 from podfit.kit.clock import Clock
 from podfit.vpa.history import queries
-from podfit.vpa.history.base import Batch, HistoryAway
-from podfit.vpa.history.promapi import Floats, PrometheusApi, Refused, TooMuch
+from podfit.vpa.history.base import Batch, HistoryUnavailable
+from podfit.vpa.history.promapi import Floats, PrometheusApi, Refused, ResponseTooLarge
 from podfit.vpa.history.prometheus import Columns, halves
 from podfit.vpa.history.queries import Part, PrometheusConfig
 from podfit.vpa.model.times import Seconds, to_rfc3339
 from podfit.vpa.recommender.decide.evidence.oom import Oom
 from podfit.vpa.report.cluster.owners import Owner
-from podfit.vpa.report.usage import asking
-from podfit.vpa.report.usage.asking import Asking
+from podfit.vpa.report.usage import promql
 from podfit.vpa.report.usage.evidence import Remarks
 from podfit.vpa.report.usage.gathering import kills
+from podfit.vpa.report.usage.promql import Asking
 from podfit.vpa.report.usage.saved import Saved
 
 TRIES, FAILURES = 3, 3
@@ -73,7 +73,7 @@ class PrometheusUsage:
             chosen = await self._rules(chosen, until) if rules else chosen
             every = await self._scraped_every(chosen, until)
             await self._look_for_doubles(chosen, until)
-        except (Refused, TooMuch) as error:
+        except (Refused, ResponseTooLarge) as error:
             raise NoUsage(str(error)) from error
         step = queries.resolution(chosen.config, every, max(counts.values(), default=0))
         until = until // step * step
@@ -86,7 +86,7 @@ class PrometheusUsage:
         days = max(1, math.ceil(self._config.history_length / _DAY))
         instants = [until - day * _DAY for day in range(days)]
         probed = {instants[0], instants[-1], instants[days // 2]}
-        for chosen in asking.candidates(self._config, namespace, pods):
+        for chosen in promql.candidates(self._config, namespace, pods):
             probes = {at: await self._number(chosen.count(), at) for at in probed}
             if any(probes.values()):
                 more = {at: await self._number(chosen.count(), at) for at in instants if at not in probes}
@@ -103,7 +103,7 @@ class PrometheusUsage:
     async def _rules(self, chosen: Asking, until: Seconds) -> Asking:
         """Recording rules, if they cover about as many containers for the whole period."""
         whole = await self._number(chosen.count(), until)
-        for rule in asking.CPU_RULES:
+        for rule in promql.CPU_RULES:
             if chosen.memory_rule and not await self._number(chosen.count(rule), until):
                 continue
             old = await self._number(chosen.count(rule), until - self._config.history_length + _HOUR)
@@ -141,12 +141,12 @@ class PrometheusUsage:
         """Owners of pods, and of ReplicaSets and Jobs, as kube-state-metrics recorded them; empty without it."""
         pods: dict[tuple[str, str], Owner] = {}
         above: dict[tuple[str, str, str], Owner] = {}
-        for query, label, kind in asking.owners(plan.asking.config, plan.asking.namespace):
+        for query, label, kind in promql.owners(plan.asking.config, plan.asking.namespace):
             at = plan.until
             while at > plan.start:
                 try:
                     found = await self.api.instant(query, at)
-                except (Refused, TooMuch, HistoryAway) as error:
+                except (Refused, ResponseTooLarge, HistoryUnavailable) as error:
                     self.remarks.notes.append(f"owners of deleted pods are inferred from their names:  {error}")
                     return pods, above
                 for one in found:
@@ -166,7 +166,7 @@ class PrometheusUsage:
     async def throttled(self, plan: PlannedReading) -> dict[tuple[str, str, str], float]:
         try:
             found = await self.api.instant(plan.asking.throttled(), plan.until)
-        except (Refused, TooMuch, HistoryAway) as error:
+        except (Refused, ResponseTooLarge, HistoryUnavailable) as error:
             self.remarks.notes.append(f"throttling is unknown: {error}")
             return {}
         names = plan.asking.by.split(", ")
@@ -183,13 +183,13 @@ class PrometheusUsage:
             try:
                 batch = await self._part(plan, part)
                 failed = 0
-            except TooMuch as error:
+            except ResponseTooLarge as error:
                 if part.points >= 2:
                     waiting[:1] = halves(part)
                     continue
-                batch = self._missed(part, str(error))
-            except (HistoryAway, Refused) as error:
-                batch, failed = self._missed(part, str(error)), failed + 1
+                batch = self._missing_part(part, str(error))
+            except (HistoryUnavailable, Refused) as error:
+                batch, failed = self._missing_part(part, str(error)), failed + 1
                 if failed >= FAILURES:
                     self._give_up(waiting, str(error))
                     return
@@ -200,7 +200,7 @@ class PrometheusUsage:
             seen(done, done + len(waiting), samples)
         self._finish(samples)
 
-    def _missed(self, part: Part, why: str) -> Batch:
+    def _missing_part(self, part: Part, why: str) -> Batch:
         self.remarks.missing.append(f"nothing from {to_rfc3339(part.start)} to {to_rfc3339(part.end)}: {why}")
         nothing = np.zeros(0, np.int64)
         return Batch([], nothing, np.zeros(0), nothing, nothing)
@@ -228,7 +228,7 @@ class PrometheusUsage:
             counters = dict(self._counters)
             try:
                 batch = await self._fetch(plan, part)
-            except HistoryAway:
+            except HistoryUnavailable:
                 self._counters = counters
                 if attempt == TRIES - 1:
                     raise
@@ -249,7 +249,7 @@ class PrometheusUsage:
             async for labels, times, values in self.api.range(query, part):
                 self._odd += int(np.count_nonzero(~(np.isfinite(values) & (values >= 0))))
                 add(labels, times, values)
-            await self._rest(self._clock.monotonic() - begun)
+            await self._pause(self._clock.monotonic() - begun)
         ooms: list[Oom] = []
         try:
             async for labels, times, values in self.api.range(plan.asking.ooms(plan.every), part):
@@ -266,7 +266,7 @@ class PrometheusUsage:
         found, self._counters[who] = kills(points, self._counters.get(who), plan.start)
         return [Oom(*who, at, 0) for at in found]
 
-    async def _rest(self, took: Seconds) -> None:
+    async def _pause(self, took: Seconds) -> None:
         """The pause after a query that keeps the share."""
         if 0 < self._share < 1 and took > 0:
             await self._clock.sleep(min(30.0, took * (1 - self._share) / self._share))

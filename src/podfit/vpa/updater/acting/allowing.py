@@ -61,7 +61,7 @@ class Allowing:
             log.info("notes on pod %s/%s: %s", *key, error)
 
     def vpa_of(self, pod: Object) -> Mapping[str, Any] | None:
-        index = by_target(self._of.sight.watched_vpas_in(pod["metadata"].get("namespace", "")))
+        index = by_target(self._of.caches.watched_vpas_in(pod["metadata"].get("namespace", "")))
         return controlling_vpa(pod, index, self._of.targets.selector_of, self._of.targets.topmost_of)
 
 

@@ -16,17 +16,17 @@ from podfit.vpa.model.room import amount, amounts_of, shown, shown_all
 from podfit.vpa.observe.quotas import counted_by_quota, growth
 from podfit.vpa.updater.acting.restarts import restarted_by
 from podfit.vpa.updater.decide.actions import Evict, Resize
-from podfit.vpa.updater.decide.pacing.amend import Rails, SpareRoom, amend, cut_short, eased
-from podfit.vpa.updater.work import Work
+from podfit.vpa.updater.decide.pacing.amend import ResizeBounds, SpareRoom, amend, cut_short, eased
+from podfit.vpa.updater.vpa_pass import VpaPass
 
 
-async def resize(work: Work, action: Resize) -> Wait | None:
+async def resize(work: VpaPass, action: Resize) -> Wait | None:
     """None if it succeeded."""
     updater, headroom = work.updater, work.updater.headroom
-    rails = Rails(updater.config.scale_down_step, updater.undo.floors(work.id))
+    resize_bounds = ResizeBounds(updater.config.scale_down_step, updater.undo.floors(work.id))
     node, left = headroom.node_left(action.pod, lambda: _growth(action))
     room = SpareRoom(left, headroom.quotas.left(work.id[0]), node)
-    amended = amend(action, room, rails, _lower_bounds(work.vpa))
+    amended = amend(action, room, resize_bounds, _lower_bounds(work.vpa))
     uid = action.pod["metadata"].get("uid", "")
     if amended is None:
         work.attempts.easing.discard(uid)
@@ -52,11 +52,11 @@ async def resize(work: Work, action: Resize) -> Wait | None:
     updater.undo.note(amended, work.vpa)
     if cut := cut_short(action, amended):
         words = f"{cut}: the capacity left on {node} and in the quota"
-        updater.story.cut(work.vpa, action.pod["metadata"]["name"], words)
+        updater.skip_reasons.cut(work.vpa, action.pod["metadata"]["name"], words)
     return None
 
 
-def _unchanged(work: Work, action: Resize) -> Wait:
+def _unchanged(work: VpaPass, action: Resize) -> Wait:
     """Nothing of the resize is left: the pod has its target, or an undo prevents a decrease."""
     kept = []
     for (index, kind, resource), wanted in sorted(action.changes.items()):
@@ -73,7 +73,7 @@ def _unchanged(work: Work, action: Resize) -> Wait:
     )
 
 
-async def _restart_or_send(work: Work, amended: Resize) -> tuple[Wait | None, Any]:
+async def _restart_or_send(work: VpaPass, amended: Resize) -> tuple[Wait | None, Any]:
     restarts = work.updater.restarts
     names = restarted_by(amended)
     if not names:
@@ -87,14 +87,14 @@ async def _restart_or_send(work: Work, amended: Resize) -> tuple[Wait | None, An
     return waiting, answered
 
 
-async def _send_resize(work: Work, amended: Resize) -> tuple[Wait | None, Any]:
+async def _send_resize(work: VpaPass, amended: Resize) -> tuple[Wait | None, Any]:
     updater = work.updater
     if not updater.budget.take():
         return _budget_used_up(work), None
     if not await updater.resize_rate.wait(work.deadline):
         updater.budget.back()
         return _rate_used_up(work, "InPlaceUpdateRateLimiterWaitFailed"), None
-    if (held := updater.brakes.holding(work.vpa)) is not None:
+    if (held := updater.stops.holding(work.vpa)) is not None:
         # Changes were frozen while this one waited.
         updater.budget.back()
         return held, None
@@ -105,7 +105,7 @@ async def _send_resize(work: Work, amended: Resize) -> tuple[Wait | None, Any]:
     return None, answered
 
 
-async def evict(work: Work, action: Evict) -> Wait | None:
+async def evict(work: VpaPass, action: Evict) -> Wait | None:
     """None if it succeeded."""
     updater, pod = work.updater, action.pod
     held = work.waits.get(pod["metadata"]["name"])
@@ -128,18 +128,20 @@ async def evict(work: Work, action: Evict) -> Wait | None:
     if waiting is not None:
         updater.headroom.withdraw(successor)
     elif found.notes:
-        updater.story.cut(work.vpa, pod["metadata"]["name"], f"its successor gets less: {'; '.join(found.notes)}")
+        updater.skip_reasons.cut(
+            work.vpa, pod["metadata"]["name"], f"its successor gets less: {'; '.join(found.notes)}"
+        )
     return waiting
 
 
-async def _send_eviction(work: Work, action: Evict) -> Wait | None:
+async def _send_eviction(work: VpaPass, action: Evict) -> Wait | None:
     updater = work.updater
     if not updater.budget.take():
         return _budget_used_up(work)
     if not await updater.eviction_rate.wait(work.deadline):
         updater.budget.back()
         return _rate_used_up(work, "EvictionRateLimiterWaitFailed")
-    if (frozen := updater.brakes.holding(work.vpa)) is not None:
+    if (frozen := updater.stops.holding(work.vpa)) is not None:
         updater.budget.back()
         return frozen
     error = await updater.writes.evict(action)
@@ -149,7 +151,7 @@ async def _send_eviction(work: Work, action: Evict) -> Wait | None:
     return Wait("EvictionRefused", error)
 
 
-def _no_place(work: Work, pod: Any) -> Wait:
+def _no_place(work: VpaPass, pod: Any) -> Wait:
     headroom, least = work.updater.headroom, lowest(work.vpa, pod, work.bounds)
     over = headroom.quotas.missing(work.id[0], growth(counted_by_quota(pod), counted_by_quota(least)))
     if over:
@@ -189,7 +191,7 @@ def _was_to_grow(found: Fitted, container: str, resource: str, now: Quantity) ->
     return target is not None and target > amount(resource, now)
 
 
-def _waited_enough(work: Work, pod: ObjectView) -> bool:
+def _waited_enough(work: VpaPass, pod: ObjectView) -> bool:
     since = work.updater.waiting.get(pod["metadata"].get("uid", ""))
     return since is not None and work.updater.clock.monotonic() - since > work.updater.config.deferred_timeout
 
@@ -220,11 +222,11 @@ def _lower_bounds(vpa: ObjectView) -> dict[tuple[str, str], int]:
     return found
 
 
-def _budget_used_up(work: Work) -> Wait:
+def _budget_used_up(work: VpaPass) -> Wait:
     rate = work.updater.config.changes_per_minute
     return Wait("ChangeBudget", f"the cluster's {rate:g} changes per minute (--changes-per-minute) are exhausted")
 
 
-def _rate_used_up(work: Work, reason: str) -> Wait:
+def _rate_used_up(work: VpaPass, reason: str) -> Wait:
     rate = work.updater.config.eviction_rate_limit
     return Wait(reason, f"the {rate:g} changes per second of --eviction-rate-limit are exhausted for this pass")

@@ -25,7 +25,7 @@ from podfit.vpa.model.fitting.own_size import at_own_size
 from podfit.vpa.model.objects.matching import Target, acts_on_creation, by_target, controlling_vpa
 from podfit.vpa.model.objects.pods import controller_of
 from podfit.vpa.model.objects.policy import recommends_for
-from podfit.vpa.observe.brakes import Brakes
+from podfit.vpa.observe.change_stops import ChangeStops
 from podfit.vpa.observe.headroom import Headroom
 from podfit.vpa.observe.targets import Targets
 from podfit.vpa.updater.decide.actions import resize
@@ -41,12 +41,12 @@ class Gates:
         limit_ranges: Cache,
         vpas_in: Callable[[Collection[str]], Iterable[Mapping[str, Any]]],
         targets: Targets,
-        brakes: Brakes,
+        stops: ChangeStops,
         headroom: Headroom,
         events: EventRecorder,
     ) -> None:
         """`vpas_in` returns the autoscalers of namespaces."""
-        self._client, self._clock, self._targets, self._brakes = client, clock, targets, brakes
+        self._client, self._clock, self._targets, self._stops = client, clock, targets, stops
         self._limit_ranges, self._vpas_in = limit_ranges, vpas_in
         self._headroom, self._events = headroom, events
         self._held: dict[Key, Object] = {}
@@ -63,7 +63,7 @@ class Gates:
         waiting.subscribe(self._on_pod)
         for cache in causes:
             cache.subscribe(self._on_cause)
-        for cache in self._brakes.caches:
+        for cache in self._stops.caches:
             cache.subscribe(lambda before, after: self._due.set())
 
     async def run(self) -> None:
@@ -123,7 +123,7 @@ class Gates:
         """Why the pod must wait, as a message; empty if it need not."""
         start = f"The pod is not scheduled, because of its annotation {REQUIRES}: "
         if vpa is not None:
-            frozen = self._brakes.frozen(vpa)
+            frozen = self._stops.frozen(vpa)
             return f"{start}{frozen.message}." if frozen is not None else ""
         namespace, owner = key_of(pod)[0], controller_of(pod)
         top = self._targets.topmost_of(namespace, owner) if owner is not None else None

@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from podfit.api.objects import Object
-from podfit.api.pods.reflex import ANNOTATION, MEMORY, Near, asked_for, near_of
+from podfit.api.pods.reflex import ANNOTATION, MEMORY, NearLimit, asked_for, near_of
 from podfit.api.quantity import BINARY_SI, Quantity
 from podfit.client.cache import key_of
 from podfit.vpa.model.changing.jsonpatch import Patch, add, annotate, container_patch
@@ -27,9 +27,9 @@ from podfit.vpa.updater.acting.changes import resize
 from podfit.vpa.updater.acting.restarts import restarted_by
 from podfit.vpa.updater.decide.actions import UPDATED_IN_PLACE, Resize
 from podfit.vpa.updater.decide.pacing.rollout import Rollout
-from podfit.vpa.updater.decide.reflex import Before, Grow, Stay, grown
+from podfit.vpa.updater.decide.reflex import EarlierReflexes, Grow, Stay, grown
 from podfit.vpa.updater.decide.restriction import Attempts
-from podfit.vpa.updater.work import Work
+from podfit.vpa.updater.vpa_pass import VpaPass
 
 if TYPE_CHECKING:
     from podfit.vpa.updater.loop import Updater
@@ -43,7 +43,7 @@ PAGE = 4096
 class Reflexes:
     def __init__(self, updater: Updater) -> None:
         self._of = updater
-        self._before: dict[tuple[str, str], Before] = {}
+        self._before: dict[tuple[str, str], EarlierReflexes] = {}
         """By pod UID and container."""
         self._under_way: set[tuple[str, str, int]] = set()
 
@@ -61,7 +61,7 @@ class Reflexes:
 
     # --- acting
 
-    async def _react(self, key: tuple[str, str], near: Near, id: tuple[str, str, int]) -> None:
+    async def _react(self, key: tuple[str, str], near: NearLimit, id: tuple[str, str, int]) -> None:
         try:
             for pause in (*AGAIN_S, 0.0):
                 pod = self._of.pods.get(*key)
@@ -77,7 +77,7 @@ class Reflexes:
         finally:
             self._under_way.discard(id)
 
-    async def _once(self, pod: Object, near: Near) -> str | None:
+    async def _once(self, pod: Object, near: NearLimit) -> str | None:
         """None if the resize was sent, else why not."""
         vpa = self._of.allowing.vpa_of(pod)
         if vpa is None:
@@ -88,8 +88,8 @@ class Reflexes:
             return why
         now = self._of.clock.monotonic()
         id = pod["metadata"].get("uid", ""), near.container
-        before = self._before.get(id, Before())
-        before = before if now - before.at < FORGET_S else Before()
+        before = self._before.get(id, EarlierReflexes())
+        before = before if now - before.at < FORGET_S else EarlierReflexes()
         request = _amount(pod, near.container, "requests") or near.limit
         decided = grown(request, near.limit, _most(vpa, near.container), before, now)
         if isinstance(decided, Stay):
@@ -98,7 +98,7 @@ class Reflexes:
         if waiting is not None:
             return waiting.message
         first = before.first_request or request
-        self._before[id] = Before(before.count + 1, now, first)
+        self._before[id] = EarlierReflexes(before.count + 1, now, first)
         self._of.undo.hold(vpa, near.container, "memory", decided.request)
         last = ", its bound" if decided.at_bound else ""
         words = f"{near.words}: its limit is raised to {decided.limit} bytes{last}"
@@ -106,7 +106,7 @@ class Reflexes:
         self._of.measures.reflexes.labels(vpa["metadata"]["name"], vpa["metadata"].get("namespace", "")).inc()
         return None
 
-    async def _send(self, pod: Object, vpa: Mapping[str, Any], near: Near, decided: Grow) -> Wait | None:
+    async def _send(self, pod: Object, vpa: Mapping[str, Any], near: NearLimit, decided: Grow) -> Wait | None:
         action = _action(pod, near.container, decided)
         if restarted_by(action):
             return Wait("RestartNeeded", "its resizePolicy would restart it")
@@ -114,10 +114,10 @@ class Reflexes:
         deadline = updater.clock.monotonic() + updater.config.updater_interval
         rollout = Rollout(vpa, [pod], now, updater.config.rolling_settle)
         world = updater.world_of([vpa], [pod])
-        return await resize(Work(updater, world, vpa, [pod], Attempts(), now, deadline, None, rollout, True), action)
+        return await resize(VpaPass(updater, world, vpa, [pod], Attempts(), now, deadline, None, rollout, True), action)
 
     def _held(self, vpa: Mapping[str, Any]) -> str:
-        waiting = self._of.brakes.holding(vpa)
+        waiting = self._of.stops.holding(vpa)
         return waiting.message if waiting is not None else ""
 
     def _say(self, pod: Object, type: str, reason: str, message: str) -> None:
@@ -151,7 +151,7 @@ def _amount(pod: Mapping[str, Any], name: str, kind: str) -> int | None:
     return Quantity.parse(text).value if text is not None else None
 
 
-def _raised(pod: Mapping[str, Any], near: Near) -> bool:
+def _raised(pod: Mapping[str, Any], near: NearLimit) -> bool:
     """Whether more was requested already; the kernel counts in pages."""
     return abs((_amount(pod, near.container, "limits") or 0) - near.limit) >= PAGE
 

@@ -17,7 +17,7 @@ from podfit.vpa.updater.decide.actions import Resize
 from podfit.vpa.updater.decide.groups import required_replicas
 from podfit.vpa.updater.decide.resizing import is_resizing
 from podfit.vpa.updater.decide.restriction import Restriction
-from podfit.vpa.updater.work import Work
+from podfit.vpa.updater.vpa_pass import VpaPass
 
 
 def restarted_by(resize: Resize) -> list[str]:
@@ -68,7 +68,7 @@ class Restarts:
             if gone or now - entry.since > self._timeout_s or (pod is not None and is_back(pod)):
                 del self._under_way[uid]
 
-    async def ask(self, work: Work, pod: ObjectView, names: list[str]) -> Wait | None:
+    async def ask(self, work: VpaPass, pod: ObjectView, names: list[str]) -> Wait | None:
         """None if the pod may be restarted; it counts as restarting from then on."""
         words = f"its resize restarts container {' and '.join(names)} (resizePolicy RestartContainer)"
         waiting = self._against_rules(work, pod, words) or self._behind_another(pod, words)
@@ -87,7 +87,7 @@ class Restarts:
         """The resize was not sent, or refused."""
         self._under_way.pop(pod["metadata"].get("uid", ""), None)
 
-    def _against_rules(self, work: Work, pod: ObjectView, words: str) -> Wait | None:
+    def _against_rules(self, work: VpaPass, pod: ObjectView, words: str) -> Wait | None:
         config = work.updater.config.model
         group = Restriction(work.pods, work.vpa, work.world.replicas_of, config, work.attempts).group_of(pod)
         if group is not None and not group.below_minimum:

@@ -155,7 +155,7 @@ class Undo:
             if self._lowered.get(lowered.pod) is not lowered:
                 continue
             del self._lowered[lowered.pod]
-            self._hold(lowered, resource)
+            self._prevent_decrease(lowered, resource)
             patch = [
                 add(f"/spec/containers/{index}/resources/{kind}/{name}", amount)
                 for (index, kind, name), amount in lowered.before.items()
@@ -172,7 +172,7 @@ class Undo:
         until = self.clock.monotonic() + self.config.undo_hold
         self._floors.setdefault(id, {})[container, resource] = (until, amount)
 
-    def _hold(self, lowered: Lowered, resource: str) -> None:
+    def _prevent_decrease(self, lowered: Lowered, resource: str) -> None:
         id = lowered.vpa["metadata"].get("namespace", ""), lowered.vpa["metadata"]["name"]
         until = self.clock.monotonic() + self.config.undo_hold
         for (index, kind, name), amount in lowered.before.items():

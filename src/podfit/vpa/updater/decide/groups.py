@@ -17,7 +17,7 @@ from podfit.vpa.updater.decide.resizing import is_resizing
 PodId = tuple[str, str]
 
 
-class Creator(NamedTuple):
+class GroupKey(NamedTuple):
     namespace: str
     kind: str
     name: str
@@ -26,7 +26,7 @@ class Creator(NamedTuple):
         return "/".join(self)
 
 
-ReplicasOf = Callable[[Creator], int | None]
+ReplicasOf = Callable[[GroupKey], int | None]
 """A controller's desired replicas (a DaemonSet: ready ones); None if unknown. 0 for unknown kinds."""
 
 
@@ -58,17 +58,17 @@ def pod_id(pod: ObjectView) -> PodId:
     return meta.get("namespace") or "", meta.get("name") or ""
 
 
-def creator_of(pod: ObjectView) -> Creator:
+def creator_of(pod: ObjectView) -> GroupKey:
     """Pods without a controller form one nameless group: an autoscaler with a selector may control them."""
     owner = controller_of(pod) or {}
-    return Creator(pod_id(pod)[0], owner.get("kind") or "", owner.get("name") or "")
+    return GroupKey(pod_id(pod)[0], owner.get("kind") or "", owner.get("name") or "")
 
 
 def grouped(
     pods: Iterable[ObjectView], vpa: ObjectView, replicas_of: ReplicasOf, config: Config
-) -> tuple[dict[Creator, Group], dict[PodId, Creator]]:
+) -> tuple[dict[GroupKey, Group], dict[PodId, GroupKey]]:
     """The groups that may be changed at all, and the group of each pod."""
-    members: dict[Creator, list[ObjectView]] = {}
+    members: dict[GroupKey, list[ObjectView]] = {}
     for pod in pods:
         members.setdefault(creator_of(pod), []).append(pod)
     groups, creators = {}, {}
@@ -81,7 +81,7 @@ def grouped(
 
 
 def _group(
-    creator: Creator, replicas: list[ObjectView], vpa: ObjectView, replicas_of: ReplicasOf, config: Config
+    creator: GroupKey, replicas: list[ObjectView], vpa: ObjectView, replicas_of: ReplicasOf, config: Config
 ) -> Group | None:
     if not creator.kind and own_selector(vpa) is not None:
         pending = sum(phase_of(pod) == "Pending" for pod in replicas)

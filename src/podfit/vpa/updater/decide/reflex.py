@@ -16,7 +16,7 @@ MI = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
-class Before:
+class EarlierReflexes:
     """The previous reflexes of a container."""
 
     count: int = 0
@@ -38,7 +38,7 @@ class Stay:
     why: str
 
 
-def grown(request: int, limit: int, most: int | None, before: Before, now: float) -> Grow | Stay:
+def grown(request: int, limit: int, most: int | None, before: EarlierReflexes, now: float) -> Grow | Stay:
     """`most` is the largest request allowed; the limit keeps its ratio to the request."""
     bound = most if most is not None else MOST_WITHOUT_BOUND * (before.first_request or request)
     if request >= bound:

@@ -99,17 +99,17 @@ def sizes_of(pod: ObjectView, entries: Iterable[Recommended]) -> str:
         requests = requests_of(pod, entry.container)
         for resource, target in sorted(entry.target.items()):
             held = requests.get(resource)
-            now = _shown(resource, held) if held is not None else "nothing"
+            now = _formatted(resource, held) if held is not None else "nothing"
             bounds = ""
             if resource in entry.lower and resource in entry.upper:
-                low, high = _shown(resource, entry.lower[resource]), _shown(resource, entry.upper[resource])
+                low, high = _formatted(resource, entry.lower[resource]), _formatted(resource, entry.upper[resource])
                 bounds = f", bounds {low} to {high}"
-            words = f"requests {now} of {resource} (target {_shown(resource, target)}{bounds})"
+            words = f"requests {now} of {resource} (target {_formatted(resource, target)}{bounds})"
             parts.append(f"container {entry.container} {words}")
     return "; ".join(parts)
 
 
-def _shown(resource: str, quantity: Quantity) -> str:
+def _formatted(resource: str, quantity: Quantity) -> str:
     return shown(resource, amount(resource, quantity))
 
 

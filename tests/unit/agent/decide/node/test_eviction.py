@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from podfit.agent.decide.node import eviction
 from podfit.agent.decide.node.eviction import Consumer
-from podfit.agent.decide.node.pressure import Met, Readings, crossed, shown_by
+from podfit.agent.decide.node.pressure import CrossedThreshold, Readings, crossed, shown_by
 from podfit.agent.decide.node.thresholds import DEFAULTS, DISK, MEMORY, PID, BadThreshold, Threshold, parse
 
 MI, GI = 1 << 20, 1 << 30
@@ -88,7 +88,9 @@ def test_a_signal_is_compared_with_its_threshold(flag: str, readings: Readings, 
 @given(st.integers(0, 1 << 40), st.integers(0, 1 << 40))
 def test_a_threshold_is_crossed_only_below_it(free: int, least: int) -> None:
     met = crossed(Readings(memory_free=free), [Threshold("memory.available", quantity=least)])
-    assert met == ([Met(Threshold("memory.available", quantity=least), least, free)] if free < least else [])
+    assert met == (
+        [CrossedThreshold(Threshold("memory.available", quantity=least), least, free)] if free < least else []
+    )
 
 
 # --- who goes -------------------------------------------------------------------------------------------------------
@@ -131,7 +133,7 @@ def test_critical_pods_stay_whatever_they_use() -> None:
 
 
 @given(st.lists(st.tuples(st.integers(0, 1 << 32), st.integers(1, 1 << 32), st.integers(-5, 5)), max_size=8))
-def test_nobody_within_its_request_goes_before_one_that_is_not(pods: list[tuple[int, int, int]]) -> None:
+def test_pods_within_their_requests_are_evicted_last(pods: list[tuple[int, int, int]]) -> None:
     made = [consumer(str(at), used, str(request), priority) for at, (used, request, priority) in enumerate(pods)]
     within = [next(one for one in made if one.uid == uid) for uid in order(*made)]
     flags = [(one.used or 0) <= one.requested for one in within]
@@ -141,10 +143,10 @@ def test_nobody_within_its_request_goes_before_one_that_is_not(pods: list[tuple[
 # --- words ----------------------------------------------------------------------------------------------------------
 
 
-MET = Met(DEFAULTS[0], 100 * MI, 84532 << 10)
+MET = CrossedThreshold(DEFAULTS[0], 100 * MI, 84532 << 10)
 
 
-def test_the_message_tells_the_threshold_and_the_containers_above_their_requests() -> None:
+def test_the_message_has_the_threshold_and_the_containers_above_their_requests() -> None:
     one = consumer("web", 2 * GI)
     assert eviction.message(MET, one) == (
         "The node was low on resource: memory. Threshold quantity: 100Mi, available: 84532Ki. "

@@ -68,7 +68,7 @@ def test_the_machine_is_read_from_proc_and_the_data_directory(tmp_path: Path) ->
     assert (found.memory_free, found.pids_used, found.pids_most) == (2 * MI, 345, 32_768)
     assert found.disk_free is not None and 0 <= found.disk_free <= found.disk_size
     assert not found.unwritable
-    ledger.trouble = "No space left on device"
+    ledger.problem = "No space left on device"
     assert machine_readings(tmp_path, ledger, tmp_path).unwritable
 
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from podfit.agent.decide.node import eviction
 from podfit.agent.decide.node.eviction import INODES, Consumer
-from podfit.agent.decide.node.pressure import Met
+from podfit.agent.decide.node.pressure import CrossedThreshold
 from podfit.agent.decide.node.storage import STORAGE, DiskUse, is_limited, over_limit
 from podfit.agent.decide.node.thresholds import Threshold
 from podfit.agent.node.disk_usage import measure
@@ -62,7 +62,7 @@ def test_the_largest_consumer_of_disk_beyond_its_request_goes_first() -> None:
         ]
     )
     assert chosen is not None and chosen.uid == "larger"
-    met = Met(Threshold("nodefs.available", share=0.1), 10 * MI, MI)
+    met = CrossedThreshold(Threshold("nodefs.available", share=0.1), 10 * MI, MI)
     assert eviction.message(met, chosen) == (
         "The node was low on resource: ephemeral-storage. Threshold quantity: 10Mi, available: 1Mi. "
         "Container c was using 1Mi, request is 0, has larger consumption of ephemeral-storage. "
@@ -71,7 +71,7 @@ def test_the_largest_consumer_of_disk_beyond_its_request_goes_first() -> None:
 
 def test_a_shortage_of_inodes_is_counted_in_files() -> None:
     body = {"metadata": {"name": "p"}, "spec": {"containers": [{"name": "c"}]}}
-    met = Met(Threshold("nodefs.inodesFree", quantity=5000), 5000, 12)
+    met = CrossedThreshold(Threshold("nodefs.inodesFree", quantity=5000), 5000, 12)
     assert eviction.message(met, Consumer("u", body, 70_000, resource=INODES)) == (
         "The node was low on resource: inodes. Threshold quantity: 5000, available: 12. "
     )

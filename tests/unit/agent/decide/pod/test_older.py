@@ -32,7 +32,7 @@ def test_the_word_follows_from_the_conditions(conditions: list[dict[str, Any]], 
     assert in_words({"conditions": conditions}, {"resize": "Proposed"}, undecided=False)["resize"] == word
 
 
-def test_an_undecided_resize_keeps_the_word_that_is_there() -> None:
+def test_an_undecided_resize_keeps_its_current_status() -> None:
     assert in_words({"conditions": [GOING]}, {"resize": "Proposed"}, undecided=True)["resize"] == "Proposed"
 
 

@@ -34,7 +34,7 @@ def test_an_allocation_has_the_reported_requests_and_the_kernels_limits() -> Non
     }
 
 
-def test_a_reported_limit_that_only_differs_by_whole_pages_stands() -> None:
+def test_a_reported_limit_that_differs_only_by_page_rounding_is_kept() -> None:
     reported = {"name": "c", "resources": {"limits": {"cpu": "2", "memory": "100M"}}}
     found = allocation(pod({"containerStatuses": [reported]}), {"c": Limits(1024, 200_000, 100_000_000 // 4096 * 4096)})
     assert found.containers["c"]["limits"]["memory"] == "100M"

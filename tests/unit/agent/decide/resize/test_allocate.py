@@ -42,7 +42,7 @@ def test_cpu_is_reported_before_memory() -> None:
     assert [short.resource for short in refused.missing] == ["cpu", "memory"]
 
 
-def test_more_than_the_whole_node_is_infeasible_unless_the_node_is_told_to_wait() -> None:
+def test_more_than_the_whole_node_is_infeasible_unless_configured_to_wait() -> None:
     body = pod({"cpu": "3", "memory": "1"})
     refused = verdict(body, holding("1", "1"), room(2000, 10))
     assert refused == Infeasible(
@@ -100,7 +100,7 @@ def candidate(uid: str, qos: str, cpu: int, critical: bool = False) -> Candidate
     return Candidate(uid, qos, 0, critical, {"cpu": Quantity.of_milli(cpu)})
 
 
-def test_the_burstable_pod_that_suffices_goes_and_nobody_else() -> None:
+def test_only_the_burstable_pod_that_frees_enough_is_evicted() -> None:
     lacking = decide(
         pod({"cpu": "1100m"}),
         desired_of(pod({"cpu": "1100m"})),

@@ -19,7 +19,7 @@ def test_conditions_survive_the_way_through_the_api() -> None:
     assert from_status({"conditions": conditions.to_json()}) == conditions
 
 
-def test_a_condition_tells_when_it_was_found_with_its_present_words() -> None:
+def test_a_condition_has_the_time_of_its_current_message() -> None:
     first = ResizeConditions().refused("Deferred", "a", 2, 1000.0)
     assert first.refused("Deferred", "a", 2, 1010.0) == first
     (shown,) = first.refused("Deferred", "b", 2, 1020.0).to_json()

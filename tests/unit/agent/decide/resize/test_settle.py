@@ -6,7 +6,7 @@ from podfit.agent.decide.resize import settle
 from podfit.agent.runtimes.values import Limits
 
 
-def test_the_status_shows_the_kernel_not_the_wish() -> None:
+def test_the_status_shows_the_kernels_value_not_the_request() -> None:
     asked = {"limits": {"cpu": "400m", "memory": "128Mi"}, "requests": {"cpu": "300m", "memory": "64Mi"}}
     told = {"limits": {"cpu": "200m", "memory": "64Mi"}, "requests": {"cpu": "100m", "memory": "32Mi"}}
     actual = Limits(102, 20_000, 64 << 20)

@@ -27,7 +27,7 @@ def promise(desired: Desired) -> Allocated:
     return Allocated(desired.containers, desired.pod)
 
 
-def test_a_promise_shares_what_was_worked_out_for_the_wish_it_was_made_from() -> None:
+def test_an_allocation_shares_values_computed_for_its_request() -> None:
     one = record(pod("100m"))
     wished = one.sized(one.desired)
     assert one.sized(promise(one.desired)) is wished
@@ -35,14 +35,14 @@ def test_a_promise_shares_what_was_worked_out_for_the_wish_it_was_made_from() ->
     assert wished.limits[CPU].milli == 2000
 
 
-def test_another_state_of_the_pod_is_worked_out_anew() -> None:
+def test_a_different_state_of_the_pod_is_recomputed() -> None:
     one = record(pod("100m"))
     assert one.sized(one.desired).requests[CPU].milli == 100
     one.pod = pod("300m", "2")
     assert one.sized(one.desired).requests[CPU].milli == 300
 
 
-def test_other_sizes_are_worked_out_anew() -> None:
+def test_other_sizes_are_recomputed() -> None:
     one = record(pod("100m"))
     before = promise(desired_of(pod("50m")))
     assert one.sized(one.desired).requests[CPU].milli == 100
@@ -58,7 +58,7 @@ def test_a_pod_at_rest_keeps_nothing() -> None:
     assert one.sized(one.desired) is not kept
 
 
-def test_what_is_desired_is_not_read_anew_when_only_the_status_was_answered() -> None:
+def test_the_desired_size_is_not_read_again_after_a_status_response() -> None:
     one = record(pod("100m"))
     known = one.desired
     one.with_status(pod("100m", "2"))

@@ -75,7 +75,7 @@ async def test_a_promise_given_while_another_is_written_waits_for_its_own_write(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ledger = Ledger(tmp_path / "ledger")
-    ledger._pace.took(1.0)  # a slow disk: writes go to a thread
+    ledger._inline.took(1.0)  # a slow disk: writes go to a thread
     writing, go_on = threading.Event(), threading.Event()
     write = ledger._write
 

@@ -12,7 +12,7 @@ from podfit.api.pods.migrations import ANNOTATION
 from podfit.reconcile.result import DONE, Requeue
 
 
-async def test_a_pod_that_is_not_migrated_goes_on(lab: Lab) -> None:
+async def test_a_pod_that_is_not_migrated_keeps_running(lab: Lab) -> None:
     assert await migrate(await lab.observed(await lab.run())) == DONE
 
 

@@ -18,12 +18,12 @@ from podfit.scheduler.decide.fit.scores import (
     soft_taints,
     stretched,
 )
-from podfit.scheduler.decide.pod.pods import Shape, shape_of
+from podfit.scheduler.decide.pod.pods import PodShape, shape_of
 
 ALL = np.array([True, True, True])
 
 
-def shape(**spec: object) -> Shape:
+def shape(**spec: object) -> PodShape:
     return shape_of(pod("p", cpu="1", memory="1Gi", **spec), None)
 
 

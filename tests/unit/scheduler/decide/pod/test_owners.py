@@ -58,7 +58,7 @@ def test_pods_of_a_set_prefer_another_zone_to_another_node() -> None:
     assert chosen(board(nodes, [pod("p", on="n1")]), pod("q")) == "n3"
 
 
-def test_pods_that_nobody_selects_are_not_spread() -> None:
+def test_pods_without_a_matching_selector_are_not_spread() -> None:
     where = board([node("n1"), node("n2")], [pod("p", on="n1")])
     assert chosen(where, pod("q", owner="")) == "n1"
     where.owners.service(None, owner("Service", "web", {"app": "a"}))
@@ -75,7 +75,7 @@ def test_a_pod_with_constraints_of_its_own_is_not_spread_by_default() -> None:
     assert chosen(board([node("n1"), node("n2")], [pod("p", on="n1")]), alone) == "n1"
 
 
-def test_a_service_and_the_set_both_narrow_whom_the_pod_is_spread_among() -> None:
+def test_default_spreading_combines_the_selectors_of_services_and_the_replica_set() -> None:
     owners = Owners()
     owners.service(None, owner("Service", "web", {"tier": "front"}))
     owners.owning_set(None, owner("ReplicaSet", "rs", {"matchExpressions": [{"key": "app", "operator": "Exists"}]}))
@@ -89,7 +89,7 @@ def test_a_service_and_the_set_both_narrow_whom_the_pod_is_spread_among() -> Non
     ]
 
 
-def test_a_service_without_a_selector_selects_nobody() -> None:
+def test_a_service_without_a_selector_selects_no_pods() -> None:
     owners = Owners()
     owners.service(None, owner("Service", "external", None))
     assert owners.family(pod("p", owner="")) is None

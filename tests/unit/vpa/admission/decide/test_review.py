@@ -48,7 +48,7 @@ def test_a_pod_is_patched_by_the_autoscaler_that_controls_it() -> None:
     assert {"op": "add", "path": "/spec/containers/0/resources/requests/cpu", "value": "1"} in (verdict.patch or [])
 
 
-def test_a_pod_of_nobody_and_one_without_recommendation_stay_as_they_are() -> None:
+def test_pods_without_an_autoscaler_or_a_recommendation_are_not_changed() -> None:
     for seen, why in ((world(), "no autoscaler controls this pod"), (world(vpa()), "no recommendation")):
         verdict = answer_to(review(POD), seen)
         assert (verdict.allowed, verdict.patch, verdict.outcome) == (True, None, "skipped")

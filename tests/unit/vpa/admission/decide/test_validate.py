@@ -61,7 +61,7 @@ def test_a_wrong_field_is_named(spec: dict[str, Any], path: str) -> None:
         (policy(oomMinBumpUp="1"), f"{IN_POLICY}.oomMinBumpUp"),
     ],
 )
-def test_a_field_needs_its_gate_unless_the_object_had_it_already(spec: dict[str, Any], path: str) -> None:
+def test_a_gated_field_is_dropped_unless_the_object_already_has_it(spec: dict[str, Any], path: str) -> None:
     assert wrong(allowed_for({}, None), **spec) == [path]
     assert wrong(allowed_for({}, vpa(**spec)), **spec) == []
     gates = dict.fromkeys(("CPUStartupBoost", "PerVPAConfig", "InPlace"), True)

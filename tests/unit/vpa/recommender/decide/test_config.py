@@ -13,7 +13,7 @@ def test_flags_set_the_numbers_of_their_names() -> None:
     assert config == Config(target_cpu_percentile=0.5, per_vpa_config=True)
 
 
-def test_the_largest_amounts_of_the_cluster_are_quantities_and_empty_is_none() -> None:
+def test_the_largest_amounts_of_the_cluster_are_quantities_and_empty_means_no_limit() -> None:
     flags = {
         "container-recommendation-max-allowed-cpu": "2",
         "container-recommendation-max-allowed-memory": "",

@@ -53,7 +53,7 @@ def test_conditions_that_do_not_hold_are_absent(given: Any, expected: Any) -> No
     assert [(one.type, one.status, one.reason) for one in conditions(*given)] == expected
 
 
-def test_a_status_that_stands_already_is_not_sent() -> None:
+def test_an_unchanged_status_is_not_sent() -> None:
     first = after(vpa(), NOW)
     assert first is not None and after(first, LATER) is None
 
@@ -99,7 +99,7 @@ def test_people_read_a_sentence_and_the_time_of_it() -> None:
     assert nothing.status["statusMessage"] == "No recommendation yet."
 
 
-def test_a_status_that_stands_is_not_written_for_its_time_alone() -> None:
+def test_a_status_is_not_written_if_only_its_time_differs() -> None:
     first = after(vpa(), NOW)
     assert first is not None
     assert reported(outcome(scaler(first), SIZES, Config(), NOW), LATER).patch is None

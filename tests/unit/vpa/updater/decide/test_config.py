@@ -16,6 +16,6 @@ def test_only_mode_in_place_needs_its_gate(mode: str, gates: dict[str, bool], al
     assert Config(gates=gates).in_place_allowed(vpa(mode=mode)) is allowed
 
 
-def test_a_gate_that_nobody_named_is_closed() -> None:
+def test_an_unnamed_gate_is_off() -> None:
     assert not Config().gate("CPUStartupBoost")
     assert Config(gates={"CPUStartupBoost": True}).gate("CPUStartupBoost")

@@ -63,7 +63,7 @@ def test_the_autoscalers_own_minimum_wins() -> None:
     assert required_replicas(vpa(updatePolicy={"minReplicas": 0}), Config(min_replicas=3)) == 0
 
 
-def test_pods_without_a_controller_are_recreated_by_nobody() -> None:
+def test_pods_without_a_controller_are_not_recreated() -> None:
     selector = {"targetRef": None, "selector": {"matchLabels": {"a": "b"}}}
     made = group([pod("a", owner=""), pod("b", owner="")], 0, **selector)
     assert made is not None and not made.recreated and made.running == 2

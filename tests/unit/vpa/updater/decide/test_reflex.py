@@ -4,29 +4,33 @@ from __future__ import annotations
 
 import pytest
 
-from podfit.vpa.updater.decide.reflex import MI, Before, Grow, Stay, grown
+from podfit.vpa.updater.decide.reflex import MI, EarlierReflexes, Grow, Stay, grown
 
 GI = 1024 * MI
 
 
 @pytest.mark.parametrize(
     ("before", "now", "mib"),
-    [(Before(), 0.0, 150), (Before(1, 100.0, 100 * MI), 110.0, 200), (Before(1, 100.0, 100 * MI), 200.0, 125)],
+    [
+        (EarlierReflexes(), 0.0, 150),
+        (EarlierReflexes(1, 100.0, 100 * MI), 110.0, 200),
+        (EarlierReflexes(1, 100.0, 100 * MI), 200.0, 125),
+    ],
 )
-def test_the_step_depends_on_how_fast_the_container_grows(before: Before, now: float, mib: int) -> None:
+def test_the_step_depends_on_how_fast_the_container_grows(before: EarlierReflexes, now: float, mib: int) -> None:
     assert grown(100 * MI, 100 * MI, GI, before, now) == Grow(mib * MI, mib * MI, False)
 
 
 def test_the_limit_keeps_its_proportion() -> None:
-    found = grown(100 * MI, 200 * MI, GI, Before(), 0.0)
+    found = grown(100 * MI, 200 * MI, GI, EarlierReflexes(), 0.0)
     assert isinstance(found, Grow) and found.limit == 300 * MI
 
 
 def test_nothing_grows_beyond_the_bound() -> None:
-    assert grown(100 * MI, 100 * MI, 120 * MI, Before(), 0.0) == Grow(120 * MI, 120 * MI, True)
-    assert isinstance(grown(120 * MI, 120 * MI, 120 * MI, Before(), 0.0), Stay)
+    assert grown(100 * MI, 100 * MI, 120 * MI, EarlierReflexes(), 0.0) == Grow(120 * MI, 120 * MI, True)
+    assert isinstance(grown(120 * MI, 120 * MI, 120 * MI, EarlierReflexes(), 0.0), Stay)
 
 
 def test_without_a_maximum_four_times_the_first_request_is_the_bound() -> None:
-    assert isinstance(grown(400 * MI, 400 * MI, None, Before(3, 0.0, 100 * MI), 0.0), Stay)
-    assert isinstance(grown(399 * MI, 399 * MI, None, Before(3, 0.0, 100 * MI), 0.0), Grow)
+    assert isinstance(grown(400 * MI, 400 * MI, None, EarlierReflexes(3, 0.0, 100 * MI), 0.0), Stay)
+    assert isinstance(grown(399 * MI, 399 * MI, None, EarlierReflexes(3, 0.0, 100 * MI), 0.0), Grow)

@@ -27,7 +27,7 @@ def _path(kind: type, value: object) -> object:
 _pods: msgspec.json.Decoder[PodConfig] = msgspec.json.Decoder(PodConfig, dec_hook=_path)
 
 
-class Kept(msgspec.Struct, frozen=True):
+class PersistedConfig(msgspec.Struct, frozen=True):
     """Data of a container that the runtime does not report and the agent needs after a restart."""
 
     image: str
@@ -47,9 +47,9 @@ def kept_pod(annotations: Mapping[str, str]) -> PodConfig | None:
         return None
 
 
-def kept_container(annotations: Mapping[str, str]) -> Kept | None:
+def kept_container(annotations: Mapping[str, str]) -> PersistedConfig | None:
     try:
-        return msgspec.json.decode(annotations[CONTAINER_CONFIG], type=Kept)
+        return msgspec.json.decode(annotations[CONTAINER_CONFIG], type=PersistedConfig)
     except (KeyError, msgspec.DecodeError):
         return None
 
@@ -136,7 +136,7 @@ def _mount(mount: Mount) -> api.Mount:
 def container(
     config: ContainerConfig, pod: PodConfig, node: str, mounts: list[Mount], target_id: str
 ) -> api.ContainerConfig:
-    kept = Kept(
+    kept = PersistedConfig(
         config.image,
         config.limits,
         str(config.log_file),

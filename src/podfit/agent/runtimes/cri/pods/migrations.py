@@ -11,7 +11,7 @@ from typing import Any
 from podfit.agent.runtimes.cri.failures import failure
 from podfit.agent.runtimes.cri.messages import configs
 from podfit.agent.runtimes.cri.messages.subpaths import SubPaths
-from podfit.agent.runtimes.cri.state.book import Book
+from podfit.agent.runtimes.cri.state.inventory import Inventory
 from podfit.agent.runtimes.values import ContainerConfig, RuntimeFailure, RuntimeSilent
 from podfit.cri import CriError
 
@@ -23,12 +23,12 @@ _CANNOT = "the container runtime of this node cannot move containers"
 class Migrations:
     """Raises RuntimeFailure; the message says why a container cannot move."""
 
-    def __init__(self, book: Book, subpaths: SubPaths) -> None:
-        self._book, self._subpaths = book, subpaths
+    def __init__(self, inventory: Inventory, subpaths: SubPaths) -> None:
+        self._inventory, self._subpaths = inventory, subpaths
 
     async def _ask(self, method: str, timeout_s: float = 120.0, **message: Any) -> dict[str, Any]:
         try:
-            return await self._book.client.migrate(method, timeout_s, **message)
+            return await self._inventory.client.migrate(method, timeout_s, **message)
         except CriError as error:
             if error.code == "UNIMPLEMENTED":
                 raise RuntimeFailure(_CANNOT) from error
@@ -51,17 +51,17 @@ class Migrations:
     # --- on the target node
     async def prepare(self, uid: str, config: ContainerConfig, offer: dict[str, Any]) -> dict[str, Any]:
         """In the pod's sandbox, which is already running. The container keeps its id."""
-        book, pod = self._book, self._book.pod(uid)
+        inventory, pod = self._inventory, self._inventory.pod(uid)
         config.log_file.parent.mkdir(parents=True, exist_ok=True)
         mounts = self._subpaths.resolve(uid, config.name, config.attempt, config.mounts)
-        message = configs.container(config, pod.config, book.node, mounts, "")
+        message = configs.container(config, pod.config, inventory.node, mounts, "")
         encoded = base64.b64encode(message.SerializeToString()).decode()
         answer = await self._ask("Prepare", sandbox=pod.sandbox_id, config=encoded, offer=offer)
         place: dict[str, Any] = answer["place"]
         # It may have been here before, and left.
-        book.removed.pop(str(offer["id"]), None)
+        inventory.removed.pop(str(offer["id"]), None)
         try:
-            await book.refresh(str(offer["id"]))
+            await inventory.refresh(str(offer["id"]))
         except CriError as error:
             raise failure(error) from error
         return place

@@ -7,7 +7,7 @@ import logging
 import os
 from contextlib import suppress
 
-from podfit.agent.runtimes.cri.state.book import Book
+from podfit.agent.runtimes.cri.state.inventory import Inventory
 from podfit.agent.runtimes.cri.state.records import Container
 from podfit.agent.runtimes.process.keeper.logfile import rotated_name
 from podfit.agent.runtimes.values import RUNNING
@@ -20,16 +20,16 @@ EVERY_S = 10.0
 
 
 class Rotation:
-    def __init__(self, book: Book) -> None:
-        self._book = book
+    def __init__(self, inventory: Inventory) -> None:
+        self._inventory = inventory
 
     async def run(self) -> None:
         while True:
             await asyncio.sleep(EVERY_S)
-            await self.look()
+            await self.check()
 
-    async def look(self) -> None:
-        for known in list(self._book.containers.values()):
+    async def check(self) -> None:
+        for known in list(self._inventory.containers.values()):
             if known.state.state == RUNNING and 0 <= known.kept.log_max_bytes < _size(known.kept.log_file):
                 try:
                     await self._rotate(known)
@@ -48,7 +48,7 @@ class Rotation:
         rotated = os.path.join(folder, rotated_name(name, old))
         os.rename(file, rotated)
         try:
-            await self._book.client.ask(
+            await self._inventory.client.ask(
                 "ReopenContainerLog", api.ReopenContainerLogRequest(container_id=known.state.id)
             )
         except CriError:

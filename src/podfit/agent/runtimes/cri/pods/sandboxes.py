@@ -12,7 +12,7 @@ from podfit.agent.runtimes.cgroups.files import remove_everywhere
 from podfit.agent.runtimes.cri.failures import failure
 from podfit.agent.runtimes.cri.messages import configs
 from podfit.agent.runtimes.cri.messages.subpaths import SubPaths
-from podfit.agent.runtimes.cri.state.book import Book
+from podfit.agent.runtimes.cri.state.inventory import Inventory
 from podfit.agent.runtimes.cri.state.records import Pod
 from podfit.agent.runtimes.values import RUNNING, PodConfig, RuntimeFailure
 from podfit.cri import CriError
@@ -27,67 +27,67 @@ GONE = "NOT_FOUND"
 
 
 class Sandboxes:
-    def __init__(self, book: Book, subpaths: SubPaths) -> None:
-        self._book, self._subpaths = book, subpaths
+    def __init__(self, inventory: Inventory, subpaths: SubPaths) -> None:
+        self._inventory, self._subpaths = inventory, subpaths
 
     async def run(self, config: PodConfig) -> None:
-        book, known = self._book, self._book.pods.get(config.uid)
+        inventory, known = self._inventory, self._inventory.pods.get(config.uid)
         if known is not None and known.alive:
             return
-        group = book.places.pod(config.qos, config.uid)
+        group = inventory.places.pod(config.qos, config.uid)
         attempt = known.attempt + 1 if known is not None else 0
         config.log_folder.mkdir(parents=True, exist_ok=True)
-        if book.cgroups is not None:
+        if inventory.cgroups is not None:
             # Without its CPU quota, which would slow down the sandbox's own start.
-            book.cgroups.create(group, structs.replace(config.limits, cpu_quota_us=None))
+            inventory.cgroups.create(group, structs.replace(config.limits, cpu_quota_us=None))
         request = api.RunPodSandboxRequest(
-            config=configs.sandbox(config, book.node, attempt, group), runtime_handler=config.handler
+            config=configs.sandbox(config, inventory.node, attempt, group), runtime_handler=config.handler
         )
         try:
-            answer = await book.client.ask("RunPodSandbox", request)
+            answer = await inventory.client.ask("RunPodSandbox", request)
             pod = Pod(config, answer.pod_sandbox_id, attempt, time.time(), group)
             if known is not None:
                 pod.sandboxes, pod.containers = known.sandboxes, known.containers
             pod.sandboxes.append(pod.sandbox_id)
-            book.add_pod(pod)
-            if book.cgroups is not None:
+            inventory.add_pod(pod)
+            if inventory.cgroups is not None:
                 # Also values that systemd, with its driver, has replaced by its defaults: the slice is a systemd unit
                 # now.
-                book.cgroups.create(group, config.limits)
-            await book.follow_sandbox(pod)
+                inventory.cgroups.create(group, config.limits)
+            await inventory.follow_sandbox(pod)
         except CriError as error:
             # It may exist although the response was lost: it is looked up in a list.
-            book.relist_soon()
-            if book.cgroups is not None and config.uid not in book.pods:
+            inventory.relist_soon()
+            if inventory.cgroups is not None and config.uid not in inventory.pods:
                 remove_everywhere(group)
             raise failure(error) from error
 
     async def stop(self, uid: str) -> None:
-        pod = self._book.pods.get(uid)
+        pod = self._inventory.pods.get(uid)
         if pod is None or (pod.ending and not pod.alive):
             return
         pod.ending = True
         await self._ask("StopPodSandbox", api.StopPodSandboxRequest(pod_sandbox_id=pod.sandbox_id))
         pod.alive = False
         for cid in [cid for cid, known in pod.containers.items() if known.state.state == RUNNING]:
-            await self._book.read_end(cid)
+            await self._inventory.read_end(cid)
 
     async def remove(self, uid: str) -> None:
-        pod = self._book.pods.get(uid)
+        pod = self._inventory.pods.get(uid)
         if pod is None:
             return
         await self.stop(uid)
         for sandbox_id in pod.sandboxes:
             await self._ask("RemovePodSandbox", api.RemovePodSandboxRequest(pod_sandbox_id=sandbox_id))
-        if self._book.cgroups is not None:
+        if self._inventory.cgroups is not None:
             await self.remove_group(pod.group)
         self._subpaths.remove(uid)
-        self._book.drop_pod(uid)
+        self._inventory.drop_pod(uid)
 
     async def remove_all(self) -> None:
         """Also those that this agent does not know yet."""
         try:
-            await self._book.relist()
+            await self._inventory.relist()
         except CriError as error:
             raise failure(error) from error
         turns = asyncio.Semaphore(REMOVED_AT_ONCE)
@@ -106,12 +106,12 @@ class Sandboxes:
                         return
                 await self.remove(uid)
 
-        await asyncio.gather(*(remove(uid) for uid in list(self._book.pods)))
+        await asyncio.gather(*(remove(uid) for uid in list(self._inventory.pods)))
 
     async def _ask(self, method: str, request: api.StopPodSandboxRequest | api.RemovePodSandboxRequest) -> None:
         """Stops and removes; a missing sandbox counts as removed."""
         try:
-            await self._book.client.ask(method, request)
+            await self._inventory.client.ask(method, request)
         except CriError as error:
             if error.code != GONE:
                 raise failure(error) from error

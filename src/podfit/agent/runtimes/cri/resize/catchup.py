@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable
 
 from podfit.agent.runtimes.confirmations import Confirmations
 from podfit.agent.runtimes.cri.messages.amounts import merged
-from podfit.agent.runtimes.cri.state.book import Book
+from podfit.agent.runtimes.cri.state.inventory import Inventory
 from podfit.agent.runtimes.cri.state.records import Container
 from podfit.agent.runtimes.values import RUNNING, LimitsChange, RuntimeFailure
 from podfit.cri import CriError
@@ -24,8 +24,8 @@ Ask = Callable[[Container, LimitsChange], Awaitable[None]]
 
 
 class CatchUp:
-    def __init__(self, book: Book, ask: Ask, confirmations: Confirmations) -> None:
-        self._book, self._ask, self._confirmations = book, ask, confirmations
+    def __init__(self, inventory: Inventory, ask: Ask, confirmations: Confirmations) -> None:
+        self._inventory, self._ask, self._confirmations = inventory, ask, confirmations
         self._behind: dict[str, tuple[LimitsChange, LimitsChange]] = {}
         """By container: the outstanding update, and the values to restore."""
 
@@ -44,7 +44,7 @@ class CatchUp:
             change, undo = merged(earlier[0], change), merged(undo, earlier[1])
         self._behind[container_id] = change, undo
         if earlier is None:
-            self._book.tasks.start(self._run(known), f"cri-update-{container_id}")
+            self._inventory.tasks.start(self._run(known), f"cri-update-{container_id}")
 
     async def _run(self, known: Container) -> None:
         backoff, container_id = Backoff(0.5, 30.0), known.state.id
@@ -60,20 +60,20 @@ class CatchUp:
                     if error.unreached:
                         continue
                     if known.running:
-                        self._put_back(known, undo, error)
+                        self._restore(known, undo, error)
                 self.done(container_id)
         self.done(container_id)
 
-    def _put_back(self, known: Container, undo: LimitsChange, error: CriError) -> None:
+    def _restore(self, known: Container, undo: LimitsChange, error: CriError) -> None:
         log.warning("container %s: the runtime refuses its resources: %s", known.state.id, error.words)
-        put_back(self._book, known.group, undo)
+        put_back(self._inventory, known.group, undo)
         self._confirmations.refuse(known.pod_uid)
-        self._book.emit("refused", known.pod_uid, known.state.id)
+        self._inventory.emit("refused", known.pod_uid, known.state.id)
 
 
-def put_back(book: Book, group: str, undo: LimitsChange) -> None:
-    assert book.cgroups is not None
+def put_back(inventory: Inventory, group: str, undo: LimitsChange) -> None:
+    assert inventory.cgroups is not None
     try:
-        book.cgroups.write(group, undo)
+        inventory.cgroups.write(group, undo)
     except RuntimeFailure as error:
         log.warning("cgroup %s cannot be restored: %s", group, error)

@@ -18,10 +18,10 @@ from podfit.agent.runtimes.cgroups.files import Vanished
 from podfit.agent.runtimes.confirmations import Confirmations
 from podfit.agent.runtimes.cri.failures import failure
 from podfit.agent.runtimes.cri.messages import amounts
+from podfit.agent.runtimes.cri.resize.batch import ResizeBatch
 from podfit.agent.runtimes.cri.resize.catchup import CatchUp, put_back
 from podfit.agent.runtimes.cri.resize.quotas import write_pod
-from podfit.agent.runtimes.cri.resize.together import Together
-from podfit.agent.runtimes.cri.state.book import Book
+from podfit.agent.runtimes.cri.state.inventory import Inventory
 from podfit.agent.runtimes.cri.state.records import Container, Pod
 from podfit.agent.runtimes.values import LimitsChange, NotFound
 from podfit.cri import CriError
@@ -34,28 +34,28 @@ UPDATE_S = 10.0
 
 
 class Resources:
-    def __init__(self, book: Book, confirmations: Confirmations) -> None:
-        self._book, self._confirmations = book, confirmations
-        self._behind = CatchUp(book, self._ask, confirmations)
-        self._together = Together(book, self._ask, self._notify_pod, self._behind, confirmations)
+    def __init__(self, inventory: Inventory, confirmations: Confirmations) -> None:
+        self._inventory, self._confirmations = inventory, confirmations
+        self._behind = CatchUp(inventory, self._ask, confirmations)
+        self._batch = ResizeBatch(inventory, self._ask, self._notify_pod, self._behind, confirmations)
         self._pod_updates = True
         """Whether the runtime serves UpdatePodSandboxResources."""
 
     async def update_all(self, uid: str, changes: Sequence[tuple[str, LimitsChange]]) -> bool:
-        return await self._together.apply(uid, changes)
+        return await self._batch.apply(uid, changes)
 
     async def update_pod(self, uid: str, change: LimitsChange) -> None:
-        pod, cgroups = self._book.pod(uid), self._book.cgroups
+        pod, cgroups = self._inventory.pod(uid), self._inventory.cgroups
         if cgroups is not None:
             try:
                 await write_pod(cgroups, pod.group, change)
             except Vanished:
-                self._book.lose(pod)
+                self._inventory.lose(pod)
                 raise
         await self._notify_pod(pod, change)
 
     async def update_container(self, container_id: str, change: LimitsChange) -> None:
-        known = self._book.container(container_id)
+        known = self._inventory.container(container_id)
         async with known.lock:
             undo = self._write(known, change)
             try:
@@ -64,7 +64,7 @@ class Resources:
             except CriError as error:
                 if undo is None or not error.unreached:
                     if undo is not None:
-                        put_back(self._book, known.group, undo)
+                        put_back(self._inventory, known.group, undo)
                     if not known.running:
                         raise NotFound(f"container {container_id} has ended") from error
                     raise failure(error) from error
@@ -73,7 +73,7 @@ class Resources:
 
     def _write(self, known: Container, change: LimitsChange) -> LimitsChange | None:
         """Returns the change that restores the previous values, None if its cgroup is not ours to write."""
-        cgroups = self._book.cgroups
+        cgroups = self._inventory.cgroups
         if cgroups is None or not known.writable:
             return None
         undo = amounts.undo(change, cgroups.limits(known.group))
@@ -85,7 +85,7 @@ class Resources:
         request = api.UpdateContainerResourcesRequest(
             container_id=known.state.id, linux=amounts.update(change, known.kept.limits.cpu_period_us)
         )
-        await self._book.client.ask("UpdateContainerResources", request, UPDATE_S)
+        await self._inventory.client.ask("UpdateContainerResources", request, UPDATE_S)
 
     async def _notify_pod(self, pod: Pod, change: LimitsChange) -> None:
         """For runtimes and plugins that want to be notified; the cgroup is written already."""
@@ -95,7 +95,7 @@ class Resources:
             pod_sandbox_id=pod.sandbox_id, resources=amounts.update(change, pod.config.limits.cpu_period_us)
         )
         try:
-            await self._book.client.ask("UpdatePodSandboxResources", request, UPDATE_S)
+            await self._inventory.client.ask("UpdatePodSandboxResources", request, UPDATE_S)
         except CriError as error:
             if error.code == "UNIMPLEMENTED":
                 self._pod_updates = False

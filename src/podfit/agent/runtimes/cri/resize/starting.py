@@ -12,7 +12,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 from podfit.agent.runtimes.cri.resize.quotas import write_pod
-from podfit.agent.runtimes.cri.state.book import Book
+from podfit.agent.runtimes.cri.state.inventory import Inventory
 from podfit.agent.runtimes.cri.state.records import Container, Pod
 from podfit.agent.runtimes.values import RUNNING, UNLIMITED, LimitsChange, RuntimeFailure
 
@@ -20,32 +20,35 @@ log = logging.getLogger(__name__)
 
 
 @asynccontextmanager
-async def without_pod_quota(book: Book, pod: Pod | None, starting: Container) -> AsyncIterator[None]:
+async def without_pod_quota(inventory: Inventory, pod: Pod | None, starting: Container) -> AsyncIterator[None]:
     """Removes the quota for as long as the containers' own quotas keep them within it."""
-    quota_us = _liftable(book, pod, starting) if pod is not None else None
-    if pod is None or quota_us is None or book.cgroups is None:
+    quota_us = _liftable(inventory, pod, starting) if pod is not None else None
+    if pod is None or quota_us is None or inventory.cgroups is None:
         yield
         return
-    book.cgroups.write(pod.group, LimitsChange(cpu_quota_us=UNLIMITED))
+    inventory.cgroups.write(pod.group, LimitsChange(cpu_quota_us=UNLIMITED))
     try:
         yield
     finally:
         try:
-            await write_pod(book.cgroups, pod.group, LimitsChange(cpu_quota_us=quota_us))
+            await write_pod(inventory.cgroups, pod.group, LimitsChange(cpu_quota_us=quota_us))
         except RuntimeFailure as error:
             log.warning("pod %s: its CPU quota cannot be set again: %s", pod.config.uid, error)
 
 
-def _liftable(book: Book, pod: Pod, starting: Container) -> int | None:
+def _liftable(inventory: Inventory, pod: Pod, starting: Container) -> int | None:
     """The pod's quota; None if it has none, or if its containers could exceed it without it."""
-    if book.cgroups is None:
+    if inventory.cgroups is None:
         return None
     running = [container for container in pod.containers.values() if container.state.state == RUNNING]
     if any(not one.group for one in running):
         return None
     try:
-        quota_us = book.cgroups.limits(pod.group).cpu_quota_us
-        own = [starting.kept.limits.cpu_quota_us, *(book.cgroups.limits(one.group).cpu_quota_us for one in running)]
+        quota_us = inventory.cgroups.limits(pod.group).cpu_quota_us
+        own = [
+            starting.kept.limits.cpu_quota_us,
+            *(inventory.cgroups.limits(one.group).cpu_quota_us for one in running),
+        ]
     except RuntimeFailure:
         return None
     if quota_us is None or None in own or sum(one or 0 for one in own) > quota_us:

@@ -14,47 +14,47 @@ from podfit.agent.runtimes.values import EXITED, RUNNING
 from podfit.cri import api_pb2 as api
 
 if TYPE_CHECKING:
-    from podfit.agent.runtimes.cri.state.book import Book
+    from podfit.agent.runtimes.cri.state.inventory import Inventory
 
 _NANOS = 1_000_000_000
 _REMEMBERED_S = 300.0
 
 
 class Comparison:
-    def __init__(self, book: Book) -> None:
-        self._book, self._began = book, time.monotonic()
+    def __init__(self, inventory: Inventory) -> None:
+        self._inventory, self._began = inventory, time.monotonic()
 
     async def run(self) -> None:
-        book, began, ours = self._book, self._began, {NODE: self._book.node}
-        boxes = await book.client.ask(
+        inventory, began, ours = self._inventory, self._began, {NODE: self._inventory.node}
+        boxes = await inventory.client.ask(
             "ListPodSandbox", api.ListPodSandboxRequest(filter=api.PodSandboxFilter(label_selector=ours))
         )
-        listed = await book.client.ask(
+        listed = await inventory.client.ask(
             "ListContainers", api.ListContainersRequest(filter=api.ContainerFilter(label_selector=ours))
         )
         by_uid: dict[str, list[api.PodSandbox]] = {}
         for box in sorted(boxes.items, key=lambda box: (box.metadata.attempt, box.created_at)):
-            if box.id in book.removed:
+            if box.id in inventory.removed:
                 continue
             by_uid.setdefault(box.metadata.uid, []).append(box)
         for uid, group in by_uid.items():
             await self._compare_pod(uid, group)
         for container in listed.containers:
-            known = book.containers.get(container.id)
+            known = inventory.containers.get(container.id)
             state = known.state.state if known is not None else ""
             if state != EXITED and (known is None or _differs(state, container.state)):
-                await book.refresh(container.id)
+                await inventory.refresh(container.id)
         alive = {container.id for container in listed.containers}
-        for cid in [cid for cid, one in book.containers.items() if cid not in alive and one.touched < began]:
-            book.drop_container(cid)
-        for uid in [uid for uid, pod in book.pods.items() if uid not in by_uid and pod.touched < began]:
-            book.drop_pod(uid)
-            book.emit("pod-gone", uid)
-        book.removed = {name: at for name, at in book.removed.items() if at > began - _REMEMBERED_S}
+        for cid in [cid for cid, one in inventory.containers.items() if cid not in alive and one.touched < began]:
+            inventory.drop_container(cid)
+        for uid in [uid for uid, pod in inventory.pods.items() if uid not in by_uid and pod.touched < began]:
+            inventory.drop_pod(uid)
+            inventory.emit("pod-gone", uid)
+        inventory.removed = {name: at for name, at in inventory.removed.items() if at > began - _REMEMBERED_S}
 
     async def _compare_pod(self, uid: str, boxes: list[api.PodSandbox]) -> None:
-        book, newest = self._book, boxes[-1]
-        pod = book.pods.get(uid)
+        inventory, newest = self._inventory, boxes[-1]
+        pod = inventory.pods.get(uid)
         if pod is not None and pod.touched >= self._began:
             return
         ready = newest.state == api.SANDBOX_READY
@@ -63,22 +63,26 @@ class Comparison:
             if config is None:
                 return
             if pod is None:
-                book.emit("found", uid)
+                inventory.emit("found", uid)
             known = pod.containers if pod is not None else {}
             pod = Pod(
-                config, newest.id, newest.metadata.attempt, newest.created_at / _NANOS, book.places.pod(config.qos, uid)
+                config,
+                newest.id,
+                newest.metadata.attempt,
+                newest.created_at / _NANOS,
+                inventory.places.pod(config.qos, uid),
             )
             pod.containers, pod.alive = known, ready
-            book.add_pod(pod)
+            inventory.add_pod(pod)
             if ready:
-                await book.follow_sandbox(pod)
+                await inventory.follow_sandbox(pod)
         elif pod.alive and ready and not pod.ips and not pod.config.host_network:
             # Created, but its details could not be read then.
-            await book.follow_sandbox(pod)
+            await inventory.follow_sandbox(pod)
         pod.sandboxes = [box.id for box in boxes]
         if pod.alive and not ready:
             pod.alive = False
-            book.emit("pod-gone", uid)
+            inventory.emit("pod-gone", uid)
 
 
 def _differs(state: str, listed: api.ContainerState) -> bool:

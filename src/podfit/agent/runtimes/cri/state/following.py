@@ -17,7 +17,7 @@ from podfit.cri import CriError
 from podfit.cri import api_pb2 as api
 
 if TYPE_CHECKING:
-    from podfit.agent.runtimes.cri.state.book import Book
+    from podfit.agent.runtimes.cri.state.inventory import Inventory
 
 log = logging.getLogger(__name__)
 
@@ -27,45 +27,45 @@ UNFOLLOWED_S = 1.0
 
 
 class Following:
-    def __init__(self, book: Book) -> None:
-        self._book = book
+    def __init__(self, inventory: Inventory) -> None:
+        self._inventory = inventory
 
     def loops(self) -> dict[str, Coroutine[Any, Any, None]]:
         return {"cri-relist": self._relist_often(), "cri-events": self._follow()}
 
     async def _follow(self) -> None:
-        book = self._book
+        inventory = self._inventory
         while True:
             try:
-                async for event in book.client.follow("GetContainerEvents", api.GetEventsRequest()):
-                    if event.container_id in book.containers:
-                        await book.refresh(event.container_id)
-                    elif event.pod_sandbox_status.labels.get(NODE) == book.node:
-                        book.relist_soon()
+                async for event in inventory.client.follow("GetContainerEvents", api.GetEventsRequest()):
+                    if event.container_id in inventory.containers:
+                        await inventory.refresh(event.container_id)
+                    elif event.pod_sandbox_status.labels.get(NODE) == inventory.node:
+                        inventory.relist_soon()
             except CriError as error:
                 if error.code == "UNIMPLEMENTED":
                     return
                 log.info("the stream of runtime events ended: %s", error)
             await asyncio.sleep(UNFOLLOWED_S)
-            book.relist_soon()
+            inventory.relist_soon()
 
     async def _relist_often(self) -> None:
-        book, away = self._book, False
+        inventory, away = self._inventory, False
         while True:
             try:
                 async with asyncio.timeout(UNFOLLOWED_S if away or self._unfollowed() else RELIST_S):
-                    await book.relist_now.wait()
+                    await inventory.relist_now.wait()
             except TimeoutError:
                 pass
-            book.relist_now.clear()
+            inventory.relist_now.clear()
             try:
-                await book.relist()
+                await inventory.relist()
                 away = False
             except CriError as error:
                 if not away:
-                    log.warning("container runtime at %s: %s", book.client.endpoint, error.words)
+                    log.warning("container runtime at %s: %s", inventory.client.endpoint, error.words)
                 away = True
 
     def _unfollowed(self) -> bool:
-        containers, exits = self._book.containers, self._book.exits
+        containers, exits = self._inventory.containers, self._inventory.exits
         return any(known.state.state == RUNNING and not exits.followed(cid) for cid, known in containers.items())

@@ -14,7 +14,7 @@ from podfit.agent.runtimes.cgroups.files import Vanished
 from podfit.agent.runtimes.cgroups.watch import memory_above, memory_below
 from podfit.agent.runtimes.cri.failures import failure
 from podfit.agent.runtimes.cri.messages import amounts
-from podfit.agent.runtimes.cri.state.book import Book
+from podfit.agent.runtimes.cri.state.inventory import Inventory
 from podfit.agent.runtimes.values import RUNNING, ContainerState, Limits, NotFound, RuntimeFailure, Usage
 from podfit.cri import CriError
 from podfit.cri import api_pb2 as api
@@ -23,29 +23,29 @@ _POLL_S = 1.0
 
 
 class Readings:
-    def __init__(self, book: Book) -> None:
-        self._book = book
+    def __init__(self, inventory: Inventory) -> None:
+        self._inventory = inventory
 
     # --- limits
     async def pod_limits(self, uid: str) -> Limits:
-        pod, cgroups = self._book.pod(uid), self._book.cgroups
+        pod, cgroups = self._inventory.pod(uid), self._inventory.cgroups
         if cgroups is None:
             return pod.config.limits
         try:
             # A runtime lists CPUs in every group; no pod is restricted as a whole.
             return replace(cgroups.limits(pod.group), cpuset_cpus="")
         except Vanished:
-            self._book.lose(pod)
+            self._inventory.lose(pod)
             raise
 
     async def container_limits(self, container_id: str) -> Limits:
-        known, cgroups = self._book.container(container_id), self._book.cgroups
+        known, cgroups = self._inventory.container(container_id), self._inventory.cgroups
         if cgroups is not None and known.group and known.state.state == RUNNING:
             actual = cgroups.limits(known.group)
             return actual if known.pinned else replace(actual, cpuset_cpus="")
         request = api.ContainerStatusRequest(container_id=container_id)
         try:
-            answer = await self._book.client.ask("ContainerStatus", request)
+            answer = await self._inventory.client.ask("ContainerStatus", request)
         except CriError as error:
             raise failure(error) from error
         if not answer.status.HasField("resources") or not answer.status.resources.HasField("linux"):
@@ -54,7 +54,7 @@ class Readings:
 
     # --- usage
     async def pod_usage(self, uid: str) -> Usage:
-        pod, cgroups = self._book.pod(uid), self._book.cgroups
+        pod, cgroups = self._inventory.pod(uid), self._inventory.cgroups
         if cgroups is not None:
             return cgroups.usage(pod.group)
         found = [usage for _, usage in await self.usages(uid)]
@@ -67,7 +67,7 @@ class Readings:
         )
 
     async def container_usage(self, container_id: str) -> Usage:
-        known, cgroups = self._book.container(container_id), self._book.cgroups
+        known, cgroups = self._inventory.container(container_id), self._inventory.cgroups
         state = known.state
         if state.state != RUNNING:
             # Its cgroup is gone with it; only the OOM kill remains to be recorded.
@@ -75,13 +75,15 @@ class Readings:
         if cgroups is not None and known.group:
             return cgroups.usage(known.group)
         try:
-            answer = await self._book.client.ask("ContainerStats", api.ContainerStatsRequest(container_id=container_id))
+            answer = await self._inventory.client.ask(
+                "ContainerStats", api.ContainerStatsRequest(container_id=container_id)
+            )
         except CriError as error:
             raise failure(error) from error
         return usage_of(answer.stats)
 
     async def usages(self, uid: str) -> list[tuple[ContainerState, Usage]]:
-        pod = self._book.pods.get(uid)
+        pod = self._inventory.pods.get(uid)
         if pod is None or not pod.alive:
             return []
         found = []
@@ -95,9 +97,9 @@ class Readings:
         return found
 
     async def memory_above(self, container_id: str, threshold: int) -> None:
-        group = self._book.container(container_id).group
-        if self._book.cgroups is not None and group:
-            await memory_above(self._book.cgroups, group, threshold)
+        group = self._inventory.container(container_id).group
+        if self._inventory.cgroups is not None and group:
+            await memory_above(self._inventory.cgroups, group, threshold)
             return
         while True:
             usage = await self.container_usage(container_id)
@@ -106,19 +108,19 @@ class Readings:
             await asyncio.sleep(_POLL_S)
 
     def memory_stall(self, container_id: str) -> int | None:
-        group = self._book.container(container_id).group
-        return self._book.cgroups.memory_stall(group) if self._book.cgroups is not None and group else None
+        group = self._inventory.container(container_id).group
+        return self._inventory.cgroups.memory_stall(group) if self._inventory.cgroups is not None and group else None
 
     def hold_memory(self, container_id: str, threshold: int | None) -> None:
-        group = self._book.container(container_id).group
-        if self._book.cgroups is not None and group:
-            self._book.cgroups.hold(group, threshold)
+        group = self._inventory.container(container_id).group
+        if self._inventory.cgroups is not None and group:
+            self._inventory.cgroups.hold(group, threshold)
 
     async def memory_below(self, uid: str, container_id: str, threshold: int) -> None:
-        group = self._book.container(container_id).group if container_id else self._book.pod(uid).group
-        if self._book.cgroups is not None and group:
+        group = self._inventory.container(container_id).group if container_id else self._inventory.pod(uid).group
+        if self._inventory.cgroups is not None and group:
             try:
-                await memory_below(self._book.cgroups, group, threshold)
+                await memory_below(self._inventory.cgroups, group, threshold)
             except OSError:
                 return  # A missing group uses nothing.
             return

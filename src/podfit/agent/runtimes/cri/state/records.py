@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 import msgspec
 
-from podfit.agent.runtimes.cri.messages.configs import Kept, kept_container
+from podfit.agent.runtimes.cri.messages.configs import PersistedConfig, kept_container
 from podfit.agent.runtimes.values import (
     CREATED,
     EXITED,
@@ -32,7 +32,7 @@ _NANOS = 1_000_000_000
 class Container:
     state: ContainerState
     pod_uid: str
-    kept: Kept
+    kept: PersistedConfig
     group: str = ""
     """Its cgroup while it runs; "" if it is unknown, as for a virtual machine."""
     pinned: bool = False
@@ -81,7 +81,7 @@ class Pod:
         )
 
 
-def container_state(status: api.ContainerStatus, info: str) -> tuple[ContainerState, Kept] | None:
+def container_state(status: api.ContainerStatus, info: str) -> tuple[ContainerState, PersistedConfig] | None:
     """`info`: the runtime's verbose answer. None for a container that none of our agents created."""
     kept = kept_container(status.annotations)
     if kept is None:

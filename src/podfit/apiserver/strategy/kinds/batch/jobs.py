@@ -96,7 +96,7 @@ class JobStrategy(Strategy):
             elif labels[key] != value:
                 errors.append(invalid(path, dict(sorted(labels.items())), f"must be '{value}'"))
         if selector_usable(spec["selector"]) and not selector_matches(spec["selector"], expected):
-            errors.append(invalid("spec.selector", _shown(spec["selector"]), "`selector` not auto-generated"))
+            errors.append(invalid("spec.selector", _printable(spec["selector"]), "`selector` not auto-generated"))
 
     def validate(self, obj: Object) -> Errors:
         errors: Errors = []
@@ -117,7 +117,7 @@ class JobStrategy(Strategy):
         spec, stored = new.get("spec") or {}, old.get("spec") or {}
         self._completions(spec, stored, errors)
         if not equal(spec.get("selector"), stored.get("selector")):
-            errors.append(invalid("spec.selector", _shown(spec.get("selector")), IMMUTABLE))
+            errors.append(invalid("spec.selector", _printable(spec.get("selector")), IMMUTABLE))
         self._template(spec.get("template") or {}, stored.get("template") or {}, old, errors)
         for field in _FIXED:
             if not equal(spec.get(field), stored.get(field)):
@@ -176,7 +176,7 @@ def _part_labels(obj: Object) -> None:
         obj["metadata"]["labels"] = dict(labels)
 
 
-def _shown(selector: Object | None) -> Object | None:
+def _printable(selector: Object | None) -> Object | None:
     if not selector or not selector.get("matchLabels"):
         return selector
     return {**selector, "matchLabels": dict(sorted(selector["matchLabels"].items()))}

@@ -117,7 +117,9 @@ class CustomResourceDefinitionStrategy(Strategy):
             if (version.get("schema") or {}).get("openAPIV3Schema") is None:
                 errors.append(required(f"{path}.schema.openAPIV3Schema"))
             _deprecation(version, path, errors)
-            _shown({field: value for field, value in version.items() if field not in shared}, version, path, errors)
+            _check_columns(
+                {field: value for field, value in version.items() if field not in shared}, version, path, errors
+            )
         listed = [_version(each, shared) for each in versions]
         if len({version.get("name", "") for version in versions}) < len(versions):
             errors.append(invalid("spec.versions", listed, "must contain unique version names"))
@@ -127,7 +129,7 @@ class CustomResourceDefinitionStrategy(Strategy):
         if versions:
             first = versions[0].get("name", "")
             names_valid(first, "spec.version", names.dns_1035(first) if first else [], errors)
-            _shown({field: versions[0].get(field) for field in shared}, versions[0], "spec", errors)
+            _check_columns({field: versions[0].get(field) for field in shared}, versions[0], "spec", errors)
 
     def _names(self, listed: Object, errors: Errors) -> None:
         path = "spec.names"
@@ -214,7 +216,7 @@ def _version(version: Object, shared: frozenset[str]) -> Object:
     }
 
 
-def _shown(fields: Object, version: Object, path: str, errors: Errors) -> None:
+def _check_columns(fields: Object, version: Object, path: str, errors: Errors) -> None:
     """How objects are scaled, printed and selected."""
     _scale(fields.get("subresources") or {}, f"{path}.subresources", errors)
     for place, column in enumerate(fields.get("additionalPrinterColumns") or ()):

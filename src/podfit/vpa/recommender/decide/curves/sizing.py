@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from podfit.vpa.policies.base import CPU, RESOURCES, Costs, Nonsense, Policy, Series, sizes_of
+from podfit.vpa.policies.base import CPU, RESOURCES, Costs, InvalidSizes, Policy, Series, sizes_of
 from podfit.vpa.policies.quality import Quality, qualities_of
 from podfit.vpa.recommender.decide.curves.curves import HOUR, SLOT_S, Curves
 from podfit.vpa.recommender.decide.fleet.arena import Ints
@@ -65,7 +65,7 @@ def _run(
             if len(rows) > 1 and runs < MOST_RUNS:
                 waiting += [rows[: len(rows) // 2], rows[len(rows) // 2 :]]
                 continue
-            words = str(error) if isinstance(error, Nonsense) else f"policy {policy.name} failed: {_words(error)}"
+            words = str(error) if isinstance(error, InvalidSizes) else f"policy {policy.name} failed: {_words(error)}"
             yield from ((int(part[row]), PolicySizes({}, {}, words)) for row in rows)
             continue
         yield from _answers(policy.name, part[rows], answers)

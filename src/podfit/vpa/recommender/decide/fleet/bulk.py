@@ -88,8 +88,8 @@ def group_percentiles(matrix: HistogramMatrix, groups: Groups, fractions: tuple[
     several = np.flatnonzero(~single)
     for start in range(0, len(several), BLOCK):
         chosen = several[start : start + BLOCK]
-        sheet = merged(matrix, groups.rows, groups.starts[chosen], sizes[chosen])
-        found[:, chosen] = sheet.percentile_buckets(fractions)
+        dense = merged(matrix, groups.rows, groups.starts[chosen], sizes[chosen])
+        found[:, chosen] = dense.percentile_buckets(fractions)
     return found
 
 

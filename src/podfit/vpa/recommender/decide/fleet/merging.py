@@ -18,7 +18,7 @@ from podfit.vpa.recommender.decide.histograms.histogram import MAX_DOUBLINGS
 Flags = NDArray[np.bool_]
 
 
-class Sheet:
+class DenseHistograms:
     """Histograms with all their buckets, one a line."""
 
     def __init__(self, matrix: HistogramMatrix, lines: int) -> None:
@@ -32,18 +32,18 @@ class Sheet:
         self._columns = np.arange(matrix.scheme.count)
 
     @staticmethod
-    def of_rows(matrix: HistogramMatrix, rows: Ints) -> Sheet:
-        sheet = Sheet(matrix, len(rows))
+    def of_rows(matrix: HistogramMatrix, rows: Ints) -> DenseHistograms:
+        dense = DenseHistograms(matrix, len(rows))
         widths = matrix.arena.width[rows]
         line, within = np.repeat(np.arange(len(rows)), widths), ranges(np.zeros(len(rows), np.int64), widths)
-        sheet.weights[line, matrix.arena.base[rows][line] + within] = matrix.arena.weights[
+        dense.weights[line, matrix.arena.base[rows][line] + within] = matrix.arena.weights[
             matrix.arena.offset[rows][line] + within
         ]
-        sheet.total, sheet.reference = matrix.total[rows], matrix.reference[rows]
-        sheet.low, sheet.high = matrix.low[rows], matrix.high[rows]
-        return sheet
+        dense.total, dense.reference = matrix.total[rows], matrix.reference[rows]
+        dense.low, dense.high = matrix.low[rows], matrix.high[rows]
+        return dense
 
-    def add(self, lines: Ints, other: Sheet) -> None:
+    def add(self, lines: Ints, other: DenseHistograms) -> None:
         """Adds other's lines to the given ones."""
         mine = self.reference[lines]
         older = mine < other.reference
@@ -105,13 +105,13 @@ class Sheet:
         self.high[lines] = np.where(below.any(axis=1), last - below[:, ::-1].argmax(axis=1), 0)
 
 
-def merged(matrix: HistogramMatrix, rows: Ints, starts: Ints, sizes: Ints) -> Sheet:
+def merged(matrix: HistogramMatrix, rows: Ints, starts: Ints, sizes: Ints) -> DenseHistograms:
     """One line a group; group i owns `rows[starts[i] : starts[i] + sizes[i]]`."""
-    sheet = Sheet(matrix, len(sizes))
+    dense = DenseHistograms(matrix, len(sizes))
     for number in range(int(sizes.max(initial=0))):
         lines = np.flatnonzero(sizes > number)
-        sheet.add(lines, Sheet.of_rows(matrix, rows[starts[lines] + number]))
-    return sheet
+        dense.add(lines, DenseHistograms.of_rows(matrix, rows[starts[lines] + number]))
+    return dense
 
 
 def ranges(starts: Ints, lengths: Ints) -> Ints:

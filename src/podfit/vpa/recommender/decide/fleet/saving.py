@@ -17,7 +17,7 @@ from podfit.vpa.recommender.decide.checkpoint import MAX_WEIGHT, VERSION
 from podfit.vpa.recommender.decide.fleet.arena import Ints, occurrence
 from podfit.vpa.recommender.decide.fleet.bulk import Groups
 from podfit.vpa.recommender.decide.fleet.fleet import Fleet
-from podfit.vpa.recommender.decide.fleet.merging import Sheet, merged
+from podfit.vpa.recommender.decide.fleet.merging import DenseHistograms, merged
 from podfit.vpa.recommender.decide.fleet.rows import RowAggregate, RowContainer
 from podfit.vpa.recommender.decide.histograms.aggregate import MEMORY_PEAK_WEIGHT
 from podfit.vpa.recommender.decide.histograms.cluster import ClusterState, Vpa
@@ -66,7 +66,7 @@ def _live(cluster: ClusterState, vpas: Sequence[Vpa], members: Sequence[dict[str
     return np.array(lines, np.int64), np.array(handles, np.int64)
 
 
-def _without_open_windows(sheet: Sheet, fleet: Fleet, lines: Ints, handles: Ints, now: Seconds) -> None:
+def _without_open_windows(dense: DenseHistograms, fleet: Fleet, lines: Ints, handles: Ints, now: Seconds) -> None:
     """Peaks of open windows would be counted a second time after a restart."""
     ends = fleet.window_end[handles]
     chosen = now < ends
@@ -76,10 +76,10 @@ def _without_open_windows(sheet: Sheet, fleet: Fleet, lines: Ints, handles: Ints
     ordinal = occurrence(lines)
     for number in range(int(ordinal.max(initial=-1)) + 1):
         part = ordinal == number
-        sheet.subtract(lines[part], buckets[part], MEMORY_PEAK_WEIGHT, ends[part])
+        dense.subtract(lines[part], buckets[part], MEMORY_PEAK_WEIGHT, ends[part])
 
 
-def _written(fleet: Fleet, groups: Groups, cpu: Sheet, memory: Sheet, now: Seconds) -> list[Object]:
+def _written(fleet: Fleet, groups: Groups, cpu: DenseHistograms, memory: DenseHistograms, now: Seconds) -> list[Object]:
     """Last line first, so that they can be popped from the end."""
     starts = groups.starts[:-1]
     first = np.minimum.reduceat(fleet.first[groups.rows], starts).tolist()
@@ -102,9 +102,9 @@ def _written(fleet: Fleet, groups: Groups, cpu: Sheet, memory: Sheet, now: Secon
     ][::-1]
 
 
-def _histograms(sheet: Sheet) -> list[Object]:
+def _histograms(dense: DenseHistograms) -> list[Object]:
     """Each line as `save_histogram` would write it."""
-    counted = np.where(sheet.inside(), sheet.weights, 0.0)
+    counted = np.where(dense.inside(), dense.weights, 0.0)
     heaviest = counted.max(axis=1)
     with np.errstate(divide="ignore", invalid="ignore"):
         whole = np.floor(counted * (MAX_WEIGHT / heaviest)[:, None] + 0.5)
@@ -113,12 +113,12 @@ def _histograms(sheet: Sheet) -> list[Object]:
     weights: list[dict[str, int]] = [{} for _ in heaviest]
     for one, name, weight in zip(line.tolist(), bucket.tolist(), whole[line, bucket].tolist(), strict=True):
         weights[one][str(name)] = int(weight)
-    stamps = {reference: to_rfc3339(reference) for reference in set(sheet.reference.tolist())}
+    stamps = {reference: to_rfc3339(reference) for reference in set(dense.reference.tolist())}
     return [
         {
             "referenceTimestamp": stamps[reference],
             **({"bucketWeights": found} if found else {}),
             **({"totalWeight": total} if total else {}),
         }
-        for found, total, reference in zip(weights, sheet.total.tolist(), sheet.reference.tolist(), strict=True)
+        for found, total, reference in zip(weights, dense.total.tolist(), dense.reference.tolist(), strict=True)
     ]

@@ -260,12 +260,14 @@ class ClusterState:
         for namespace, states in self._aggregates_in.items():
             vpas = self._vpas_in.get(namespace, {}).values()
             clocks = {} if self.config.expire_samples_without_metrics else self._clocks(vpas, now)
-            for key in [key for key, state in states.items() if self._gone(key, state, clocks.get(key, now), active)]:
+            for key in [
+                key for key, state in states.items() if self._is_expired(key, state, clocks.get(key, now), active)
+            ]:
                 _release(states.pop(key))
                 for vpa in vpas:
                     vpa.aggregates.pop(key, None)
 
-    def _gone(self, key: AggregateKey, state: AggregateState, clock: Seconds, active: set[AggregateKey]) -> bool:
+    def _is_expired(self, key: AggregateKey, state: AggregateState, clock: Seconds, active: set[AggregateKey]) -> bool:
         if state.empty and not self.config.expire_samples_without_metrics:
             return key not in active
         return state.expired(clock) or (state.empty and key not in active)

@@ -35,13 +35,15 @@ class SpareRoom:
 
 
 @dataclass(frozen=True, slots=True)
-class Rails:
+class ResizeBounds:
     down_step: float = 1.0
     floors: Mapping[tuple[str, str], int] = field(default_factory=dict)
     """(container, resource) → the minimum that an undo currently requires."""
 
 
-def amend(resize: Resize, room: SpareRoom, rails: Rails, lower: Mapping[tuple[str, str], int]) -> Resize | Wait | None:
+def amend(
+    resize: Resize, room: SpareRoom, resize_bounds: ResizeBounds, lower: Mapping[tuple[str, str], int]
+) -> Resize | Wait | None:
     """The resize that may be sent; a Wait when the cluster cannot take what is needed; None when nothing is left.
 
     `lower` are the lower bounds: with less than these a container would starve, so the resize is not cut below them.
@@ -54,8 +56,8 @@ def amend(resize: Resize, room: SpareRoom, rails: Rails, lower: Mapping[tuple[st
         if key[2] == CPU and name in resize.unboosted:
             # Half of a boost would stay forever: it is no longer tracked.
             continue
-        least = rails.floors.get((name, key[2]), 0)
-        _set(wanted, key, _eased(wanted[key], current.get(key), key[2], rails, least))
+        least = resize_bounds.floors.get((name, key[2]), 0)
+        _set(wanted, key, _relaxed(wanted[key], current.get(key), key[2], resize_bounds, least))
     if is_machine(pod):
         _make_whole(wanted, current, dict(wanted))
     before = dict(wanted)
@@ -105,10 +107,12 @@ def _current(pod: ObjectView) -> Change:
     return found
 
 
-def _eased(wanted: Quantity, now: Quantity | None, resource: str, rails: Rails, floor: int) -> Quantity:
+def _relaxed(
+    wanted: Quantity, now: Quantity | None, resource: str, resize_bounds: ResizeBounds, floor: int
+) -> Quantity:
     amount, held = _amount(resource, wanted), _amount(resource, now) if now is not None else 0
     if held and amount < held:
-        amount = max(amount, int(held * (1.0 - rails.down_step)), min(floor, held))
+        amount = max(amount, int(held * (1.0 - resize_bounds.down_step)), min(floor, held))
     return wanted if amount == _amount(resource, wanted) else _quantity(resource, amount, wanted)
 
 

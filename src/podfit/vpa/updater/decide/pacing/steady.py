@@ -16,7 +16,7 @@ VpaId = tuple[str, str]
 Targets = dict[tuple[str, str], str]
 
 
-class Steady:
+class StableTargets:
     def __init__(self, delay_s: float) -> None:
         self._delay_s = delay_s
         self._seen: dict[VpaId, deque[tuple[Seconds, Targets]]] = {}

@@ -54,7 +54,7 @@ def test_the_least_size_is_that_of_policies_unless_flags_say_otherwise() -> None
     assert applied({"cpu": 0.001}).target["cpu"] == 10
 
 
-def test_what_the_policy_itself_gives_is_told_apart() -> None:
+def test_sizes_of_the_policy_itself_are_distinguished() -> None:
     given = {
         "app": PolicySizes({"cpu": 0.7}, {}),
         "gone": PolicySizes({"cpu": 1.0}, {}),

@@ -26,11 +26,11 @@ def noted(*programs: Program, across: bool = False, namespace: str = "ns") -> Li
     return made
 
 
-def test_the_same_program_is_alike_in_every_way() -> None:
+def test_the_same_program_is_similar_at_every_level() -> None:
     assert levels(noted(WEB), WEB) == [(0, ["n=0"]), (1, ["n=0"]), (2, ["n=0"])]
 
 
-def test_another_tag_another_command_and_another_name_are_less_alike() -> None:
+def test_a_different_tag_command_or_name_reduces_similarity() -> None:
     tag, command = WEB._replace(image="registry/web:2"), WEB._replace(run="other")
     assert levels(noted(tag), WEB) == [(1, ["n=0"]), (2, ["n=0"])]
     assert levels(noted(command), WEB) == [(2, ["n=0"])]

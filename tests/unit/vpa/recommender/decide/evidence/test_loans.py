@@ -81,14 +81,14 @@ def test_a_loan_counts_where_it_changes_a_target(own: Estimate | None, target: i
     assert raises(own, size(target, 1, 999)) is raised
 
 
-def test_a_resource_without_own_samples_is_lent_whole() -> None:
+def test_a_resource_without_own_samples_uses_similar_containers_fully() -> None:
     own, lent = {"app": size(100, 80, 150)}, {"app": size(5, 4, 6, "memory"), "fresh": size(1, 1, 1)}
     found = lent_to(own, lent)
     assert found["app"] == Estimate({"cpu": 100, "memory": 5}, {"cpu": 80, "memory": 4}, {"cpu": 150, "memory": 6})
     assert found["fresh"] == size(1, 1, 1)
 
 
-def test_samples_of_a_checkpoint_are_lent_too() -> None:
+def test_samples_of_checkpoints_count_for_similar_containers() -> None:
     cluster = ClusterState(Config())
     obj = {"metadata": {"namespace": "ns", "name": "v"}, "spec": {}}
     scaler = cluster.add_vpa(obj, LabelSelector.parse("app=web0"))

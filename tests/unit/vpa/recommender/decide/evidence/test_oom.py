@@ -42,7 +42,7 @@ def test_a_change_of_a_pod_reveals_a_kill_or_none(before: Object, after: Object,
     assert ooms_between(before, after) == kills
 
 
-def test_what_the_container_was_allowed_stands_in_the_older_pod_when_it_runs_again() -> None:
+def test_the_limit_at_the_kill_is_read_from_the_older_pod_if_the_container_runs_again() -> None:
     before, after = seen(running={}), seen(1, END, memory="2Mi", running={})
     assert [one.memory for one in ooms_between(before, after)] == [1 << 20]
 

@@ -50,7 +50,7 @@ def test_each_group_gets_what_its_merged_rows_get_alone() -> None:
         assert found.memory[:, group].tolist() == [one["memory"] for one in (alone.target, alone.lower, alone.upper)]
 
 
-def test_a_group_without_samples_is_told_apart() -> None:
+def test_a_group_without_samples_is_distinguished() -> None:
     made, rows = fleet(100, 0)
     groups = Groups.of([[rows[0].row], [rows[1].row]], [1, 1])
     assert estimate_groups(made, groups).sampled.tolist() == [[True, False], [True, False]]

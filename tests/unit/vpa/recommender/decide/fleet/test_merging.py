@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from podfit.vpa.recommender.decide.fleet.matrix import HistogramMatrix
-from podfit.vpa.recommender.decide.fleet.merging import Sheet, merged, ranges
+from podfit.vpa.recommender.decide.fleet.merging import DenseHistograms, merged, ranges
 from podfit.vpa.recommender.decide.histograms.buckets import CPU
 from podfit.vpa.recommender.decide.histograms.histogram import DecayingHistogram
 
@@ -31,7 +31,7 @@ def single(*rows: int) -> DecayingHistogram:
     return made
 
 
-def expect_line(sheet: Sheet, line: int, one: DecayingHistogram) -> None:
+def expect_line(sheet: DenseHistograms, line: int, one: DecayingHistogram) -> None:
     counted = np.where(sheet.inside()[line], sheet.weights[line], 0.0)
     inside = range(one.low, one.high + 1)
     assert counted.tolist() == [one.weights[bucket] if bucket in inside else 0.0 for bucket in range(CPU.count)]
@@ -68,6 +68,6 @@ def test_a_group_without_rows_is_an_empty_line() -> None:
     assert sheet.percentile_buckets((0.5,)).tolist() == [[-1]]
 
 
-def test_ranges_stand_one_after_the_other() -> None:
+def test_ranges_are_listed_in_order() -> None:
     assert ranges(np.array([5, 0, 9]), np.array([2, 0, 3])).tolist() == [5, 6, 9, 10, 11]
     assert ranges(np.array([5]), np.array([0])).tolist() == []

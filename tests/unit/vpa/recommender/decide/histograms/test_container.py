@@ -59,7 +59,7 @@ def test_the_next_window_has_a_peak_of_its_own() -> None:
     assert one.state.peak == GB and one.state.window_end == START + 3 * DAY_S
 
 
-def test_an_out_of_memory_kill_counts_as_more_than_what_the_container_had() -> None:
+def test_an_out_of_memory_kill_counts_as_more_than_the_containers_limit() -> None:
     one = Watched()
     assert one.oom(GB, START) == int(1.2 * GB)
     assert one.oom(100, START + 1) == 100 + 100 * 1024 * 1024

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from podfit.api.quantity import Quantity
 from podfit.vpa.model.changing.waits import Wait
 from podfit.vpa.updater.decide.actions import Resize, resize
-from podfit.vpa.updater.decide.pacing.amend import Rails, SpareRoom, amend, cut_short, eased
+from podfit.vpa.updater.decide.pacing.amend import ResizeBounds, SpareRoom, amend, cut_short, eased
 
 
 def pod_and_vpa(request: int, limit: int | None, wanted: int) -> tuple[Any, Any]:
@@ -42,7 +42,7 @@ def test_an_amended_resize_never_exceeds_the_room_and_never_falls_too_far(
     pod, vpa = pod_and_vpa(request, limit, wanted)
     action = resize(pod, vpa, 0.0)
     assert action is not None
-    amended = amend(action, SpareRoom({"cpu": spare}, {}, "node n1"), Rails(step), {})
+    amended = amend(action, SpareRoom({"cpu": spare}, {}, "node n1"), ResizeBounds(step), {})
     if isinstance(amended, Wait):
         assert wanted > request and "cpu" in amended.message
         return
@@ -91,7 +91,7 @@ def _amended(pod: Any, vpa: Any, spare: int, step: float) -> Any:
     action = resize(pod, vpa, 0.0)
     if action is None:
         return None
-    amended = amend(action, SpareRoom({"cpu": spare}, {}, "node n1"), Rails(step), {})
+    amended = amend(action, SpareRoom({"cpu": spare}, {}, "node n1"), ResizeBounds(step), {})
     return None if amended is None or isinstance(amended, Wait) else amended.changes
 
 
@@ -110,11 +110,11 @@ def test_a_resize_is_not_cut_below_the_lower_bound() -> None:
     pod, vpa = pod_and_vpa(100, None, 1000)
     action = resize(pod, vpa, 0.0)
     assert action is not None
-    waiting = amend(action, SpareRoom({"cpu": 300}, {}, "node n1"), Rails(), {("c", "cpu"): 500})
+    waiting = amend(action, SpareRoom({"cpu": 300}, {}, "node n1"), ResizeBounds(), {("c", "cpu"): 500})
     assert waiting == Wait(
         "NoRoom", "node n1 has 300m of cpu left, 900m more are needed: it is resized when enough is free"
     )
-    cut = amend(action, SpareRoom({"cpu": 300}, {}, "node n1"), Rails(), {("c", "cpu"): 300})
+    cut = amend(action, SpareRoom({"cpu": 300}, {}, "node n1"), ResizeBounds(), {("c", "cpu"): 300})
     assert not isinstance(cut, Wait) and cut is not None
     assert cut.changes[0, "requests", "cpu"] == Quantity.parse("400m")
 
@@ -123,7 +123,7 @@ def test_the_quota_counts_like_the_node() -> None:
     pod, vpa = pod_and_vpa(100, 100, 1000)
     action = resize(pod, vpa, 0.0)
     assert action is not None
-    waiting = amend(action, SpareRoom({"cpu": 5000}, {"limits.cpu": 200}, "node n1"), Rails(), {})
+    waiting = amend(action, SpareRoom({"cpu": 5000}, {"limits.cpu": 200}, "node n1"), ResizeBounds(), {})
     assert isinstance(waiting, Wait) and waiting.reason == "QuotaExceeded"
 
 
@@ -131,7 +131,7 @@ def test_an_undo_keeps_a_floor() -> None:
     pod, vpa = pod_and_vpa(1000, None, 100)
     action = resize(pod, vpa, 0.0)
     assert action is not None
-    assert amend(action, SpareRoom(), Rails(1.0, {("c", "cpu"): 1000}), {}) is None
+    assert amend(action, SpareRoom(), ResizeBounds(1.0, {("c", "cpu"): 1000}), {}) is None
 
 
 def asked(request: int, wanted: int) -> Resize:
@@ -146,14 +146,14 @@ def asked(request: int, wanted: int) -> Resize:
 )
 def test_what_was_cut_is_named(room: SpareRoom, words: str) -> None:
     action = asked(100, 1000)
-    sent = amend(action, room, Rails(), {})
+    sent = amend(action, room, ResizeBounds(), {})
     assert isinstance(sent, Resize) and cut_short(action, sent) == words
 
 
 def test_a_step_down_that_is_not_the_whole_way_is_eased() -> None:
     action = asked(1000, 100)
     for step, partly in ((0.5, True), (1.0, False)):
-        sent = amend(action, SpareRoom(), Rails(step), {})
+        sent = amend(action, SpareRoom(), ResizeBounds(step), {})
         assert isinstance(sent, Resize) and eased(action, sent) is partly
 
 
@@ -164,5 +164,5 @@ def test_a_resize_that_its_node_was_asked_for_already_waits() -> None:
     assert action is not None
     pod["spec"]["containers"][0]["resources"]["requests"] = {"cpu": "500m"}
     pod["status"] = {"containerStatuses": [{"name": "c", "resources": {"requests": {"cpu": "100m"}}}]}
-    waiting = amend(action, SpareRoom(), Rails(), {})
+    waiting = amend(action, SpareRoom(), ResizeBounds(), {})
     assert isinstance(waiting, Wait) and waiting.reason == "ResizeUnderWay"

@@ -71,6 +71,6 @@ def test_what_was_changed_in_this_pass_counts() -> None:
     assert rollout.wait(pods[1], False) is not None
 
 
-def test_without_the_annotation_nobody_waits() -> None:
+def test_without_the_annotation_no_pod_waits() -> None:
     pods = [sized("first", NEW), sized("second", "old")]
     assert reason(scaler(None), pods, pods[1]) == ""

@@ -7,10 +7,10 @@ from podfit.client.kubeconfig import Access
 from podfit.kit.clock import RealClock
 from podfit.vpa.admission.config import AdmissionConfig
 from podfit.vpa.admission.loop import AdmissionWebhook
+from podfit.vpa.combined import history_for
 from podfit.vpa.leading import run_elected
 from podfit.vpa.recommender.config import RecommenderConfig
 from podfit.vpa.recommender.loop import Recommender
-from podfit.vpa.together import history_for
 from podfit.vpa.updater.config import UpdaterConfig
 from podfit.vpa.updater.loop import Updater
 

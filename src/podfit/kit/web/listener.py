@@ -64,12 +64,12 @@ def connections_allowed() -> int:
     return max(16, soft - max(_LEAST_RESERVE, soft // 3))
 
 
-def a_small_share() -> int:
+def side_listener_limit() -> int:
     """For a listener in addition to the main one of a process."""
     return max(16, connections_allowed() // 8)
 
 
-def requests_up_to(size: int) -> Callable[..., web.BaseRequest]:
+def limited_requests(size: int) -> Callable[..., web.BaseRequest]:
     """For `request_factory`: a request with a body larger than `size` bytes is answered with 413."""
 
     def made(
@@ -90,25 +90,25 @@ async def _resolved(host: str | None, port: int) -> list[Any]:
         return await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
 
 
-class Visitor(RequestHandler):
+class Connection(RequestHandler):
     """One connection."""
 
     trusted = False
     """Whether its client has authenticated."""
 
-    def __init__(self, door: Door, server: web.Server, **options: Any) -> None:
+    def __init__(self, listener: HttpListener, server: web.Server, **options: Any) -> None:
         super().__init__(server, loop=asyncio.get_running_loop(), **options)
-        self._door = door
+        self._listener = listener
         self.answering = 0
-        self.asked = False
-        self.idle_since = door.now()
+        self.has_request = False
+        self.idle_since = listener.now()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         super().connection_made(transport)
-        self._door.visitors.add(self)
+        self._listener.connections.add(self)
 
     def connection_lost(self, exc: BaseException | None) -> None:
-        self._door.visitors.discard(self)
+        self._listener.connections.discard(self)
         super().connection_lost(exc)
 
     def log_exception(self, *args: Any, **kw: Any) -> None:
@@ -121,11 +121,11 @@ class Visitor(RequestHandler):
 
     def begin(self) -> None:
         self.answering += 1
-        self.asked = True
+        self.has_request = True
 
     def end(self) -> None:
         self.answering -= 1
-        self.idle_since = self._door.now()
+        self.idle_since = self._listener.now()
 
     def hang_up(self) -> None:
         if self.transport is not None:
@@ -133,26 +133,28 @@ class Visitor(RequestHandler):
 
 
 class _Server(web.Server):
-    def __init__(self, door: Door, visitor: type[Visitor], handler: Handler, options: dict[str, Any]) -> None:
+    def __init__(
+        self, listener: HttpListener, connection: type[Connection], handler: Handler, options: dict[str, Any]
+    ) -> None:
         super().__init__(
             handler,  # type: ignore[arg-type]
             request_factory=options.pop("request_factory", None),
             handler_cancellation=options.pop("handler_cancellation", False),
         )
-        self._door, self._visitor, self._options = door, visitor, options
+        self._listener, self._connection, self._options = listener, connection, options
 
     def __call__(self) -> RequestHandler:
-        return self._visitor(self._door, self, **self._options)
+        return self._connection(self._listener, self, **self._options)
 
 
-class Door:
+class HttpListener:
     def __init__(
         self,
         handler: Handler,
         tls: ssl.SSLContext | None,
         *,
         limit: int = 0,
-        visitor: type[Visitor] = Visitor,
+        connection: type[Connection] = Connection,
         clock: Clock | None = None,
         **options: Any,
     ) -> None:
@@ -160,8 +162,8 @@ class Door:
         those of aiohttp's protocol."""
         self._tls, self._clock = tls, clock or RealClock()
         self.limit = limit or connections_allowed()
-        self.visitors: set[Visitor] = set()
-        self._handler, self._visitor = handler, visitor
+        self.connections: set[Connection] = set()
+        self._handler, self._connection = handler, connection
         self._options = {"access_log": None, "keepalive_timeout": IDLE_S, "lingering_time": _CLOSE_S, **options}
         self._server: _Server | None = None
         self._sockets: list[socket.socket] = []
@@ -174,38 +176,38 @@ class Door:
 
     async def open(self, host: str, port: int) -> None:
         """On all addresses if `host` is empty. Raises CannotListen."""
-        self._server = _Server(self, self._visitor, self._count(self._handler), dict(self._options))
+        self._server = _Server(self, self._connection, self._count(self._handler), dict(self._options))
         try:
             await self._bind(host, port)
         except OSError as error:
             self._close_sockets()
             raise CannotListen(host, port, error) from error
-        for listener in self._sockets:
-            self._tasks.start(self._accept(listener), "accept")
+        for sock in self._sockets:
+            self._tasks.start(self._accept(sock), "accept")
         self._tasks.start(self._sweep(), "sweep")
 
     async def _bind(self, host: str, port: int) -> None:
         for family, kind, protocol, _, address in dict.fromkeys(await _resolved(host or None, port)):
-            listener = socket.socket(family, kind, protocol)
-            self._sockets.append(listener)
-            listener.setblocking(False)
-            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            sock = socket.socket(family, kind, protocol)
+            self._sockets.append(sock)
+            sock.setblocking(False)
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             if family == socket.AF_INET6:
-                listener.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+                sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
             # A name with several addresses gets one port, even if the port is picked automatically.
-            listener.bind((address[0], self.port or port, *address[2:]))
-            listener.listen(1024)
-            self.port = listener.getsockname()[1]
+            sock.bind((address[0], self.port or port, *address[2:]))
+            sock.listen(1024)
+            self.port = sock.getsockname()[1]
 
     def _count(self, handler: Handler) -> Handler:
         async def counted(request: web.BaseRequest) -> web.StreamResponse:
-            visitor = request.protocol
-            assert isinstance(visitor, Visitor)
-            visitor.begin()
+            connection = request.protocol
+            assert isinstance(connection, Connection)
+            connection.begin()
             try:
                 return await handler(request)
             finally:
-                visitor.end()
+                connection.end()
 
         return counted
 
@@ -216,15 +218,15 @@ class Door:
             await self._server.shutdown(_CLOSE_S)
 
     def _close_sockets(self) -> None:
-        for listener in self._sockets:
-            listener.close()
+        for sock in self._sockets:
+            sock.close()
         self._sockets.clear()
 
-    async def _accept(self, listener: socket.socket) -> None:
+    async def _accept(self, server: socket.socket) -> None:
         loop, exhausted = asyncio.get_running_loop(), False
         while True:
             try:
-                connection, _ = await loop.sock_accept(listener)
+                sock, _ = await loop.sock_accept(server)
             except OSError as error:
                 if error.errno in _EXHAUSTED:
                     if not exhausted:
@@ -236,35 +238,37 @@ class Door:
             exhausted = False
             if self._held() >= self.limit:
                 if not self._make_room():
-                    connection.close()
+                    sock.close()
                     continue
                 # While connections are queued, accept does not yield: descriptors are closed in other iterations of the
                 # loop.
                 await asyncio.sleep(0)
-            self._entering[connection] = self.now()
-            self._tasks.start(self._enter(connection), "handshake")
+            self._entering[sock] = self.now()
+            self._tasks.start(self._enter(sock), "handshake")
 
     def _held(self) -> int:
-        return len(self.visitors) + len(self._entering)
+        return len(self.connections) + len(self._entering)
 
-    async def _enter(self, connection: socket.socket) -> None:
+    async def _enter(self, sock: socket.socket) -> None:
         loop = asyncio.get_running_loop()
         assert self._server is not None
         timeout_s = HANDSHAKE_S if self._tls is not None else None
         try:
-            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            await loop.connect_accepted_socket(self._server, connection, ssl=self._tls, ssl_handshake_timeout=timeout_s)
+            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            await loop.connect_accepted_socket(self._server, sock, ssl=self._tls, ssl_handshake_timeout=timeout_s)
         except (OSError, ssl.SSLError, TimeoutError, asyncio.CancelledError):
-            connection.close()
+            sock.close()
         finally:
-            self._entering.pop(connection, None)
+            self._entering.pop(sock, None)
 
     def _make_room(self) -> bool:
         """Closes the connection that is least needed; False if all are in use. It is no longer counted."""
-        idle = [visitor for visitor in self.visitors if not visitor.answering]
+        idle = [connection for connection in self.connections if not connection.answering]
         if idle:
-            least = min(idle, key=lambda visitor: (visitor.trusted, visitor.asked, visitor.idle_since))
-            self.visitors.discard(least)
+            least = min(
+                idle, key=lambda connection: (connection.trusted, connection.has_request, connection.idle_since)
+            )
+            self.connections.discard(least)
             least.hang_up()
             return True
         if self._entering:
@@ -280,9 +284,9 @@ class Door:
         while True:
             await self._clock.sleep(_SWEEP_S)
             now = self.now()
-            for visitor in list(self.visitors):
+            for connection in list(self.connections):
                 # aiohttp closes connections that are idle after a request, but not those that never finish the headers
                 # of one.
-                allowed_s = IDLE_S + HEADER_S if visitor.asked else HEADER_S
-                if not visitor.answering and now - visitor.idle_since > allowed_s:
-                    visitor.hang_up()
+                allowed_s = IDLE_S + HEADER_S if connection.has_request else HEADER_S
+                if not connection.answering and now - connection.idle_since > allowed_s:
+                    connection.hang_up()

@@ -15,7 +15,7 @@ _UNSUPPORTED = (errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL, errno.ENODEV)
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
-def take_slack(descriptor: int, end: int, room: int) -> bool:
+def preallocate(descriptor: int, end: int, room: int) -> bool:
     """Ensures that the file can grow by `room` bytes from its `end`; False if its file system does not support that.
 
     Raises OSError (ENOSPC) if there is not enough space; part of it may be allocated then.

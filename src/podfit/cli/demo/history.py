@@ -84,7 +84,7 @@ class Seen:
         return sum(one.restarts for one in self.containers.values())
 
     @property
-    def sentence(self) -> str:
+    def summary(self) -> str:
         return f"resized in place: {self.ups} up, {self.downs} down; restarts: {self.restarts}"
 
 

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 
 from podfit.apiserver.request import Request
 from podfit.kit.clock import Clock
-from podfit.kit.concurrency.fairly import FairLock
+from podfit.kit.concurrency.fair_lock import FairLock
 
 SLICE_S = 0.001
 _PATIENCE_S = 0.008
@@ -20,7 +20,7 @@ _TURNS_BETWEEN = 4
 Turn = asyncio.Future[None]
 
 
-class Lane:
+class LongResponses:
     def __init__(self, clock: Clock, slice_s: float = SLICE_S, patience_s: float = _PATIENCE_S) -> None:
         self._monotonic, self._slice_s, self._patience_s = clock.monotonic, slice_s, patience_s
         self._short = 0

@@ -10,13 +10,13 @@ from podfit.kit.clock import Clock
 
 
 @types.coroutine
-def yield_turns(count: int) -> Generator[None, None, None]:
+def yield_to_loop(count: int) -> Generator[None, None, None]:
     """Lets other ready tasks run, for `count` iterations of the event loop."""
     for _ in range(count):
         yield
 
 
-class Turns:
+class TimeSlice:
     def __init__(self, clock: Clock, longest_s: float = 0.002) -> None:
         """Others wait at most `longest_s`, plus the item being processed."""
         self._monotonic, self._longest_s = clock.monotonic, longest_s

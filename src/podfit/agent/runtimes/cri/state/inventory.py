@@ -13,8 +13,8 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 
 from podfit.agent.runtimes.cgroups import Cgroups
 from podfit.agent.runtimes.cri.failures import failure
-from podfit.agent.runtimes.cri.messages.configs import UID, Kept
-from podfit.agent.runtimes.cri.messages.places import Places
+from podfit.agent.runtimes.cri.messages.cgroup_paths import CgroupPaths
+from podfit.agent.runtimes.cri.messages.configs import UID, PersistedConfig
 from podfit.agent.runtimes.cri.state.comparison import Comparison
 from podfit.agent.runtimes.cri.state.exits import Exits
 from podfit.agent.runtimes.cri.state.following import Following
@@ -30,8 +30,8 @@ _FIRST_LOOK_S, _LONGEST_LOOK_S = 0.002, 0.5
 _END_S = 10.0
 
 
-class Book:
-    def __init__(self, client: CriClient, node: str, places: Places, cgroups: Cgroups | None) -> None:
+class Inventory:
+    def __init__(self, client: CriClient, node: str, places: CgroupPaths, cgroups: Cgroups | None) -> None:
         """`cgroups`: None if this machine cannot read the containers' cgroups."""
         self.client, self.node, self.places, self.cgroups = client, node, places, cgroups
         self.pods: dict[str, Pod] = {}
@@ -126,7 +126,7 @@ class Book:
         noted.pinned = noted.pinned or bool(answer.status.resources.linux.cpuset_cpus)
         return noted
 
-    def _note(self, pod: Pod, state: ContainerState, kept: Kept) -> Container:
+    def _note(self, pod: Pod, state: ContainerState, kept: PersistedConfig) -> Container:
         known = self.containers.get(state.id)
         if known is None:
             known = Container(state, pod.config.uid, kept, pinned=bool(kept.limits.cpuset_cpus))

@@ -6,7 +6,7 @@ import ctypes
 import mmap
 from pathlib import Path
 
-from podfit.kit.process.pages import HUGE, collapse, is_worth_it, movable, own_memory
+from podfit.kit.process.huge_pages import HUGE, collapse, is_worth_it, movable, own_memory
 
 MIB = 1 << 20
 

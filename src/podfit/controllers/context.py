@@ -14,8 +14,8 @@ from podfit.api.objects import Object
 from podfit.api.registry.kinds import POD, Kind
 from podfit.client import Cache, Client, EventRecorder
 from podfit.client.cache import BY_NAMESPACE, Index
-from podfit.client.recording.events import Voice
-from podfit.controllers.owners import Waking, controller_uid, orphan_in
+from podfit.client.recording.events import NamedRecorder
+from podfit.controllers.owners import OwnerWatch, controller_uid, orphan_in
 from podfit.kit.clock import Clock
 from podfit.kit.concurrency.tasks import Tasks
 
@@ -42,7 +42,7 @@ class Informers:
     def __init__(self, client: Client, clock: Clock) -> None:
         self._client, self._clock = client, clock
         self._caches: dict[Kind, Cache] = {}
-        self._waking: dict[Kind, Waking] = {}
+        self._waking: dict[Kind, OwnerWatch] = {}
         self._tasks = Tasks("informers")
         self._running = False
 
@@ -55,11 +55,11 @@ class Informers:
                 self._tasks.start(cache.run(), f"watch-{kind.plural}")
         return cache
 
-    def waking(self, kind: Kind) -> Waking:
+    def waking(self, kind: Kind) -> OwnerWatch:
         """Enqueues the owners of objects of this kind."""
         waking = self._waking.get(kind)
         if waking is None:
-            waking = self._waking[kind] = Waking(self.of(kind))
+            waking = self._waking[kind] = OwnerWatch(self.of(kind))
         return waking
 
     def kinds(self) -> list[Kind]:
@@ -79,10 +79,10 @@ class Informers:
 
 
 @dataclass
-class World:
+class ControllerContext:
     client: Client
     informers: Informers
-    recorder: EventRecorder | Voice
+    recorder: EventRecorder | NamedRecorder
     clock: Clock
     cluster_ca: bytes = b""
     """PEM of the CA that signed the API server's certificate; published as kube-root-ca.crt."""
@@ -95,11 +95,11 @@ class World:
     client_of: Callable[[str], Client] | None = None
     """The client of a service account of kube-system; without it all requests use `client`."""
 
-    def named(self, component: str) -> World:
+    def named(self, component: str) -> ControllerContext:
         """The same world for a controller whose Events carry its own name."""
         return replace(self, recorder=self.recorder.named(component))
 
-    def acting(self, account: str) -> World:
+    def acting(self, account: str) -> ControllerContext:
         """The same world for a controller that writes as this service account; caches stay shared."""
         return replace(self, client=self.client_of(account)) if self.client_of is not None and account else self
 

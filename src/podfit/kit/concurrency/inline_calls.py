@@ -8,7 +8,7 @@ blocked. So calls run in place while they are fast; a slow call moves the follow
 from __future__ import annotations
 
 
-class Pace:
+class InlineCalls:
     def __init__(self, limit_s: float = 0.004, rest: int = 16) -> None:
         """A call longer than `limit_s` counts as slow; the next `rest` calls then run in a thread before the loop is
         tried again.

@@ -22,7 +22,7 @@ def path(names: tuple[str, ...], driver: str) -> str:
     return "".join(f"/{'-'.join(plain[: depth + 1])}.slice" for depth in range(len(plain)))
 
 
-class Places:
+class CgroupPaths:
     def __init__(self, root: str = "/", driver: str = CGROUPFS) -> None:
         """`root`: as the kubelet's --cgroup-root, the parent of `kubepods`."""
         self.driver = driver

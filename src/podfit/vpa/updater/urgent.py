@@ -18,7 +18,7 @@ NOT_NOW = Wait(
 )
 
 
-class Hurry:
+class UrgentVpas:
     def __init__(self) -> None:
         self._waiting: set[Key] = set()
         self._wake = asyncio.Event()

@@ -16,7 +16,7 @@ from podfit.vpa.updater.decide.whynot import WhyNot
 VpaId = tuple[str, str]
 
 
-class Story:
+class SkipReasons:
     def __init__(self, events: EventRecorder) -> None:
         self._events = events
         self._pods: dict[VpaId, dict[str, WhyNot]] = {}

@@ -14,7 +14,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextvars import ContextVar
 from typing import TypeVar
 
-from podfit.kit.concurrency.fairly import FairLock
+from podfit.kit.concurrency.fair_lock import FairLock
 
 Result = TypeVar("Result")
 SWITCH_S = 0.001
@@ -40,7 +40,7 @@ class _Thread:
         self._pool.shutdown(wait=False, cancel_futures=True)
 
 
-class Aside:
+class WorkerThreads:
     def __init__(self) -> None:
         self._threads: tuple[_Thread, _Thread] | None = None
 
@@ -51,7 +51,7 @@ class Aside:
         if self._threads is None:
             # The interpreter's default of five milliseconds would be added to each iteration of the loop meanwhile.
             sys.setswitchinterval(min(sys.getswitchinterval(), SWITCH_S))
-            self._threads = _Thread("aside"), _Thread("aside-long")
+            self._threads = _Thread("worker"), _Thread("worker-long")
         return await self._threads[size >= VERY_LARGE].run(work)
 
     def close(self) -> None:

@@ -10,7 +10,7 @@ from podfit.store.backend import Record
 _BYTES = 96 << 20
 
 
-class KeptMessages:
+class MessageCache:
     """For the most recently requested objects."""
 
     def __init__(self, most_bytes: int = _BYTES) -> None:

@@ -13,23 +13,23 @@ from podfit.client import Cache
 from podfit.vpa.model.changing.waits import Wait
 from podfit.vpa.model.changing.windows import BadWindow, open_now
 from podfit.vpa.model.objects.pods import annotations_of
-from podfit.vpa.observe.sight import PAGE, Sight
+from podfit.vpa.observe.caches import PAGE, Caches
 
 FREEZE = "podfit.dev/freeze"
 WINDOW = "podfit.dev/maintenance-window"
 
 
-class Brakes:
+class ChangeStops:
     """Reads caches only, so a freeze is effective as soon as the watch delivers it."""
 
-    def __init__(self, sight: Sight, panic_namespace: str, panic_name: str, windows: str = "") -> None:
+    def __init__(self, caches: Caches, panic_namespace: str, panic_name: str, windows: str = "") -> None:
         """`windows` are the default maintenance windows, for autoscalers without their own."""
         config_map, name = kind_named("ConfigMap"), f"metadata.name={panic_name}"
         # One ConfigMap, watched by name, so that it is the first to be delivered.
-        panic = Cache(sight.client, config_map, panic_namespace, clock=sight.clock, page=PAGE, fieldSelector=name)
-        self._panic = sight.add(panic)
-        self._namespaces = sight.follow(NAMESPACE, indexes={})
-        self._windows, self._clock = windows, sight.clock
+        panic = Cache(caches.client, config_map, panic_namespace, clock=caches.clock, page=PAGE, fieldSelector=name)
+        self._panic = caches.add(panic)
+        self._namespaces = caches.follow(NAMESPACE, indexes={})
+        self._windows, self._clock = windows, caches.clock
 
     @property
     def caches(self) -> tuple[Cache, ...]:

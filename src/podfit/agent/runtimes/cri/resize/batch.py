@@ -18,7 +18,7 @@ from podfit.agent.runtimes.confirmations import Confirmations
 from podfit.agent.runtimes.cri.messages.amounts import merged, undo
 from podfit.agent.runtimes.cri.resize.catchup import Ask, CatchUp, put_back
 from podfit.agent.runtimes.cri.resize.quotas import write_pod
-from podfit.agent.runtimes.cri.state.book import Book
+from podfit.agent.runtimes.cri.state.inventory import Inventory
 from podfit.agent.runtimes.cri.state.records import Container, Pod
 from podfit.agent.runtimes.values import LimitsChange, RuntimeFailure
 from podfit.cri import CriError
@@ -38,35 +38,35 @@ class _Resize:
     """The update that restores the runtime's previous values."""
 
 
-class Together:
+class ResizeBatch:
     def __init__(
         self,
-        book: Book,
+        inventory: Inventory,
         ask: Ask,
         notify_pod: Callable[[Pod, LimitsChange], Awaitable[None]],
         behind: CatchUp,
         confirmations: Confirmations,
     ) -> None:
-        self._book, self._ask, self._notify_pod, self._behind = book, ask, notify_pod, behind
+        self._inventory, self._ask, self._notify_pod, self._behind = inventory, ask, notify_pod, behind
         self._confirmations = confirmations
 
     async def apply(self, uid: str, changes: Sequence[tuple[str, LimitsChange]]) -> bool:
         """False if nothing changed: the kernel refused one of the changes, or a cgroup is not ours to write."""
-        containers = {cid: self._book.container(cid) for cid, _ in changes if cid}
-        resize = _Resize(self._book.pod(uid), containers)
+        containers = {cid: self._inventory.container(cid) for cid, _ in changes if cid}
+        resize = _Resize(self._inventory.pod(uid), containers)
         async with AsyncExitStack() as locks:
             for known in containers.values():
                 await locks.enter_async_context(known.lock)
-            if self._book.cgroups is None or not all(known.writable for known in containers.values()):
+            if self._inventory.cgroups is None or not all(known.writable for known in containers.values()):
                 return False
             if self._confirmations.outstanding(uid) or not await self._write(resize, changes):
                 return False
-            answer = self._book.tasks.start(self._confirm(resize, locks.pop_all()), f"cri-resize-{uid}")
+            answer = self._inventory.tasks.start(self._confirm(resize, locks.pop_all()), f"cri-resize-{uid}")
             self._confirmations.begin(uid, answer, lambda: self._announce(uid))
         return True
 
     async def _write(self, resize: _Resize, changes: Sequence[tuple[str, LimitsChange]]) -> bool:
-        cgroups = self._book.cgroups
+        cgroups = self._inventory.cgroups
         assert cgroups is not None
         try:
             for target, change in changes:
@@ -80,13 +80,13 @@ class Together:
                 resize.asked[target] = merged(resize.asked.get(target, LimitsChange()), change)
                 resize.undone[target] = merged(back, resize.undone.get(target, LimitsChange()))
         except RuntimeFailure:
-            self._put_back(resize)
+            self._restore(resize)
             return False
         return True
 
-    def _put_back(self, resize: _Resize) -> None:
+    def _restore(self, resize: _Resize) -> None:
         for group, back in reversed(resize.written):
-            put_back(self._book, group, back)
+            put_back(self._inventory, group, back)
 
     # --- the runtime's answers
     async def _confirm(self, resize: _Resize, locks: AsyncExitStack) -> None:
@@ -97,11 +97,11 @@ class Together:
             answers = await asyncio.gather(*(self._accepts(resize, cid) for cid in resize.asked))
             accepted = dict(zip(resize.asked, answers, strict=True))
             if not all(accepted.values()):
-                await self._take_back(resize, [cid for cid, yes in accepted.items() if yes])
+                await self._revert(resize, [cid for cid, yes in accepted.items() if yes])
                 self._confirmations.refuse(uid)
 
     def _announce(self, uid: str) -> None:
-        self._book.emit("refused" if self._confirmations.refused(uid) else "confirmed", uid)
+        self._inventory.emit("refused" if self._confirmations.refused(uid) else "confirmed", uid)
 
     async def _accepts(self, resize: _Resize, container_id: str) -> bool:
         known, change = resize.containers[container_id], resize.asked[container_id]
@@ -117,9 +117,9 @@ class Together:
         self._behind.done(container_id)
         return True
 
-    async def _take_back(self, resize: _Resize, accepted: list[str]) -> None:
+    async def _revert(self, resize: _Resize, accepted: list[str]) -> None:
         """Restores everything in the kernel, and in the runtime what it had accepted."""
-        self._put_back(resize)
+        self._restore(resize)
         for container_id in accepted:
             known, change = resize.containers[container_id], resize.undone[container_id]
             try:

@@ -38,7 +38,7 @@ PATIENCE_S = 5.0
 Trim = Callable[[Object], Object]
 
 
-class Sight:
+class Caches:
     def __init__(self, client: Client, clock: Clock, namespace: str = "", ignored: Iterable[str] = ()) -> None:
         """`namespace` limits autoscalers and pods to one namespace; those in `ignored` ones are skipped."""
         self.client, self.clock, self.namespace = client, clock, namespace

@@ -30,7 +30,7 @@ AGGREGATED = "aggregated"
 QUERY_VERSION = "recommendation.podfit.dev/v1"
 
 
-class Freshest:
+class LiveRecommendations:
     """Queries the recommender, within a time that does not noticeably delay a pod."""
 
     def __init__(self, ask: Ask | None, timeout_s: float, clock: Clock) -> None:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(slots=True)
-class Work:
+class VpaPass:
     updater: Updater
     world: ClusterView
     vpa: Any

@@ -63,7 +63,7 @@ def _amounts(options: dict[str, Any], which: str) -> dict[str, int]:
 
 def _kinds(text: str) -> frozenset[str]:
     from podfit.api.registry.kinds import POD
-    from podfit.vpa.observe.sight import WELL_KNOWN
+    from podfit.vpa.observe.caches import WELL_KNOWN
 
     found = set()
     for word in filter(None, (word.strip().lower() for word in text.split(","))):
