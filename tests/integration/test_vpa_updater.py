@@ -150,7 +150,7 @@ async def test_a_resize_is_cut_to_what_the_node_has_left(cluster: Autoscaled) ->
     assert sorted([(await requests(cluster, pod))["cpu"] for pod in pods]) == ["100m", "900m"]
     assert story is not None
     [words] = story["cut"].values()
-    assert words.startswith("container main gets 900m of cpu instead of 2: it is what node small")
+    assert words.startswith("container main gets 900m of cpu instead of 2: the capacity left on node small")
     events = await cluster.admin.list(kind_named("Event"), "default")
     assert next(event["message"] for event in events["items"] if event["reason"] == "ResizeCut").endswith(f"{words}.")
 
