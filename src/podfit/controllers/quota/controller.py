@@ -42,6 +42,8 @@ class QuotaController:
         self._quotas = world.cache(QUOTA)
         self._namespaces, self._default = world.cache(NAMESPACE), NATIVE
         self._kinds: dict[tuple[str, str], Kind] = {}
+        self._written: dict[Key, int] = {}
+        """The revision of this controller's last update of a quota."""
         for kind in _COUNTED:
             self._follow(kind)
         self._quotas.subscribe(self._quota_changed)
@@ -86,7 +88,11 @@ class QuotaController:
     async def _reconcile(self, key: Key) -> Result:
         quota = self._quotas.get(*key)
         if quota is None:
+            self._written.pop(key, None)
             return DONE
+        if _revision(quota) < self._written.get(key, 0):
+            # Compared with an older status, a count that differs from the last one written could pass for written.
+            return Requeue(0.02, "the watch has not delivered the last update yet")
         hard = (quota.get("spec") or {}).get("hard") or {}
         await self._follow_counted(hard)
         used = self._used(quota, hard)
@@ -94,7 +100,7 @@ class QuotaController:
         if not _same(status, quota.get("status") or {}):
             body = {**quota, "status": status}
             try:
-                await self._world.client.update(QUOTA, body, "status")
+                self._written[key] = _revision(await self._world.client.update(QUOTA, body, "status"))
             except ApiError as error:
                 # Admission has just counted something: its write will arrive by the watch, then count again.
                 if error.code != 409:
@@ -134,6 +140,10 @@ class QuotaController:
             namespace = self._namespaces.get("", obj["metadata"].get("namespace", "")) or {"metadata": {}}
             obj = counted_in_quota(obj, dialect_of(_labels(namespace), self._default))
         return usage(kind.group, kind.plural, obj, now)
+
+
+def _revision(quota: Object) -> int:
+    return int(quota["metadata"].get("resourceVersion") or 0)
 
 
 def _labels(namespace: Object) -> Object:
