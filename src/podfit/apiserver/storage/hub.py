@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from podfit.apiserver.storage.events import PREFIX, Watcher, WatcherIndex, WatchEvent
 from podfit.apiserver.storage.object_cache import DecodedObjects
@@ -43,6 +43,17 @@ class _Listening:
     resync: Resync | None
     behind: bool = False
     """It failed on a change, and has not been resynchronised since."""
+
+
+@dataclass(slots=True)
+class _Arrived:
+    """Changes of which the listeners have been informed, and the watchers not yet."""
+
+    events: dict[str, list[WatchEvent]] = field(default_factory=dict)
+    """By resource, in order."""
+    count: int = 0
+    revision: int = 0
+    """Of the last change."""
 
 
 class Hub:
@@ -123,21 +134,30 @@ class Hub:
 
         The server's own listeners come first: the writer of a role or a definition finds it in force when the response
         arrives. Then the response is sent, before the components of this process start to process the change. Of these,
-        watchers of one node or object come first, and watchers of everything once the node had time to act.
+        watchers of one node or object come first, and watchers of everything once the node had time to act. Listeners
+        do not wait for the watchers of earlier changes.
         """
+        arrived = _Arrived()
         while True:
-            first = watch.next_nowait()
-            is_behind = first is not None
-            changes = [first or await watch.next()]
-            while len(changes) < IN_A_ROW and (change := watch.next_nowait()) is not None:
-                changes.append(change)
-            events = self._inform_listeners(changes)
+            self._inform_listeners(watch, arrived)
+            is_behind = arrived.count > 0
             if not is_behind:
-                await yield_to_loop(TURNS_OF_AN_ANSWER)
-            self._offer(events, WatcherIndex.offer_to_filed)
-            await yield_to_loop(1 if is_behind else TURNS_OF_A_NODE)
-            self._offer(events, WatcherIndex.offer_to_all)
-            self.seen = changes[-1].revision
+                self._inform_listeners_of(await watch.next(), arrived)
+                self._inform_listeners(watch, arrived)
+            group, arrived = arrived, _Arrived()
+            if not is_behind:
+                await self._yield_to_loop(TURNS_OF_AN_ANSWER, watch, arrived)
+            self._offer(group.events, WatcherIndex.offer_to_filed)
+            await self._yield_to_loop(1 if is_behind else TURNS_OF_A_NODE, watch, arrived)
+            self._offer(group.events, WatcherIndex.offer_to_all)
+            self.seen = group.revision
+
+    async def _yield_to_loop(self, count: int, watch: Watch, arrived: _Arrived) -> None:
+        """Lets other tasks run for `count` iterations of the event loop, and informs the listeners of changes that
+        arrive meanwhile."""
+        for _ in range(count):
+            await yield_to_loop(1)
+            self._inform_listeners(watch, arrived)
 
     def _cut_off_all(self) -> None:
         """The position in the log was lost: every watcher has to list again."""
@@ -147,26 +167,29 @@ class Hub:
             watcher.close()
         self.seen = self._store.revision
 
-    def _inform_listeners(self, changes: list[Change]) -> dict[str, list[WatchEvent]]:
-        """Calls the listeners. Returns the changes by resource, in order."""
-        events: dict[str, list[WatchEvent]] = {}
-        for change in changes:
+    def _inform_listeners(self, watch: Watch, arrived: _Arrived) -> None:
+        """Calls the listeners for changes that are in the log, as many as one group may have."""
+        while arrived.count < IN_A_ROW and (change := watch.next_nowait()) is not None:
+            self._inform_listeners_of(change, arrived)
+
+    def _inform_listeners_of(self, change: Change, arrived: _Arrived) -> None:
+        arrived.count += 1
+        arrived.revision = change.revision
+        try:
+            event = WatchEvent(change, self.decoded.of, self.decoded.strip)
+        except ValueError:
+            log.warning("the store has a key that names no object: %s", change.key)
+            return
+        resource = event.resource
+        listening = self._listening.get(resource)
+        if listening is None:
+            listening = self._listening[resource] = self._listening_to(resource)
+        for one in listening:
             try:
-                event = WatchEvent(change, self.decoded.of, self.decoded.strip)
-            except ValueError:
-                log.warning("the store has a key that names no object: %s", change.key)
-                continue
-            resource = event.resource
-            listening = self._listening.get(resource)
-            if listening is None:
-                listening = self._listening[resource] = self._listening_to(resource)
-            for one in listening:
-                try:
-                    one.listener(event)
-                except Exception:
-                    self._fell_behind(one, change)
-            events.setdefault(resource, []).append(event)
-        return events
+                one.listener(event)
+            except Exception:
+                self._fell_behind(one, change)
+        arrived.events.setdefault(resource, []).append(event)
 
     def _offer(
         self, events: dict[str, list[WatchEvent]], offer: Callable[[WatcherIndex, list[WatchEvent]], None]
