@@ -70,6 +70,20 @@ def available(wanted: int, field: str = "readyReplicas") -> Any:
     return lambda one: one is not None and (one.get("status") or {}).get(field, 0) == wanted
 
 
+def rolled_out(wanted: int) -> Any:
+    """The controller has seen the newest template, and all pods are ready and have it."""
+
+    def true(one: Object | None) -> bool:
+        status = (one or {}).get("status") or {}
+        return (
+            one is not None
+            and status.get("observedGeneration") == one["metadata"]["generation"]
+            and [status.get(field) for field in ("replicas", "updatedReplicas", "readyReplicas")] == [wanted] * 3
+        )
+
+    return true
+
+
 def gone(one: Object | None) -> bool:
     return one is None
 
@@ -84,7 +98,7 @@ async def test_a_deployment_is_rolled_out_and_resized_by_three_accounts(cluster:
     await becomes(cluster.client, DEPLOYMENT, "default", "web", available(2))
     change: Object = {"spec": {"template": {"metadata": {"annotations": {"try": "2"}}}}}
     await cluster.client.patch(DEPLOYMENT, "default", "web", change)
-    await becomes(cluster.client, DEPLOYMENT, "default", "web", available(2, "updatedReplicas"))
+    await becomes(cluster.client, DEPLOYMENT, "default", "web", rolled_out(2))
     spec = pod_spec("150m")
     change = {"metadata": {"annotations": {"podfit.dev/resize-policy": "InPlace"}}}
     await cluster.client.patch(DEPLOYMENT, "default", "web", change)

@@ -126,7 +126,9 @@ async def test_input_for_a_fake_container_is_rejected_at_once(whole: Whole) -> N
         assert process.stderr is not None
         try:
             async with asyncio.timeout(PATIENCE_S):
-                while b"containers of the fake runtime read no input" not in (line := await process.stderr.readline()):
+                line = b""
+                while b"containers of the fake runtime do not read stdin" not in line:
+                    line = await process.stderr.readline()
                     assert line, "kubectl ended without a word"
         finally:
             process.kill()

@@ -77,7 +77,7 @@ async def test_the_autoscaler_that_is_overruled_names_the_one_that_acts(whole: W
     await autoscaler(whole, "a-first", "Deployment", "web", "InPlaceOrRecreate")
     await autoscaler(whole, "b-second", "Deployment", "web", "InPlaceOrRecreate")
     text = await told(whole, "b-second", "Overruled=True")
-    assert "VerticalPodAutoscaler a-first is older and has the same pods" in text
+    assert "VerticalPodAutoscaler a-first is older and selects the same pods" in text
 
 
 async def test_the_pods_of_a_cron_job_are_counted_whatever_group_its_target_names(whole: Whole) -> None:

@@ -18,7 +18,7 @@ from podfit.kit.clock import RealClock
 from podfit.store.backend import Change, Record
 from podfit.store.memory import MemoryStore
 
-KINDS = (POD, EVENT, NODE, kind_named("ReplicaSet"), kind_named("Job"), kind_named("Secret"))
+KINDS = (POD, EVENT, NODE, kind_named("ReplicationController"), kind_named("Job"), kind_named("Secret"))
 WORDS = st.sampled_from(("", "a", "b", "true", "false", "0", "1"))
 VALUES = st.one_of(st.none(), st.booleans(), st.integers(0, 2), WORDS)
 LABELS = st.one_of(st.none(), st.dictionaries(st.sampled_from(("x", "y")), st.sampled_from(("a", "b"))))
