@@ -72,7 +72,7 @@ def opened(request: pytest.FixtureRequest) -> Opened:
     return HISTORIES[request.param]
 
 
-async def test_what_was_recorded_comes_back_in_order_of_time(opened: Opened, tmp_path: Path) -> None:
+async def test_records_are_returned_in_order_of_time(opened: Opened, tmp_path: Path) -> None:
     clock = FakeClock()
     history, start = opened(tmp_path, clock), clock.now()
     await history.load(Gathered(), start)

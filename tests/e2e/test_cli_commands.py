@@ -97,7 +97,7 @@ def test_dry_runs_change_nothing(up: Running, pod: str) -> None:
     assert up.json("get", "pod", pod)["spec"]["containers"][0]["resources"]["requests"]["cpu"] == "100m"
 
 
-def test_what_a_node_cannot_do_ends_with_its_own_exit_code(up: Running, pod: str) -> None:
+def test_a_rejection_by_a_node_has_its_own_exit_code(up: Running, pod: str) -> None:
     said = podfit(up, "resize", pod, "--cpu", "64", "--limits", "cpu=64")
     assert said.code == 3 and "Infeasible: needs 64 cpu, node n1 has 4 in all" in said.err
     assert "needs 64" in podfit(up, "explain", "resize", pod).out

@@ -54,7 +54,7 @@ def test_a_setting_that_cannot_be_meant_ends_with_2(tmp_path: Path, words: str, 
     assert said.startswith(f"podfit: {told.replace('FOLDER', str(tmp_path))}"), said
 
 
-def test_what_the_machine_refuses_ends_with_1(tmp_path: Path) -> None:
+def test_an_error_of_the_machine_exits_with_1(tmp_path: Path) -> None:
     data = ["--data-dir", str(tmp_path / "data")]
     file, tokens, none = tmp_path / "file", tmp_path / "tokens.csv", tmp_path / "none.csv"
     file.write_text("")

@@ -222,5 +222,7 @@ def test_an_image_is_mounted_as_a_volume_for_reading(up: Running, registry: Loop
         (("pull", "127.0.0.1:1/x:1"), "failed to pull and unpack image"),
     ],
 )
-def test_what_is_no_image_is_refused_with_a_sentence(up: Running, words: tuple[str, ...], why: str) -> None:
+def test_an_invalid_archive_is_rejected_with_a_one_sentence_error(
+    up: Running, words: tuple[str, ...], why: str
+) -> None:
     assert why in podfit(up, "image", *words, fails=True)

@@ -102,7 +102,7 @@ async def test_a_waiting_pod_that_asks_for_less_runs(lab: Lab) -> None:
     assert statuses(seen)["c1"]["allocatedResources"]["cpu"] == "500m"
 
 
-async def test_what_a_deferred_resize_asks_for_is_not_given_to_new_pods(lab: Lab) -> None:
+async def test_resources_requested_by_a_deferred_resize_are_not_allocated_to_new_pods(lab: Lab) -> None:
     await lab.run(placed("p1", exactly("1/64Mi")), placed("p2", exactly("500m/64Mi")))
     await ask(lab, "p2", "1500m/64Mi")
     await lab.until("p2", deferred)

@@ -422,7 +422,7 @@ async def prometheus(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[
 
 
 @pytest.mark.parametrize("runtime", RUNTIMES)
-async def test_what_prometheus_remembers_is_recommended_at_once(
+async def test_history_from_prometheus_gives_a_recommendation_at_once(
     prometheus: Prometheus, tmp_path: Path, runtime: str
 ) -> None:
     """Also with a resolution finer than the scrapes: the peaks of an hour count in full, and so does the confidence."""

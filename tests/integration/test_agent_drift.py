@@ -77,7 +77,7 @@ async def test_a_limit_removed_by_hand_is_reported(cluster: Cluster, node: TestN
     ],
     ids=["below the kernel's minimums", "limits only", "nothing"],
 )
-async def test_what_the_kernel_makes_of_a_size_is_no_change(
+async def test_rounding_by_the_kernel_is_not_a_change(
     resources: dict[str, Any], cluster: Cluster, node: TestNode
 ) -> None:
     await pod(cluster, node, resources)

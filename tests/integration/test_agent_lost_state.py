@@ -87,7 +87,7 @@ async def test_a_pod_that_never_restarts_fails_and_keeps_how_its_containers_ende
     assert status["containerStatuses"][1]["state"]["terminated"]["reason"] == "ContainerStatusUnknown"
 
 
-async def test_what_succeeded_under_on_failure_is_not_run_again(cluster: Cluster, node: TestNode) -> None:
+async def test_a_succeeded_container_is_not_restarted_under_on_failure(cluster: Cluster, node: TestNode) -> None:
     init = container("setup", "exit 0")
     body = pod("p", container("c"), container("done", "exit 0"), restartPolicy="OnFailure", initContainers=[init])
     await create(cluster, node, body)

@@ -126,7 +126,9 @@ async def test_a_failing_post_start_hook_ends_the_container(cluster: Cluster, no
     assert ("Killing", "FailedPostStartHook") in told
 
 
-async def test_a_failed_post_start_hook_is_what_its_container_waits_for(cluster: Cluster, node: TestNode) -> None:
+async def test_a_container_with_a_failed_post_start_hook_has_that_waiting_reason(
+    cluster: Cluster, node: TestNode
+) -> None:
     hook = {"postStart": {"exec": {"command": ["sh", "-c", "exit 3"]}}}
     seen = await create(cluster, node, pod("p", container(lifecycle=hook), terminationGracePeriodSeconds=2))
     told = f'for Container "c" in Pod "p_default({seen["metadata"]["uid"]})" failed'
@@ -152,7 +154,7 @@ async def test_nothing_else_starts_while_a_post_start_hook_runs(cluster: Cluster
     assert states(await cluster.pod("p")) == {"a": "running", "b": "running"}
 
 
-async def test_what_a_failed_hook_said_is_in_the_story_and_in_no_event(cluster: Cluster, node: TestNode) -> None:
+async def test_the_output_of_a_failed_hook_is_in_the_story_and_in_no_event(cluster: Cluster, node: TestNode) -> None:
     hook = {"preStop": {"exec": {"command": ["false"]}}}
     seen = await create(cluster, node, pod("p", container(lifecycle=hook)))
     record = node.agent.records[seen["metadata"]["uid"]]

@@ -278,9 +278,7 @@ async def test_a_pod_that_waits_for_a_volume_may_be_resized_and_deleted(cluster:
     assert not node.agent.volumes.known()
 
 
-async def test_what_a_container_lacked_for_long_is_noticed_as_soon_as_a_kubelet_would(
-    cluster: Cluster, node: TestNode
-) -> None:
+async def test_a_pressure_that_lasts_is_detected_as_soon_as_by_a_kubelet(cluster: Cluster, node: TestNode) -> None:
     body = pod("p")
     body["spec"]["containers"][0]["envFrom"] = [{"configMapRef": {"name": "settings"}}]
     await cluster.client.create(POD, body)

@@ -148,7 +148,7 @@ async def test_a_client_that_leaves_in_the_middle_of_its_body_is_no_failure_of_t
     assert [record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING] == []
 
 
-async def test_what_was_read_of_a_body_is_freed_when_its_client_leaves(server: ApiServer, tmp_path: Path) -> None:
+async def test_a_partial_body_is_freed_when_its_client_disconnects(server: ApiServer, tmp_path: Path) -> None:
     tls = tls_of(server, server.pki.admin, tmp_path)
     await leave_in_the_middle_of_a_body(server, tls, 2_500_000)
     gc.collect()

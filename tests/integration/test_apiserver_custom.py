@@ -130,7 +130,7 @@ async def test_a_definition_goes_after_its_objects(ask: Asker) -> None:
     await expect_code(ask, THINGS, 404)
 
 
-async def test_what_an_established_definition_may_not_change_is_named_in_order(ask: Asker) -> None:
+async def test_immutable_fields_of_an_established_definition_are_named_in_order(ask: Asker) -> None:
     change = {"spec": {"group": "q.com", "scope": "Cluster", "names": {"kind": "Other", "plural": "others"}}}
     code, refusal = await ask("PATCH", f"{DEFINITIONS}/things.example.com", change, MERGE)
     fields = [cause["field"] for cause in refusal["details"]["causes"]]

@@ -96,7 +96,7 @@ async def test_events_are_one_resource_in_two_groups(ask: Hooked) -> None:
     assert asked["object"]["note"] == "said"
 
 
-async def test_what_a_hook_adds_to_a_resize_does_not_reach_into_the_stored_pod(ask: Hooked) -> None:
+async def test_changes_of_a_webhook_to_a_resize_do_not_modify_the_stored_pod(ask: Hooked) -> None:
     pods = "/api/v1/namespaces/default/pods"
     amounts = {"cpu": "1", "memory": "1Gi"}
     container = {"name": "c", "image": "x", "resources": {"requests": {"cpu": "1"}, "limits": {"cpu": "2"}}}

@@ -111,7 +111,7 @@ async def test_a_pod_that_was_read_can_be_created_again(ask: Asker) -> None:
         ),
     ],
 )
-async def test_what_a_virtual_machine_cannot_be_is_refused(ask: Asker, change: Any, field: str, message: str) -> None:
+async def test_impossible_virtual_machines_are_refused(ask: Asker, change: Any, field: str, message: str) -> None:
     code, status = await create(ask, machine(**change))
     assert code == 422
     assert (f"spec.virtualMachine.{field}", message) in complaints(status)
@@ -247,7 +247,7 @@ async def test_a_virtual_machine_that_never_ran_is_shown_as_not_ready(ask: Asker
     assert (shown["ready"], shown["restartCount"], shown["powerState"]) == (False, 0, "nostate")
 
 
-async def test_what_the_node_allocated_is_shown_and_counts_as_no_change_of_the_spec(ask: Asker) -> None:
+async def test_allocated_resources_are_shown_and_are_not_a_change_of_the_spec(ask: Asker) -> None:
     await create(ask, machine())
     _, pod = await ask("PATCH", f"{PODS}/p/status", reported(running={}), MERGE)
     assert pod["spec"]["virtualMachine"]["resourcesAllocated"] == {"cpu": "1", "memory": "768Mi"}
@@ -299,7 +299,7 @@ async def test_a_device_and_a_file_of_the_node_are_disks_of_a_virtual_machine(as
 
 
 @pytest.mark.parametrize("source", [{"emptyDir": {}}, {"hostPath": {"path": "/srv", "type": "Directory"}}])
-async def test_what_is_no_disk_is_no_block_volume(ask: Asker, source: Any) -> None:
+async def test_a_volume_without_a_disk_is_not_a_block_volume(ask: Asker, source: Any) -> None:
     code, status = await create(
         ask, machine(volumeDevices=DEVICES[1:]), volumes=[{"name": "data", **source}], containers=[]
     )

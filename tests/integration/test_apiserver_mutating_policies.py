@@ -142,7 +142,9 @@ async def test_a_policy_has_another_turn_if_it_asks_for_one(ask: Asker, again: s
         ),
     ],
 )
-async def test_what_goes_wrong_is_a_refusal_unless_it_is_to_be_ignored(ask: Asker, text: str, why: str) -> None:
+async def test_an_evaluation_error_denies_the_request_unless_the_policy_ignores_failures(
+    ask: Asker, text: str, why: str
+) -> None:
     await bound(ask, "p", text)
     code, answer = await create(ask)
     assert (code, answer["reason"]) == (403, "Invalid")

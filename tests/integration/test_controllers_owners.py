@@ -211,7 +211,7 @@ async def test_a_terminating_namespace_reports_what_it_waits_for(whole: Whole) -
     assert one["spec"]["finalizers"] == ["x.y/z"]
 
 
-async def test_what_protects_a_pod_outlives_it_when_their_namespace_is_deleted(whole: Whole) -> None:
+async def test_finalizers_that_protect_a_pod_are_removed_after_it_in_a_deleted_namespace(whole: Whole) -> None:
     """CVE-2024-7598."""
     client = whole.client
     await whole.namespace("n")

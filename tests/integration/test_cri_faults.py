@@ -122,7 +122,7 @@ async def until_recorded(node: Node, cid: str, true: Callable[[api.LinuxContaine
             await asyncio.sleep(0.05)
 
 
-async def test_what_the_runtime_refuses_is_put_back_in_the_kernel(node: Node, proxy: CriProxy) -> None:
+async def test_a_change_that_the_runtime_refuses_is_reverted_in_the_kernel(node: Node, proxy: CriProxy) -> None:
     cid = await node.container(await node.pod())
     before = await node.runtime.container_limits(cid)
 
@@ -136,7 +136,7 @@ async def test_what_the_runtime_refuses_is_put_back_in_the_kernel(node: Node, pr
     assert await node.runtime.container_limits(cid) == before
 
 
-async def test_what_the_kernel_refuses_never_reaches_the_runtime(node: Node, proxy: CriProxy) -> None:
+async def test_a_change_that_the_kernel_refuses_never_reaches_the_runtime(node: Node, proxy: CriProxy) -> None:
     cid = await node.container(await node.pod())
     with pytest.raises(RuntimeFailure, match="Invalid argument"):
         await node.runtime.update_container(cid, LimitsChange(cpu_quota_us=900_000))
@@ -278,7 +278,7 @@ async def test_a_container_that_ends_during_its_update_has_refused_nothing(node:
     assert not node.runtime.confirmations.refused(uid)
 
 
-async def test_what_a_runtime_refuses_after_a_silence_is_put_back(
+async def test_a_change_that_a_runtime_refuses_late_is_reverted(
     node: Node, proxy: CriProxy, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(resources, "UPDATE_S", 0.2)

@@ -140,7 +140,7 @@ async def test_a_client_that_asks_for_it_gets_the_native_form(cluster: Cluster, 
 
 
 @pytest.mark.parametrize("dialect", OLDER)
-async def test_what_is_derived_is_not_stored(cluster: Cluster, dialect: str) -> None:
+async def test_derived_fields_are_not_stored(cluster: Cluster, dialect: str) -> None:
     await Asker(cluster.server)("POST", pods_in(dialect), manifest())
     stored = await cluster.native.get(POD, space(dialect), "p")
     assert "resizePolicy" not in stored["spec"]["containers"][0]

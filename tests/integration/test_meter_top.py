@@ -116,7 +116,7 @@ async def test_a_group_that_comes_home_is_served_again(tmp_path: Path) -> None:
         assert (await whole.client.raw("GET", f"{ROOT}/nodes"))["kind"] == "NodeMetricsList"
 
 
-async def test_podfit_top_says_whether_metrics_are_missing_or_do_not_answer(tmp_path: Path) -> None:
+async def test_podfit_top_distinguishes_missing_metrics_from_an_unavailable_metrics_server(tmp_path: Path) -> None:
     async with Whole(tmp_path, controllers=False) as whole:
         reasons: list[str] = []
         assert await node_metrics(whole.client, reasons.append) is None

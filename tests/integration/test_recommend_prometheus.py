@@ -354,7 +354,7 @@ async def test_metrics_are_sampled_if_there_is_no_other_source(
     assert "sampling metrics.k8s.io for 0 s" in capsys.readouterr().err, "said before it takes minutes"
 
 
-async def test_what_is_wasted_in_total_is_no_zero_where_nothing_is_known(setting: Setting) -> None:
+async def test_the_total_waste_is_unknown_and_not_zero_without_data(setting: Setting) -> None:
     setting.cluster.metered.usage["default", "web-1-0"] = {"main": ("300m", "200Mi")}
     report = await setting.report("", sample_s=0.0, namespace="")
     assert "?" not in summary(report)

@@ -241,7 +241,7 @@ async def test_a_redirect_of_a_webhook_is_not_followed(world: World) -> None:
     assert world.evil.seen and not world.other.seen
 
 
-async def test_what_follows_a_refused_upgrade_is_a_request_of_its_own(world: World) -> None:
+async def test_bytes_after_a_rejected_upgrade_are_a_new_request(world: World) -> None:
     """CVE-2018-1002105: the connection to the node must not be left open for the client to go on with."""
     reader, writer = await asyncio.open_connection(
         "127.0.0.1", world.server.front.port, ssl=world.tls("boss", "system:masters"), server_hostname="127.0.0.1"

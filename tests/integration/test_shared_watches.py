@@ -25,7 +25,7 @@ AUTOSCALER = {
 }
 
 
-async def test_what_a_watch_brought_is_never_changed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_objects_delivered_by_a_watch_are_never_modified(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     brought: dict[int, tuple[bytes, Any]] = {}
     shown = WatchEvent.shown
 
@@ -41,7 +41,9 @@ async def test_what_a_watch_brought_is_never_changed(tmp_path: Path, monkeypatch
     assert [line for line, obj in brought.values() if _fresh(line) != obj] == []
 
 
-async def test_what_a_write_was_answered_with_is_never_changed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_object_returned_by_a_write_is_never_modified(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     answers: list[tuple[str, bytes, Any]] = []
     request = LocalTransport.request
 

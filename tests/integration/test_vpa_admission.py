@@ -574,7 +574,7 @@ async def test_odd_requests_are_let_through(cluster: Autoscaled) -> None:
         assert (kind, verdict.uid, verdict.allowed) == ("Pod", "u", True)
 
 
-async def test_what_became_of_requests_is_counted_as_upstream_counts_it(cluster: Autoscaled) -> None:
+async def test_outcomes_of_requests_are_counted_as_upstream(cluster: Autoscaled) -> None:
     target = {"kind": "Deployment", "name": "web"}
     objects: list[tuple[str, str, Any, tuple[str, str]]] = [
         ("autoscaling.k8s.io", "verticalpodautoscalers", {"targetRef": target}, ("applied", "VPA")),

@@ -87,7 +87,7 @@ async def test_the_webhook_takes_only_the_answer_of_the_pods_own_autoscaler(
     assert own is not None and another is None
 
 
-async def test_what_is_no_query_is_refused(recommender: Recommender) -> None:
+async def test_an_invalid_query_is_rejected(recommender: Recommender) -> None:
     bodies: list[Any] = [{}, {"spec": {}}, {"spec": {"pod": {}}}, [1]]
     for body in bodies:
         status, _ = await ask(recommender, "POST", "/recommendationQuery", body)
@@ -258,7 +258,7 @@ async def test_a_hanging_recommender_is_distinguished_from_a_stopped_one(
 
 
 @pytest.mark.parametrize("pods", [1, 4])
-async def test_the_fewer_pods_the_larger_the_margin_where_that_is_wanted(cluster: Autoscaled, pods: int) -> None:
+async def test_smaller_groups_get_a_larger_margin_if_configured(cluster: Autoscaled, pods: int) -> None:
     for pod in await cluster.deployment("web", pods):
         cluster.use(pod, "100m", "500000000")
     await cluster.vpa("web", "web")

@@ -90,7 +90,7 @@ async def test_a_heap_that_is_a_part_of_the_limit_changes_no_number_and_says_tha
     assert story["runtime"]["restart"].endswith("takes effect after a restart")
 
 
-async def test_what_a_squeeze_probe_found_lowers_the_recommendation_of_an_autoscaler_that_asked_for_it(
+async def test_the_working_set_of_a_squeeze_probe_lowers_the_recommendation_if_enabled(
     cluster: Autoscaled,
 ) -> None:
     await cluster.deployment("web", 2, memory="1Gi")

@@ -101,7 +101,7 @@ async def test_a_pod_of_no_autoscaler_gets_an_error_in_the_answer(cluster: Autos
         (query(spec={"pod": {"metadata": {"namespace": "elsewhere"}, "spec": {"containers": []}}}), 400),
     ],
 )
-async def test_what_is_no_query_is_refused(cluster: Autoscaled, body: Any, code: int) -> None:
+async def test_an_invalid_query_is_rejected(cluster: Autoscaled, body: Any, code: int) -> None:
     with pytest.raises(ApiError) as refused:
         await ask(cluster.admin, body)
     assert refused.value.code == code

@@ -174,7 +174,7 @@ async def test_exactly_one_of_target_and_selector_is_taken(cluster: Autoscaled, 
         assert refused.value.code == 422
 
 
-async def test_what_a_v1_client_writes_back_keeps_the_limits_of_v1alpha1(cluster: Autoscaled) -> None:
+async def test_a_write_by_a_v1_client_preserves_the_limits_of_v1alpha1(cluster: Autoscaled) -> None:
     least = {"requests": {"cpu": "10m"}, "limits": {"cpu": "20m"}}
     policy = {"containerPolicies": [{"name": "*", "mode": "On", "minAllowed": least}]}
     await cluster.admin.raw("POST", ALPHA, body=design(resourcePolicy=policy))

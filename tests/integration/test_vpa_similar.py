@@ -133,7 +133,7 @@ async def test_an_out_of_memory_kill_is_a_reason_to_change_a_pod_that_has_a_loan
     assert given["cpu"] == "100m"
 
 
-async def test_what_was_borrowed_is_forgotten_when_own_samples_suffice(cluster: Autoscaled) -> None:
+async def test_a_recommendation_from_similar_containers_ends_when_own_samples_suffice(cluster: Autoscaled) -> None:
     """An hour of similar containers' samples is worth less than a minute of own ones."""
     async with recommending(cluster) as recommender:
         pods = await new_deployment(cluster)

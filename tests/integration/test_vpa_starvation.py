@@ -86,7 +86,7 @@ async def test_a_starved_container_is_named_in_a_condition(cluster: Autoscaled) 
     assert await condition(cluster, "CPUStarved") == "True"
 
 
-async def test_what_was_given_is_kept_while_the_load_lasts(cluster: Autoscaled) -> None:
+async def test_raised_sizes_are_kept_while_the_load_lasts(cluster: Autoscaled) -> None:
     async with Loops(cluster, await starved(cluster, "100m")) as loops:
         for _ in range(600):
             await loops.minute(0.05)
@@ -94,7 +94,7 @@ async def test_what_was_given_is_kept_while_the_load_lasts(cluster: Autoscaled) 
     assert min(limits[3:]) >= 2000, limits
 
 
-async def test_what_was_given_is_taken_back_after_the_load(cluster: Autoscaled) -> None:
+async def test_raised_sizes_are_lowered_after_the_load(cluster: Autoscaled) -> None:
     async with Loops(cluster, await starved(cluster, "100m")) as loops:
         for _ in range(120):
             await loops.minute(0.05)

@@ -101,7 +101,7 @@ async def test_a_cluster_without_metrics_gets_no_recommendation_and_no_resize(cl
     assert [await cluster.admin.get(POD, "default", pod) for pod in pods] == before
 
 
-async def test_with_the_flag_nothing_known_is_recommended_as_upstream_does(cluster: Autoscaled) -> None:
+async def test_with_the_flag_the_minimum_is_recommended_without_samples_as_upstream_does(cluster: Autoscaled) -> None:
     pods = await cluster.deployment("web", 2, cpu="500m", memory="1Gi")
     await cluster.vpa("web", "web", updatePolicy=IN_PLACE)
     cluster.metered.gone = True

@@ -43,7 +43,7 @@ def change(records: dict[str, PodRecord], what: str, uid: str, held: Any) -> Non
 
 @settings(max_examples=300)
 @given(st.lists(CHANGES, max_size=20))
-def test_what_others_hold_is_their_sum(changes: list[tuple[str, str, Any]]) -> None:
+def test_room_held_by_others_is_their_sum(changes: list[tuple[str, str, Any]]) -> None:
     records: dict[str, PodRecord] = {}
     reservations = Reservations(records)
     for what, uid, held in changes:

@@ -95,7 +95,7 @@ EVERY = pytest.mark.parametrize("dialect", DIALECTS, ids=lambda one: one.name)
 @EVERY
 @settings(max_examples=300)
 @given(pod=pods())
-def test_what_is_written_back_unchanged_is_what_was_stored(dialect: Dialect, pod: Object) -> None:
+def test_an_object_written_back_unchanged_equals_the_stored_one(dialect: Dialect, pod: Object) -> None:
     before = copy.deepcopy(pod)
     assert dialect.put_back(POD, dialect.show(POD, pod), pod, NOW) == before
     assert pod == before

@@ -79,7 +79,7 @@ def test_sizes_change_at_the_hour_or_after_a_sample_above_them(name: str, resour
 
 
 @pytest.mark.parametrize(("name", "resource"), CASES)
-def test_what_is_missing_from_the_beginning_gets_no_size(name: str, resource: str) -> None:
+def test_a_series_without_samples_gets_no_size(name: str, resource: str) -> None:
     sizes = sizes_of(POLICIES[name], Series(np.full((2, 200), np.nan, np.float32), 300.0, resource))
     assert np.isnan(sizes).all()
 

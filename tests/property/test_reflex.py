@@ -61,7 +61,7 @@ def test_without_a_bound_there_is_one_all_the_same(request: int) -> None:
 
 
 @given(sizes, st.integers(0, 1 << 40), st.integers(0, 10))
-def test_what_the_node_says_is_read_back_and_a_leak_is_said_after_raises_only(
+def test_the_condition_is_read_back_and_a_leak_is_suspected_only_after_raises(
     limit: int, used: int, raises: int
 ) -> None:
     one = WatchedContainer("main", "id", limit, raises)

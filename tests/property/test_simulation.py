@@ -193,7 +193,7 @@ def test_where_all_growth_fits_the_agent_grants_every_resize_in_any_order(
 
 @settings(max_examples=300, deadline=None)
 @given(SIZES, SIZES, SIZES, SIZES)
-def test_what_asks_for_no_more_is_granted_wherever_it_is(
+def test_a_resize_without_an_increase_is_always_granted(
     own: tuple[int, int], wanted: tuple[int, int], total: tuple[int, int], others: tuple[int, int]
 ) -> None:
     less = (min(own[0], wanted[0]), min(own[1], wanted[1]))

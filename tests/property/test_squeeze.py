@@ -41,7 +41,7 @@ def test_a_container_that_never_stalls_is_not_squeezed_to_nothing(used: int) -> 
 
 
 @given(sizes, sizes, st.integers(0, 10**9), st.floats(0.1, 60))
-def test_the_first_sign_of_pressure_ends_it_with_what_was_calm(
+def test_the_first_sign_of_pressure_ends_the_probe_with_the_last_value_without_pressure(
     first: int, high: int, before: int, seconds: float
 ) -> None:
     probe = Probe(first, high, high * 2, MemoryReading(high, before, 0.0))
@@ -51,7 +51,7 @@ def test_the_first_sign_of_pressure_ends_it_with_what_was_calm(
 
 
 @given(sizes, sizes)
-def test_memory_that_the_kernel_cannot_take_back_ends_it(high: int, more: int) -> None:
+def test_memory_that_the_kernel_cannot_reclaim_ends_the_probe(high: int, more: int) -> None:
     used = high + high // 10 + more
     found = step(Probe(used, high, high, MemoryReading(used, 0, 0.0)), MemoryReading(used, 0, 10.0))
     assert isinstance(found, Finished) and found.enough >= used

@@ -134,7 +134,7 @@ def test_a_patch_that_never_was_bytes_does_what_its_json_does(pod: Any, patch: A
 
 
 @given(pods(False))
-def test_what_a_patch_sets_to_what_it_is_stays_the_same_object(pod: Any) -> None:
+def test_a_field_that_a_patch_sets_to_its_value_stays_the_same_object(pod: Any) -> None:
     live = convert(pod, POD).obj
     containers = live["spec"]["containers"] or []
     made = patch_object(live, {"spec": {"containers": containers}, "status": {"phase": "z"}}, STRATEGIC, POD).obj
@@ -183,7 +183,7 @@ PLAIN = [
 
 
 @pytest.mark.parametrize("patch", PLAIN)
-def test_what_a_patch_does_not_name_is_shared(patch: Any) -> None:
+def test_parts_that_a_patch_does_not_name_are_shared(patch: Any) -> None:
     made = patch_object(LIVE, patch, STRATEGIC, POD).obj
     assert in_text(made) != in_text(LIVE)
     assert all(made[name] is LIVE[name] for name in LIVE if name not in patch)

@@ -83,7 +83,7 @@ def test_every_autoscaler_object_gets_an_answer(spec: Any, old: Any) -> None:
 
 
 @given(body=st.text() | st.binary())
-def test_what_is_no_review_is_let_through(body: Any) -> None:
+def test_an_invalid_review_is_allowed(body: Any) -> None:
     assert answer(body, world()).allowed
 
 

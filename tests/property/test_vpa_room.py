@@ -95,7 +95,7 @@ def test_every_successor_finds_a_node_whatever_the_scheduler_chooses(data: st.Da
 
 
 @given(clusters(), st.lists(st.tuples(specs, sizes), max_size=6))
-def test_what_is_reserved_never_exceeds_the_free_room_of_a_node(
+def test_reservations_never_exceed_the_free_capacity_of_a_node(
     cluster: tuple[dict[str, NodeRoom], Any], pending: list[tuple[dict[str, Any], Amounts]]
 ) -> None:
     nodes, _ = cluster

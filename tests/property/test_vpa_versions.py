@@ -95,7 +95,7 @@ def test_an_object_read_in_one_version_and_written_in_the_other_is_what_it_was(o
 
 
 @given(objects(V1ALPHA1))
-def test_what_a_v1_client_changes_reaches_v1alpha1_and_limits_stay(obj: Object) -> None:
+def test_a_change_by_a_v1_client_reaches_v1alpha1_and_preserves_limits(obj: Object) -> None:
     shown = convert(obj, V1)
     policies = (shown["spec"].get("resourcePolicy") or {}).get("containerPolicies") or []
     for policy in policies:

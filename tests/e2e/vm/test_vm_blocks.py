@@ -83,7 +83,7 @@ async def test_a_vm_boots_from_the_block_volume_that_it_names(tmp_path: Path) ->
         await until(booted, 90)
 
 
-async def test_what_cannot_be_a_disk_is_refused_with_the_reason(tmp_path: Path) -> None:
+async def test_a_volume_that_cannot_be_a_disk_is_refused_with_the_reason(tmp_path: Path) -> None:
     async with serving(tmp_path / "vm", guest_archive(tmp_path)) as (_, vms):
         plain, booted = await vms.sandbox("plain"), await vms.sandbox("booted", boot_device="/dev/none")
         file = filled(tmp_path / "file.raw", b"")

@@ -111,7 +111,7 @@ async def test_a_guest_without_hotplug_reports_its_previous_size(tmp_path: Path)
         assert "shows 1 of its 2 vCPUs" in why and "CPU hotplug" in why, why
 
 
-async def test_what_a_guest_without_an_agent_leaves_offline_is_not_reported_as_its_own(tmp_path: Path) -> None:
+async def test_memory_left_offline_by_a_guest_without_an_agent_is_not_reported(tmp_path: Path) -> None:
     async with serving(tmp_path / "vm", guest_archive(tmp_path)) as (runtime, vms):
         id = await boot(vms, tmp_path / "logs", f"{OFFLINE} podfit.agent=off")
         why = await refused(vms, id, 1, 384)

@@ -103,7 +103,7 @@ async def test_a_pod_that_is_connected_again_by_another_call_keeps_its_network(t
     await networks.close()
 
 
-async def test_what_a_killed_runtime_connected_goes_at_the_next_start(tmp_path: Path) -> None:
+async def test_connections_of_a_killed_runtime_are_removed_at_the_next_start(tmp_path: Path) -> None:
     folder = tmp_path / "network"
     killed = Networks(folder, "bridge")
     await killed.open([])

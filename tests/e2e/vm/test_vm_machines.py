@@ -103,7 +103,7 @@ def test_a_guest_reads_the_volumes_of_its_pod_and_ends_it_if_it_terminates(up: R
         ({"publicKey": "ssh-rsa A", "trustedImageCertificate": ["one"]}, "cannot be verified"),
     ],
 )
-def test_what_a_virtual_machine_cannot_have_is_said_and_it_does_not_start(
+def test_a_virtual_machine_with_unsupported_settings_does_not_start_and_the_reason_is_reported(
     up: Running, fields: dict[str, Any], words: str
 ) -> None:
     up.kubectl("apply", "-f", "-", stdin=machine_pod("lacking", **fields))

@@ -59,7 +59,7 @@ async def test_every_whole_mib_is_met_by_devices_and_balloon(served: tuple[Any, 
         assert await vms.size(id) == (1, memory)
 
 
-async def test_what_a_vm_cannot_have_is_refused_and_changes_nothing(served: tuple[Any, Vms], guest: str) -> None:
+async def test_an_impossible_size_of_a_vm_is_refused_and_changes_nothing(served: tuple[Any, Vms], guest: str) -> None:
     runtime, vms = served
     id = guest
     await vms.resize(id, 1, 256)

@@ -65,6 +65,6 @@ def test_every_operation_that_is_counted_is_declared() -> None:
     assert set(OPERATIONS) == set(inventory.label_values()["kubelet_runtime_operations_total"]["operation_type"])
 
 
-def test_what_is_not_counted_is_passed_on() -> None:
+def test_uncounted_methods_are_passed_on() -> None:
     counted = Counted()
     assert counted.calls.counted().name == counted.runtime.name

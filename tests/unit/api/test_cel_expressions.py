@@ -87,7 +87,7 @@ def test_no_operator_absorbs_that_an_evaluation_was_cancelled(text: str) -> None
         program.run({"self": list(range(1, 1000))}, Budget())
 
 
-def test_what_macros_multiply_is_evaluated_once_and_costs_as_much_as_it_says() -> None:
+def test_operands_of_macros_are_evaluated_once_at_their_stated_cost() -> None:
     chain = _ANY.compile("optional.of(1)" + ".optMap(x, x)" * 100 + ".hasValue()")
     with pytest.raises(CostExceeded):
         chain.run({"self": None}, Budget())

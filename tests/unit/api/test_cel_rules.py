@@ -64,7 +64,7 @@ def test_an_optional_old_value_may_be_absent() -> None:
     assert _errors(spec, 1, 2) == [f"spec: Invalid value: 1: failed rule: {rule['rule']}"]
 
 
-def test_what_did_not_change_is_not_held_against_an_object() -> None:
+def test_unchanged_invalid_fields_do_not_fail_an_update() -> None:
     inner = {"type": "object", "properties": {"b": {"type": "integer"}}, _RULES: [{"rule": "self.b > 5"}]}
     spec = {
         "type": "object",

@@ -40,7 +40,7 @@ def test_next_due_time_follows_cron(schedule: str, after: str, expected: str) ->
 @pytest.mark.parametrize(
     "text", ["", "* * * *", "61 * * * *", "a * * * *", "5-1 * * * *", "*/0 * * * *", "* * * * * *", "* * * * 7"]
 )
-def test_what_is_no_schedule_is_refused(text: str) -> None:
+def test_an_invalid_schedule_is_rejected(text: str) -> None:
     with pytest.raises(BadSchedule):
         Schedule.parse(text)
 

@@ -90,7 +90,7 @@ def test_a_missing_member_counts_as_null() -> None:
         (b'[{"op":1}]', "json: cannot unmarshal number into Go struct field jsonPatchOp.op of type string"),
     ],
 )
-def test_what_is_no_json_patch_is_a_bad_request(raw: bytes, why: str) -> None:
+def test_an_invalid_json_patch_is_a_bad_request(raw: bytes, why: str) -> None:
     with pytest.raises(ApiError) as caught:
         json_patch.apply(DOC, raw)
     assert (caught.value.code, caught.value.message) == (400, f"error decoding patch: {why}")
@@ -144,7 +144,7 @@ def test_merge_patch_follows_the_rfcs_examples(target: Any, patch: Any, result: 
         (b"[]", "error decoding patch: json: cannot unmarshal array into Go value of type map[string]interface {}"),
     ],
 )
-def test_what_is_no_merge_patch_is_a_bad_request(raw: bytes, why: str) -> None:
+def test_an_invalid_merge_patch_is_a_bad_request(raw: bytes, why: str) -> None:
     with pytest.raises(ApiError) as caught:
         merge_patch.apply(DOC, raw)
     assert (caught.value.code, caught.value.message) == (400, why)

@@ -24,7 +24,7 @@ from podfit.api.text.patterns import BadPattern, compile_pattern
         ("((((a{100}){100}){100}){100})", "invalid repeat count: `{100}`"),
     ],
 )
-def test_what_go_refuses_is_refused_in_its_words(pattern: str, words: str) -> None:
+def test_patterns_that_go_rejects_are_rejected_with_its_message(pattern: str, words: str) -> None:
     with pytest.raises(BadPattern) as refused:
         compile_pattern(pattern)
     assert str(refused.value) == f"error parsing regexp: {words}"

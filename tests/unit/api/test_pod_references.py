@@ -49,6 +49,6 @@ def test_the_first_reference_is_named(spec: dict[str, Any], words: str) -> None:
     assert referenced({"metadata": {"name": "p"}, "spec": {"containers": [], **spec}}) == words
 
 
-def test_what_is_not_known_is_not_trusted() -> None:
+def test_an_unknown_projected_volume_source_is_rejected() -> None:
     with pytest.raises(ValueError, match='unknown source for projected volume "v"'):
         referenced({"spec": projected(news={})})

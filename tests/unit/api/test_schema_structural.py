@@ -345,7 +345,7 @@ def test_a_string_gets_one_complaint_beside_that_about_its_format() -> None:
     ],
     ids=["negative", "too large", "a string", "no object", "none", "fine"],
 )
-def test_what_scale_shows_must_be_a_number_of_replicas(spec: Any, complaint: str) -> None:
+def test_replicas_in_scale_must_be_a_number(spec: Any, complaint: str) -> None:
     scale = {"specReplicasPath": ".spec.size", "statusReplicasPath": ".status.size"}
     found = CustomSchema(None, scale).validate({"spec": spec})
     assert list(map(str, found)) == ([complaint] if complaint else [])

@@ -67,7 +67,7 @@ def spec(**rest: Any) -> dict[str, Any]:
         ),
     ],
 )
-def test_what_is_not_structural_is_named(schema: dict[str, Any], why: str) -> None:
+def test_non_structural_schemas_are_named(schema: dict[str, Any], why: str) -> None:
     assert problems(schema) == [why]
 
 
@@ -159,7 +159,7 @@ MAP_OF_N = {"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["n"]
         ),
     ],
 )
-def test_what_a_definition_may_not_say_is_named(schema: dict[str, Any], why: str) -> None:
+def test_invalid_fields_of_a_definition_are_named(schema: dict[str, Any], why: str) -> None:
     assert [str(error) for error in definition_problems(schema, "s")] == [why]
 
 

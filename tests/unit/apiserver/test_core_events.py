@@ -231,7 +231,7 @@ def test_a_subscriber_that_does_not_keep_up_is_cut_off() -> None:
     assert not slow.objects
 
 
-async def test_what_a_sink_has_no_room_for_waits_and_so_does_all_behind_it() -> None:
+async def test_data_that_exceeds_a_sinks_buffer_waits_in_order() -> None:
     refused: list[bytes] = []
     one, reader = await waiting_with(refused, takes=False)
     one.offer(change(1))

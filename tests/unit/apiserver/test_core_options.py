@@ -39,7 +39,7 @@ def test_preconditions_of_a_delete_are_texts(stated: dict[str, Any], why: str) -
         ("eyJ2IjoieCJ9", "server does not recognize this encoded version x"),
     ],
 )
-def test_what_is_no_continue_token_is_explained(token: str, why: str) -> None:
+def test_an_invalid_continue_token_is_explained(token: str, why: str) -> None:
     with pytest.raises(ApiError) as refusal:
         read_token(token)
     assert refusal.value.message == f"invalid continue token: continue key is not valid: {why}"

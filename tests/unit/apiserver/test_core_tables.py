@@ -101,7 +101,7 @@ def test_paths_lead_to_values(path: str, found: list[Any]) -> None:
     assert find(path, DOC) == found
 
 
-def test_what_is_no_path_is_refused() -> None:
+def test_an_invalid_path_is_rejected() -> None:
     with pytest.raises(BadPath):
         parse("a b")
 

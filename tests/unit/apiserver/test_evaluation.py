@@ -45,7 +45,7 @@ def test_a_long_evaluation_does_not_block_the_event_loop() -> None:
     assert calls[0] == threading.current_thread().name and calls[1].startswith("worker")
 
 
-def test_what_cannot_be_interrupted_is_not_begun_on_the_loop() -> None:
+def test_work_that_cannot_be_interrupted_does_not_start_on_the_loop() -> None:
     def work(yielding: YieldPolicy) -> str:
         yielding.heavy()
         return threading.current_thread().name

@@ -16,6 +16,6 @@ def test_a_repeated_owner_is_stored_once_and_warned_of() -> None:
     assert unique_owners(metadata) == []
 
 
-def test_what_admission_repeated_is_said_so() -> None:
+def test_duplicates_added_by_admission_are_reported() -> None:
     [warning] = unique_owners({"ownerReferences": [OWNER, OWNER]}, admitted=True)
     assert "duplicate entries after mutating admission happens; " in warning

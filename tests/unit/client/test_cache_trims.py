@@ -35,7 +35,7 @@ class Server:
 
 
 @pytest.mark.parametrize("shares", [True, False])
-async def test_what_a_watch_brings_is_trimmed_unless_others_share_it(shares: bool) -> None:
+async def test_objects_of_a_watch_are_trimmed_unless_they_are_shared(shares: bool) -> None:
     server = Server(shares)
     cache = Cache(server, POD, clock=FakeClock(), trim=lambda obj: {"metadata": obj["metadata"]})  # type: ignore[arg-type]
     task = asyncio.ensure_future(cache.run())

@@ -45,7 +45,7 @@ async def followed(server: Local, at_once: Callable[[str, Any], None]) -> None:
         at_once(word, obj)
 
 
-async def test_what_is_handed_over_and_what_is_read_come_in_one_order() -> None:
+async def test_pushed_and_pulled_events_arrive_in_one_order() -> None:
     heard: list[str] = []
     server = Local((["a"], line_of("MODIFIED", "b")), (["c"], line_of("DELETED", "d")))
     await followed(server, lambda word, obj: heard.append(obj["metadata"]["name"]))

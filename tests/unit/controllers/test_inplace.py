@@ -81,7 +81,7 @@ def test_only_a_batch_is_resized_at_a_time() -> None:
     assert all(isinstance(step, ResizePod) for step in plan.steps)
 
 
-def test_a_pod_on_its_way_takes_its_place_in_the_batch() -> None:
+def test_a_pod_being_created_counts_in_the_batch() -> None:
     moving = pod("p0", "200m", [{"type": "PodResizeInProgress", "status": "True"}])
     plan = decide([moving, pod("p1", "100m")], template("200m"), 1, 300, NOW)
     assert plan.steps == () and plan.waiting == 2

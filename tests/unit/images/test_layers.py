@@ -32,7 +32,7 @@ def names(root: Path) -> set[str]:
     return {str(path.relative_to(root)) for path in root.rglob("*")}
 
 
-def test_links_lead_to_places_in_the_image(tmp_path: Path) -> None:
+def test_links_resolve_inside_the_image(tmp_path: Path) -> None:
     root = unpack(
         tmp_path / "root",
         {"run/": b"", "var/run": "/run", "etc/zone": "/usr/zone", "bin/a": b"a"},
@@ -60,7 +60,7 @@ def test_a_whiteout_hides_the_layers_below_and_not_its_own(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("name", ["../out", "a/../../out", "up/out"])
-def test_no_name_leads_out_of_the_image(tmp_path: Path, name: str) -> None:
+def test_no_path_escapes_the_image(tmp_path: Path, name: str) -> None:
     with pytest.raises(EscapesRoot):
         unpack(tmp_path / "root", {"up": "../..", name: b"x"})
     assert [found.name for found in tmp_path.iterdir()] == ["root"]
@@ -115,7 +115,7 @@ def test_an_image_that_unpacks_to_too_much_is_refused(tmp_path: Path) -> None:
             unpacker.apply(io.BytesIO(layer({"a": b"123456", "b": b"123456"})))
 
 
-def test_a_layer_is_what_its_configuration_says_it_unpacks_to(tmp_path: Path) -> None:
+def test_an_unpacked_layer_matches_the_digest_in_the_configuration(tmp_path: Path) -> None:
     plain, file = layer({"a": b"1"}), tmp_path / "layer"
     file.write_bytes(gzip.compress(plain))
     root = tmp_path / "root"

@@ -207,9 +207,7 @@ async def test_a_later_pull_resumes_where_a_failed_one_stopped(
     assert asked.startswith("bytes=") and asked != "bytes=0-"
 
 
-async def test_what_was_kept_of_a_download_is_not_trusted(
-    registry: LoopbackRegistry, puller: Puller, store: ImageStore
-) -> None:
+async def test_a_partial_download_is_not_trusted(registry: LoopbackRegistry, puller: Puller, store: ImageStore) -> None:
     name = registry.push("app:1", APP)
     store.partial(BIG).write_bytes(b"garbage from another time")
     assert (await puller.pull(parse(name))).id == APP.id

@@ -66,7 +66,7 @@ def test_everything_is_looked_at_when_there_is_a_reason(measures: Measures, seco
 
 
 @pytest.mark.parametrize(("seconds", "blocks"), [(1e9, 1249), (3599.0, 3999)], ids=["at rest", "for a while"])
-def test_what_did_not_grow_or_only_for_a_while_is_left_alone(measures: Measures, seconds: float, blocks: int) -> None:
+def test_nothing_is_collected_without_lasting_growth(measures: Measures, seconds: float, blocks: int) -> None:
     gone = dropped_after_a_look()
     measures.now, measures.blocks = seconds, blocks
     gc.collect(2)

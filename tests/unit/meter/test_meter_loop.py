@@ -112,7 +112,7 @@ def loaded() -> Cluster:
     return cluster
 
 
-async def test_what_is_new_has_a_rate_after_a_second_look() -> None:
+async def test_a_new_container_has_a_rate_after_its_second_reading() -> None:
     cluster = loaded()
     async with running(cluster) as (meter, samples):
         assert meter.containers() == {}
@@ -236,7 +236,7 @@ async def test_one_pod_and_one_node_are_found_by_name() -> None:
         assert (status, node["kind"], node["usage"]) == (200, "NodeMetrics", {"cpu": "2", "memory": "99"})
 
 
-async def test_what_is_not_known_is_not_found() -> None:
+async def test_a_pod_without_usage_is_not_found() -> None:
     cluster = loaded()
     cluster.pods["default", "silent"] = {}
     async with serving(cluster) as api:

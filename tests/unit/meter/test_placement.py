@@ -42,6 +42,6 @@ def test_a_name_becomes_the_external_name_with_its_own_port() -> None:
 
 
 @pytest.mark.parametrize("url", ["http://10.0.0.7", "https://", "10.0.0.7:443", "https://h/path", "https://h?x=1"])
-def test_what_is_no_place_is_refused(url: str) -> None:
+def test_a_url_without_https_is_rejected(url: str) -> None:
     with pytest.raises(ValueError, match="is not https"):
         Place.of(url)

@@ -78,7 +78,7 @@ def test_a_pod_that_cannot_be_understood_holds_up_no_other() -> None:
     assert turning.counts == {BACKOFF: 1}
 
 
-def test_what_preemption_frees_is_promised_to_the_pod_that_it_is_for() -> None:
+def test_room_freed_by_preemption_is_reserved_for_the_preempting_pod() -> None:
     turning = Turning(node("n1", "1"))
     turning.add(important("low", 1))
     turning.turn()

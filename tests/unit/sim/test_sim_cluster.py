@@ -196,7 +196,7 @@ def test_a_deferred_resize_is_granted_when_room_is_freed() -> None:
     assert run.tally.sums["cpu"].size_curve[0, -1] > 1.5
 
 
-def test_what_no_node_can_ever_give_is_infeasible() -> None:
+def test_a_request_beyond_the_nodes_capacity_is_infeasible() -> None:
     huge = a_workload(replicas=2, cpu=300, cpu_curve=Curve(RAMP, 0.2, 3.9, over_s=2 * HOUR))
     huge = replace(huge, autoscaler=Autoscaler(IN_PLACE, least=Size(cpu=9000)))
     run = simulate(a_scenario(huge, policy="krr"))

@@ -162,7 +162,7 @@ def test_a_name_is_used_once() -> None:
 
 
 @pytest.mark.parametrize("text", ["", "[]", "just words", "a: [", "nodes: {a: 1, a: 2}"])
-def test_what_is_no_scenario_is_refused_with_one_line(text: str) -> None:
+def test_an_invalid_scenario_is_a_one_line_error(text: str) -> None:
     with pytest.raises(BadScenario) as refused:
         parse(text)
     assert "\n" not in str(refused.value)

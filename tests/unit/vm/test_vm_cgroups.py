@@ -68,7 +68,7 @@ def begin(running: subprocess.Popen[str]) -> str:
     return running.stdout.readline()
 
 
-def test_what_a_moved_process_uses_is_counted_and_bounded_by_its_group(group: str) -> None:
+def test_usage_of_a_moved_process_is_counted_and_limited_by_its_cgroup(group: str) -> None:
     groups = Cgroups()
     groups.write(group, LIMITS, 128 * MIB)
     assert groups.memory_limit(group) == 128 * MIB

@@ -82,7 +82,7 @@ async def everything(running: GuestExec) -> dict[int, bytes]:
     return found
 
 
-async def test_what_is_written_reaches_the_command_however_late_its_pipe_is_made(agent: HostAgent) -> None:
+async def test_input_reaches_the_command_even_if_its_pipe_is_created_late(agent: HostAgent) -> None:
     running = GuestExec(cast(GuestAgent, agent), ["tr", "a-z", "A-Z"], stdin=True)
     await running.start()
     await running.write(b"hello\n")

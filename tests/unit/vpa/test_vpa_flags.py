@@ -120,7 +120,7 @@ def test_durations_are_gos(text: str, seconds: float) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "5", "1x", "m", "1m junk"])
-def test_what_is_no_duration_is_refused(text: str) -> None:
+def test_an_invalid_duration_is_rejected(text: str) -> None:
     with pytest.raises(ValueError, match="invalid duration"):
         duration(text)
 

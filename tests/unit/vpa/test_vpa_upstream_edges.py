@@ -100,7 +100,7 @@ def test_an_eviction_that_does_not_say_everything_says_nothing(missing: str) -> 
     assert ooms_of_eviction({"reason": "Evicted", "involvedObject": target, "metadata": meta}) == []
 
 
-def test_what_lies_outside_the_buckets_that_count_does_not_make_histograms_differ() -> None:
+def test_histograms_that_differ_only_outside_the_counted_buckets_are_equal() -> None:
     scheme = buckets.linear(10, 1, 0.1)
     one, other = Histogram(scheme), Histogram(scheme)
     for histogram in (one, other):

@@ -23,7 +23,7 @@ async def test_a_grant_of_less_says_that_room_became_free(lab: Lab) -> None:
     assert not allocations.recount(record), "nothing changed since"
 
 
-async def test_a_dropped_pod_counts_no_more(lab: Lab) -> None:
+async def test_a_removed_pod_is_no_longer_counted(lab: Lab) -> None:
     record = lab.add(pod(cpu="2"))
     record.finished = True
     lab.built.allocation.allocations.drop("u")

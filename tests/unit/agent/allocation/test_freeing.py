@@ -51,7 +51,7 @@ async def test_a_pod_does_not_wait_for_its_own_decrease(lab: Lab) -> None:
     assert not freeing(lab, 1000).keep_silent("a", SHORT)
 
 
-async def test_a_resize_that_is_no_longer_pending_is_waited_for_no_more(lab: Lab) -> None:
+async def test_a_resize_that_is_no_longer_pending_is_not_waited_for(lab: Lab) -> None:
     made = freeing(lab, 1000)
     made.keep_silent("b", SHORT)
     assert made.patience_s(set()) is None

@@ -32,7 +32,7 @@ STATE = CpuState("static", parse("0-1"), {"pod": {"a": parse("2-3"), "b": parse(
         ),
     ],
 )
-def test_what_a_kubelet_wrote_is_read_and_written_with_the_same_checksum(
+def test_a_kubelets_checkpoint_is_read_and_written_with_the_same_checksum(
     content: dict[str, object], shared: str, assigned: dict[str, dict[str, str]]
 ) -> None:
     state = decode(json.dumps(content).encode(), "none")

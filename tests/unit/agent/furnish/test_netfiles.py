@@ -125,7 +125,7 @@ EXTRA = {
         ("None", ["1.1.1.1", "10.96.0.10"], "more lan", "edns0 ndots:2"),
     ],
 )
-def test_what_a_pod_adds_is_merged_with_what_it_has(
+def test_a_pods_dns_config_is_merged_with_its_dns_policy(
     policy: str, servers: list[str], searches: str, options: str
 ) -> None:
     lines = netfiles.resolv_conf(pod(dnsPolicy=policy, dnsConfig=EXTRA), CONFIG).splitlines()

@@ -69,5 +69,5 @@ async def test_a_runtime_that_starts_again_is_asked_again(how: dict[str, Any]) -
     [({}, "ErrImagePull: container runtime is down"), ({"mounts": RuntimeFailure("no room")}, "no room")],
     ids=["no image", "no sandbox"],
 )
-async def test_what_the_runtime_refuses_ends_the_migration(how: dict[str, Any], why: str) -> None:
+async def test_a_refusal_by_the_runtime_ends_the_migration(how: dict[str, Any], why: str) -> None:
     assert await prepared(**how) == (DONE, [MigrationStep(FAILED, why)])

@@ -19,7 +19,7 @@ async def test_a_running_container_without_probes_is_started_and_ready(lab: Lab)
     assert found.sandbox and found.seen["c"].started and found.seen["c"].ready
 
 
-async def test_before_its_probes_begin_a_container_is_as_the_api_reports_it(lab: Lab) -> None:
+async def test_before_its_first_probe_a_container_has_the_readiness_reported_by_the_api(lab: Lab) -> None:
     body: Any = pod()
     body["spec"]["containers"][0]["readinessProbe"] = {"exec": {"command": ["x"]}}
     record = await lab.run(body)

@@ -344,13 +344,13 @@ def test_the_error_on_a_machine_without_cgroups_names_what_is_missing(monkeypatc
         support.require_support()
 
 
-async def test_what_a_container_appends_to_its_hosts_file_is_measured(machine: Any) -> None:
+async def test_data_that_a_container_appends_to_its_hosts_file_is_measured(machine: Any) -> None:
     uid = await machine.pod(etc_hosts="127.0.0.1\tlocalhost\n")
     await machine.ended(await machine.start(uid, "sh", "-c", "head -c 2000000 /dev/zero >> /etc/hosts"))
     assert sum(measure(file)[0] for file in await machine.runtime.pod_files(uid)) >= 2_000_000
 
 
-async def test_what_an_ended_container_wrote_is_deleted_on_demand_and_what_a_running_one_wrote_is_kept(
+async def test_the_layers_of_exited_containers_are_deleted_on_demand_and_those_of_running_ones_kept(
     machine: Any,
 ) -> None:
     uid = await machine.pod()

@@ -56,7 +56,7 @@ def test_bytes_are_limited_to_the_byte() -> None:
     assert printer.feed(entry(T0, "more")) == b""
 
 
-def test_what_is_no_entry_is_left_out() -> None:
+def test_invalid_entries_are_skipped() -> None:
     assert printed(b"\x00\xff garbage\n" + entry(T0, "fine") + b"half an ent") == b"fine\n"
 
 

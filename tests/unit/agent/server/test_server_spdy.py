@@ -68,7 +68,7 @@ words = st.text(st.characters(codec="ascii", exclude_characters="\0"), min_size=
 
 
 @given(st.lists(st.dictionaries(words.map(str.lower), words, max_size=5), max_size=5))
-def test_header_blocks_share_a_history_and_come_out_as_they_went_in(blocks: list[dict[str, str]]) -> None:
+def test_header_blocks_share_a_history_and_are_decompressed_unchanged(blocks: list[dict[str, str]]) -> None:
     one, other = Blocks(), Blocks()
     for headers in blocks:
         assert other.open(one.pack(headers)) == headers
@@ -164,7 +164,7 @@ async def test_a_reset_ends_reading_and_writing() -> None:
     await one.over()
 
 
-async def test_what_is_no_spdy_ends_the_session() -> None:
+async def test_an_invalid_spdy_frame_ends_the_session() -> None:
     one = Session()
     one.pipe.inward.put_nowait(b"\xffGET / HTTP/1.1\r\n" + b"\r\n" * 100)
     one.pipe.inward.put_nowait(struct.pack(">HHI", 0x8002, 1, 0))
@@ -272,7 +272,7 @@ async def test_exec_over_spdy_waits_for_its_streams_and_ends_with_a_status() -> 
     await end.close()
 
 
-async def test_what_waits_for_a_slow_reader_is_bounded_in_bytes() -> None:
+async def test_the_backlog_of_a_slow_reader_is_bounded_in_bytes() -> None:
     session = Session()
     session.pipe.open(1)
     for _ in range(3):

@@ -42,7 +42,7 @@ async def test_a_rejected_field_does_not_hold_up_the_others() -> None:
     assert list(outcome.rejections) == ["reason"]
 
 
-async def test_of_a_rejected_list_the_other_elements_are_written() -> None:
+async def test_valid_elements_of_a_partly_rejected_list_are_written() -> None:
     statuses = [{"name": "a"}, {"name": "b", "bad": 1}, {"name": "c"}]
     outcome, accepted = await written(
         {"containerStatuses": statuses, "phase": "Running"},

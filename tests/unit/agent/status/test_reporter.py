@@ -14,7 +14,7 @@ async def test_a_rejected_pod_is_reported_as_failed_with_its_reason(lab: Lab) ->
     assert (status["phase"], status["reason"]) == ("Failed", "OutOfcpu")
 
 
-async def test_what_is_reported_already_is_not_written_again(lab: Lab) -> None:
+async def test_an_already_reported_state_is_not_written_again(lab: Lab) -> None:
     record = await lab.run()
     found = await lab.observed(record)
     assert not await lab.parts.reporter.report(record, found.snapshot, True)

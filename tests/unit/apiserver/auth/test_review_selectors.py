@@ -29,7 +29,7 @@ def test_requirements_are_checked_but_operators_may_be_newer() -> None:
     assert said({}) == ["s.requirements: Required value: when s is specified, requirements or rawSelector is required"]
 
 
-def test_what_is_not_understood_is_ignored_and_named() -> None:
+def test_selectors_that_cannot_be_parsed_are_ignored_and_named() -> None:
     good, bad = ("a", "In", ["x"]), ("a", "In", ["x", "y"])
     field = "spec.resourceAttributes.fieldSelector"
     assert parse_problems({"fieldSelector": rows(good), "labelSelector": rows(bad)}) == []

@@ -57,7 +57,7 @@ async def test_a_free_seat_goes_to_a_waiting_request() -> None:
     assert has_turn(second)
 
 
-async def test_a_flow_that_floods_its_queue_does_not_hold_up_another() -> None:
+async def test_a_flow_that_fills_its_queue_does_not_delay_another() -> None:
     shared = level(1, queues=8)
     running = shared.arrive(WorkEstimate(), 0, 0.0)
     flood = [shared.arrive(WorkEstimate(), 0, 0.0) for _ in range(20)]

@@ -236,9 +236,7 @@ def test_a_quota_of_more_requests_than_limits_is_warned_of(hard: dict[str, str],
         (["A/"], ['[0]: Invalid value: "A/": invalid feature name "A/": must start']),
     ],
 )
-def test_what_a_node_declares_is_a_sorted_list_of_names(
-    features: list[str], wanted: list[str], subresource: str
-) -> None:
+def test_a_node_declares_a_sorted_list_of_features(features: list[str], wanted: list[str], subresource: str) -> None:
     old = {"metadata": {"name": "n", "resourceVersion": "1"}}
     node = {"metadata": dict(old["metadata"]), "status": {"declaredFeatures": features}}
     nodes = strategy("Node")
@@ -398,7 +396,7 @@ def test_a_stateful_set_is_warned_of_its_claims_and_history_on_each_write() -> N
     assert sets.warnings_update(stored, stored, "status") == []
 
 
-def test_what_a_daemon_set_may_not_change_is_said_first() -> None:
+def test_immutable_fields_of_a_daemon_set_are_reported_first() -> None:
     spec = {"selector": SELECTOR, "template": TEMPLATE}
     old = {"metadata": {**NO_SPACE, "namespace": "d"}, "spec": spec}
     new = {**copy.deepcopy(old), "spec": {**copy.deepcopy(spec), "selector": {}}}

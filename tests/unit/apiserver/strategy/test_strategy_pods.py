@@ -183,7 +183,7 @@ def test_a_dotted_name_and_fractional_bytes_are_warned_about() -> None:
         ),
     ],
 )
-def test_what_is_probably_a_mistake_is_warned_about(spec: dict[str, Any], wanted: list[str]) -> None:
+def test_probable_mistakes_cause_warnings(spec: dict[str, Any], wanted: list[str]) -> None:
     assert PODS.warnings_create(pod(**spec)) == wanted
 
 

@@ -157,7 +157,7 @@ def test_names_of_endpoints_are_labels() -> None:
         ({"trafficDistribution": "PreferSameNode"}, []),
     ],
 )
-def test_what_does_nothing_or_is_deprecated_is_warned_of(spec: dict[str, Any], wanted: list[str]) -> None:
+def test_ineffective_and_deprecated_fields_cause_warnings(spec: dict[str, Any], wanted: list[str]) -> None:
     strategy, obj = strategy_for(kind_named("Service")), service(**spec)
     assert strategy.warnings_create(obj) == wanted
     assert strategy.warnings_update(obj, service(ports=PORTS)) == wanted

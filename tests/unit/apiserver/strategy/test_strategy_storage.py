@@ -208,7 +208,7 @@ def test_a_volume_has_one_source_with_what_it_needs() -> None:
     ]
 
 
-def test_what_a_source_leaves_out_is_filled_in() -> None:
+def test_fields_that_a_source_omits_are_filled_in() -> None:
     volume = {"spec": {"rbd": {"monitors": ["m"], "image": "i", "pool": ""}}}
     VOLUMES.default(volume)
     assert volume["spec"]["rbd"] == {

@@ -241,14 +241,14 @@ def test_labels_the_server_gives_a_job_may_not_be_set_otherwise() -> None:
         ("TZ=UTC * * * * *", "cannot use TZ or CRON_TZ in schedule, use timeZone field instead"),
     ],
 )
-def test_a_schedule_is_refused_in_the_words_of_its_parser(schedule: str, wanted: str) -> None:
+def test_an_invalid_schedule_is_rejected_with_the_parsers_message(schedule: str, wanted: str) -> None:
     assert cron(schedule=schedule) == [f'spec.schedule: Invalid value: "{schedule}": {wanted}']
 
 
 @pytest.mark.parametrize(
     "schedule", ["*/5 0-6 1,15 jan-mar MON", "@hourly", "@every 1h30m", "? ? ? ? ?", "0/15 * * * *"]
 )
-def test_what_cron_understands_is_a_schedule(schedule: str) -> None:
+def test_every_schedule_that_cron_accepts_is_accepted(schedule: str) -> None:
     assert cron(schedule=schedule) == []
 
 

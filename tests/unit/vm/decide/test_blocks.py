@@ -65,7 +65,7 @@ def test_of_virtio_mem_no_more_is_unused_than_its_offline_blocks_can_hold_and_th
     st.lists(st.tuples(st.sampled_from((128, 512, 1024, 2048)), st.booleans()), max_size=6),
     st.dictionaries(st.integers(0, 120), st.booleans()),
 )
-def test_what_is_unused_is_never_more_than_is_plugged_and_nothing_if_all_is_online(
+def test_unused_memory_is_at_most_the_plugged_memory_and_zero_if_all_is_online(
     sizes: list[tuple[int, bool]], states: dict[int, bool]
 ) -> None:
     devices: list[tuple[Device, int | None]] = []

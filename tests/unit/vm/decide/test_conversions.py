@@ -9,7 +9,7 @@ from podfit.vm.decide.conversions import cpus_of, limits_of, settings_of, to_xml
 from podfit.vm.decide.sizes import Limits
 
 
-def test_what_is_unset_is_absent_from_the_metadata() -> None:
+def test_unset_fields_are_absent_from_the_metadata() -> None:
     assert to_xml(settings_of(Limits(), 2)) == '<size vcpus="2" cpuset_cpus="" cpuset_mems="" />'
 
 

@@ -43,7 +43,7 @@ def test_shrinking_detaches_movable_devices_first_and_newer_before_older() -> No
     assert shrink(127, (old, new, fixed)) == ()
 
 
-def test_what_no_device_makes_up_stays_in_the_balloon() -> None:
+def test_memory_that_no_device_size_fits_stays_in_the_balloon() -> None:
     memory = Memory(512, (Device(0, 512),))
     assert plan(LAYOUT, memory, 700) == DeviceChanges(balloon=324)
     assert plan(LAYOUT, memory, 500) == DeviceChanges(detach=(Device(0, 512),), balloon=12)

@@ -20,7 +20,7 @@ def test_a_device_is_detached_only_if_its_content_has_room_elsewhere() -> None:
     assert may_detach(128, guest, 512) and not may_detach(256, guest, 512)
 
 
-def test_what_is_still_in_use_is_reported_with_numbers() -> None:
+def test_memory_still_in_use_is_reported_with_numbers() -> None:
     assert missing(1024, 512) == "512 MiB of 1024 MiB are still in use by the guest; retrying"
 
 

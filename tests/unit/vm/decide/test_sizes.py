@@ -39,7 +39,7 @@ def test_an_update_keeps_what_it_leaves_unset() -> None:
     assert newer == Limits(cpu_period=100_000, cpu_quota=200_000, cpu_shares=512, memory_bytes=1 << 30, cpuset_cpus="0")
 
 
-def test_a_guest_on_its_way_reports_what_it_has_and_not_what_it_will_have() -> None:
+def test_a_guest_being_resized_reports_its_current_size() -> None:
     limits = Limits(cpu_period=100_000, cpu_quota=400_000, memory_bytes=1024 * MIB)
     actual = actual_limits(limits, Size(2, 512))
     assert (actual.cpu_quota, actual.memory_bytes) == (200_000, 512 * MIB)

@@ -15,7 +15,7 @@ def test_lists_are_read(listed: str, cpus: list[int]) -> None:
 
 
 @pytest.mark.parametrize("listed", ["a", "1-", "-1", "3-1", "1,,2", "1.5", "0x1"])
-def test_what_is_no_list_is_rejected(listed: str) -> None:
+def test_an_invalid_cpu_list_is_rejected(listed: str) -> None:
     with pytest.raises(BadCpuList):
         parse(listed)
 

@@ -27,7 +27,7 @@ def test_the_flag_is_read_as_kubelets_read_it() -> None:
     )
 
 
-def test_what_is_not_named_has_no_threshold() -> None:
+def test_unlisted_signals_have_no_threshold() -> None:
     assert parse("") == ()
     assert parse("memory.available<0%,nodefs.available<100%") == ()
 

@@ -40,7 +40,7 @@ def test_none_and_all_switch_a_threshold_off(value: str) -> None:
         ("memory.available<lots", "quantities must match"),
     ],
 )
-def test_what_a_kubelet_rejects_is_rejected_in_its_words(text: str, message: str) -> None:
+def test_pods_that_a_kubelet_rejects_are_rejected_with_its_message(text: str, message: str) -> None:
     with pytest.raises(BadThreshold) as raised:
         parse(text)
     assert message in str(raised.value)

@@ -45,7 +45,7 @@ def test_a_sidecar_goes_no_sooner_than_the_regular_container_that_requests_least
     assert score({"containers": [container("c", None)], "initContainers": spec(10)["initContainers"]}, "side") == 990
 
 
-def test_what_the_pod_requests_beyond_its_containers_is_shared_among_them() -> None:
+def test_pod_level_requests_beyond_the_containers_are_shared_among_them() -> None:
     spec = {
         "resources": {"requests": {"memory": "500Mi"}},
         "initContainers": [container("side", 50, restartPolicy="Always")],

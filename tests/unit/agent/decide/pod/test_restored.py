@@ -17,7 +17,7 @@ def pod(status: dict[str, Any], **spec: Any) -> dict[str, Any]:
     }
 
 
-def test_what_the_kernel_has_is_what_is_actuated_and_memory_requests_are_believed() -> None:
+def test_the_actuated_size_is_the_kernels_and_memory_requests_are_taken_as_written() -> None:
     found = actuated({"requests": {"memory": "1Gi"}}, None, Limits(512, 50_000, 64 << 20))
     assert found == {"limits": {"cpu": "500m", "memory": "64Mi"}, "requests": {"cpu": "500m", "memory": "1Gi"}}
     believed = {"requests": {"memory": "2Gi"}}

@@ -81,7 +81,7 @@ def test_a_restart_is_planned_alone() -> None:
     assert cpu_only.restart == () and cpu_only.steps
 
 
-def test_a_container_that_does_not_run_has_no_step() -> None:
+def test_a_stopped_container_has_no_step() -> None:
     found = planned(
         pod("a"), {"a": size("2", "64Mi")}, {"a": size("1", "64Mi")}, Limits(1024, 100_000, 64 * MI), running=()
     )

@@ -11,7 +11,7 @@ from podfit.api.resize.states import desired_of
 from podfit.api.resize.verdicts import Deferred, Granted, Infeasible, Unchanged
 
 
-def test_what_fits_beside_the_others_is_granted() -> None:
+def test_a_resize_that_fits_beside_the_other_pods_is_granted() -> None:
     assert verdict(pod({"cpu": "500m", "memory": "1"}), holding("1", "1"), room(1000, 10, 500)) == Granted()
 
 

@@ -36,7 +36,7 @@ PATH = "/sys/fs/cgroup/kubepods/burstable/pod1/memory.max"
         ),
     ],
 )
-def test_a_refusal_names_whose_limit_and_which_amount(step: Step, words: str) -> None:
+def test_a_rejection_names_the_limit_and_the_amount(step: Step, words: str) -> None:
     error = refused(OSError(errno.EINVAL, "Invalid argument", PATH), "/kubepods/burstable/pod1")
     assert isinstance(error, WriteRefused)
     assert refusal(step, error) == words and str(_failed([(step, error)])) == words

@@ -11,7 +11,7 @@ from podfit.agent.runtimes.values import CannotRun
 from podfit.reconcile.result import DONE, Requeue
 
 
-async def test_what_was_started_is_observed_in_the_same_pass(lab: Lab) -> None:
+async def test_started_containers_are_observed_in_the_same_pass(lab: Lab) -> None:
     pod = await lab.observed(lab.add())
     await start_sandbox(pod)
     assert await start_containers(pod) == DONE

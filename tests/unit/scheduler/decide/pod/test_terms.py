@@ -33,7 +33,7 @@ def test_label_keys_narrow_the_selector_to_the_pods_own_values() -> None:
     assert others.matches("ns", {**LABELS, "rev": "8"}, {}) and not others.matches("ns", LABELS, {})
 
 
-def test_what_should_be_kept_away_from_has_a_negative_weight() -> None:
+def test_anti_affinity_has_a_negative_weight() -> None:
     row = {"weight": 5, "podAffinityTerm": {"topologyKey": "zone"}}
     spec = {"affinity": {"podAffinity": {PREFERRED: [row]}, "podAntiAffinity": {PREFERRED: [row]}}}
     assert [weight for weight, _ in terms_of(spec, "ns", LABELS).preferred] == [5, -5]

@@ -27,12 +27,12 @@ def test_objects_come_back_in_the_version_that_was_asked_for() -> None:
 
 
 @pytest.mark.parametrize(("wanted", "one"), [("x/v9", {"apiVersion": V1}), (V1, {"apiVersion": "x/v9"}), (V1, 7)])
-def test_what_cannot_be_converted_is_a_failure_and_converts_nothing(wanted: str, one: Any) -> None:
+def test_a_failing_conversion_converts_nothing(wanted: str, one: Any) -> None:
     answer = response(wanted, one)
     assert answer["result"]["status"] == "Failure" and answer["convertedObjects"] == []
 
 
 @pytest.mark.parametrize("review", [None, 7, {}, {"request": []}])
-def test_what_is_no_review_is_a_failure(review: Any) -> None:
+def test_an_invalid_review_response_is_a_failure(review: Any) -> None:
     answer = converted(review)["response"]
     assert answer["result"]["message"].startswith("not a ConversionReview: ")

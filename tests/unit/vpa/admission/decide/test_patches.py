@@ -53,7 +53,7 @@ def test_a_boost_needs_its_gate() -> None:
     assert cpu(pod_patch(POD, vpa(ONE_CPU, startupBoost=BOOST)))["requests/cpu"] == "1"
 
 
-def test_what_was_worked_out_before_is_used_and_not_changed() -> None:
+def test_a_computed_value_is_reused_and_not_modified() -> None:
     scaler: Object = vpa(ONE_CPU, startupBoost=BOOST)
     known = wanted_for(POD, scaler, NO_BOUNDS)
     patch = pod_patch(POD, scaler, boost_enabled=True, known=known)

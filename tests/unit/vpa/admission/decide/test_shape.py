@@ -43,7 +43,7 @@ def test_the_first_value_of_a_wrong_type_is_named(value: Any, message: str) -> N
     "value",
     [None, {}, vpa(recommended()), {"unknown": 7, "spec": None}, policies(minAllowed={"cpu": 1, "memory": "1Gi"})],
 )
-def test_what_has_its_types_passes_and_unknown_fields_do_too(value: Any) -> None:
+def test_well_typed_values_and_unknown_fields_pass(value: Any) -> None:
     check_shape(value, VPA, "V")
 
 

@@ -31,6 +31,6 @@ def test_maintenance_windows(windows: str, when: str, holds: bool) -> None:
 
 
 @pytest.mark.parametrize("text", ["Mon", "Xyz 10:00-11:00", "Mon 25:00-26:00", "Mon 10:00-10:00", "10-11"])
-def test_what_is_no_window_is_refused(text: str) -> None:
+def test_an_invalid_window_is_rejected(text: str) -> None:
     with pytest.raises(BadWindow):
         open_now(text, 0.0)

@@ -31,7 +31,7 @@ def test_an_empty_histogram_saves_no_weights() -> None:
     assert save_histogram(DecayingHistogram(buckets.CPU, HALF_LIFE)) == {"referenceTimestamp": None}
 
 
-def test_what_was_saved_gives_the_same_percentiles() -> None:
+def test_saved_histograms_have_the_same_percentiles() -> None:
     before, after = histogram(0.1, 0.2, 0.3, 4.0), histogram()
     load_histogram(after, save_histogram(before))
     assert [after.percentile(part) for part in (0.5, 0.95)] == [before.percentile(part) for part in (0.5, 0.95)]

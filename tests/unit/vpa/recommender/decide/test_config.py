@@ -34,7 +34,7 @@ def test_an_unknown_flag_is_refused() -> None:
         Config(container_recommendation_max_allowed_cpu=Quantity.parse("1500m")),
     ],
 )
-def test_what_is_written_as_flags_is_read_back(config: Config) -> None:
+def test_settings_written_as_flags_are_read_back(config: Config) -> None:
     assert from_flags(to_flags(config)) == config
 
 

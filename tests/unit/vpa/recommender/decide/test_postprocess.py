@@ -37,7 +37,7 @@ def test_amounts_are_rounded_up_and_humanized_as_the_flags_say() -> None:
     assert one.target == {"cpu": Quantity.parse("1500m"), "memory": Quantity.parse("1.50Gi")}
 
 
-def test_what_own_samples_give_is_the_uncapped_target_of_a_container_with_a_loan() -> None:
+def test_the_uncapped_target_is_based_on_own_samples_only() -> None:
     own = Estimate({"cpu": 100}, {}, {})
     first, second = formatted({"a": SIZES, "b": SIZES}, Config(), {"a": own, "b": None})
     assert printed(first.uncapped) == {"cpu": "100m"} and second.uncapped == {}

@@ -104,7 +104,7 @@ def test_without_policies_there_is_nothing_to_do() -> None:
     assert not live.policies and "default" not in NAMES
 
 
-def test_what_a_container_used_survives_a_restart() -> None:
+def test_the_usage_of_a_container_survives_a_restart() -> None:
     live, after = Live(), Live()
     live.use(100, DAY)
     text = live.policies.saved(WEB, "app")

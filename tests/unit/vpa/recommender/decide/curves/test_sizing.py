@@ -71,7 +71,7 @@ def test_a_container_on_which_a_policy_fails_costs_the_others_nothing() -> None:
     assert other == PolicySizes({}, {}, "policy given failed: ZeroDivisionError: no such luck")
 
 
-def test_what_is_no_size_is_named() -> None:
+def test_an_invalid_size_is_named() -> None:
     def nothing(series: Series) -> Sizes:
         return np.full(series.usage.shape, np.nan)
 

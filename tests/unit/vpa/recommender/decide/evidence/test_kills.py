@@ -51,7 +51,7 @@ def test_a_kill_that_the_status_showed_is_not_counted_again_for_the_node() -> No
     assert count(kills, seen(end(1)), seen(RUNNING, end(3), 3)) == [0, 0]
 
 
-def test_what_a_node_counted_before_this_process_began_is_not_counted() -> None:
+def test_counts_of_a_node_from_before_this_process_are_ignored() -> None:
     kills, old = Kills(), seen(RUNNING, end(1), 1)
     kills.seen(ID, None, old)
     assert kills.node_says(ID, "app", 5, old, 9.0) == []

@@ -84,7 +84,7 @@ def test_samples_that_stopped_are_named_with_the_last_one() -> None:
         ({"lent": frozenset(("a",))}, "its recommendation comes from similar containers"),
     ],
 )
-def test_what_follows_from_missing_samples_is_named(more: dict[str, Any], words: str) -> None:
+def test_consequences_of_missing_samples_are_named(more: dict[str, Any], words: str) -> None:
     message = Missing((("a", ("cpu", "memory")),), **more).never_message("noon")
     assert message == f"No sample of container a has arrived since noon: {words}."
 

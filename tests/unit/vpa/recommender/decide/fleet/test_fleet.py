@@ -19,7 +19,7 @@ def fleet(containers: int = 2, rows: int = 1) -> tuple[Fleet, list[int], list[in
     return made, numbers, [made.new_handle(numbers[at % rows]) for at in range(containers)]
 
 
-def test_what_is_given_back_is_used_again_and_begins_empty() -> None:
+def test_a_released_row_is_reused_and_starts_empty() -> None:
     made, [row], [one, other] = fleet()
     made.ingest_cpu([one], [START], [100])
     made.free_handle(other)

@@ -49,7 +49,7 @@ def test_weights_outside_the_window_are_zero_until_they_are_set() -> None:
     assert weights[5] == 1.5 and [bucket for bucket, weight in enumerate(weights) if weight] == [5, 170]
 
 
-def test_what_is_released_may_be_used_by_others() -> None:
+def test_a_released_reservation_is_available_to_others() -> None:
     fleet = Fleet(Config())
     row = RowAggregate(fleet)
     container = RowContainer(fleet, row.row)

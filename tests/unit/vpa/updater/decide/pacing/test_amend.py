@@ -144,7 +144,7 @@ def asked(request: int, wanted: int) -> Resize:
     ("room", "words"),
     [(SpareRoom({"cpu": 300}, {}, "node n1"), "container c gets 400m of cpu instead of 1"), (SpareRoom(), "")],
 )
-def test_what_was_cut_is_named(room: SpareRoom, words: str) -> None:
+def test_reductions_are_named(room: SpareRoom, words: str) -> None:
     action = asked(100, 1000)
     sent = amend(action, room, ResizeBounds(), {})
     assert isinstance(sent, Resize) and cut_short(action, sent) == words

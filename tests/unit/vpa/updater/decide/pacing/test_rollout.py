@@ -54,7 +54,7 @@ def test_a_container_that_fails_under_the_new_policy_pauses_the_rollout() -> Non
     assert waiting.message.startswith("container app of pod failed ended (OOMKilled) at 2026-01-01T00:00:10Z")
 
 
-def test_a_pod_in_need_does_not_wait() -> None:
+def test_a_killed_or_starved_pod_does_not_wait() -> None:
     first = sized("first", NEW)
     killed, starved = sized("killed", "old", statuses=[oom()]), sized("starved", "old")
     owner = scaler(status={"conditions": [{"type": CPU_STARVED, "status": "True"}]})
