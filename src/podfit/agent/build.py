@@ -61,7 +61,7 @@ from podfit.client.rest import Client
 
 @dataclass(frozen=True, slots=True)
 class Outside:
-    """What the agent works with: the API, the runtime, the Node, and the records of its pods."""
+    """The dependencies of the agent: the API, the runtime, the Node, and the records of its pods."""
 
     client: Client
     runtime: Runtime
@@ -74,7 +74,7 @@ class Outside:
 
 @dataclass(frozen=True, slots=True)
 class Furniture:
-    """What containers need before they start: environment, volumes, credentials."""
+    """The inputs of containers: environment, volumes, credentials."""
 
     objects: ReferencedObjects
     volumes: Volumes

@@ -53,7 +53,7 @@ def usage(group: str, plural: str, obj: Object, now: datetime | None = None) -> 
 
 
 def relevant(group: str, plural: str, names: Iterable[str]) -> set[str]:
-    """Those of a quota's resource names that objects of this kind may use."""
+    """The resource names of a quota that objects of this kind may use."""
     if (group, plural) == ("", "pods"):
         return {name for name in names if name in _POD_NAMES or _is_prefixed(name)}
     own = {count_name(group, plural)}

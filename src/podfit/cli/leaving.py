@@ -1,4 +1,4 @@
-"""What a stopped component leaves on the machine, and how to remove it."""
+"""Lists what a stopped component leaves on the machine, and removes it."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ _JOB = kind_named("Job")
 
 
 class NoSuchTarget(ValueError):
-    """Nothing matches; the message says what was looked for."""
+    """No object matches; the message names the query."""
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""What can go wrong with images. Messages are for users: they end up in Events and on the command line.
+"""Errors of images. Their messages are shown to users, in Events and on the command line.
 
 ImageError
 ├── PullFailed       the registry does not give the image

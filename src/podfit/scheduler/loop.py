@@ -204,7 +204,7 @@ class Scheduler:
         return False
 
     def _relevant_epoch(self, shape: PodShape) -> tuple[int, ...]:
-        """What must change before a pod of this shape may fit; new pods only help those with relations to others."""
+        """The counters that must change before a pod of this shape can fit; new pods affect inter-pod rules only."""
         freed, filled, nodes, promises = self.board.epoch
         return (freed, nodes, promises, filled) if shape.relational else (freed, nodes, promises)
 
@@ -276,7 +276,7 @@ class Scheduler:
         self._writes.write(lambda: self._writes.report_refusal(pod, "Unschedulable", message, nominated))
 
     def _find_victims(self, entry: Entry, shape: PodShape, refused: Refused) -> Candidate | NoRoom:
-        """Pods of one shape and priority fail alike as long as nothing changes: one search is enough."""
+        """Pods of one shape and priority fail for the same reason until something changes: one search is enough."""
         policy = entry.pod["spec"].get("preemptionPolicy") or ""
         kind = (shape.key, entry.priority, policy)
         nominated = (entry.pod.get("status") or {}).get("nominatedNodeName")

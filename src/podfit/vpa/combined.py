@@ -104,7 +104,7 @@ class Autoscaler:
         return admission.reviews if admission.port and url.startswith(f"https://{host}:{admission.port}/") else None
 
     def pages(self) -> dict[str, Callable[[], bytes]]:
-        """What each component serves at its own /metrics."""
+        """The page that each component serves at its own /metrics."""
         return {
             "recommender": partial(exposition, self.recommender.registry),
             "updater": partial(exposition, self.updater.registry),

@@ -1,4 +1,4 @@
-"""What this node has allocated to its pods, and the remaining room. The only writer of allocated sizes."""
+"""The sizes that this node has allocated to its pods, and the remaining room. The only writer of allocated sizes."""
 
 from __future__ import annotations
 

@@ -30,7 +30,7 @@ class Freeing:
         """Resizes that wait unreported, and until when (monotonic)."""
 
     def counted(self, uid: str, allocated: Allocated, held: Amounts, requests: Amounts) -> None:
-        """What a pod holds of its node now, and what it will hold once `allocated` is applied."""
+        """The resources that a pod occupies now, and those it will occupy once `allocated` is applied."""
         more = (
             {name: amount - requests.get(name, ZERO) for name, amount in held.items()} if held is not requests else {}
         )

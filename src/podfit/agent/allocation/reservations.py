@@ -13,7 +13,7 @@ class Reservations:
     def __init__(self, records: Mapping[str, PodRecord]) -> None:
         self._records = records
         self._counted: dict[str, Amounts] = {}
-        """What each pod held when the sum was last computed."""
+        """The resources of each pod when the sum was last computed."""
         self._nanos: dict[str, int] = {}
         self._changed: set[str] = set()
 
@@ -22,7 +22,7 @@ class Reservations:
         self._changed.add(uid)
 
     def by_others(self, uid: str) -> tuple[Amounts, int]:
-        """What other pods hold, and their number."""
+        """The resources held by other pods, and their number."""
         self._follow()
         mine = self._counted.get(uid)
         if mine is None:

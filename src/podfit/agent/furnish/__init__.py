@@ -1,1 +1,1 @@
-"""What a container needs to run: its runtime configuration, environment, volumes, and the objects they refer to."""
+"""The inputs of a container: its runtime configuration, environment, volumes, and the objects they refer to."""

@@ -107,7 +107,7 @@ class PodRecord:
     """Reason and message."""
     # --- allocation/allocations.py
     used: Amounts = field(default_factory=dict)
-    """What the pod holds of the node."""
+    """The resources that the pod occupies on the node."""
     counted: tuple[Object, Allocated] | None = None
     """The states of object and allocation that `used` was computed from."""
     # --- actuation/attempts.py
@@ -155,7 +155,7 @@ class PodRecord:
     probes: Probes | None = None
     # --- migration/departure.py
     stayed: str = ""
-    """The migration (by its time) after whose failure the runtime was told to keep the VM."""
+    """The migration (identified by its time) after whose failure the runtime was instructed to keep the VM."""
     moving_since: tuple[str, float] | None = None
     """The migration (by its time) in progress, and since when (monotonic) this agent knows of it."""
     # --- status/writer.py
@@ -178,7 +178,7 @@ class PodRecord:
     """The last reported status while it terminates."""
     # --- phases/finalizer.py
     removed: bool = False
-    """Nothing of it is left on this node."""
+    """No resource of the pod remains on this node."""
     # --- objects of their own, changed through their methods
     jobs: Jobs = field(default_factory=Jobs)
     waiting: WaitingReasons = field(default_factory=WaitingReasons)

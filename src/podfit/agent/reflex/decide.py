@@ -1,4 +1,4 @@
-"""What the node reports about a container near its memory limit. Pure."""
+"""The report of the node about a container near its memory limit. Pure."""
 
 from __future__ import annotations
 

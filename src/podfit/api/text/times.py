@@ -51,7 +51,7 @@ def _moment(text: str, layout: str) -> datetime | None:
 
 
 def _unread(found: re.Match[str]) -> str:
-    """What Go stops at where not exactly six digits follow the seconds."""
+    """The text at which Go's parser stops if the seconds are not followed by exactly six digits."""
     fraction, zone = found[7], found[8]
     if fraction is None or len(fraction) < 6:
         return f'{go_quote(f".{fraction}{zone}" if fraction else zone)} as ".000000"'

@@ -1,6 +1,6 @@
-"""StorageObjectInUseProtection: new volumes, claims and attribute classes stay until nobody uses them any more.
+"""StorageObjectInUseProtection: finalizers keep new volumes, claims and attribute classes while they are in use.
 
-The plugin sets the finalizer; the controllers of `podfit.controllers.protection` take it away.
+The plugin sets the finalizer; the controllers of `podfit.controllers.protection` remove it.
 """
 
 from __future__ import annotations

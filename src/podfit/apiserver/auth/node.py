@@ -174,7 +174,7 @@ _ANY_POD = frozenset(
         (SUBRESOURCE, "create"),
     )
 )
-"""What a node may do to pods. The NodeRestriction admission plugin restricts it to its own."""
+"""The permissions of a node on pods. The NodeRestriction admission plugin restricts them to its own pods."""
 
 
 class NodeAuthorizer:

@@ -45,7 +45,7 @@ def _requirement(row: Object, field: str, path: str, errors: Errors) -> None:
 
 
 def parse_problems(asked: Object) -> list[str]:
-    """What a review says about selectors that are ignored, wholly or in part."""
+    """The messages of a review about selectors that are ignored, wholly or in part."""
     problems = []
     for field, parse in _PARSERS.items():
         selector = asked.get(field) or {}

@@ -21,7 +21,7 @@ _LEAST_TARGET = 0.001
 class Bounds:
     nominal: int
     least: int
-    """The rest if everything lendable is lent."""
+    """The seats that remain if all lendable ones are lent."""
     most: int
     exempt: bool = False
 
@@ -62,7 +62,7 @@ class Division:
 
     limits: dict[str, int]
     targets: dict[str, float]
-    """What each level that is not exempt would use."""
+    """The demand of each level that is not exempt."""
     fair: float = 0.0
     """The multiple of their targets that levels get, within their bounds."""
 

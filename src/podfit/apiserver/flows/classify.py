@@ -36,7 +36,7 @@ class Schema:
     precedence: int
     level: str
     by: str
-    """What distinguishes the schema's flows: `ByUser`, `ByNamespace`, or "" for one flow."""
+    """The distinguisher of the schema's flows: `ByUser`, `ByNamespace`, or "" for a single flow."""
     rules: tuple[Object, ...]
 
     def matches(self, attributes: RequestAttributes) -> bool:

@@ -58,7 +58,7 @@ ONE_SEAT = WorkEstimate()
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """What determines how much of a list is in memory at once."""
+    """The factors that determine how much of a list is in memory at once."""
 
     limit: int = 0
     """0: all objects."""

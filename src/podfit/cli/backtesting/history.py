@@ -24,7 +24,7 @@ COLUMNS = ("time", "container", "cpu", "memory")
 DEFAULT_STEP_S = 300.0
 ALL_DAYS = 3650.0
 UNREADABLE = (ValueError, zipfile.BadZipFile, EOFError, KeyError, TypeError, AttributeError, zlib.error)
-"""What numpy raises for a file that is damaged, or is not an npz file."""
+"""The exceptions of numpy for a file that is damaged, or is not an npz file."""
 MOST_CELLS = 400_000_000
 """The most samples (containers times time steps) that are read."""
 MOST_MISSING = 0.2

@@ -85,7 +85,7 @@ def _not_started(pods: list[Object]) -> list[str]:
 
 
 def _unserved(vpa: Object, answered: bool) -> list[str]:
-    """An autoscaler may name any recommender; one that nobody runs never writes a recommendation."""
+    """An autoscaler may name any recommender; one that is not running never writes a recommendation."""
     names = [entry.get("name") or "" for entry in vpa["spec"].get("recommenders") or ()]
     if answered or not names or any(name in PLUGINS for name in names):
         return []

@@ -12,7 +12,7 @@ _OWN_IMAGE = "podfit:latest"
 
 
 def manifests(what: str, image: str = "") -> list[Object]:
-    """Those of `deploy/WHAT`; containers use `image` if it is given."""
+    """The manifests of `deploy/WHAT`; containers use `image` if it is given."""
     folder = files("podfit").joinpath("manifests", what)
     listed = yaml.safe_load(folder.joinpath("kustomization.yaml").read_text())["resources"]
     found: list[Object] = []

@@ -157,7 +157,7 @@ def _row(report: Report, one: Finding, chart_at: int | None) -> str:
 
 
 def _number(text: str, value: float | None) -> str:
-    """What is not known comes last in any order."""
+    """Unknown values come last in any order."""
     return f'<td class="n" data-v="{"" if value is None else value}">{escape(text)}</td>'
 
 

@@ -1,4 +1,4 @@
-"""What a node lacks for a resize, computed from the Node and its Pods in the API, as one line."""
+"""The shortage of a node for a resize as one line, computed from the Node and its Pods in the API."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What each built-in signer of Kubernetes signs: subject, names and usages. Pure.
+"""The rules of Kubernetes' built-in signers for subject, names and usages. Pure.
 
 An approved request is still checked: a user who may approve for one signer must not get certificates of another. The
 messages are those of Kubernetes and appear in the request's condition Failed.

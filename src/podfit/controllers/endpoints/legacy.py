@@ -113,7 +113,7 @@ def _wanted(service: Object, pods: Sequence[Object]) -> Object:
 
 
 def _annotations(stored: Object) -> Object:
-    """Those that are not computed here."""
+    """Annotations that are not computed here."""
     notes = stored["metadata"].get("annotations") or {}
     return {name: text for name, text in notes.items() if name != _OVER_CAPACITY}
 

@@ -121,7 +121,7 @@ Verdict = NoAction | Delete | DropReferences | DropFinalizer | Orphan
 
 
 def judge(graph: Graph, item: Item, absent: Callable[[Object, str], bool]) -> Verdict:
-    """What to do with `item`. `absent(reference, namespace)` returns whether an owner is known not to exist."""
+    """The action for `item`. `absent(reference, namespace)` returns whether an owner is known not to exist."""
     if item.orphaning:
         return Orphan(tuple(child.uid for child in graph.below(item.uid)))
     if item.foreground:

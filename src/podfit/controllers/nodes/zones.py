@@ -61,7 +61,7 @@ class Zones:
                 del self._lost[zone]
 
     def decide(self, zone: Zone) -> str:
-        """What to do about a lost node of the zone."""
+        """The reaction to a lost node of the zone."""
         if self._gone == len(self._where):
             return NEVER
         size, gone = self._sizes[zone], len(self._lost.get(zone, ()))

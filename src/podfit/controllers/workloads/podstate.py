@@ -1,4 +1,4 @@
-"""What workload controllers read from a pod. Pure."""
+"""Queries of workload controllers about a pod. Pure."""
 
 from __future__ import annotations
 

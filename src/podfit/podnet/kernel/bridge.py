@@ -104,7 +104,7 @@ class Bridge:
             leases.release(uid)
 
     def _kept_leases(self) -> Leases | None:
-        """Those of an earlier podfit process, which has not opened the bridge itself."""
+        """Leases of an earlier podfit process, which has not opened the bridge itself."""
         known = self._known_range()
         return Leases(self._folder / "leases", known) if known is not None else None
 

@@ -137,7 +137,7 @@ class Netlink:
         )
 
     def routes(self) -> list[Route]:
-        """Those of all tables, including the addresses of this machine."""
+        """Routes of all tables, including the addresses of this machine."""
         body = _ROUTE.pack(socket.AF_INET, 0, 0, 0, 0, 0, 0, 0, 0)
         return [_route(answer) for answer in self._ask(_GETROUTE, _DUMP, body)]
 

@@ -163,7 +163,7 @@ def importance(one: BoundPod) -> tuple[int, float]:
 
 
 def _by_budget(victims: list[BoundPod], budgets: list[Budget]) -> tuple[list[BoundPod], list[BoundPod]]:
-    """Those whose removal would violate a budget, and the others."""
+    """The pods whose removal would violate a budget, and the others."""
     left = {id(budget): budget.allowed for budget in budgets}
     protected: list[BoundPod] = []
     free: list[BoundPod] = []

@@ -86,7 +86,7 @@ class Pods:
         return self.memory * self.memory_ratio
 
     def counted(self) -> tuple[Ints, Ints]:
-        """What the scheduler counts: the larger of desired and allocated, without infeasible requests."""
+        """The size that the scheduler counts: the larger of desired and allocated, without infeasible requests."""
         plain = self.resize == INFEASIBLE
         cpu = np.where(plain, self.cpu, np.maximum(self.cpu, self.want_cpu))
         memory = np.where(plain, self.memory, np.maximum(self.memory, self.want_memory))

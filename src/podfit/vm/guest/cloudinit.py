@@ -1,4 +1,4 @@
-"""What a guest with cloud-init learns from its pod: name, keys and user data, on a disk that its NoCloud source reads.
+"""The disk for cloud-init's NoCloud source, with the name, keys and user data that the pod defines.
 
 https://cloudinit.readthedocs.io/en/latest/reference/datasources/nocloud.html
 """

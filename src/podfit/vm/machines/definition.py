@@ -183,7 +183,7 @@ def _virtio_memory(layout: Layout) -> str:
 
 @dataclass(frozen=True)
 class Live:
-    """What the XML of a running domain says."""
+    """The parsed XML of a running domain."""
 
     memory: Memory
     vcpus: int

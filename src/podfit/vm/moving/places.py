@@ -1,4 +1,4 @@
-"""What two runtimes exchange about a migrating VM, and the rewriting of its XML for the new host. Pure.
+"""The data that two runtimes exchange about a migrating VM, and the rewriting of its XML for the new host. Pure.
 
 The guest must not notice anything: its devices, addresses and sizes stay. Files, sockets and CPUs are the new host's.
 """

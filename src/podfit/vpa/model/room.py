@@ -64,7 +64,7 @@ class NodeRoom:
     fixed: dict[str, int] = field(default_factory=lambda: dict.fromkeys(DIMENSIONS, 0))
     """The part of `used` that belongs to pods on every such node: those of DaemonSets and static ones."""
     reserved: dict[str, int] = field(default_factory=lambda: dict.fromkeys(DIMENSIONS, 0))
-    """What claims are likely to use: resizes in place leave it alone."""
+    """Room that pending claims are likely to use: resizes in place do not take it."""
 
     @property
     def name(self) -> str:
@@ -104,7 +104,7 @@ class NodeRoom:
         return all(needed.get(name, 0) <= most - self.used[name] for name, most in self.allocatable.items())
 
     def slack(self, resource: str, needed: Amounts, more: Amounts | None = None) -> int | None:
-        """What would be left beside such a pod; None is unlimited."""
+        """The room that such a pod would leave; None is unlimited."""
         most = self.allocatable.get(resource)
         if most is None:
             return None

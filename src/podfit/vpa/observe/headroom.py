@@ -66,7 +66,7 @@ class Headroom:
         self.quotas = Quotas(quotas)
         self._counted: dict[Key, CountedPod] = {}
         self._books: dict[str, NodeRoom] = {}
-        """Also for nodes that are not in the cache yet, although pods run on them."""
+        """Includes nodes that are not in the cache yet although pods run on them."""
         self._rooms: dict[str, NodeRoom] = {}
         self.ledger = RoomLedger(self._rooms)
         self.successors: list[Successor] = []

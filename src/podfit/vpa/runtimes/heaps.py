@@ -61,7 +61,7 @@ class Heap:
 
     @property
     def restart(self) -> str:
-        """What a resize does not change before the container restarts."""
+        """A setting that a resize does not change until the container restarts."""
         if self.heap is not None:
             return f"{self.runtime} uses more memory only with another {self.setting.split('=')[0]} and a restart"
         return f"{self.runtime} sizes its heap at start: a resize takes effect after a restart"

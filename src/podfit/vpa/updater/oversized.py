@@ -23,7 +23,7 @@ CONDITION, REASON = "TargetExceedsNodes", "LargestNodeTooSmall"
 
 
 def exceeding(vpa: ObjectView, ledger: RoomLedger) -> str:
-    """What of the target no node can hold, for people; empty when a node can hold all of it."""
+    """A message about the part of the target that no node can hold; empty if a node can hold all of it."""
     needed = {"pods": 1}
     for resource in RESOURCES:
         texts = [(entry.get("target") or {}).get(resource) for entry in container_recommendations(vpa)]

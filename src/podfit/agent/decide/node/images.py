@@ -46,7 +46,7 @@ def bytes_to_free(disk: ImageDisk, policy: ImagePolicy) -> int:
 
 
 def deletable(unused: Iterable[ImageUse], now: float, min_age_s: float) -> list[ImageUse]:
-    """Those unused for the longest time first."""
+    """Images unused for the longest time come first."""
     old = [image for image in unused if now - image.first_seen >= min_age_s]
     return sorted(old, key=lambda image: (image.last_used, image.first_seen, image.id))
 

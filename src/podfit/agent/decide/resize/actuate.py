@@ -220,7 +220,7 @@ def _direction(old: int, new: int) -> str:
 
 
 def _ordered(steps: list[SetContainer]) -> list[SetContainer]:
-    """Those that shrink in reverse order, then those that grow in order."""
+    """Shrinking containers in reverse order, then growing ones in order."""
     if len(steps) < 2:
         return steps
     shrinking = [step for step in reversed(steps) if step.direction == SHRINK]

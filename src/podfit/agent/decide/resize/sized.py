@@ -54,7 +54,7 @@ class Sized:
 
     @property
     def held(self) -> Amounts:
-        """What the pod holds of its node: the maximum of these sizes and those in its status."""
+        """The resources that the pod occupies on its node: the maximum of these sizes and those in its status."""
         if self._status_agrees():
             return self.requests
         return pod_requests(self.pod, use_status=True)

@@ -381,7 +381,7 @@ class FakeRuntime:
         return f"fake:{image}"
 
     async def images(self) -> list[ImageState]:
-        """Those used by containers: any other is treated as present, too."""
+        """Images used by containers; any other image is treated as present, too."""
         used = {container.config.image for container in self.state.containers.values()}
         return [found for name in sorted(used) if (found := await self.image_status(name)) is not None]
 

@@ -1,4 +1,4 @@
-"""What the runtime keeps on disk so that a restarted agent knows its pods and containers.
+"""The runtime's records on disk, from which a restarted agent knows its pods and containers.
 
     <data>/pods/<uid>.json              PodConfig, by the agent
     <data>/containers/<id>/container.json   ContainerConfig and image, by the agent

@@ -150,4 +150,4 @@ _CONVERTIBLE = {
     "int64": ("int32", "int64", "float64", "string"),
     "float64": ("int32", "int64", "float64"),
 }
-"""What Go could convert in principle, although JSON does not."""
+"""Types that Go could convert in principle, although its JSON decoder does not."""

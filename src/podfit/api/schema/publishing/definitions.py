@@ -30,7 +30,7 @@ _NAMED = {
     "SchemaOrStrings": f"{_PACKAGES['apiextensions']}.JSONSchemaPropsOrStringArray",
 }
 _ANY = {"meta": f"{_META}.FieldsV1", "apiextensions": f"{_PACKAGES['apiextensions']}.JSON"}
-"""What stands for any value in a table; elsewhere it is an extension."""
+"""The type of an arbitrary value in a table; elsewhere it is an extension."""
 _EXTENSION = "io.k8s.apimachinery.pkg.runtime.RawExtension"
 _PLAIN: dict[str, Object] = {
     "string": {"type": "string"},

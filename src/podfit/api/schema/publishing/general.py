@@ -86,7 +86,7 @@ def resource_list(where: str) -> tuple[Object, Object]:
 
 
 def discovery_paths(kinds: Iterable[Kind]) -> Object:
-    """Those of the single document that contains everything (version 2)."""
+    """The discovery paths of the single document that contains everything (version 2)."""
     rows = tuple(kinds)
     found = {
         "/api/": _reading("APIVersions"),

@@ -78,7 +78,7 @@ class ValidatingAdmissionPolicies(Plugin):
 
 
 def _act(policy: Object, binding: Object, attrs: Attributes, denied: Any) -> list[ApiError]:
-    """What the binding has done with a refusal."""
+    """Applies the binding's validation actions to a refusal."""
     refusals: list[ApiError] = []
     for action in binding["spec"].get("validationActions") or ():
         if action == "Deny":

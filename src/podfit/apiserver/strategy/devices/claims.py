@@ -225,7 +225,7 @@ def _allocated(status: Object) -> list[dict[str, str]]:
 
 
 def _drop_deallocated(status: Object, stored: Object) -> None:
-    """What drivers say of a device goes with its allocation."""
+    """The status that drivers report for a device is removed with its allocation."""
     kept = _allocated(status)
     gone = [one for one in _allocated(stored) if one not in kept]
     rows = status.get("devices") or []

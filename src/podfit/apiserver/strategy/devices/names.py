@@ -35,7 +35,7 @@ _BAD_IDENTIFIER = names.regex_complaint(
     "MyName",
 )
 _OF_DOMAINS = {"attributes": DYN, "capacity": QUANTITY}
-"""What a device has by domain and name."""
+"""The types of a device's attributes and capacities, which are looked up by domain and name."""
 _DEVICE = Type(
     "object",
     name="kubernetes.DRADevice",

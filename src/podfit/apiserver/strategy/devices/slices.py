@@ -101,7 +101,7 @@ class ResourceSliceStrategy(Strategy):
 
 
 def _drop_unreleased(obj: Object) -> None:
-    """What Kubernetes drops unless feature gates that are off are on."""
+    """Drops the fields of feature gates that are off by default, as Kubernetes does."""
     for device in (obj.get("spec") or {}).get("devices") or ():
         device.pop("nodeAllocatableResourceMappings", None)
         for value in (device.get("attributes") or {}).values():

@@ -92,7 +92,7 @@ def _agree(machine: Object, container: Object) -> bool:
 
 
 def _mirror(spec: Object) -> Object | None:
-    """The container that stands for the virtual machine; None if there are other containers."""
+    """The container that mirrors the virtual machine; None if there are other containers."""
     machine, containers = spec.get(FIELD), spec.get("containers") or []
     if machine is None or len(containers) != 1 or containers[0].get("name") != machine.get("name"):
         return None

@@ -1,4 +1,4 @@
-"""What a PersistentVolume can be made of: which fields each kind of storage needs.
+"""The volume sources of a PersistentVolume, and the required fields of each.
 
 The kinds that pods may name too are checked as in pods, where Kubernetes asks the same of both.
 """

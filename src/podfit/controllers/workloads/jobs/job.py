@@ -251,7 +251,7 @@ class JobController:
         return len(results)
 
     def _waits(self, job: Object, counts: PodCounts) -> dict[int | None, float]:
-        """The remaining delay of each index; None stands for all of them."""
+        """The remaining delay of each index; the key None means all of them."""
         if not has_index_limit(job["spec"]):
             return {None: self._backoff_left(counts)}
         now, waits = self._world.clock.now(), dict[int | None, float]()

@@ -27,7 +27,7 @@ def failures_before(pod: Object) -> int:
 
 
 def failed_indexes(spec: Object, pods: list[Object]) -> set[int]:
-    """Those whose pods failed once more than they may, or in a way that the Job's policy takes as final."""
+    """Indexes whose pods failed more often than allowed, or in a way that the Job's policy treats as final."""
     found = set()
     for pod in _failed(spec, pods):
         index, action = index_of(pod), failure_action(spec, pod)[0]

@@ -78,7 +78,7 @@ def _own(known: Wanted) -> Wanted:
 
 
 def wanted_for(pod: ObjectView, vpa: ObjectView, bounds: NamespaceBounds) -> Wanted:
-    """Nothing in mode Off."""
+    """Empty in mode Off."""
     if update_mode(vpa) == "Off":
         return [ContainerResources() for _ in containers(pod)], {}
     return resources_for_pod(vpa, pod, bounds)

@@ -39,7 +39,7 @@ _NO_TARGET = "If you're using v1beta1 version of the API, please migrate to v1"
 
 @dataclass(frozen=True, slots=True)
 class Allowed:
-    """What the feature gates (or the previous version of the object) allow."""
+    """The fields allowed by the feature gates, or by the previous version of the object."""
 
     create: bool = False
     boost: bool = False

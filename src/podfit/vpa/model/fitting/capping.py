@@ -107,7 +107,7 @@ def _within_limit_range(
 
 
 def _within_pod(entries: list[Recommended], pod: ObjectView, bounds: Bounds) -> list[Recommended]:
-    """Scales all containers alike until the pod's summed limits fit."""
+    """Scales all containers proportionally until the pod's summed limits fit."""
     known = {entry.container for entry in entries}
     names = [container.get("name") or "" for container in containers(pod)]
     # Containers without a recommendation count with their requests.

@@ -23,7 +23,7 @@ Holds = Callable[[ObjectView], bool]
 """Whether there is room for a pod with its new resources."""
 STEPS = 10
 _ORDER = ((CPU,), (MEMORY,), RESOURCES)
-"""What is reduced first: a container with little CPU is slow, one with little memory is killed."""
+"""The order of reduction: a container with little CPU is slow, one with little memory is killed."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,7 +25,7 @@ def wrong_amounts(path: str, policy: ObjectView) -> Iterator[FieldError]:
 
 
 def contradictions(path: str, policy: ObjectView) -> Iterator[FieldError]:
-    """Those errors that no recommendation can satisfy: negative amounts, and a maximum below the minimum."""
+    """Bounds that no recommendation can satisfy: negative amounts, and a maximum below the minimum."""
     for error in wrong_amounts(path, policy):
         if error.detail == _NEGATIVE or error.detail.startswith("max resource"):
             yield error

@@ -12,7 +12,7 @@ from podfit.vpa.model.objects.policy import has_boost, update_mode
 
 
 class Target(NamedTuple):
-    """What an autoscaler's targetRef names. The API version is not compared.
+    """The object named by an autoscaler's targetRef. The API version is not compared.
 
     Autoscalers with a selector of their own have no target: an index stores them under their namespace alone.
     """

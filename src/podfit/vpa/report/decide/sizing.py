@@ -137,7 +137,7 @@ def rounded(resource: str, amount: int) -> int:
 
 
 def risks(now: ContainerSizes, evidence: Evidence | None, killed: bool) -> tuple[str, ...]:
-    """What goes wrong with the sizes of now, worst first."""
+    """The problems of the current sizes, worst first."""
     found = []
     if killed or (evidence is not None and evidence.ooms):
         found.append("OOM-killed")

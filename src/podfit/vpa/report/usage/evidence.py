@@ -73,7 +73,7 @@ Known = dict[tuple[Key, str], Evidence]
 
 @dataclass(slots=True)
 class Remarks:
-    """What was and was not read: messages, and whether something is missing."""
+    """The completeness of the usage read: messages, and whether something is missing."""
 
     notes: list[str] = field(default_factory=list)
     missing: list[str] = field(default_factory=list)

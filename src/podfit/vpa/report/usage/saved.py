@@ -39,7 +39,7 @@ class Saved:
         self.reused = 0
 
     def begin(self, until: float, step: float) -> SavedReading:
-        """What to read: as the interrupted reading had it, if there is one that is not too old."""
+        """The period to read: that of the interrupted run, if there is one that is not too old."""
         file = self._folder / "reading.json"
         try:
             found = json.loads(file.read_text())

@@ -56,7 +56,7 @@ class Resize:
     unboosted: tuple[str, ...] = ()
     """The containers whose startup boost ends: their CPU falls because its time is up."""
     changes: Mapping[tuple[int, str, str], Quantity] = field(init=False, compare=False, repr=False)
-    """What the patch sets: (container number, `requests` or `limits`, resource) → amount."""
+    """The fields that the patch sets: (container number, `requests` or `limits`, resource) → amount."""
 
     def __post_init__(self) -> None:
         found = {}

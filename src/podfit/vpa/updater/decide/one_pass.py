@@ -28,7 +28,7 @@ Result = str | None
 
 @dataclass(frozen=True, slots=True)
 class ClusterView:
-    """What the pass sees: autoscalers, scheduled pods that live, and how to find who owns whom."""
+    """The input of a pass: autoscalers, live scheduled pods, and a lookup of owners."""
 
     vpas: Iterable[ObjectView]
     pods: Iterable[ObjectView]

@@ -85,7 +85,7 @@ class Sandboxes:
         self._inventory.drop_pod(uid)
 
     async def remove_all(self) -> None:
-        """Also those that this agent does not know yet."""
+        """Includes sandboxes that this agent does not know yet."""
         try:
             await self._inventory.relist()
         except CriError as error:

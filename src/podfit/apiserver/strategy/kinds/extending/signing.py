@@ -127,7 +127,7 @@ def _date(status: Object, stored: Object) -> None:
 
 
 def _conditions(rows: list[Object], before: list[Object], errors: Errors) -> None:
-    """What was stored before it was forbidden stays allowed."""
+    """A value stored before it was forbidden stays allowed."""
     path, known = "status.conditions", Counter(row.get("type") or "" for row in before)
     seen: set[str] = set()
     for at, row in enumerate(rows):

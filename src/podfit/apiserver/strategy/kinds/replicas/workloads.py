@@ -133,7 +133,7 @@ class WorkloadStrategy(Strategy):
     status_counts: ClassVar[tuple[str, ...]] = ()
     """Numbers in the status that must not be negative, in the order in which they are checked."""
     status_parts: ClassVar[tuple[str, ...]] = ()
-    """Those that count a subset of the replicas."""
+    """The status fields that count a subset of the replicas."""
     ready_name: ClassVar[str] = "readyReplicas"
 
     def default(self, obj: Object) -> None:

@@ -22,7 +22,7 @@ from podfit.vpa.recommender.decide.fleet.rows import RowAggregate
 from podfit.vpa.recommender.decide.histograms.cluster import Vpa, VpaId
 
 NAMES = tuple(name for name in POLICIES if name != "default")
-"""What `spec.recommenders` may name besides the recommenders that work on histograms."""
+"""The policies that `spec.recommenders` may name in addition to the histogram recommenders."""
 
 
 class LivePolicies:

@@ -84,7 +84,7 @@ class Histogram:
         return all(abs(self.weights[bucket] - other.weights[bucket]) <= 1e-15 for bucket in inside)
 
     def describe(self) -> str:
-        """A table of percentiles, for people."""
+        """A readable table of percentiles."""
         lines = [f"minBucket: {self.low}, maxBucket: {self.high}, totalWeight: {self.total:.3f}", "%-tile\tvalue"]
         lines += [f"{percent}\t{self.percentile(0.01 * percent):.3f}" for percent in range(0, 101, 5)]
         return "\n".join(lines)

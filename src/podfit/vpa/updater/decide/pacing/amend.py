@@ -75,7 +75,7 @@ def amend(
 
 
 def cut_short(asked: Resize, sent: Resize) -> str:
-    """What was cut from a resize, as a message; empty if nothing was."""
+    """A message about the reductions of a resize; empty if there are none."""
     wanted, given = asked.changes, sent.changes
     parts = [
         f"container {containers(asked.pod)[index].get('name')} gets {given[index, kind, resource].as_written()} of "
