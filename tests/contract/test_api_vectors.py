@@ -22,7 +22,7 @@ from podfit.apiserver.app import ApiServer
 from podfit.apiserver.config import Config
 from podfit.apiserver.front.local import local_client
 from podfit.apiserver.request import ADMIN, Request
-from podfit.compose import CONTROLLERS, account_client, make_world
+from podfit.compose import CONTROLLERS, account_client, make_controller_context
 from podfit.controllers.all import run_controllers
 from podfit.kit.clock import RealClock
 from podfit.store.memory import MemoryStore
@@ -78,7 +78,7 @@ class ServerThread:
         await server.start()
         reader = local_client(server, CONTROLLERS, "controllers")
         writer = partial(account_client, server)
-        world = make_world(reader, RealClock(), server.pki.ca, writer)
+        world = make_controller_context(reader, RealClock(), server.pki.ca, writer)
         controllers = asyncio.create_task(run_controllers(world))
         await self._add_node(server)
         self._write_certificates(server)

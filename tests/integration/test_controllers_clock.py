@@ -14,7 +14,7 @@ from tests.support.cluster.whole import pod_spec, workload
 from podfit.api.objects import Object
 from podfit.api.registry.kinds import LEASE, NODE, POD, Kind, kind_named
 from podfit.client.rest import STRATEGIC, Client
-from podfit.compose import make_world
+from podfit.compose import make_controller_context
 from podfit.controllers.all import run_controllers
 from podfit.controllers.nodes.lifecycle import GRACE_S, UNREACHABLE
 from podfit.kit.clock import FakeClock, rfc3339, rfc3339_micro
@@ -51,7 +51,7 @@ def timed(tmp_path: Path) -> Start:
         async with Cluster(tmp_path, clock=clock) as cluster:
             one = Timed(cluster.client, clock)
             tasks = Tasks("test")
-            world = make_world(_noted(cluster.client, one.calls), clock, b"")
+            world = make_controller_context(_noted(cluster.client, one.calls), clock, b"")
             tasks.start(run_controllers(world, frozenset(names)), "controllers")
             try:
                 yield one

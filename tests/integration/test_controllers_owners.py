@@ -14,7 +14,7 @@ from tests.support.cluster.workloads import Pods, in_force, messages, names_of, 
 from podfit.api.registry.kinds import NAMESPACE, NODE, POD, kind_named
 from podfit.api.selectors import LabelSelector
 from podfit.client.rest import STRATEGIC
-from podfit.compose import make_world
+from podfit.compose import make_controller_context
 from podfit.controllers.workloads.ownership import Owned
 from podfit.kit.clock import RealClock
 
@@ -104,7 +104,7 @@ async def test_of_two_owners_that_adopt_at_the_same_moment_one_gets_the_pod(tmp_
         meta = {"name": "p", "namespace": "default", "labels": {"app": "a"}}
         await bare.client.create(POD, {"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": pod_spec()})
         sets = [await bare.client.create(SET, workload("ReplicaSet", name, 1)) for name in ("a", "b")]
-        world = make_world(bare.client, RealClock())
+        world = make_controller_context(bare.client, RealClock())
         owned = [Owned(world, SET) for _ in sets]
         await world.informers.start()
         try:

@@ -15,7 +15,7 @@ from podfit.compose.parts import SCHEDULER as SCHEDULER
 from podfit.compose.parts import account_client as account_client
 from podfit.compose.parts import account_user as account_user
 from podfit.compose.parts import make_blocks as make_blocks
-from podfit.compose.parts import make_world as make_world
+from podfit.compose.parts import make_controller_context as make_controller_context
 from podfit.compose.parts import node_user as node_user
 from podfit.compose.parts import open_store as open_store
 from podfit.compose.standalone import controllers_alone as controllers_alone

@@ -41,7 +41,7 @@ def open_store(setting: str, data_dir: Path) -> Store:
     raise BadSetting(f"--store {setting!r}: it is sqlite, memory or etcd=URL[,URL…]")
 
 
-def make_world(
+def make_controller_context(
     client: Client, clock: Clock, cluster_ca: bytes = b"", client_of: Callable[[str], Client] | None = None
 ) -> ControllerContext:
     """`client` reads for all controllers and records their Events; each writes as its service account."""

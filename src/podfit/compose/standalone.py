@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from podfit.client import Client
 from podfit.compose.parts import (
     make_blocks,
-    make_world,
+    make_controller_context,
 )
 from podfit.kit.clock import Clock, RealClock
 
@@ -62,10 +62,10 @@ async def controllers_alone(
 
     async def work() -> None:
         client_of = accounts.client if accounts is not None else None
-        world = make_world(client, clock, root_ca or access.ca or b"", client_of)
-        world.sign_request = signer
-        world.pod_blocks = make_blocks(ranges)
-        await run_controllers(world)
+        context = make_controller_context(client, clock, root_ca or access.ca or b"", client_of)
+        context.sign_request = signer
+        context.pod_blocks = make_blocks(ranges)
+        await run_controllers(context)
 
     try:
         await as_leader(client, "kube-controller-manager", work, elect, clock)

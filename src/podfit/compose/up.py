@@ -21,7 +21,7 @@ from podfit.compose.parts import (
     account_client,
     account_user,
     make_blocks,
-    make_world,
+    make_controller_context,
     node_user,
     open_store,
 )
@@ -122,10 +122,10 @@ class Up:
         from podfit.controllers.all import run_controllers
 
         client, writer = self.client(CONTROLLERS, "controllers"), partial(account_client, self.server, shares=True)
-        world = make_world(client, self.clock, self.server.pki.ca, writer)
-        world.sign_request = self.server.pki.signer
-        world.pod_blocks = make_blocks(self.options.pod_ranges)
-        await run_controllers(world)
+        context = make_controller_context(client, self.clock, self.server.pki.ca, writer)
+        context.sign_request = self.server.pki.signer
+        context.pod_blocks = make_blocks(self.options.pod_ranges)
+        await run_controllers(context)
 
     async def _scheduler(self) -> None:
         from podfit.scheduler import Scheduler, SchedulerConfig

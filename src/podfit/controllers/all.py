@@ -103,21 +103,21 @@ _ACTS_AS = {
 """The service account of each controller, as in Kubernetes; "" for the controller manager's own."""
 
 
-async def run_controllers(world: ControllerContext, only: frozenset[str] | None = None) -> None:
+async def run_controllers(context: ControllerContext, only: frozenset[str] | None = None) -> None:
     """Runs all controllers (or the named ones) until cancelled."""
     chosen = [
-        make(world.named(_SPEAKS_AS.get(make.name, make.name)).acting(_ACTS_AS[make.name]))  # type: ignore[call-arg]
+        make(context.named(_SPEAKS_AS.get(make.name, make.name)).acting(_ACTS_AS[make.name]))  # type: ignore[call-arg]
         for make in CONTROLLERS
         if only is None or make.name in only
     ]
     tasks = Tasks("controllers")
     try:
-        if isinstance(world.recorder, EventRecorder):
-            tasks.start(world.recorder.run(), "events")
-        await world.informers.start()
+        if isinstance(context.recorder, EventRecorder):
+            tasks.start(context.recorder.run(), "events")
+        await context.informers.start()
         running = [tasks.start(controller.run(), controller.name) for controller in chosen]
         for one in running:
             await one
     finally:
         await tasks.stop()
-        await world.informers.stop()
+        await context.informers.stop()

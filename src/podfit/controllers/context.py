@@ -96,11 +96,11 @@ class ControllerContext:
     """The client of a service account of kube-system; without it all requests use `client`."""
 
     def named(self, component: str) -> ControllerContext:
-        """The same world for a controller whose Events carry its own name."""
+        """The same context for a controller whose Events carry its own name."""
         return replace(self, recorder=self.recorder.named(component))
 
     def acting(self, account: str) -> ControllerContext:
-        """The same world for a controller that writes as this service account; caches stay shared."""
+        """The same context for a controller that writes as this service account; caches stay shared."""
         return replace(self, client=self.client_of(account)) if self.client_of is not None and account else self
 
     def cache(self, kind: Kind) -> Cache:
@@ -108,7 +108,7 @@ class ControllerContext:
 
 
 class Controller(Protocol):
-    """Built with a World, before the caches start: it requests its caches and subscribes in its constructor."""
+    """Built with a context, before the caches start: it requests its caches and subscribes in its constructor."""
 
     name: str
 

@@ -40,7 +40,7 @@ repeated."""
 
 
 @dataclass
-class Presence:
+class LiveVm:
     """This process's state of an existing VM."""
 
     machine: Machine
@@ -59,7 +59,7 @@ class Presence:
     oom_kills: int = 0
 
 
-class Lives:
+class Lifecycle:
     def __init__(
         self,
         records: Records,
@@ -72,18 +72,18 @@ class Lives:
         self._records, self._hypervisor, self._cgroups = records, hypervisor, cgroups
         self._disks, self._networks, self._posts = disks, networks, posts
         self.shares = Shares(disks.beside("shares"))
-        self._present: dict[str, Presence] = {}
+        self._present: dict[str, LiveVm] = {}
         self._by_uuid: dict[str, str] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self.departed: Callable[[Container], Awaitable[bool]] = _never
         """Whether the VM was migrated to another host; set by the departures."""
 
-    def presence(self, container: Container) -> Presence:
+    def presence(self, container: Container) -> LiveVm:
         found = self._present.get(container.id)
         if found is None:
             machine = Machine(self._hypervisor, container.domain, container.uuid)
             console = self._console(container)
-            found = Presence(machine, console, asyncio.Lock(), asyncio.Event(), asyncio.Event())
+            found = LiveVm(machine, console, asyncio.Lock(), asyncio.Event(), asyncio.Event())
             self._present[container.id], self._by_uuid[container.uuid] = found, container.id
         return found
 
@@ -275,7 +275,7 @@ class Lives:
         elif event.kind == STOPPED:
             present.stopped.set()
 
-    async def _over(self, container: Container, present: Presence, code: int | None) -> None:
+    async def _over(self, container: Container, present: LiveVm, code: int | None) -> None:
         if container.leaving and await self.departed(container):
             return
         if await self.is_off_on_purpose(container):
@@ -317,7 +317,7 @@ class Lives:
         present.off.set()
         self.post(container, notices.STOPPED)
 
-    def _verdict(self, container: Container, present: Presence, code: int | None) -> tuple[int, str, str]:
+    def _verdict(self, container: Container, present: LiveVm, code: int | None) -> tuple[int, str, str]:
         if self._cgroups.usage(container.group).oom_kills > present.oom_kills:
             return KILLED, "OOMKilled", "QEMU exceeded the memory limit of the VM's cgroup"
         if present.killed:
@@ -363,7 +363,7 @@ class Lives:
             await present.ended.wait()
 
     @staticmethod
-    async def shut_down(present: Presence) -> None:
+    async def shut_down(present: LiveVm) -> None:
         """Presses the power button until QEMU has exited."""
         pauses = iter(_PRESS_AGAIN_S)
         while not present.off.is_set():

@@ -11,7 +11,7 @@ from contextlib import suppress
 
 from podfit.api.pods.machines import OFF, PAUSED, POWERS, RUNNING, SHUTDOWN, SUSPENDED
 from podfit.vm.decide.refusals import GuestBusy, Invalid
-from podfit.vm.life import Lives, Presence
+from podfit.vm.life import Lifecycle, LiveVm
 from podfit.vm.records import RUNNING as CONTAINER_RUNS
 from podfit.vm.records import Container
 
@@ -21,7 +21,7 @@ _SAVE_S = 600.0
 
 
 class Power:
-    def __init__(self, lives: Lives) -> None:
+    def __init__(self, lives: Lifecycle) -> None:
         self._lives = lives
         self._turns: dict[str, asyncio.Lock] = {}
 
@@ -79,7 +79,7 @@ class Power:
                 self._lives.mark(container, RUNNING)
             raise
 
-    async def _shut_down(self, present: Presence, grace_s: float) -> None:
+    async def _shut_down(self, present: LiveVm, grace_s: float) -> None:
         """Presses the power button, waits for the grace period, then ends QEMU."""
         with suppress(TimeoutError):
             async with asyncio.timeout(grace_s):
@@ -89,6 +89,6 @@ class Power:
         await _wait(present, _OFF_S)
 
 
-async def _wait(present: Presence, seconds: float) -> None:
+async def _wait(present: LiveVm, seconds: float) -> None:
     async with asyncio.timeout(seconds):
         await present.off.wait()

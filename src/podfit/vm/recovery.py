@@ -12,7 +12,7 @@ import logging
 from podfit.api.pods import machines
 from podfit.vm.cgroups import Cgroups
 from podfit.vm.decide.progress import interrupted
-from podfit.vm.life import Lives
+from podfit.vm.life import Lifecycle
 from podfit.vm.machines.hypervisor import Hypervisor
 from podfit.vm.machines.machine import Machine, State
 from podfit.vm.moving.arrivals import Arrivals
@@ -23,7 +23,7 @@ log = logging.getLogger(__name__)
 
 class Recovery:
     def __init__(
-        self, records: Records, hypervisor: Hypervisor, cgroups: Cgroups, lives: Lives, arrivals: Arrivals
+        self, records: Records, hypervisor: Hypervisor, cgroups: Cgroups, lives: Lifecycle, arrivals: Arrivals
     ) -> None:
         self._records, self._hypervisor, self._cgroups = records, hypervisor, cgroups
         self._lives, self._arrivals = lives, arrivals

@@ -18,7 +18,7 @@ from podfit.vm.decide.layout import DIMM
 from podfit.vm.decide.sizes import Limits, actual_limits
 from podfit.vm.guest.disks import Disks
 from podfit.vm.guest.images import Images
-from podfit.vm.life import Lives
+from podfit.vm.life import Lifecycle
 from podfit.vm.machines.events import AGENT_UP, Event
 from podfit.vm.machines.hypervisor import Hypervisor, LibvirtFailed
 from podfit.vm.moving.arrivals import Arrivals
@@ -51,7 +51,7 @@ class Runtime:
         self._lock.take()
         self.records = Records(self.folder / "state.db")
         self.cgroups, disks = Cgroups(), Disks(self.folder / "vms")
-        self.lives = Lives(self.records, self.hypervisor, self.cgroups, disks, self.networks, self.notices)
+        self.lives = Lifecycle(self.records, self.hypervisor, self.cgroups, disks, self.networks, self.notices)
         self.power = Power(self.lives)
         self.resizer = Resizer(self.records, self.hypervisor, self.cgroups, self.lives, self.waits)
         self.departures = Departures(self.records, self.hypervisor, self.lives, self.networks)

@@ -14,7 +14,7 @@ from tests.vms import Vms, needs_vms, resources, until
 pytest.importorskip("libvirt", reason="libvirt-python is not installed")
 
 from podfit.cri import api_pb2 as cri
-from podfit.vm.resizing.memory import MemoryOf
+from podfit.vm.resizing.memory import VmMemory
 
 pytestmark = [needs_vms, pytest.mark.asyncio(loop_scope="module")]
 X, DELTA = 256, 128
@@ -150,15 +150,15 @@ async def test_a_guest_that_boots_during_a_resize_is_examined_after_it(
 ) -> None:
     runtime, vms = served
     await vms.resize(guest, 1, X)
-    container, examined, real = runtime.container(guest), list[bool](), MemoryOf.set
+    container, examined, real = runtime.container(guest), list[bool](), VmMemory.set
 
-    async def interrupted(memory: MemoryOf, now: Any, target: int, booted: bool = False) -> None:
+    async def interrupted(memory: VmMemory, now: Any, target: int, booted: bool = False) -> None:
         examined.append(booted)
         await real(memory, now, target, booted)
         if not booted:
             runtime.resizer.agent_is_up(container)
 
-    monkeypatch.setattr(MemoryOf, "set", interrupted)
+    monkeypatch.setattr(VmMemory, "set", interrupted)
     await vms.resize(guest, 1, X + DELTA)
 
     async def settled() -> bool:

@@ -17,11 +17,11 @@ _ABOUT = "The certificates that verify the API server from inside the cluster."
 class AccountsController:
     name = "serviceaccount-controller"
 
-    def __init__(self, world: ControllerContext) -> None:
-        self._client, self._publisher = world.client, world.acting("root-ca-cert-publisher").client
-        self._ca = world.cluster_ca.decode()
-        self._engine: Engine[str] = Engine(self.name, self._reconcile, clock=world.clock)
-        self._namespaces, self._accounts, self._configs = (world.cache(kind) for kind in (NAMESPACE, ACCOUNT, CONFIG))
+    def __init__(self, context: ControllerContext) -> None:
+        self._client, self._publisher = context.client, context.acting("root-ca-cert-publisher").client
+        self._ca = context.cluster_ca.decode()
+        self._engine: Engine[str] = Engine(self.name, self._reconcile, clock=context.clock)
+        self._namespaces, self._accounts, self._configs = (context.cache(kind) for kind in (NAMESPACE, ACCOUNT, CONFIG))
         self._namespaces.subscribe(lambda before, after: self._engine.add(after["metadata"]["name"]) if after else None)
         self._accounts.subscribe(lambda before, after: self._on_deleted(before, after, "default"))
         self._configs.subscribe(lambda before, after: self._on_deleted(before, after, ROOT_CA))

@@ -24,10 +24,10 @@ Key = tuple[str, str]
 class TokensController:
     name = "serviceaccount-token-controller"
 
-    def __init__(self, world: ControllerContext) -> None:
-        self._world = world
-        self._engine: Engine[Key] = Engine(self.name, self._reconcile, clock=world.clock)
-        self._accounts, self._secrets = world.cache(ACCOUNT), world.cache(SECRET)
+    def __init__(self, context: ControllerContext) -> None:
+        self._context = context
+        self._engine: Engine[Key] = Engine(self.name, self._reconcile, clock=context.clock)
+        self._accounts, self._secrets = context.cache(ACCOUNT), context.cache(SECRET)
         self._secrets.subscribe(lambda before, after: self._check(after) if after else None)
         self._accounts.subscribe(self._account_changed)
 
@@ -50,11 +50,11 @@ class TokensController:
         if secret is None or secret["metadata"].get("deletionTimestamp"):
             return DONE
         name, meta = _account_of(secret), secret["metadata"]
-        account = self._accounts.get(key[0], name) or await self._world.client.find(ACCOUNT, key[0], name)
+        account = self._accounts.get(key[0], name) or await self._context.client.find(ACCOUNT, key[0], name)
         wanted = (meta.get("annotations") or {}).get(UID)
         try:
             if account is None or (wanted and wanted != account["metadata"]["uid"]):
-                await self._world.client.delete(SECRET, *key, {"preconditions": {"uid": meta["uid"]}})
+                await self._context.client.delete(SECRET, *key, {"preconditions": {"uid": meta["uid"]}})
             else:
                 await self._fill(secret, account)
         except ApiError as error:
@@ -65,14 +65,14 @@ class TokensController:
 
     async def _fill(self, secret: Object, account: Object) -> None:
         meta, data = secret["metadata"], secret.get("data") or {}
-        wanted = {"ca.crt": _coded(self._world.cluster_ca), "namespace": _coded(meta["namespace"].encode())}
+        wanted = {"ca.crt": _coded(self._context.cluster_ca), "namespace": _coded(meta["namespace"].encode())}
         if not data.get("token"):
             wanted["token"] = _coded((await self._token(secret, account)).encode())
         annotations = {NAME: account["metadata"]["name"], UID: account["metadata"]["uid"]}
         if {**data, **wanted} == data and {**(meta.get("annotations") or {}), **annotations} == meta.get("annotations"):
             return
         noted = {**meta, "annotations": {**(meta.get("annotations") or {}), **annotations}}
-        await self._world.client.update(SECRET, {**secret, "metadata": noted, "data": {**data, **wanted}})
+        await self._context.client.update(SECRET, {**secret, "metadata": noted, "data": {**data, **wanted}})
 
     async def _token(self, secret: Object, account: Object) -> str:
         meta = secret["metadata"]
@@ -83,7 +83,7 @@ class TokensController:
             "spec": {"expirationSeconds": _LONGEST_S, "boundObjectRef": bound},
         }
         name = account["metadata"]["name"]
-        answer = await self._world.client.create(ACCOUNT, body, meta["namespace"], name, "token")
+        answer = await self._context.client.create(ACCOUNT, body, meta["namespace"], name, "token")
         return str(answer["status"]["token"])
 
 

@@ -35,10 +35,10 @@ NO_SIGNER = (
 class CertificatesController:
     name = "certificate-controller"
 
-    def __init__(self, world: ControllerContext) -> None:
-        self._world = world
-        self._requests = world.cache(CSR)
-        self._engine: Engine[str] = Engine(self.name, self._reconcile, clock=world.clock)
+    def __init__(self, context: ControllerContext) -> None:
+        self._context = context
+        self._requests = context.cache(CSR)
+        self._engine: Engine[str] = Engine(self.name, self._reconcile, clock=context.clock)
         self._requests.subscribe(lambda before, after: self._engine.add(after["metadata"]["name"]) if after else None)
 
     async def run(self) -> None:
@@ -53,7 +53,7 @@ class CertificatesController:
             await self._approve(request, message)
             return DONE
         if state == "approved" and request["spec"].get("signerName") in SIGNERS:
-            if self._world.sign_request is not None:
+            if self._context.sign_request is not None:
                 await self._sign(request)
                 return DONE
             log.warning(NO_SIGNER, name)
@@ -81,41 +81,41 @@ class CertificatesController:
             },
         }
         review = {"apiVersion": _ACCESS_REVIEW.api_version, "kind": _ACCESS_REVIEW.kind, "spec": asked}
-        answer = await self._world.client.create(_ACCESS_REVIEW, review)
+        answer = await self._context.client.create(_ACCESS_REVIEW, review)
         return bool((answer.get("status") or {}).get("allowed"))
 
     async def _approve(self, request: Object, message: str) -> None:
         approved = self._condition("Approved", "AutoApproved", message)
-        await self._world.client.update(CSR, _with_condition(request, approved), "approval")
+        await self._context.client.update(CSR, _with_condition(request, approved), "approval")
 
     async def _sign(self, request: Object) -> None:
-        assert self._world.sign_request is not None
+        assert self._context.sign_request is not None
         spec = request["spec"]
         pem, usages = base64.b64decode(spec["request"]), spec.get("usages") or ()
         try:
             if refused := objection(spec["signerName"], read_request(pem), usages):
                 failed = self._condition("Failed", "SignerValidationFailure", refused)
-                await self._world.client.update(CSR, _with_condition(request, failed), "status")
+                await self._context.client.update(CSR, _with_condition(request, failed), "status")
                 return
-            certificate = self._world.sign_request(pem, usages, spec.get("expirationSeconds"))
+            certificate = self._context.sign_request(pem, usages, spec.get("expirationSeconds"))
         except ValueError as error:
             log.warning("certificate signing request %s cannot be signed: %s", request["metadata"]["name"], error)
-            self._world.recorder.record(request, "Warning", "SigningFailed", str(error))
+            self._context.recorder.record(request, "Warning", "SigningFailed", str(error))
             return
         status = {**(request.get("status") or {}), "certificate": base64.b64encode(certificate).decode()}
-        await self._world.client.update(CSR, {**request, "status": status}, "status")
+        await self._context.client.update(CSR, {**request, "status": status}, "status")
 
     def _condition(self, type: str, reason: str, message: str) -> Object:
-        now = rfc3339(self._world.clock.now())
+        now = rfc3339(self._context.clock.now())
         times = {"lastUpdateTime": now, "lastTransitionTime": now}
         return {"type": type, "status": "True", "reason": reason, "message": message, **times}
 
     async def _expire(self, request: Object, state: str) -> Result:
         born = parse_rfc3339(request["metadata"]["creationTimestamp"])
-        left = born + _KEPT_S[state] - self._world.clock.now()
+        left = born + _KEPT_S[state] - self._context.clock.now()
         if left > 0:
             return Requeue(left, "old requests are deleted")
-        await self._world.client.delete(CSR, "", request["metadata"]["name"])
+        await self._context.client.delete(CSR, "", request["metadata"]["name"])
         return DONE
 
 

@@ -31,16 +31,16 @@ Key = tuple[str, str]
 class DisruptionController:
     name = "disruption-controller"
 
-    def __init__(self, world: ControllerContext) -> None:
-        self._world = world
-        self._budgets, self._pods = world.cache(PDB), world.cache(POD)
-        self._scales = Scales(world)
-        self._engine: Engine[Key] = Engine(self.name, self._reconcile, clock=world.clock)
+    def __init__(self, context: ControllerContext) -> None:
+        self._context = context
+        self._budgets, self._pods = context.cache(PDB), context.cache(POD)
+        self._scales = Scales(context)
+        self._engine: Engine[Key] = Engine(self.name, self._reconcile, clock=context.clock)
         self._budgets.subscribe(self._budget_changed)
         self._pods.subscribe(self._pod_changed)
         for cache in self._scales.followed:
             cache.subscribe(self._owner_changed)
-        self._stale = StaleDisruptions(world, self.name)
+        self._stale = StaleDisruptions(context, self.name)
 
     async def run(self) -> None:
         await asyncio.gather(self._engine.run(), self._stale.run())
@@ -69,21 +69,21 @@ class DisruptionController:
         disrupted, recheck_s = self._disrupted(budget, pods)
         healthy = sum(1 for pod in pods if is_healthy(pod) and pod["metadata"]["name"] not in disrupted)
         if not pods:
-            self._world.recorder.record(budget, "Normal", "NoPods", "No matching pods found")
+            self._context.recorder.record(budget, "Normal", "NoPods", "No matching pods found")
         try:
             expected = await self._expected(budget, pods) if needs_scale(budget["spec"]) else len(pods)
             status = self._status(budget, counts(budget["spec"], expected, healthy), disrupted)
         except NoScale as error:
             message = f"Failed to calculate the number of expected pods: {error}"
-            self._world.recorder.record(budget, "Warning", "CalculateExpectedPodCountFailed", message)
+            self._context.recorder.record(budget, "Warning", "CalculateExpectedPodCountFailed", message)
             status = self._failed(budget, str(error))
         if status != budget.get("status"):
-            await self._world.client.update(PDB, {**budget, "status": status}, "status")
+            await self._context.client.update(PDB, {**budget, "status": status}, "status")
         return Requeue(recheck_s, "an eviction is not visible yet") if recheck_s else DONE
 
     def _disrupted(self, budget: Object, pods: list[Object]) -> tuple[dict[str, str], float]:
         """The evictions in progress, and when to check them again."""
-        now = self._world.clock.now()
+        now = self._context.clock.now()
         by_name = {pod["metadata"]["name"]: pod for pod in pods}
         left: dict[str, str] = {}
         recheck_s = 0.0
@@ -96,7 +96,7 @@ class DisruptionController:
                 left[name] = since
                 recheck_s = min(recheck_s, remaining) if recheck_s else remaining
             else:
-                self._world.recorder.record(
+                self._context.recorder.record(
                     pod,
                     "Warning",
                     "NotDeleted",
@@ -114,7 +114,7 @@ class DisruptionController:
                 replicas[uid] = count
         if any(owner is None for _, owner in owners):
             message = _UNMANAGED.format(selector_text(budget["spec"].get("selector")))
-            self._world.recorder.record(budget, "Warning", "UnmanagedPods", message)
+            self._context.recorder.record(budget, "Warning", "UnmanagedPods", message)
         return sum(replicas.values())
 
     def _status(self, budget: Object, count: Count, disrupted: dict[str, str]) -> Object:
@@ -149,7 +149,7 @@ class DisruptionController:
             "type": "DisruptionAllowed",
             "status": "True" if allowed else "False",
             **({"observedGeneration": generation} if generation else {}),
-            "lastTransitionTime": rfc3339(self._world.clock.now()),
+            "lastTransitionTime": rfc3339(self._context.clock.now()),
             "reason": reason,
             "message": message,
         }

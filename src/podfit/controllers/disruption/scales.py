@@ -25,9 +25,9 @@ def replicas_of(obj: Object) -> int:
 
 
 class Scales:
-    def __init__(self, world: ControllerContext) -> None:
-        self._world = world
-        self._caches = {(kind.group, kind.kind): world.cache(kind) for kind in _FOLLOWED}
+    def __init__(self, context: ControllerContext) -> None:
+        self._context = context
+        self._caches = {(kind.group, kind.kind): context.cache(kind) for kind in _FOLLOWED}
         self._kinds = {(kind.api_version, kind.kind): kind for kind in BUILT_IN}
 
     @property
@@ -58,7 +58,7 @@ class Scales:
             name = f"{kind.plural}.{kind.group}" if kind.group else kind.plural
             raise NoScale(f"{name} does not implement the scale subresource")
         try:
-            scale = await self._world.client.get(kind, namespace, owner["name"], "scale")
+            scale = await self._context.client.get(kind, namespace, owner["name"], "scale")
         except ApiError as error:
             if error.code != 404:
                 raise NoScale(str(error)) from None
@@ -71,7 +71,7 @@ class Scales:
         """Definitions come and change: kinds without a scale are looked up each time."""
         if (kind := self._kinds.get((api_version, name))) is not None:
             return kind
-        for kind in await discover(self._world.client, preferred_only=False):
+        for kind in await discover(self._context.client, preferred_only=False):
             if (kind.api_version, kind.kind) == (api_version, name):
                 if _has_scale(kind):
                     self._kinds[api_version, name] = kind

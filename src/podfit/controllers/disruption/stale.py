@@ -31,10 +31,10 @@ def announced(pod: Object) -> Object | None:
 
 
 class StaleDisruptions:
-    def __init__(self, world: ControllerContext, name: str) -> None:
-        self._world = world
-        self._pods = world.cache(POD)
-        self._engine: Engine[Key] = Engine(name, self._reconcile, workers=1, clock=world.clock)
+    def __init__(self, context: ControllerContext, name: str) -> None:
+        self._context = context
+        self._pods = context.cache(POD)
+        self._engine: Engine[Key] = Engine(name, self._reconcile, workers=1, clock=context.clock)
         self._pods.subscribe(self._changed)
 
     async def run(self) -> None:
@@ -49,7 +49,7 @@ class StaleDisruptions:
         condition = announced(pod) if pod is not None else None
         if pod is None or condition is None:
             return DONE
-        now = self._world.clock.now()
+        now = self._context.clock.now()
         since = condition.get("lastTransitionTime")
         remaining = parse_rfc3339(since) + _STALE_AFTER_S - now if since else 0.0
         if remaining > 0:
@@ -62,5 +62,5 @@ class StaleDisruptions:
             "lastTransitionTime": rfc3339(now),
         }
         conditions = [taken_back if one is condition else one for one in pod["status"]["conditions"]]
-        await self._world.client.update(POD, {**pod, "status": {**pod["status"], "conditions": conditions}}, "status")
+        await self._context.client.update(POD, {**pod, "status": {**pod["status"], "conditions": conditions}}, "status")
         return DONE

@@ -32,11 +32,11 @@ _MOST = 1000
 class EndpointsController:
     name = "endpoints-controller"
 
-    def __init__(self, world: ControllerContext) -> None:
-        self._client = world.client
-        self._engine: Engine[Key] = Engine(self.name, self._reconcile, clock=world.clock)
-        self._endpoints = world.cache(ENDPOINTS)
-        self._members = Members(world, self._engine.add)
+    def __init__(self, context: ControllerContext) -> None:
+        self._client = context.client
+        self._engine: Engine[Key] = Engine(self.name, self._reconcile, clock=context.clock)
+        self._endpoints = context.cache(ENDPOINTS)
+        self._members = Members(context, self._engine.add)
         self._triggers = Triggers()
         self._endpoints.subscribe(self._changed)
         self._written: dict[Key, str] = {}

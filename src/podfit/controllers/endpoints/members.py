@@ -18,9 +18,9 @@ Key = tuple[str, str]
 
 
 class Members:
-    def __init__(self, world: ControllerContext, enqueue: Callable[[Key], None]) -> None:
-        self.services: Cache = world.cache(SERVICE)
-        self._pods: Cache = world.cache(POD)
+    def __init__(self, context: ControllerContext, enqueue: Callable[[Key], None]) -> None:
+        self.services: Cache = context.cache(SERVICE)
+        self._pods: Cache = context.cache(POD)
         self._enqueue = enqueue
         self._selectors: dict[Key, dict[str, str]] = {}
         self._by_namespace: dict[str, set[Key]] = {}

@@ -33,11 +33,11 @@ _MOST = 1000
 class EndpointSliceMirroringController:
     name = "endpointslice-mirroring-controller"
 
-    def __init__(self, world: ControllerContext) -> None:
-        self._engine: Engine[Key] = Engine(self.name, self._reconcile, clock=world.clock)
-        self._services, self._endpoints = world.cache(kind_named("Service")), world.cache(kind_named("Endpoints"))
-        slices = world.cache(SLICE)
-        self._writer = SliceWriter(world.client, slices, CONTROLLER)
+    def __init__(self, context: ControllerContext) -> None:
+        self._engine: Engine[Key] = Engine(self.name, self._reconcile, clock=context.clock)
+        self._services, self._endpoints = context.cache(kind_named("Service")), context.cache(kind_named("Endpoints"))
+        slices = context.cache(SLICE)
+        self._writer = SliceWriter(context.client, slices, CONTROLLER)
         self._services.subscribe(self._changed)
         self._endpoints.subscribe(self._changed)
         slices.subscribe(self._slice_changed)

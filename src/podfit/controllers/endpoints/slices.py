@@ -39,11 +39,11 @@ _RESERVED = (SERVICE_NAME, MANAGED_BY, HEADLESS)
 class EndpointSliceController:
     name = "endpointslice-controller"
 
-    def __init__(self, world: ControllerContext) -> None:
-        self._engine: Engine[Key] = Engine(self.name, self._reconcile, clock=world.clock)
-        self._nodes, slices = world.cache(NODE), world.cache(SLICE)
-        self._writer = SliceWriter(world.client, slices, CONTROLLER)
-        self._members = Members(world, self._engine.add)
+    def __init__(self, context: ControllerContext) -> None:
+        self._engine: Engine[Key] = Engine(self.name, self._reconcile, clock=context.clock)
+        self._nodes, slices = context.cache(NODE), context.cache(SLICE)
+        self._writer = SliceWriter(context.client, slices, CONTROLLER)
+        self._members = Members(context, self._engine.add)
         self._triggers = Triggers()
         self._awaited: dict[str, set[Key]] = {}
         """By the name of an unknown node: Services with pods there."""

@@ -40,14 +40,14 @@ _ABSENT_REMEMBERED = 2048
 class GarbageCollector:
     name = "garbage-collector"
 
-    def __init__(self, world: ControllerContext) -> None:
-        self._world = world
+    def __init__(self, context: ControllerContext) -> None:
+        self._context = context
         self._graph = Graph()
         self._kinds: dict[tuple[str, str], Kind] = {}
         self._followed: set[tuple[str, str]] = set()
         self._absent: OrderedDict[object, None] = OrderedDict()
         """UIDs of deleted objects, and references to objects that do not exist on the server."""
-        self._engine: Engine[str] = Engine(self.name, self._reconcile, workers=8, clock=world.clock)
+        self._engine: Engine[str] = Engine(self.name, self._reconcile, workers=8, clock=context.clock)
 
     async def run(self) -> None:
         tasks = Tasks(self.name)
@@ -60,11 +60,11 @@ class GarbageCollector:
     async def _follow_kinds(self) -> None:
         while True:
             try:
-                for kind in await discover(self._world.client):
+                for kind in await discover(self._context.client):
                     self._follow(kind)
             except (ApiError, Unreachable) as error:
                 log.info("discovery: %s", error)
-            await self._world.clock.sleep(_REDISCOVER_S)
+            await self._context.clock.sleep(_REDISCOVER_S)
 
     def _follow(self, kind: Kind) -> None:
         self._kinds[kind.api_version, kind.kind] = kind
@@ -72,8 +72,10 @@ class GarbageCollector:
         if id in self._followed or kind.plural == EVENT.plural or not {"list", "watch", "delete"} <= set(kind.verbs):
             return
         self._followed.add(id)
-        known = next((cached for cached in self._world.informers.kinds() if (cached.group, cached.plural) == id), kind)
-        self._world.cache(known).subscribe(partial(self._changed, known))
+        known = next(
+            (cached for cached in self._context.informers.kinds() if (cached.group, cached.plural) == id), kind
+        )
+        self._context.cache(known).subscribe(partial(self._changed, known))
 
     def _changed(self, kind: Kind, before: Object | None, after: Object | None) -> None:
         if after is not None:
@@ -153,7 +155,7 @@ class GarbageCollector:
         namespace, name = item.namespace if kind.namespaced else "", owner.get("name", "")
         reference = (uid, kind, namespace, name)
         if reference not in self._absent:
-            found = await self._world.client.find(kind, namespace, name)
+            found = await self._context.client.find(kind, namespace, name)
             if found is not None and found["metadata"]["uid"] == uid:
                 return False
             self._remember_absent(reference)
@@ -164,10 +166,10 @@ class GarbageCollector:
         about = {"apiVersion": item.kind.api_version, "kind": item.kind.kind, "metadata": meta}
         said = f"{owner.get('apiVersion')}/{owner.get('kind')}, namespace: {item.namespace}, name: {owner.get('name')}"
         message = f"ownerRef [{said}, uid: {owner['uid']}] does not exist in namespace {go_quote(item.namespace)}"
-        self._world.recorder.record(about, "Warning", "OwnerRefInvalidNamespace", message)
+        self._context.recorder.record(about, "Warning", "OwnerRefInvalidNamespace", message)
 
     async def _carry_out(self, item: Item, verdict: object) -> None:
-        client = self._world.client
+        client = self._context.client
         if isinstance(verdict, Delete):
             if verdict.unblock:
                 await self._unblock(item)
@@ -185,20 +187,20 @@ class GarbageCollector:
             await self._drop_finalizer(item, ORPHAN)
 
     async def _drop_references(self, item: Item, uids: set[str]) -> None:
-        live = await self._world.client.find(item.kind, item.namespace, item.name)
+        live = await self._context.client.find(item.kind, item.namespace, item.name)
         if live is None or live["metadata"]["uid"] != item.uid:
             return
         owners = [owner for owner in live["metadata"].get("ownerReferences") or [] if owner["uid"] not in uids]
         await self._patch_meta(item, live, {"ownerReferences": owners or None})
 
     async def _unblock(self, item: Item) -> None:
-        live = await self._world.client.find(item.kind, item.namespace, item.name)
+        live = await self._context.client.find(item.kind, item.namespace, item.name)
         if live is not None and live["metadata"]["uid"] == item.uid:
             owners = [{**owner, "blockOwnerDeletion": False} for owner in live["metadata"].get("ownerReferences") or []]
             await self._patch_meta(item, live, {"ownerReferences": owners or None})
 
     async def _drop_finalizer(self, item: Item, finalizer: str) -> None:
-        live = await self._world.client.find(item.kind, item.namespace, item.name)
+        live = await self._context.client.find(item.kind, item.namespace, item.name)
         if live is None or live["metadata"]["uid"] != item.uid:
             return
         left = [word for word in live["metadata"].get("finalizers") or [] if word != finalizer]
@@ -206,4 +208,4 @@ class GarbageCollector:
 
     async def _patch_meta(self, item: Item, live: Object, change: Object) -> None:
         meta = {**change, "resourceVersion": live["metadata"]["resourceVersion"], "uid": item.uid}
-        await self._world.client.patch(item.kind, item.namespace, item.name, {"metadata": meta})
+        await self._context.client.patch(item.kind, item.namespace, item.name, {"metadata": meta})

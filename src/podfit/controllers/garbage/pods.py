@@ -32,11 +32,11 @@ def is_out_of_service(node: Object) -> bool:
 class PodGarbageController:
     name = "pod-garbage-collector"
 
-    def __init__(self, world: ControllerContext) -> None:
-        self._world = world
-        self._nodes, self._pods = world.cache(NODE), world.cache(POD)
+    def __init__(self, context: ControllerContext) -> None:
+        self._context = context
+        self._nodes, self._pods = context.cache(NODE), context.cache(POD)
         self._missing: dict[str, float] = {}
-        self._engine: Engine[str] = Engine(self.name, self._reconcile, workers=1, clock=world.clock)
+        self._engine: Engine[str] = Engine(self.name, self._reconcile, workers=1, clock=context.clock)
         self._nodes.subscribe(self._node_changed)
         self._pods.subscribe(self._pod_changed)
 
@@ -88,11 +88,11 @@ class PodGarbageController:
         if not pods:
             self._missing.pop(node, None)
             return DONE
-        now = self._world.clock.monotonic()
+        now = self._context.clock.monotonic()
         left = _QUARANTINE_S - (now - self._missing.setdefault(node, now))
         if left > 0:
             return Requeue(left, "the node may come back")
-        if await self._world.client.find(NODE, "", node) is not None:
+        if await self._context.client.find(NODE, "", node) is not None:
             return DONE
         for pod in pods:
             await self._fail(pod, _GONE)
@@ -127,13 +127,13 @@ class PodGarbageController:
                 "status": "True",
                 "reason": disrupted[0],
                 "message": disrupted[1],
-                "lastTransitionTime": rfc3339(self._world.clock.now()),
+                "lastTransitionTime": rfc3339(self._context.clock.now()),
             }
             status["conditions"] = [condition]
         change = {"status": status}
         meta = pod["metadata"]
         try:
-            await self._world.client.patch(
+            await self._context.client.patch(
                 POD,
                 meta["namespace"],
                 meta["name"],
@@ -149,7 +149,7 @@ class PodGarbageController:
         meta = pod["metadata"]
         options = {"gracePeriodSeconds": 0, "preconditions": {"uid": meta["uid"]}}
         try:
-            await self._world.client.delete(POD, meta["namespace"], meta["name"], options)
+            await self._context.client.delete(POD, meta["namespace"], meta["name"], options)
         except ApiError as error:
             if error.code not in (404, 409):
                 raise

@@ -27,12 +27,12 @@ _PODS = "pods."
 class NamespaceController:
     name = "namespace-controller"
 
-    def __init__(self, world: ControllerContext) -> None:
-        self._world = world
-        self._engine: Engine[str] = Engine(self.name, self._reconcile, workers=4, clock=world.clock)
-        self._namespaces = world.cache(NAMESPACE)
+    def __init__(self, context: ControllerContext) -> None:
+        self._context = context
+        self._engine: Engine[str] = Engine(self.name, self._reconcile, workers=4, clock=context.clock)
+        self._namespaces = context.cache(NAMESPACE)
         self._namespaces.subscribe(self._namespace_changed)
-        world.cache(POD).subscribe(self._pod_changed)
+        context.cache(POD).subscribe(self._pod_changed)
 
     async def run(self) -> None:
         await self._engine.run()
@@ -59,7 +59,7 @@ class NamespaceController:
             return Requeue(5.0 if set(left) <= {_PODS} else 1.0, "content remains in the namespace")
         finalizers = [word for word in namespace["spec"]["finalizers"] if word != FINALIZER]
         body = {**namespace, "spec": {**namespace["spec"], "finalizers": finalizers}}
-        made = await self._world.client.update(NAMESPACE, body, "finalize")
+        made = await self._context.client.update(NAMESPACE, body, "finalize")
         if finalizers or namespace["metadata"].get("finalizers"):
             # Another finalizer keeps it: reports that its content is gone.
             await self._report(made, {}, [])
@@ -71,8 +71,8 @@ class NamespaceController:
         failures: list[str] = []
         for kind in await self._kinds():
             try:
-                await self._world.client.raw("DELETE", kind.path(name), {"propagationPolicy": "Background"})
-                remaining = (await self._world.client.list(kind, name)).get("items") or []
+                await self._context.client.raw("DELETE", kind.path(name), {"propagationPolicy": "Background"})
+                remaining = (await self._context.client.list(kind, name)).get("items") or []
             except ApiError as error:
                 if error.code not in (404, 405):
                     failures.append(str(error))
@@ -85,12 +85,12 @@ class NamespaceController:
         return left, failures
 
     async def _kinds(self) -> list[Kind]:
-        found = await discover(self._world.client)
+        found = await discover(self._context.client)
         wanted = [kind for kind in found if kind.namespaced and {"deletecollection", "list"} <= set(kind.verbs)]
         return sorted(wanted, key=lambda kind: ((kind.group, kind.plural) != ("", "pods"), kind.group, kind.plural))
 
     async def _report(self, namespace: Object, left: dict[str, list[Object]], failures: list[str]) -> None:
-        now = rfc3339(self._world.clock.now())
+        now = rfc3339(self._context.clock.now())
         finalizers: dict[str, int] = {}
         for items in left.values():
             for item in items:
@@ -147,7 +147,7 @@ class NamespaceController:
         if [old.get(condition["type"]) for condition in conditions] == conditions:
             return
         status = {**(namespace.get("status") or {}), "conditions": conditions}
-        await self._world.client.update(NAMESPACE, {**namespace, "status": status}, "status")
+        await self._context.client.update(NAMESPACE, {**namespace, "status": status}, "status")
 
 
 def _condition(type: str, holds: bool, reason: str, message: str, now: str) -> Object:

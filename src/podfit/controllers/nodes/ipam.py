@@ -13,16 +13,16 @@ from podfit.reconcile import DONE, Engine, Result
 class NodeIpamController:
     name = "node-ipam-controller"
 
-    def __init__(self, world: ControllerContext) -> None:
-        self._world, self._blocks = world, world.pod_blocks
+    def __init__(self, context: ControllerContext) -> None:
+        self._context, self._blocks = context, context.pod_blocks
         self._held: dict[str, tuple[str, ...]] = {}
         """Ranges by node: those of its spec, or those just chosen for it."""
         self._waiting: set[str] = set()
         """Nodes without a free range."""
         # One worker: a node's range is in its spec before the next one is chosen.
-        self._engine: Engine[str] = Engine(self.name, self._reconcile, workers=1, clock=world.clock)
+        self._engine: Engine[str] = Engine(self.name, self._reconcile, workers=1, clock=context.clock)
         if self._blocks:
-            self._nodes = world.cache(NODE)
+            self._nodes = context.cache(NODE)
             self._nodes.subscribe(self._changed)
 
     async def run(self) -> None:
@@ -63,12 +63,12 @@ class NodeIpamController:
             if name not in self._waiting:
                 self._waiting.add(name)
                 message = f"Node {name} status is now: CIDRNotAvailable"
-                self._world.recorder.record(node, "Normal", "CIDRNotAvailable", message)
+                self._context.recorder.record(node, "Normal", "CIDRNotAvailable", message)
             return DONE
         self._waiting.discard(name)
         change = {"spec": {"podCIDR": chosen[0], "podCIDRs": list(chosen)}}
         try:
-            await self._world.client.patch(NODE, "", name, change, content_type=MERGE)
+            await self._context.client.patch(NODE, "", name, change, content_type=MERGE)
         except ApiError as error:
             if error.code != 404:
                 raise

@@ -49,12 +49,12 @@ class Heartbeat:
 class NodeLifecycleController:
     name = "node-lifecycle-controller"
 
-    def __init__(self, world: ControllerContext) -> None:
-        self._world = world
-        self._nodes, self._leases, self._pods = world.cache(NODE), world.cache(LEASE), world.cache(POD)
+    def __init__(self, context: ControllerContext) -> None:
+        self._context = context
+        self._nodes, self._leases, self._pods = context.cache(NODE), context.cache(LEASE), context.cache(POD)
         self._signs: dict[str, Heartbeat] = {}
         self._zones = zones.Zones()
-        self._engine: Engine[str] = Engine(self.name, self._reconcile, clock=world.clock)
+        self._engine: Engine[str] = Engine(self.name, self._reconcile, clock=context.clock)
         self._nodes.subscribe(self._node_changed)
         self._leases.subscribe(self._lease_changed)
 
@@ -80,7 +80,7 @@ class NodeLifecycleController:
 
     def _emit_event(self, node: Object, reason: str, words: str) -> None:
         name = node["metadata"]["name"]
-        self._world.recorder.record(node, "Normal", reason, f"Node {name} event: {words.format(name)}")
+        self._context.recorder.record(node, "Normal", reason, f"Node {name} event: {words.format(name)}")
 
     def _lease_changed(self, before: Object | None, after: Object | None) -> None:
         if after is not None and after["metadata"]["namespace"] == NODE_LEASES:
@@ -98,7 +98,7 @@ class NodeLifecycleController:
         renewed = str(((lease or {}).get("spec") or {}).get("renewTime", ""))
         ready = _condition(node, "Ready")
         heartbeat = str((ready or {}).get("lastHeartbeatTime", "")) if (ready or {}).get("status") != "Unknown" else ""
-        now, sign = self._world.clock.monotonic(), self._signs.get(name)
+        now, sign = self._context.clock.monotonic(), self._signs.get(name)
         if sign is None:
             self._signs[name] = Heartbeat((renewed, heartbeat), now, ready is not None)
         elif (renewed and renewed != sign.seen[0]) or (heartbeat and heartbeat != sign.seen[1]):
@@ -110,7 +110,7 @@ class NodeLifecycleController:
         if node is None or sign is None:
             return DONE
         grace = GRACE_S if sign.reported else STARTUP_GRACE_S
-        left = sign.at + grace - self._world.clock.monotonic()
+        left = sign.at + grace - self._context.clock.monotonic()
         if left <= 0 and self._nodes.connected and _status(node, "Ready") != "Unknown":
             await self._mark_unknown(node)
             return Requeue(grace, "the node may report again")
@@ -119,7 +119,7 @@ class NodeLifecycleController:
         return Requeue(max(left, 1.0) if left > 0 else grace, "the node's next sign of life is due by then")
 
     async def _mark_unknown(self, node: Object) -> None:
-        now = rfc3339(self._world.clock.now())
+        now = rfc3339(self._context.clock.now())
         conditions = []
         for type in _CONDITIONS:
             before = _condition(node, type) or {}
@@ -136,12 +136,12 @@ class NodeLifecycleController:
             )
         name = node["metadata"]["name"]
         change = {"status": {"conditions": conditions}}
-        await self._world.client.patch(NODE, "", name, change, subresource="status", content_type=STRATEGIC)
-        self._world.recorder.record(node, "Normal", "NodeNotReady", f"Node {name} status is now: NodeNotReady")
+        await self._context.client.patch(NODE, "", name, change, subresource="status", content_type=STRATEGIC)
+        self._context.recorder.record(node, "Normal", "NodeNotReady", f"Node {name} status is now: NodeNotReady")
         await self._mark_pods_not_ready(name)
 
     async def _mark_pods_not_ready(self, node: str) -> None:
-        now = rfc3339(self._world.clock.now())
+        now = rfc3339(self._context.clock.now())
         for pod in self._pods.by("node", node):
             ready = next(
                 (
@@ -156,28 +156,28 @@ class NodeLifecycleController:
             change = {"status": {"conditions": [{"type": "Ready", "status": "False", "lastTransitionTime": now}]}}
             meta = pod["metadata"]
             try:
-                await self._world.client.patch(
+                await self._context.client.patch(
                     POD, meta["namespace"], meta["name"], change, subresource="status", content_type=STRATEGIC
                 )
             except ApiError as error:
                 if error.code not in (404, 409):
                     raise
-            self._world.recorder.record(pod, "Warning", "NodeNotReady", "Node is not ready")
+            self._context.recorder.record(pod, "Warning", "NodeNotReady", "Node is not ready")
 
     async def _say_ttl(self, node: Object) -> None:
         """Publishes how long agents may cache secrets and config maps: the larger the cluster, the longer."""
         wanted = next((ttl for size, ttl in _CACHE_TTL_S if len(self._nodes) <= size), 300)
         if (node["metadata"].get("annotations") or {}).get(TTL) != str(wanted):
             change = {"metadata": {"annotations": {TTL: str(wanted)}}}
-            await self._world.client.patch(NODE, "", node["metadata"]["name"], change)
+            await self._context.client.patch(NODE, "", node["metadata"]["name"], change)
 
     async def _taint(self, node: Object) -> None:
         policy = zones.EVICT if zones.is_ready(node) else self._zones.decide(zones.zone_of(node))
-        taints = wanted_taints(node, rfc3339(self._world.clock.now()), policy)
+        taints = wanted_taints(node, rfc3339(self._context.clock.now()), policy)
         if taints != ((node.get("spec") or {}).get("taints") or []):
             meta = {"resourceVersion": node["metadata"]["resourceVersion"]}
             change = {"metadata": meta, "spec": {"taints": taints or None}}
-            await self._world.client.patch(NODE, "", node["metadata"]["name"], change)
+            await self._context.client.patch(NODE, "", node["metadata"]["name"], change)
 
 
 def wanted_taints(node: Object, now: str, policy: str = zones.EVICT) -> list[Object]:

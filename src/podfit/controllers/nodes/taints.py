@@ -17,9 +17,9 @@ Key = tuple[str, str]
 class TaintEvictionController:
     name = "taint-eviction-controller"
 
-    def __init__(self, world: ControllerContext) -> None:
-        self._world = world
-        self._nodes, self._pods = world.cache(NODE), world.cache(POD)
+    def __init__(self, context: ControllerContext) -> None:
+        self._context = context
+        self._nodes, self._pods = context.cache(NODE), context.cache(POD)
         self._since: dict[Key, float] = {}
         """When a pod was first seen to tolerate its node's taints only for a time, because taints need not have a
         time."""
@@ -27,7 +27,7 @@ class TaintEvictionController:
         """Pods to be deleted when their toleration expires."""
         self._tainted: set[str] = set()
         """Nodes with NoExecute taints."""
-        self._engine: Engine[Key] = Engine(self.name, self._reconcile, clock=world.clock)
+        self._engine: Engine[Key] = Engine(self.name, self._reconcile, clock=context.clock)
         self._nodes.subscribe(self._node_changed)
         self._pods.subscribe(self._pod_changed)
 
@@ -59,7 +59,7 @@ class TaintEvictionController:
         node = self._nodes.get("", ((pod or {}).get("spec") or {}).get("nodeName") or "")
         if pod is None or node is None or pod["metadata"].get("deletionTimestamp"):
             return DONE
-        now = self._world.clock.now()
+        now = self._context.clock.now()
         since = self._since.setdefault(key, now)
         due = eviction_time(no_execute(node), pod["spec"].get("tolerations") or [], since)
         if due is None:
@@ -79,11 +79,11 @@ class TaintEvictionController:
         if key in self._doomed:
             self._doomed.discard(key)
             message = f"Cancelling deletion of Pod {key[0]}/{key[1]}"
-            self._world.recorder.record(pod, "Normal", "TaintManagerEviction", message)
+            self._context.recorder.record(pod, "Normal", "TaintManagerEviction", message)
 
     async def _evict(self, pod: Object) -> None:
         meta = pod["metadata"]
-        self._world.recorder.record(
+        self._context.recorder.record(
             pod, "Normal", "TaintManagerEviction", f"Marking for deletion Pod {meta['namespace']}/{meta['name']}"
         )
         condition = {
@@ -92,14 +92,14 @@ class TaintEvictionController:
             "status": "True",
             "reason": "DeletionByTaintManager",
             "message": "Taint manager: deleting due to NoExecute taint",
-            "lastTransitionTime": rfc3339(self._world.clock.now()),
+            "lastTransitionTime": rfc3339(self._context.clock.now()),
         }
         change = {"status": {"conditions": [condition]}}
         try:
-            await self._world.client.patch(
+            await self._context.client.patch(
                 POD, meta["namespace"], meta["name"], change, subresource="status", content_type=STRATEGIC
             )
-            await self._world.client.delete(
+            await self._context.client.delete(
                 POD, meta["namespace"], meta["name"], {"preconditions": {"uid": meta["uid"]}}
             )
         except ApiError as error:

@@ -17,10 +17,10 @@ _FINALIZER = Finalizer(CLASS, "kubernetes.io/vac-protection")
 class AttributesClassProtectionController:
     name = "volumeattributesclass-protection-controller"
 
-    def __init__(self, world: ControllerContext) -> None:
-        self._client, self._classes = world.client, world.cache(CLASS)
-        self._users = tuple(world.cache(kind) for kind in (CLAIM, VOLUME))
-        self._engine: Engine[str] = Engine(self.name, self._reconcile, clock=world.clock)
+    def __init__(self, context: ControllerContext) -> None:
+        self._client, self._classes = context.client, context.cache(CLASS)
+        self._users = tuple(context.cache(kind) for kind in (CLAIM, VOLUME))
+        self._engine: Engine[str] = Engine(self.name, self._reconcile, clock=context.clock)
         self._classes.subscribe(self._changed)
         for cache in self._users:
             cache.subscribe(self._user_changed)

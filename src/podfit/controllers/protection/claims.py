@@ -20,12 +20,12 @@ _FINALIZER = Finalizer(CLAIM, "kubernetes.io/pvc-protection")
 class ClaimProtectionController:
     name = "persistentvolumeclaim-protection-controller"
 
-    def __init__(self, world: ControllerContext) -> None:
-        self._client = world.client
-        self._claims, self._pods = world.cache(CLAIM), world.cache(POD)
+    def __init__(self, context: ControllerContext) -> None:
+        self._client = context.client
+        self._claims, self._pods = context.cache(CLAIM), context.cache(POD)
         self._waiting: dict[str, set[str]] = {}
         """By namespace, the claims to look at."""
-        self._engine: Engine[str] = Engine(self.name, self._reconcile, clock=world.clock)
+        self._engine: Engine[str] = Engine(self.name, self._reconcile, clock=context.clock)
         self._claims.subscribe(self._claim_changed)
         self._pods.subscribe(self._pod_changed)
 

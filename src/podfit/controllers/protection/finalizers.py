@@ -1,4 +1,4 @@
-"""One finalizer on the objects of one kind: who lacks it, who may lose it, and writing that down."""
+"""Sets and removes one finalizer on the objects of one kind."""
 
 from __future__ import annotations
 

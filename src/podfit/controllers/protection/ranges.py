@@ -30,10 +30,10 @@ _Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 class ServiceRangesController:
     name = "service-cidr-controller"
 
-    def __init__(self, world: ControllerContext) -> None:
-        self._client, self._clock = world.client, world.clock
-        self._ranges, self._services = world.cache(RANGE), world.cache(SERVICE)
-        self._engine: Engine[str] = Engine(self.name, self._reconcile, clock=world.clock)
+    def __init__(self, context: ControllerContext) -> None:
+        self._client, self._clock = context.client, context.clock
+        self._ranges, self._services = context.cache(RANGE), context.cache(SERVICE)
+        self._engine: Engine[str] = Engine(self.name, self._reconcile, clock=context.clock)
         self._ranges.subscribe(self._range_changed)
         self._services.subscribe(self._service_changed)
 

@@ -15,9 +15,9 @@ _FINALIZER = Finalizer(VOLUME, "kubernetes.io/pv-protection")
 class VolumeProtectionController:
     name = "persistentvolume-protection-controller"
 
-    def __init__(self, world: ControllerContext) -> None:
-        self._client, self._volumes = world.client, world.cache(VOLUME)
-        self._engine: Engine[str] = Engine(self.name, self._reconcile, clock=world.clock)
+    def __init__(self, context: ControllerContext) -> None:
+        self._client, self._volumes = context.client, context.cache(VOLUME)
+        self._engine: Engine[str] = Engine(self.name, self._reconcile, clock=context.clock)
         self._volumes.subscribe(self._changed)
 
     async def run(self) -> None:

@@ -36,11 +36,11 @@ Key = tuple[str, str]
 class QuotaController:
     name = "resourcequota-controller"
 
-    def __init__(self, world: ControllerContext) -> None:
-        self._world = world
-        self._engine: Engine[Key] = Engine(self.name, self._reconcile, workers=2, clock=world.clock)
-        self._quotas = world.cache(QUOTA)
-        self._namespaces, self._default = world.cache(NAMESPACE), NATIVE
+    def __init__(self, context: ControllerContext) -> None:
+        self._context = context
+        self._engine: Engine[Key] = Engine(self.name, self._reconcile, workers=2, clock=context.clock)
+        self._quotas = context.cache(QUOTA)
+        self._namespaces, self._default = context.cache(NAMESPACE), NATIVE
         self._kinds: dict[tuple[str, str], Kind] = {}
         self._written: dict[Key, int] = {}
         """The revision of this controller's last update of a quota."""
@@ -50,13 +50,13 @@ class QuotaController:
         self._namespaces.subscribe(self._namespace_changed)
 
     async def run(self) -> None:
-        self._default = await default_dialect(self._world.client, self._world.clock)
+        self._default = await default_dialect(self._context.client, self._context.clock)
         await self._engine.run()
 
     def _follow(self, kind: Kind) -> None:
         if (kind.group, kind.plural) not in self._kinds:
             self._kinds[kind.group, kind.plural] = kind
-            self._world.cache(kind).subscribe(partial(self._object_changed, kind))
+            self._context.cache(kind).subscribe(partial(self._object_changed, kind))
 
     def _quota_changed(self, before: Object | None, after: Object | None) -> None:
         if after is not None and (
@@ -100,7 +100,7 @@ class QuotaController:
         if not _same(status, quota.get("status") or {}):
             body = {**quota, "status": status}
             try:
-                self._written[key] = _revision(await self._world.client.update(QUOTA, body, "status"))
+                self._written[key] = _revision(await self._context.client.update(QUOTA, body, "status"))
             except ApiError as error:
                 # Admission has just counted something: its write will arrive by the watch, then count again.
                 if error.code != 409:
@@ -113,10 +113,10 @@ class QuotaController:
         known = {count_name(*id) for id in self._kinds}
         if all(not name.startswith("count/") or name in known for name in hard):
             return
-        for kind in await discover(self._world.client):
+        for kind in await discover(self._context.client):
             if kind.namespaced and count_name(kind.group, kind.plural) in hard and {"list", "watch"} <= set(kind.verbs):
                 self._follow(kind)
-                await self._world.cache(kind).ready.wait()
+                await self._context.cache(kind).ready.wait()
 
     def _used(self, quota: Object, hard: Object) -> dict[str, Quantity]:
         total: dict[str, Quantity] = dict.fromkeys(hard, ZERO)
@@ -128,7 +128,7 @@ class QuotaController:
             names = relevant(kind.group, kind.plural, hard)
             if not names or (scoped and kind != POD):
                 continue
-            for obj in self._world.cache(kind).by("namespace", quota["metadata"]["namespace"]):
+            for obj in self._context.cache(kind).by("namespace", quota["metadata"]["namespace"]):
                 if matches(judged, kind.group, kind.plural, obj):
                     for name, amount in self._usage(kind, obj, now).items():
                         if name in total:

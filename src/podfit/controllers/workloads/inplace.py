@@ -151,15 +151,15 @@ def _refusal(stands: Progress) -> tuple[str, str] | None:
 class InPlace:
     """Carries out plans for one controller and reports their progress."""
 
-    def __init__(self, world: ControllerContext, owned: Owned) -> None:
-        self._world, self._owned = world.acting("inplace-resize-controller"), owned
+    def __init__(self, context: ControllerContext, owned: Owned) -> None:
+        self._context, self._owned = context.acting("inplace-resize-controller"), owned
         # A recorder of its own: a controller that creates forty pods may have used up its rate limit for their owner.
-        self._recorder = world.recorder.named("inplace-resize-controller")
+        self._recorder = context.recorder.named("inplace-resize-controller")
         self._told: dict[str, tuple[int, int]] = {}
 
     async def advance(self, workload: Object, template: Object, pods: list[Object], batch: int) -> Result:
         """Resizes at most `batch` pods at a time, in the order given."""
-        plan = decide(pods, template, batch, deadline_s(workload), self._world.clock.now())
+        plan = decide(pods, template, batch, deadline_s(workload), self._context.clock.now())
         for step in plan.steps:
             if isinstance(step, ResizePod):
                 await self._resize(workload, step)
@@ -173,7 +173,7 @@ class InPlace:
     async def _resize(self, workload: Object, step: ResizePod) -> None:
         meta = step.pod["metadata"]
         try:
-            await self._world.client.patch(
+            await self._context.client.patch(
                 POD, meta["namespace"], meta["name"], step.patch, subresource="resize", content_type=STRATEGIC
             )
         except ApiError as error:
@@ -190,7 +190,7 @@ class InPlace:
         meta = pod["metadata"]
         change = {"metadata": {"annotations": {SIZED_FOR: mark}}}
         try:
-            await self._world.client.patch(POD, meta["namespace"], meta["name"], change)
+            await self._context.client.patch(POD, meta["namespace"], meta["name"], change)
         except ApiError as error:
             if error.code != 404:
                 raise

@@ -43,15 +43,15 @@ class Owned:
 
     def __init__(
         self,
-        world: ControllerContext,
+        context: ControllerContext,
         owner_kind: Kind,
         kind: Kind = POD,
         is_member: Callable[[Object, Object], bool] = lambda owner, obj: True,
         finalizer: str = "",
     ) -> None:
         self._finalizer = finalizer
-        self._world, self._owner_kind, self._kind, self._is_member = world, owner_kind, kind, is_member
-        self._cache = world.cache(kind)
+        self._context, self._owner_kind, self._kind, self._is_member = context, owner_kind, kind, is_member
+        self._cache = context.cache(kind)
         self._created: dict[str, dict[str, Object]] = {}
         self._deleted: set[str] = set()
         self._uncertain: set[str] = set()
@@ -59,7 +59,7 @@ class Owned:
 
     def wake(self, add: Callable[[tuple[str, str]], None]) -> None:
         """Calls `add` with the owner's (namespace, name) whenever one of its objects changed."""
-        waking = self._world.informers.waking(self._kind)
+        waking = self._context.informers.waking(self._kind)
         waking.owned_by(self._owner_kind.kind, lambda key, before, after: add(key))
 
     def _on_change(self, before: Object | None, after: Object | None) -> None:
@@ -98,7 +98,7 @@ class Owned:
 
     async def _ask_server(self, owner: Object) -> None:
         meta = owner["metadata"]
-        answer = await self._world.client.list(self._kind, meta["namespace"])
+        answer = await self._context.client.list(self._kind, meta["namespace"])
         for obj in answer.get("items") or []:
             above = controller_of(obj)
             known = self._cache.get(meta["namespace"], obj["metadata"]["name"])
@@ -125,7 +125,7 @@ class Owned:
     async def _lives(self, owner: Object) -> bool:
         """Reads the server: an owner that is gone would take adopted objects along."""
         meta = owner["metadata"]
-        now = await self._world.client.find(self._owner_kind, meta["namespace"], meta["name"])
+        now = await self._context.client.find(self._owner_kind, meta["namespace"], meta["name"])
         return now is not None and now["metadata"]["uid"] == meta["uid"] and not is_deleting(now)
 
     async def _release(self, obj: Object, owner_uid: str) -> None:
@@ -139,7 +139,7 @@ class Owned:
         more = finalizers if self._finalizer else {}
         change = {"metadata": {"uid": meta["uid"], "ownerReferences": [reference], **more}}
         try:
-            return await self._world.client.patch(
+            return await self._context.client.patch(
                 self._kind, meta["namespace"], meta["name"], change, content_type=STRATEGIC
             )
         except ApiError as error:
@@ -150,7 +150,7 @@ class Owned:
     async def create(self, owner: Object, body: Object) -> Object:
         uid = owner["metadata"]["uid"]
         try:
-            made = await self._world.client.create(self._kind, body, owner["metadata"]["namespace"])
+            made = await self._context.client.create(self._kind, body, owner["metadata"]["namespace"])
         except Unreachable:
             self._uncertain.add(uid)
             raise
@@ -163,7 +163,7 @@ class Owned:
         meta = obj["metadata"]
         self._deleted.add(meta["uid"])
         try:
-            await self._world.client.delete(
+            await self._context.client.delete(
                 self._kind, meta["namespace"], meta["name"], {"preconditions": {"uid": meta["uid"]}, **options}
             )
         except ApiError as error:

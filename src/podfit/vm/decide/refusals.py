@@ -19,7 +19,7 @@ class OutOfSlots(Refused):
     """Every memory slot of this VM is taken."""
 
 
-class GuestLacks(Refused):
+class GuestUnsupported(Refused):
     """The guest has no driver or agent that the change needs."""
 
 

@@ -25,7 +25,7 @@ class AgentFailed(Exception):
 
 
 @dataclass(frozen=True)
-class Ran:
+class CommandResult:
     code: int
     out: bytes
     err: bytes
@@ -63,7 +63,7 @@ class GuestAgent:
             arguments["input-data"] = base64.b64encode(stdin).decode()
         return int((await self.command("guest-exec", **arguments))["pid"])
 
-    async def result(self, pid: int) -> Ran:
+    async def result(self, pid: int) -> CommandResult:
         """Waits until the command has ended."""
         pause = iter(_POLL_S)
         while True:
@@ -71,10 +71,10 @@ class GuestAgent:
             if found["exited"]:
                 code = found.get("exitcode")
                 ended = int(code) if code is not None else 128 + int(found.get("signal", 0))
-                return Ran(ended, _decoded(found, "out-data"), _decoded(found, "err-data"))
+                return CommandResult(ended, _decoded(found, "out-data"), _decoded(found, "err-data"))
             await asyncio.sleep(next(pause, _POLL_S[-1]))
 
-    async def run(self, words: list[str], stdin: bytes = b"") -> Ran:
+    async def run(self, words: list[str], stdin: bytes = b"") -> CommandResult:
         return await self.result(await self.start(words, stdin))
 
     # --- memory

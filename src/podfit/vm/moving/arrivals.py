@@ -15,10 +15,10 @@ from podfit.vm.decide.sizes import size_of
 from podfit.vm.guest.cloudinit import seed_of
 from podfit.vm.guest.disks import Disks
 from podfit.vm.guest.images import Images
-from podfit.vm.life import Lives
+from podfit.vm.life import Lifecycle
 from podfit.vm.machines.events import RESUMED, STARTED, Event
 from podfit.vm.machines.hypervisor import Hypervisor, LibvirtFailed
-from podfit.vm.moving.places import CannotMove, Offer, Place, place_of
+from podfit.vm.moving.places import CannotMove, Offer, PreparedTarget, place_of
 from podfit.vm.reach.network import Networks
 from podfit.vm.records import CREATED, RUNNING, Container, Records, Sandbox
 
@@ -33,7 +33,7 @@ class Arrivals:
         cgroups: Cgroups,
         disks: Disks,
         images: Images,
-        lives: Lives,
+        lives: Lifecycle,
         networks: Networks,
         folder: Path,
         uri: str,
@@ -47,7 +47,7 @@ class Arrivals:
     async def close(self) -> None:
         await self._tasks.stop()
 
-    async def prepare(self, sandbox: Sandbox, config: cri.ContainerConfig, offer: Offer) -> Place:
+    async def prepare(self, sandbox: Sandbox, config: cri.ContainerConfig, offer: Offer) -> PreparedTarget:
         """Idempotent. Raises CannotMove, ImageMissing and errors of disk creation."""
         if self._hypervisor.embedded:
             raise CannotMove(

@@ -14,10 +14,10 @@ from typing import Any
 import libvirt
 
 from podfit.api.pods import machines
-from podfit.vm.life import Lives
+from podfit.vm.life import Lifecycle
 from podfit.vm.machines.hypervisor import Hypervisor, LibvirtFailed
 from podfit.vm.machines.machine import MIGRATED
-from podfit.vm.moving.places import CannotMove, Offer, Place, rewritten
+from podfit.vm.moving.places import CannotMove, Offer, PreparedTarget, rewritten
 from podfit.vm.reach.network import Networks
 from podfit.vm.records import RUNNING, Container, Records
 
@@ -38,7 +38,7 @@ _FLAGS = (
 
 
 class Departures:
-    def __init__(self, records: Records, hypervisor: Hypervisor, lives: Lives, networks: Networks) -> None:
+    def __init__(self, records: Records, hypervisor: Hypervisor, lives: Lifecycle, networks: Networks) -> None:
         self._records, self._hypervisor, self._lives, self._networks = records, hypervisor, lives, networks
         self._moves: dict[str, asyncio.Task[None]] = {}
         lives.departed = self.departed
@@ -85,7 +85,7 @@ class Departures:
             await asyncio.sleep(_LOOK_S)
 
     # --- migration
-    async def leave(self, container: Container, place: Place) -> None:
+    async def leave(self, container: Container, place: PreparedTarget) -> None:
         """Returns when the VM runs at the target. Raises CannotMove or LibvirtFailed; its place may then be unknown.
         Called again, it resumes the migration in progress."""
         move = self._moves.get(container.id)
@@ -97,7 +97,7 @@ class Departures:
             if move.done():
                 self._moves.pop(container.id, None)
 
-    async def _leave(self, container: Container, place: Place) -> None:
+    async def _leave(self, container: Container, place: PreparedTarget) -> None:
         if container.moved:
             return
         if not container.leaving:
@@ -139,7 +139,7 @@ class Departures:
         state = await self._lives.machine(container).state()
         return state is None or state.why_off == MIGRATED
 
-    async def _migrate(self, container: Container, place: Place) -> None:
+    async def _migrate(self, container: Container, place: PreparedTarget) -> None:
         def migrate(domain: Any) -> None:
             live = domain.XMLDesc(libvirt.VIR_DOMAIN_XML_MIGRATABLE | libvirt.VIR_DOMAIN_XML_SECURE)
             kept = domain.XMLDesc(libvirt.VIR_DOMAIN_XML_INACTIVE | libvirt.VIR_DOMAIN_XML_SECURE)

@@ -51,7 +51,7 @@ class Offer:
 
 
 @dataclass(frozen=True)
-class Place:
+class PreparedTarget:
     """The target's preparation: how libvirt connects to it, and the VM's files and sockets there."""
 
     uri: str
@@ -73,12 +73,12 @@ class Place:
         return asdict(self)
 
     @staticmethod
-    def from_json(data: Mapping[str, Any]) -> Place:
-        return Place(**data)
+    def from_json(data: Mapping[str, Any]) -> PreparedTarget:
+        return PreparedTarget(**data)
 
 
-def place_of(vm: Definition, uri: str, transport: str, disk_transport: str) -> Place:
-    return Place(
+def place_of(vm: Definition, uri: str, transport: str, disk_transport: str) -> PreparedTarget:
+    return PreparedTarget(
         uri,
         transport,
         disk_transport if vm.disks else "",
@@ -94,7 +94,7 @@ def place_of(vm: Definition, uri: str, transport: str, disk_transport: str) -> P
     )
 
 
-def rewritten(text: str, place: Place) -> str:
+def rewritten(text: str, place: PreparedTarget) -> str:
     """The XML for the new host. Raises CannotMove."""
     root = ElementTree.fromstring(text)
     for name in ("kernel", "initrd", "cmdline"):
@@ -116,7 +116,7 @@ def _set_text(element: ElementTree.Element | None, text: str) -> None:
         element.text = text
 
 
-def _move_disks(root: ElementTree.Element, place: Place) -> None:
+def _move_disks(root: ElementTree.Element, place: PreparedTarget) -> None:
     disks = root.findall("devices/disk")
     if len(disks) != len(place.disks):
         raise CannotMove(f"the VM has {len(disks)} disks, but the other node has prepared {len(place.disks)}")

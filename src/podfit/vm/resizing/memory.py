@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from podfit.vm.decide.blocks import blocks_of, in_zones
 from podfit.vm.decide.devices import Device, Memory, plan
 from podfit.vm.decide.layout import VIRTIO_MEM
-from podfit.vm.decide.refusals import GuestBusy, GuestLacks
+from podfit.vm.decide.refusals import GuestBusy, GuestUnsupported
 from podfit.vm.decide.shrinking import Guest, can_give, may_detach, missing, next_step
 from podfit.vm.machines.events import BALLOON, REMOVAL_FAILED, REMOVED, RESIZED
 from podfit.vm.machines.guest import AgentFailed, GuestAgent
@@ -49,7 +49,7 @@ class Present:
     """The guest's own count, by its balloon driver."""
 
 
-class MemoryOf:
+class VmMemory:
     """The memory of one VM."""
 
     def __init__(
@@ -73,7 +73,7 @@ class MemoryOf:
 
     async def set(self, now: Present, target: int, booted: bool = False) -> None:
         """`now`: the current state. `booted`: the guest's use of its devices is unknown. Raises GuestBusy if the guest
-        ends with more than the target, GuestLacks if it does not use its memory or that is unknown."""
+        ends with more than the target, GuestUnsupported if it does not use its memory or that is unknown."""
         if booted and now.memory.plugged:
             await self._look_again(now.memory)
         if target >= now.memory.guest:
@@ -113,7 +113,7 @@ class MemoryOf:
 
     async def _confirm(self) -> None:
         """Memory that the guest does not use does not count, and the balloon does not inflate in exchange for it.
-        Raises GuestLacks."""
+        Raises GuestUnsupported."""
         container = self._container
         if not container.unused_mib:
             return
@@ -121,7 +121,7 @@ class MemoryOf:
         if found.unused_mib != container.unused_mib:
             self._doubt(found.unused_mib, container.expected_mib if found.unused_mib else 0)
         if found.unused_mib:
-            raise GuestLacks(found.why)
+            raise GuestUnsupported(found.why)
 
     async def _look_again(self, memory: Memory) -> None:
         """Through the agent only: the balloon's statistics cannot identify the missing memory."""
@@ -131,7 +131,7 @@ class MemoryOf:
             if not (await self._machine.live()).agent:
                 return
             self._doubt(memory.plugged, 0)
-            raise GuestLacks(
+            raise GuestUnsupported(
                 f"it is unknown whether the guest uses the {memory.plugged} MiB plugged since it booted: {error}"
             ) from error
         self._doubt(found.unused_mib, 0)
@@ -197,13 +197,13 @@ class MemoryOf:
         except AgentFailed as error:
             found = await self._machine.statistics()
             if "usable" not in found:
-                raise GuestLacks(
+                raise GuestUnsupported(
                     "the guest reports no free memory: it has neither a balloon driver with statistics nor an agent "
                     f"({error}), and memory that may be in use is not unplugged"
                 ) from error
             age = time.time() - found.get("last_update", 0)
             if age > SILENT_S:
-                raise GuestLacks(
+                raise GuestUnsupported(
                     f"the guest does not respond: its balloon driver is silent for {age:.0f} s, and {error}; "
                     "memory that may be in use is not unplugged"
                 ) from error

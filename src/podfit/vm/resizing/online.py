@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from podfit.vm.decide.blocks import Unused, unused
-from podfit.vm.decide.refusals import GuestLacks
+from podfit.vm.decide.refusals import GuestUnsupported
 from podfit.vm.machines.definition import Live
 from podfit.vm.machines.guest import AgentFailed, GuestAgent
 from podfit.vm.machines.machine import Machine
@@ -54,14 +54,14 @@ class Online:
 
         Statistics are up to a second old. If they have to be current, because there is no agent or the balloon may have
         moved just now, this waits for the next ones: compared with an outdated count, unused memory could seem used.
-        Raises GuestLacks if none arrive."""
+        Raises GuestUnsupported if none arrive."""
         asked = time.time()
         deadline = asked + SILENT_S
         now = found
         while now.mib and (now.held_mib or not now.agent) and now.updated <= asked:
             if time.time() > deadline:
                 age = time.time() - now.updated
-                raise GuestLacks(f"the guest does not respond: its balloon driver is silent for {age:.0f} s")
+                raise GuestUnsupported(f"the guest does not respond: its balloon driver is silent for {age:.0f} s")
             await asyncio.sleep(_LOOK_S)
             now = await self._count()
         return now.mib

@@ -18,13 +18,13 @@ from podfit.vm.cgroups import Cgroups
 from podfit.vm.decide import progress
 from podfit.vm.decide.conversions import settings_of, to_xml
 from podfit.vm.decide.devices import plan
-from podfit.vm.decide.refusals import GuestBusy, GuestLacks, Refused
+from podfit.vm.decide.refusals import GuestBusy, GuestUnsupported, Refused
 from podfit.vm.decide.sizes import Limits, Size, size_of
-from podfit.vm.life import Lives
+from podfit.vm.life import Lifecycle
 from podfit.vm.machines.guest import AgentFailed, GuestAgent
 from podfit.vm.machines.hypervisor import Hypervisor, LibvirtFailed
 from podfit.vm.records import RUNNING, Container, Records
-from podfit.vm.resizing.memory import MemoryOf
+from podfit.vm.resizing.memory import VmMemory
 from podfit.vm.resizing.vcpus import set_vcpus
 from podfit.vm.resizing.waits import Waits
 
@@ -69,15 +69,17 @@ class Worker:
 
 
 class Resizer:
-    def __init__(self, records: Records, hypervisor: Hypervisor, cgroups: Cgroups, lives: Lives, waits: Waits) -> None:
+    def __init__(
+        self, records: Records, hypervisor: Hypervisor, cgroups: Cgroups, lives: Lifecycle, waits: Waits
+    ) -> None:
         self._records, self._hypervisor, self._cgroups = records, hypervisor, cgroups
         self._lives, self._waits = lives, waits
         self._workers: dict[str, Worker] = {}
         self._tasks = Tasks("vm resizes")
 
-    def memory(self, container: Container) -> MemoryOf:
+    def memory(self, container: Container) -> VmMemory:
         save = partial(self._records.save, container)
-        return MemoryOf(self._lives.machine(container), self.agent(container), container, self._waits, save)
+        return VmMemory(self._lives.machine(container), self.agent(container), container, self._waits, save)
 
     def agent(self, container: Container) -> GuestAgent:
         return GuestAgent(self._hypervisor, container.uuid)
@@ -181,7 +183,7 @@ class Resizer:
         except (Refused, LibvirtFailed, OSError) as error:
             worker.failure = error
         except AgentFailed as error:
-            worker.failure = GuestLacks(str(error))
+            worker.failure = GuestUnsupported(str(error))
         if container.state != RUNNING:
             worker.failure = GuestBusy("the VM has stopped")
         elif isinstance(worker.failure, (LibvirtFailed, OSError)) and size_of(before) != container.update.target:
@@ -225,7 +227,7 @@ class Resizer:
             await self._lives.machine(container).pin(container.limits.cpuset_cpus, self._hypervisor.host_cpus)
         await memory.set(now, target.memory_mib, booted)
         if lacks:
-            raise GuestLacks(lacks)
+            raise GuestUnsupported(lacks)
 
     async def _set_vcpus(self, container: Container, count: int, booted: bool) -> str:
         """Returns what the guest lacks, if it does not use all of them."""
@@ -238,7 +240,7 @@ class Resizer:
             offline, lacks = await set_vcpus(
                 machine, self.agent(container), count, container.offline_vcpus, most, accelerated
             )
-        except GuestLacks:
+        except GuestUnsupported:
             if booted:
                 # It started with all of its vCPUs online.
                 self._set_offline(container, 0)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 
-from podfit.vm.decide.refusals import GuestBusy, GuestLacks
+from podfit.vm.decide.refusals import GuestBusy, GuestUnsupported
 from podfit.vm.decide.translation import has_room
 from podfit.vm.machines.guest import AgentFailed, GuestAgent
 from podfit.vm.machines.machine import Machine
@@ -33,7 +33,7 @@ async def set_vcpus(
     machine: Machine, agent: GuestAgent, count: int, offline: int, most: int, accelerated: bool
 ) -> tuple[int, str]:
     """`offline`: how many of the plugged vCPUs the guest does not use, or may not; `most`: how many it can ever have.
-    Returns how many are not used afterwards, and what the guest lacks if those are too many. Raises GuestLacks,
+    Returns how many are not used afterwards, and what the guest lacks if those are too many. Raises GuestUnsupported,
     GuestBusy, LibvirtFailed."""
     before = plugged = (await machine.live()).vcpus
     if count > plugged:
@@ -50,7 +50,7 @@ async def set_vcpus(
         return plugged - online, _lacks(len(present), plugged, count - online)
     except AgentFailed as error:
         if count < plugged:
-            raise GuestLacks(
+            raise GuestUnsupported(
                 f"the guest cannot take {plugged - count} of its {plugged} vCPUs offline: {error}"
             ) from error
         doubted = offline + plugged - before

@@ -18,9 +18,9 @@ class Waits:
             follower(event)
 
     @contextmanager
-    def following(self, uuid: str, *kinds: str) -> Iterator[Heard]:
+    def following(self, uuid: str, *kinds: str) -> Iterator[EventQueue]:
         """Collects the VM's events of these kinds from now on: start before the call that causes them."""
-        heard = Heard()
+        heard = EventQueue()
 
         def follower(event: Event) -> None:
             if event.uuid == uuid and event.kind in kinds:
@@ -34,7 +34,7 @@ class Waits:
             self._followers.discard(follower)
 
 
-class Heard:
+class EventQueue:
     def __init__(self) -> None:
         self.events: list[Event] = []
         self.news = asyncio.Event()

@@ -35,7 +35,7 @@ _CODES: tuple[tuple[type[Exception], grpc.StatusCode], ...] = (
     (refusals.Invalid, grpc.StatusCode.INVALID_ARGUMENT),
     (refusals.BeyondMaximum, grpc.StatusCode.OUT_OF_RANGE),
     (refusals.OutOfSlots, grpc.StatusCode.OUT_OF_RANGE),
-    (refusals.GuestLacks, grpc.StatusCode.FAILED_PRECONDITION),
+    (refusals.GuestUnsupported, grpc.StatusCode.FAILED_PRECONDITION),
     (refusals.GuestBusy, grpc.StatusCode.ABORTED),
     (CannotMove, grpc.StatusCode.FAILED_PRECONDITION),
     (ImageMissing, grpc.StatusCode.NOT_FOUND),

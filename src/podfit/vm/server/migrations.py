@@ -6,7 +6,7 @@ import base64
 from typing import Any
 
 from podfit.cri import api_pb2 as cri
-from podfit.vm.moving.places import Offer, Place
+from podfit.vm.moving.places import Offer, PreparedTarget
 from podfit.vm.runtime import Runtime
 from podfit.vm.server.answers import WrongState, answered
 
@@ -34,7 +34,7 @@ class Migrations:
     @answered
     async def Move(self, request: Message, _context: Any) -> Message:
         container = self._runtime.container(request["id"])
-        await self._runtime.departures.leave(container, Place.from_json(request["place"]))
+        await self._runtime.departures.leave(container, PreparedTarget.from_json(request["place"]))
         return {}
 
     @answered

@@ -44,16 +44,16 @@ Key = tuple[str, str]
 class DeploymentController:
     name = "deployment-controller"
 
-    def __init__(self, world: ControllerContext) -> None:
-        self._world = world
-        self._engine: Engine[Key] = Engine(self.name, self._reconcile, workers=8, clock=world.clock)
-        self._deployments = world.cache(DEPLOYMENT)
-        self._sets = world.cache(REPLICA_SET)
-        self._pods = world.cache(POD)
-        self._owned = Owned(world, DEPLOYMENT, REPLICA_SET)
+    def __init__(self, context: ControllerContext) -> None:
+        self._context = context
+        self._engine: Engine[Key] = Engine(self.name, self._reconcile, workers=8, clock=context.clock)
+        self._deployments = context.cache(DEPLOYMENT)
+        self._sets = context.cache(REPLICA_SET)
+        self._pods = context.cache(POD)
+        self._owned = Owned(context, DEPLOYMENT, REPLICA_SET)
         self._deployments.subscribe(self._changed)
         self._owned.wake(self._engine.add)
-        world.informers.waking(POD).owned_by(REPLICA_SET.kind, self._pod_changed)
+        context.informers.waking(POD).owned_by(REPLICA_SET.kind, self._pod_changed)
 
     async def run(self) -> None:
         await self._engine.run()
@@ -134,22 +134,22 @@ class DeploymentController:
 
     async def _tell_not_made(self, deployment: Object, name: str, error: ApiError) -> None:
         message = f"Failed to create new replica set {go_quote(name)}: {error}"
-        status = not_made(deployment, message, self._world.clock.now())
+        status = not_made(deployment, message, self._context.clock.now())
         if status != (deployment.get("status") or {}):
-            await self._world.client.update(DEPLOYMENT, {**deployment, "status": status}, "status")
-        self._world.recorder.record(deployment, "Warning", "ReplicaSetCreateError", message)
+            await self._context.client.update(DEPLOYMENT, {**deployment, "status": status}, "status")
+        self._context.recorder.record(deployment, "Warning", "ReplicaSetCreateError", message)
 
     async def _collided(self, deployment: Object, body: Object) -> Object | None:
         """The name exists: as our own set that the cache does not show yet, or by coincidence, then hash again."""
         meta = deployment["metadata"]
-        found = await self._world.client.find(REPLICA_SET, meta["namespace"], body["metadata"]["name"])
+        found = await self._context.client.find(REPLICA_SET, meta["namespace"], body["metadata"]["name"])
         owner = controller_of(found) if found else None
         ours = found is not None and owner is not None and owner["uid"] == meta["uid"]
         if found and ours and bare_template(found["spec"]["template"]) == bare_template(body["spec"]["template"]):
             return found
         status = {**(deployment.get("status") or {})}
         status["collisionCount"] = int(status.get("collisionCount", 0)) + 1
-        await self._world.client.update(DEPLOYMENT, {**deployment, "status": status}, "status")
+        await self._context.client.update(DEPLOYMENT, {**deployment, "status": status}, "status")
         return None
 
     def _set_body(
@@ -214,7 +214,7 @@ class DeploymentController:
         annotations = (change.get("metadata") or {}).get("annotations")
         if annotations is not None:
             body["metadata"]["annotations"] = {key: value for key, value in annotations.items() if value is not None}
-        return await self._world.client.update(REPLICA_SET, body)
+        return await self._context.client.update(REPLICA_SET, body)
 
     async def _keep_former(self, deployment: Object, new: Object, sets: list[Object]) -> None:
         """Before a template is changed in place, the previous one is stored as a set without pods."""
@@ -243,7 +243,7 @@ class DeploymentController:
         noted = {**meta, "annotations": {**(meta.get("annotations") or {}), REVISION: str(revision)}}
         # Through the status, where annotations do not increase the generation. The update is of this very Deployment:
         # earlier decisions are about no other.
-        return await self._world.client.update(DEPLOYMENT, {**deployment, "metadata": noted}, "status")
+        return await self._context.client.update(DEPLOYMENT, {**deployment, "metadata": noted}, "status")
 
     # --- size of each set
     async def _advance(self, deployment: Object, new: Object | None, old: list[Object], paused: bool) -> None:
@@ -310,14 +310,14 @@ class DeploymentController:
             "metadata": {"annotations": annotations, "resourceVersion": meta["resourceVersion"]},
             "spec": {"replicas": size},
         }
-        await self._world.client.patch(REPLICA_SET, meta["namespace"], meta["name"], change)
+        await self._context.client.patch(REPLICA_SET, meta["namespace"], meta["name"], change)
         self._tell_scaled(deployment, one, before, size)
 
     def _tell_scaled(self, deployment: Object, one: Object, before: int, size: int) -> None:
         if size != before:
             way = "up" if size > before else "down"
             message = f"Scaled {way} replica set {one['metadata']['name']} from {before} to {size}"
-            self._world.recorder.record(deployment, "Normal", "ScalingReplicaSet", message)
+            self._context.recorder.record(deployment, "Normal", "ScalingReplicaSet", message)
 
     async def _clean_up(self, deployment: Object, new: Object | None, sets: list[Object]) -> None:
         if not deployment["spec"].get("paused") and not is_complete(deployment):
@@ -338,10 +338,10 @@ class DeploymentController:
             await self._owned.delete(one)
 
     async def _report(self, deployment: Object, new: Object | None, sets: list[Object], start: Start) -> Result:
-        now = self._world.clock.now()
+        now = self._context.clock.now()
         status, deadline = deployment_status(deployment, new, sets, now, self._updated(deployment, new), start)
         if status != (deployment.get("status") or {}):
-            await self._world.client.update(DEPLOYMENT, {**deployment, "status": status}, "status")
+            await self._context.client.update(DEPLOYMENT, {**deployment, "status": status}, "status")
         if deadline is not None and deadline > now:
             return Requeue(deadline - now + 1, "the rollout must progress by then")
         return DONE

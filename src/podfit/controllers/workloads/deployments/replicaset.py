@@ -34,14 +34,14 @@ class ReplicaSetController:
     name = "replicaset-controller"
     kind: Kind = kind_named("ReplicaSet")
 
-    def __init__(self, world: ControllerContext) -> None:
-        self._world = world
-        self._engine: Engine[Key] = Engine(self.name, self._reconcile, workers=8, clock=world.clock)
-        self._sets = world.cache(self.kind)
-        self._owned = Owned(world, self.kind)
-        self._in_place = InPlace(world, self._owned)
+    def __init__(self, context: ControllerContext) -> None:
+        self._context = context
+        self._engine: Engine[Key] = Engine(self.name, self._reconcile, workers=8, clock=context.clock)
+        self._sets = context.cache(self.kind)
+        self._owned = Owned(context, self.kind)
+        self._in_place = InPlace(context, self._owned)
         self._sets.subscribe(self._set_changed)
-        waking = world.informers.waking(POD)
+        waking = context.informers.waking(POD)
         waking.owned_by(self.kind.kind, self._pod_changed)
         waking.orphans(self._offer)
 
@@ -118,7 +118,7 @@ class ReplicaSetController:
                     if isinstance(result, ApiError):
                         self._refused(owner, result)
                     continue
-                self._world.recorder.record(
+                self._context.recorder.record(
                     owner, "Normal", "SuccessfulCreate", f"Created pod: {result['metadata']['name']}"
                 )
             for result in results:
@@ -133,20 +133,22 @@ class ReplicaSetController:
 
     def _refused(self, owner: Object, error: ApiError) -> None:
         if not is_namespace_going(error):
-            self._world.recorder.record(owner, "Warning", "FailedCreate", f"Error creating: {error}")
+            self._context.recorder.record(owner, "Warning", "FailedCreate", f"Error creating: {error}")
 
     async def _delete(self, owner: Object, active: list[Object], count: int) -> None:
         crowd = Counter((pod.get("spec") or {}).get("nodeName") for pod in active)
-        now = self._world.clock.now()
+        now = self._context.clock.now()
         ranked = sorted(active, key=lambda pod: deletion_rank(pod, crowd[(pod.get("spec") or {}).get("nodeName")], now))
         chosen = ranked[:count]
         await asyncio.gather(*(self._owned.delete(pod) for pod in chosen))
         for pod in chosen:
-            self._world.recorder.record(owner, "Normal", "SuccessfulDelete", f"Deleted pod: {pod['metadata']['name']}")
+            self._context.recorder.record(
+                owner, "Normal", "SuccessfulDelete", f"Deleted pod: {pod['metadata']['name']}"
+            )
 
     async def _report(self, owner: Object, pods: list[Object], failure: ApiError | None) -> float:
         """Writes the status if it changed; returns the time until a pod becomes available."""
-        now, spec = self._world.clock.now(), owner["spec"]
+        now, spec = self._context.clock.now(), owner["spec"]
         active = [pod for pod in pods if is_active(pod)]
         waits = [available_in(pod, int(spec.get("minReadySeconds", 0)), now) for pod in active]
         labels = ((spec.get("template") or {}).get("metadata") or {}).get("labels") or {}
@@ -164,7 +166,7 @@ class ReplicaSetController:
         if conditions:
             status["conditions"] = conditions
         if status != (owner.get("status") or {}):
-            await self._world.client.update(self.kind, {**owner, "status": status}, "status")
+            await self._context.client.update(self.kind, {**owner, "status": status}, "status")
         return min((wait for wait in waits if wait), default=0.0)
 
     def _more_status(self, pods: list[Object]) -> Object:
@@ -182,7 +184,7 @@ class ReplicaSetController:
         condition = {
             "type": "ReplicaFailure",
             "status": "True",
-            "lastTransitionTime": rfc3339(self._world.clock.now()),
+            "lastTransitionTime": rfc3339(self._context.clock.now()),
             "reason": "FailedCreate",
             "message": str(failure),
         }

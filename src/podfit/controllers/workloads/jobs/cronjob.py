@@ -46,11 +46,11 @@ def due_text(due: float, zone: str) -> str:
 class CronJobController:
     name = "cronjob-controller"
 
-    def __init__(self, world: ControllerContext) -> None:
-        self._world = world
-        self._engine: Engine[Key] = Engine(self.name, self._reconcile, workers=2, clock=world.clock)
-        self._crons = world.cache(CRON_JOB)
-        self._owned = Owned(world, CRON_JOB, JOB)
+    def __init__(self, context: ControllerContext) -> None:
+        self._context = context
+        self._engine: Engine[Key] = Engine(self.name, self._reconcile, workers=2, clock=context.clock)
+        self._crons = context.cache(CRON_JOB)
+        self._owned = Owned(context, CRON_JOB, JOB)
         self._crons.subscribe(lambda before, after: self._engine.add(_key(after)) if after else None)
         self._owned.wake(self._engine.add)
 
@@ -64,7 +64,7 @@ class CronJobController:
         jobs = await self._owned.of(cron, None)
         if _listed(cron) != {job["metadata"]["uid"] for job in jobs if not is_finished(job)}:
             # The cache may not show our own last write yet, which lists these jobs.
-            cron = await self._world.client.find(CRON_JOB, *key) or cron
+            cron = await self._context.client.find(CRON_JOB, *key) or cron
         status = self._status(cron, jobs)
         await self._clean_up(cron, jobs)
         schedule = None if cron["spec"].get("suspend") else self._schedule(cron)
@@ -73,8 +73,8 @@ class CronJobController:
             return DONE
         await self._start_due(cron, schedule, jobs, status)
         await self._write(cron, status)
-        upcoming = schedule.upcoming(_since(cron, status), self._world.clock.now())
-        return Requeue(max(0.05, upcoming - self._world.clock.now()), "the next due time") if upcoming else DONE
+        upcoming = schedule.upcoming(_since(cron, status), self._context.clock.now())
+        return Requeue(max(0.05, upcoming - self._context.clock.now()), "the next due time") if upcoming else DONE
 
     def _schedule(self, cron: Object) -> Schedule | None:
         """None, and an Event, for an invalid schedule: only a change of the CronJob can help."""
@@ -86,11 +86,11 @@ class CronJobController:
                 return Schedule.parse(text, zone)
             except BadSchedule as error:
                 reason, message = "UnparseableSchedule", f"unparseable schedule: {go_quote(text)} : {error}"
-        self._world.recorder.record(cron, "Warning", reason, message)
+        self._context.recorder.record(cron, "Warning", reason, message)
         return None
 
     async def _start_due(self, cron: Object, schedule: Schedule, jobs: list[Object], status: Object) -> None:
-        now = self._world.clock.now()
+        now = self._context.clock.now()
         since = _since(cron, status)
         deadline = cron["spec"].get("startingDeadlineSeconds")
         due, missed = due_time(schedule, since, now, deadline)
@@ -100,11 +100,11 @@ class CronJobController:
             return
         if missed > _TOO_MANY:
             message = "too many missed start times. Set or decrease .spec.startingDeadlineSeconds or check clock skew"
-            self._world.recorder.record(cron, "Warning", "TooManyMissedTimes", message)
+            self._context.recorder.record(cron, "Warning", "TooManyMissedTimes", message)
         active = [job for job in jobs if not is_finished(job) and not is_deleting(job)]
         policy = cron["spec"].get("concurrencyPolicy", "Allow")
         if active and policy == "Forbid":
-            self._world.recorder.record(
+            self._context.recorder.record(
                 cron,
                 "Normal",
                 "JobAlreadyActive",
@@ -114,7 +114,7 @@ class CronJobController:
         if policy == "Replace":
             for job in active:
                 await self._owned.delete(job, propagationPolicy="Background")
-                self._world.recorder.record(
+                self._context.recorder.record(
                     cron, "Normal", "SuccessfulDelete", f"Deleted job {job['metadata']['name']}"
                 )
             status["active"] = []
@@ -124,7 +124,7 @@ class CronJobController:
         if due is not None:
             when = format_datetime(datetime.fromtimestamp(due, UTC))
             message = f"Missed scheduled time to start a job: {when}"
-            self._world.recorder.record(cron, "Warning", "MissSchedule", message)
+            self._context.recorder.record(cron, "Warning", "MissSchedule", message)
 
     async def _create(self, cron: Object, due: float, status: Object) -> None:
         template, meta = cron["spec"]["jobTemplate"], cron["metadata"]
@@ -154,9 +154,9 @@ class CronJobController:
                 return
             if is_namespace_going(error):
                 return
-            self._world.recorder.record(cron, "Warning", "FailedCreate", f"Error creating job: {error}")
+            self._context.recorder.record(cron, "Warning", "FailedCreate", f"Error creating job: {error}")
             raise
-        self._world.recorder.record(cron, "Normal", "SuccessfulCreate", f"Created job {job['metadata']['name']}")
+        self._context.recorder.record(cron, "Normal", "SuccessfulCreate", f"Created job {job['metadata']['name']}")
         status["active"] = [*(status.get("active") or []), _reference(job)]
         status["lastScheduleTime"] = rfc3339(due)
 
@@ -166,15 +166,15 @@ class CronJobController:
         active = [job for job in jobs if not is_finished(job) and not is_deleting(job)]
         for uid in before.keys() - {job["metadata"]["uid"] for job in jobs}:
             message = f"Active job went missing: {before[uid]}"
-            self._world.recorder.record(cron, "Normal", "MissingJob", message)
+            self._context.recorder.record(cron, "Normal", "MissingJob", message)
         for job in jobs:
             if not is_finished(job):
                 if job["metadata"]["uid"] not in before and not is_deleting(job):
                     message = f"Saw a job that the controller did not create or forgot: {job['metadata']['name']}"
-                    self._world.recorder.record(cron, "Warning", "UnexpectedJob", message)
+                    self._context.recorder.record(cron, "Warning", "UnexpectedJob", message)
                 continue
             if job["metadata"]["uid"] in before:
-                self._world.recorder.record(
+                self._context.recorder.record(
                     cron,
                     "Normal",
                     "SawCompletedJob",
@@ -196,7 +196,7 @@ class CronJobController:
             ended.sort(key=lambda job: str((job.get("status") or {}).get("startTime", "")))
             for job in ended[: max(0, len(ended) - limit)]:
                 await self._owned.delete(job, propagationPolicy="Background")
-                self._world.recorder.record(
+                self._context.recorder.record(
                     cron, "Normal", "SuccessfulDelete", f"Deleted job {job['metadata']['name']}"
                 )
 
@@ -204,7 +204,7 @@ class CronJobController:
         if not status.get("active"):
             status.pop("active", None)
         if status != (cron.get("status") or {}):
-            await self._world.client.update(CRON_JOB, {**cron, "status": status}, "status")
+            await self._context.client.update(CRON_JOB, {**cron, "status": status}, "status")
 
 
 def _key(cron: Object) -> Key:

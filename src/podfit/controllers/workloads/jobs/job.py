@@ -50,13 +50,13 @@ Key = tuple[str, str]
 class JobController:
     name = "job-controller"
 
-    def __init__(self, world: ControllerContext) -> None:
-        self._world = world
-        self._engine: Engine[Key] = Engine(self.name, self._reconcile, workers=4, clock=world.clock)
-        self._expiring = world.acting("ttl-after-finished-controller")
-        self._jobs = world.cache(JOB)
-        self._owned = Owned(world, JOB, finalizer=TRACKING)
-        self._orphans = JobOrphans(world)
+    def __init__(self, context: ControllerContext) -> None:
+        self._context = context
+        self._engine: Engine[Key] = Engine(self.name, self._reconcile, workers=4, clock=context.clock)
+        self._expiring = context.acting("ttl-after-finished-controller")
+        self._jobs = context.cache(JOB)
+        self._owned = Owned(context, JOB, finalizer=TRACKING)
+        self._orphans = JobOrphans(context)
         self._jobs.subscribe(self._changed)
         self._owned.wake(self._engine.add)
 
@@ -117,7 +117,7 @@ class JobController:
                 bad.add(uid)
         if fresh:
             status["uncountedTerminatedPods"] = _uncounted(good, bad)
-            job = await self._world.client.update(JOB, {**job, "status": status}, "status")
+            job = await self._context.client.update(JOB, {**job, "status": status}, "status")
             await self._untrack(fresh)
         still = {pod["metadata"]["uid"] for pod in pods if is_tracked(pod)} - {pod["metadata"]["uid"] for pod in fresh}
         if not indexed:
@@ -137,13 +137,13 @@ class JobController:
             status["failedIndexes"] = str(lost - done)
 
     async def _untrack(self, pods: list[Object]) -> None:
-        await asyncio.gather(*(untrack(self._world, pod) for pod in pods))
+        await asyncio.gather(*(untrack(self._context, pod) for pod in pods))
 
     # --- acting
     async def _advance(self, job: Object, pods: list[Object], status: Object) -> Result:
         spec, counts = job["spec"], tally(pods)
         succeeded, failed = int(status.get("succeeded", 0)), int(status.get("failed", 0))
-        now = self._world.clock.now()
+        now = self._context.clock.now()
         again: Result = DONE
         found = verdict({**job, "status": status}, pods, counts, succeeded, failed, now)
         if found is not None:
@@ -172,7 +172,7 @@ class JobController:
     async def _end(self, job: Object, pods: list[Object]) -> None:
         await asyncio.gather(*(self._owned.delete(pod) for pod in pods))
         for pod in pods:
-            self._world.recorder.record(job, "Normal", "SuccessfulDelete", f"Deleted pod: {pod['metadata']['name']}")
+            self._context.recorder.record(job, "Normal", "SuccessfulDelete", f"Deleted pod: {pod['metadata']['name']}")
 
     async def _withdraw(self, job: Object, pods: list[Object]) -> None:
         """Deletes pods without a failure of their own: untracked before, so that they do not count as failures."""
@@ -182,15 +182,15 @@ class JobController:
     def _tell_end(self, job: Object, status: Object, found: JobVerdict) -> None:
         """After the status was written: a pass over a stale copy of the Job fails there, and reports nothing twice."""
         if found.type == FAILED:
-            self._world.recorder.record(job, "Warning", found.reason, found.message)
+            self._context.recorder.record(job, "Warning", found.reason, found.message)
             return
         if int(status.get("succeeded", 0)) > int(job["spec"].get("completions") or status.get("succeeded", 0)):
             message = "Too many succeeded pods running after completion count reached"
-            self._world.recorder.record(job, "Warning", "TooManySucceededPods", message)
-        self._world.recorder.record(job, "Normal", "Completed", "Job completed")
+            self._context.recorder.record(job, "Warning", "TooManySucceededPods", message)
+        self._context.recorder.record(job, "Normal", "Completed", "Job completed")
 
     def _suspend(self, job: Object, status: Object, yes: bool) -> None:
-        now = rfc3339(self._world.clock.now())
+        now = rfc3339(self._context.clock.now())
         before = condition(job, "Suspended")
         if yes:
             status.pop("startTime", None)
@@ -199,7 +199,7 @@ class JobController:
                 status["conditions"] = set_condition(
                     status.get("conditions") or [], {**made, "lastProbeTime": now, "lastTransitionTime": now}
                 )
-                self._world.recorder.record(job, "Normal", "Suspended", "Job suspended")
+                self._context.recorder.record(job, "Normal", "Suspended", "Job suspended")
             return
         if before is not None and before["status"] == "True":
             made = {"type": "Suspended", "status": "False", "reason": "JobResumed", "message": "Job resumed"}
@@ -207,7 +207,7 @@ class JobController:
                 status.get("conditions") or [], {**made, "lastProbeTime": now, "lastTransitionTime": now}
             )
             status["startTime"] = now
-            self._world.recorder.record(job, "Normal", "Resumed", "Job resumed")
+            self._context.recorder.record(job, "Normal", "Resumed", "Job resumed")
         status.setdefault("startTime", now)
 
     async def _scale(
@@ -217,7 +217,7 @@ class JobController:
         lost = len(Indexes.parse(status.get("failedIndexes", "")))
         wanted = wanted_active(job["spec"], active, succeeded, lost)
         if active > wanted:
-            now = self._world.clock.now()
+            now = self._context.clock.now()
             ranked = sorted(counts.active, key=lambda pod: deletion_rank(pod, 0, now))
             await self._withdraw(job, ranked[: active - wanted])
             return wanted, DONE
@@ -241,10 +241,10 @@ class JobController:
         results = await asyncio.gather(*(self._owned.create(job, body) for body in bodies), return_exceptions=True)
         for result in results:
             if isinstance(result, ApiError) and not is_namespace_going(result):
-                self._world.recorder.record(job, "Warning", "FailedCreate", f"Error creating: {result}")
+                self._context.recorder.record(job, "Warning", "FailedCreate", f"Error creating: {result}")
             elif not isinstance(result, BaseException):
                 message = f"Created pod: {result['metadata']['name']}"
-                self._world.recorder.record(job, "Normal", "SuccessfulCreate", message)
+                self._context.recorder.record(job, "Normal", "SuccessfulCreate", message)
         for result in results:
             if isinstance(result, BaseException):
                 raise result
@@ -254,7 +254,7 @@ class JobController:
         """The remaining delay of each index; the key None means all of them."""
         if not has_index_limit(job["spec"]):
             return {None: self._backoff_left(counts)}
-        now, waits = self._world.clock.now(), dict[int | None, float]()
+        now, waits = self._context.clock.now(), dict[int | None, float]()
         for index, failures in failures_so_far(job["spec"], list(counts.failed)).items():
             last = max(_finished_at(pod) for pod in counts.failed if index_of(pod) == index)
             left = last + min(_BACKOFF_S * 2.0 ** (failures - 1), _BACKOFF_MAX_S) - now if failures else 0.0
@@ -270,7 +270,7 @@ class JobController:
         if not row:
             return 0.0
         delay = min(_BACKOFF_S * 2.0 ** (len(row) - 1), _BACKOFF_MAX_S)
-        return max(0.0, row[0] + delay - self._world.clock.now())
+        return max(0.0, row[0] + delay - self._context.clock.now())
 
     def _bodies(
         self, job: Object, counts: PodCounts, status: Object, missing: int, waiting: set[int | None]
@@ -319,7 +319,7 @@ class JobController:
         status["ready"] = min(counts.ready, active)
         status.setdefault("uncountedTerminatedPods", {})
         if status != (job.get("status") or {}):
-            await self._world.client.update(JOB, {**job, "status": status}, "status")
+            await self._context.client.update(JOB, {**job, "status": status}, "status")
 
     async def _expire(self, job: Object) -> Result:
         ttl = job["spec"].get("ttlSecondsAfterFinished")
@@ -330,7 +330,7 @@ class JobController:
             for condition in job["status"]["conditions"]
             if condition["type"] in ("Complete", "Failed") and condition["status"] == "True"
         )
-        left = parse_rfc3339(ended["lastTransitionTime"]) + int(ttl) - self._world.clock.now()
+        left = parse_rfc3339(ended["lastTransitionTime"]) + int(ttl) - self._context.clock.now()
         if left > 0:
             return Requeue(left, "a finished Job is kept for its TTL")
         meta = job["metadata"]

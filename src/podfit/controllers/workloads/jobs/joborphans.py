@@ -25,10 +25,10 @@ def is_tracked(pod: Object) -> bool:
 
 
 class JobOrphans:
-    def __init__(self, world: ControllerContext) -> None:
-        self._world = world
-        self._jobs, self._pods = world.cache(JOB), world.cache(POD)
-        self._engine: Engine[Key] = Engine("job-orphans", self._reconcile, workers=2, clock=world.clock)
+    def __init__(self, context: ControllerContext) -> None:
+        self._context = context
+        self._jobs, self._pods = context.cache(JOB), context.cache(POD)
+        self._engine: Engine[Key] = Engine("job-orphans", self._reconcile, workers=2, clock=context.clock)
         self._pods.subscribe(lambda before, after: self._check(after))
 
     async def run(self) -> None:
@@ -57,7 +57,7 @@ class JobOrphans:
         pod = self._pods.get(*key)
         if pod is not None and is_tracked(pod) and self._may_be_orphan(pod) and not await self._job_exists(pod):
             # A Job may be adopting the pod at this moment.
-            await untrack(self._world, pod, as_seen=True)
+            await untrack(self._context, pod, as_seen=True)
         return DONE
 
     async def _job_exists(self, pod: Object) -> bool:
@@ -65,11 +65,11 @@ class JobOrphans:
         owner = controller_of(pod)
         if owner is None:
             return False
-        job = await self._world.client.find(JOB, pod["metadata"]["namespace"], owner["name"])
+        job = await self._context.client.find(JOB, pod["metadata"]["namespace"], owner["name"])
         return job is not None and job["metadata"]["uid"] == owner["uid"]
 
 
-async def untrack(world: ControllerContext, pod: Object, *, as_seen: bool = False) -> None:
+async def untrack(context: ControllerContext, pod: Object, *, as_seen: bool = False) -> None:
     """Removes the finalizer from this very pod; with `as_seen` only if the pod has not changed since.
 
     A pod that is gone, replaced or changed is left alone: the watch shows it again.
@@ -79,7 +79,7 @@ async def untrack(world: ControllerContext, pod: Object, *, as_seen: bool = Fals
     if as_seen:
         change["resourceVersion"] = meta["resourceVersion"]
     try:
-        await world.client.patch(POD, meta["namespace"], meta["name"], {"metadata": change}, content_type=STRATEGIC)
+        await context.client.patch(POD, meta["namespace"], meta["name"], {"metadata": change}, content_type=STRATEGIC)
     except ApiError as error:
         if error.code not in (404, 409):
             raise

@@ -101,13 +101,13 @@ def uids_of(pods: list[Object]) -> set[str]:
 class DaemonSetController:
     name = "daemonset-controller"
 
-    def __init__(self, world: ControllerContext) -> None:
-        self._world = world
-        self._engine: Engine[Key] = Engine(self.name, self._reconcile, workers=2, clock=world.clock)
-        self._sets, self._nodes = world.cache(DAEMON_SET), world.cache(NODE)
-        self._owned = Owned(world, DAEMON_SET)
-        self._history = History(world, DAEMON_SET)
-        self._in_place = InPlace(world, self._owned)
+    def __init__(self, context: ControllerContext) -> None:
+        self._context = context
+        self._engine: Engine[Key] = Engine(self.name, self._reconcile, workers=2, clock=context.clock)
+        self._sets, self._nodes = context.cache(DAEMON_SET), context.cache(NODE)
+        self._owned = Owned(context, DAEMON_SET)
+        self._history = History(context, DAEMON_SET)
+        self._in_place = InPlace(context, self._owned)
         self._failed = Backoff(1.0, 900.0)
         self._kept_until: dict[tuple[str, str], float] = {}
         self._sets.subscribe(self._changed)
@@ -206,35 +206,35 @@ class DaemonSetController:
             )
             for result in results:
                 if isinstance(result, ApiError):
-                    self._world.recorder.record(owner, "Warning", "FailedCreate", f"Error creating: {result}")
+                    self._context.recorder.record(owner, "Warning", "FailedCreate", f"Error creating: {result}")
                     raise result
                 if isinstance(result, BaseException):
                     raise result
                 name = result["metadata"]["name"]
-                self._world.recorder.record(owner, "Normal", "SuccessfulCreate", f"Created pod: {name}")
+                self._context.recorder.record(owner, "Normal", "SuccessfulCreate", f"Created pod: {name}")
             batch *= 2
 
     async def _stop(self, owner: Object, pod: Object) -> None:
         await self._owned.delete(pod)
         message = f"Deleted pod: {pod['metadata']['name']}"
-        self._world.recorder.record(owner, "Normal", "SuccessfulDelete", message)
+        self._context.recorder.record(owner, "Normal", "SuccessfulDelete", message)
 
     async def _stop_failed(self, owner: Object, pod: Object, node: str) -> float:
         """Deletes a failed pod so that another is started; with a growing delay per node. Returns the delay."""
-        place, now = (str(owner["metadata"]["uid"]), node), self._world.clock.monotonic()
+        place, now = (str(owner["metadata"]["uid"]), node), self._context.clock.monotonic()
         left = self._kept_until.get(place, now) - now
         if left > 0:
             return left
         self._kept_until[place] = now + self._failed.next(place)
         message = f"Found failed daemon pod {_full(pod)} on node {node}, will try to kill it"
-        self._world.recorder.record(owner, "Warning", "FailedDaemonPod", message)
+        self._context.recorder.record(owner, "Warning", "FailedDaemonPod", message)
         await self._stop(owner, pod)
         return 0.0
 
     async def _stop_succeeded(self, owner: Object, pod: Object, node: str) -> None:
         """A daemon is never done: the next one is started at once."""
         message = f"Found succeeded daemon pod {_full(pod)} on node {node}, will try to delete it"
-        self._world.recorder.record(owner, "Normal", "SucceededDaemonPod", message)
+        self._context.recorder.record(owner, "Normal", "SucceededDaemonPod", message)
         await self._stop(owner, pod)
 
     async def _update(self, owner: Object, pods: list[Object], revisions: list[Object], update: Object) -> Result:
@@ -250,7 +250,7 @@ class DaemonSetController:
             old = await self._relabel(old, revisions, update)
             moving = sorted((pod for pod in live if pod not in old), key=node_of)
             resized = await self._in_place.advance(owner, template_of(update), moving, allowed)
-        now, minimum = self._world.clock.now(), int(owner["spec"].get("minReadySeconds", 0))
+        now, minimum = self._context.clock.now(), int(owner["spec"].get("minReadySeconds", 0))
         available = [pod for pod in live if available_in(pod, minimum, now) == 0.0]
         if _surges(owner):
             surge = scaled(strategy["rollingUpdate"]["maxSurge"], wanted, up=True)
@@ -298,11 +298,11 @@ class DaemonSetController:
             elif is_resized(pod, template):
                 meta = pod["metadata"]
                 change = {"metadata": {"labels": {HASH_LABEL: hash_of(update)}}}
-                await self._world.client.patch(POD, meta["namespace"], meta["name"], change)
+                await self._context.client.patch(POD, meta["namespace"], meta["name"], change)
         return others
 
     async def _report(self, owner: Object, pods: list[Object], update: Object) -> float:
-        now, minimum = self._world.clock.now(), int(owner["spec"].get("minReadySeconds", 0))
+        now, minimum = self._context.clock.now(), int(owner["spec"].get("minReadySeconds", 0))
         by_node: dict[str, list[Object]] = {}
         for pod in pods:
             if not is_deleting(pod):
@@ -338,7 +338,7 @@ class DaemonSetController:
         }
         status.update({field: number for field, number in more.items() if number})
         if status != (owner.get("status") or {}):
-            await self._world.client.update(DAEMON_SET, {**owner, "status": status}, "status")
+            await self._context.client.update(DAEMON_SET, {**owner, "status": status}, "status")
         return min((wait for wait in waits if wait), default=0.0)
 
 

@@ -33,9 +33,9 @@ def template_of(revision: Object) -> Object:
 
 
 class History:
-    def __init__(self, world: ControllerContext, kind: Kind) -> None:
-        self._world, self._kind = world, kind
-        self._owned = Owned(world, kind, REVISION)
+    def __init__(self, context: ControllerContext, kind: Kind) -> None:
+        self._context, self._kind = context, kind
+        self._owned = Owned(context, kind, REVISION)
 
     async def of(self, owner: Object) -> list[Object]:
         """The owner's revisions, oldest first."""
@@ -54,7 +54,7 @@ class History:
 
     async def _renumber(self, one: Object, number: int) -> Object:
         meta = one["metadata"]
-        return await self._world.client.patch(REVISION, meta["namespace"], meta["name"], {"revision": number})
+        return await self._context.client.patch(REVISION, meta["namespace"], meta["name"], {"revision": number})
 
     async def _create(self, owner: Object, template: Object, number: int) -> Object:
         meta, collisions = owner["metadata"], 0
@@ -79,7 +79,7 @@ class History:
             except ApiError as error:
                 if error.reason != "AlreadyExists":
                     raise
-                found = await self._world.client.find(REVISION, meta["namespace"], body["metadata"]["name"])  # type: ignore[index]
+                found = await self._context.client.find(REVISION, meta["namespace"], body["metadata"]["name"])  # type: ignore[index]
                 if found and template_of(found) == template:
                     return found
                 collisions += 1

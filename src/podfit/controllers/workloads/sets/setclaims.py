@@ -15,8 +15,8 @@ CLAIM = kind_named("PersistentVolumeClaim")
 
 
 class SetClaims:
-    def __init__(self, world: ControllerContext) -> None:
-        self._world = world
+    def __init__(self, context: ControllerContext) -> None:
+        self._context = context
 
     async def make(self, owner: Object, number: int) -> list[Object]:
         """Creates the pod's volume claims; returns the volumes that use them."""
@@ -37,22 +37,22 @@ class SetClaims:
         """Creates one claim, unless it exists from an earlier pod of the same name."""
         set_name = owner["metadata"]["name"]
         try:
-            await self._world.client.create(CLAIM, body)
+            await self._context.client.create(CLAIM, body)
         except ApiError as error:
             if error.reason == "AlreadyExists":
                 return
             message = f"Create Claim {name} for Pod {pod} in StatefulSet {set_name} failed error: {error}"
-            self._world.recorder.record(owner, "Warning", "FailedCreate", message)
+            self._context.recorder.record(owner, "Warning", "FailedCreate", message)
             raise
         message = f"Create Claim {name} Pod {pod} in StatefulSet {set_name} success"
-        self._world.recorder.record(owner, "Normal", "SuccessfulCreate", message)
+        self._context.recorder.record(owner, "Normal", "SuccessfulCreate", message)
 
     async def retire(self, owner: Object, pod: Object, number: int) -> None:
         """Before a pod is scaled away: its claims are deleted with it, if the set says so."""
         if _policy(owner, "whenScaled") != "Delete":
             return
         for template in owner["spec"].get("volumeClaimTemplates") or []:
-            client = self._world.client
+            client = self._context.client
             claim = await client.find(CLAIM, owner["metadata"]["namespace"], _name(owner, template, number))
             if claim is None:
                 continue

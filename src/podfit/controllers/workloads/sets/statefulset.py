@@ -68,14 +68,14 @@ def next_out(extra: list[Object], available: Callable[[Object], bool]) -> list[O
 class StatefulSetController:
     name = "statefulset-controller"
 
-    def __init__(self, world: ControllerContext) -> None:
-        self._world = world
-        self._engine: Engine[Key] = Engine(self.name, self._reconcile, workers=4, clock=world.clock)
-        self._sets = world.cache(STATEFUL_SET)
-        self._owned = Owned(world, STATEFUL_SET, is_member=is_member)
-        self._history = History(world, STATEFUL_SET)
-        self._in_place = InPlace(world, self._owned)
-        self._claims = SetClaims(world)
+    def __init__(self, context: ControllerContext) -> None:
+        self._context = context
+        self._engine: Engine[Key] = Engine(self.name, self._reconcile, workers=4, clock=context.clock)
+        self._sets = context.cache(STATEFUL_SET)
+        self._owned = Owned(context, STATEFUL_SET, is_member=is_member)
+        self._history = History(context, STATEFUL_SET)
+        self._in_place = InPlace(context, self._owned)
+        self._claims = SetClaims(context)
         self._sets.subscribe(self._changed)
         self._owned.wake(self._engine.add)
 
@@ -144,7 +144,7 @@ class StatefulSetController:
         return await self._update(owner, {number: by_ordinal.get(number) for number in wanted}, revisions)
 
     def _available(self, owner: Object, pod: Object) -> bool:
-        return available_in(pod, int(owner["spec"].get("minReadySeconds", 0)), self._world.clock.now()) == 0.0
+        return available_in(pod, int(owner["spec"].get("minReadySeconds", 0)), self._context.clock.now()) == 0.0
 
     async def _update(self, owner: Object, pods: dict[int, Object | None], revisions: Revisions) -> Result:
         """Replaces, or resizes in place, pods of an older revision. `pods` by ordinal; None: it was just created."""
@@ -218,7 +218,7 @@ class StatefulSetController:
                 if is_resized(pod, template):
                     meta = pod["metadata"]
                     change = {"metadata": {"labels": {HASH_LABEL: revisions.update["metadata"]["name"]}}}
-                    await self._world.client.patch(POD, meta["namespace"], meta["name"], change)
+                    await self._context.client.patch(POD, meta["namespace"], meta["name"], change)
         return await self._in_place.advance(owner, template, chosen, allowed_missing(owner))
 
     # --- pods
@@ -234,14 +234,14 @@ class StatefulSetController:
         except ApiError as error:
             if error.reason == "AlreadyExists":
                 return
-            self._world.recorder.record(
+            self._context.recorder.record(
                 owner,
                 "Warning",
                 "FailedCreate",
                 f"Create Pod {name} in StatefulSet {owner['metadata']['name']} failed error: {error}",
             )
             raise
-        self._world.recorder.record(
+        self._context.recorder.record(
             owner,
             "Normal",
             "SuccessfulCreate",
@@ -273,16 +273,16 @@ class StatefulSetController:
         reason = "RecreatingFailedPod" if failed else "RecreatingTerminatedPod"
         where, name = f"{owner['metadata']['namespace']}/{owner['metadata']['name']}", pod["metadata"]["name"]
         message = f"StatefulSet {where} is recreating {'failed' if failed else 'terminated'} Pod {name}"
-        self._world.recorder.record(owner, "Warning" if failed else "Normal", reason, message)
+        self._context.recorder.record(owner, "Warning" if failed else "Normal", reason, message)
 
     async def _delete(self, owner: Object, pod: Object) -> None:
         name, set_name = pod["metadata"]["name"], owner["metadata"]["name"]
         await self._owned.delete(pod)
         message = f"Delete Pod {name} in StatefulSet {set_name} successful"
-        self._world.recorder.record(owner, "Normal", "SuccessfulDelete", message)
+        self._context.recorder.record(owner, "Normal", "SuccessfulDelete", message)
 
     async def _report(self, owner: Object, pods: list[Object], revisions: Revisions) -> float:
-        now, minimum = self._world.clock.now(), int(owner["spec"].get("minReadySeconds", 0))
+        now, minimum = self._context.clock.now(), int(owner["spec"].get("minReadySeconds", 0))
         live = [pod for pod in pods if not is_deleting(pod)]
         # A terminating pod serves as long as it is ready.
         waits = [available_in(pod, minimum, now) for pod in pods]
@@ -310,5 +310,5 @@ class StatefulSetController:
             counts["currentReplicas"] = counts["updatedReplicas"]
         status.update({field: number for field, number in counts.items() if number})
         if status != (owner.get("status") or {}):
-            await self._world.client.update(STATEFUL_SET, {**owner, "status": status}, "status")
+            await self._context.client.update(STATEFUL_SET, {**owner, "status": status}, "status")
         return min((wait for wait in waits if wait), default=0.0)

@@ -10,7 +10,7 @@ from typing import Any
 from podfit.cri import api_pb2 as cri
 from podfit.streaming.ends import ByteStream, ExecStream, StreamFailure
 from podfit.vm.machines.events import AGENT_UP, STOPPED
-from podfit.vm.machines.guest import AgentFailed, GuestAgent, Ran
+from podfit.vm.machines.guest import AgentFailed, CommandResult, GuestAgent
 from podfit.vm.machines.shell import GuestExec
 from podfit.vm.reach.consoleends import ConsoleStream
 from podfit.vm.records import RUNNING, Container
@@ -56,7 +56,7 @@ class Execs:
         return cri.ExecSyncResponse(stdout=ran.out, stderr=ran.err, exit_code=ran.code)
 
     @staticmethod
-    async def _run(agent: GuestAgent, words: list[str]) -> Ran:
+    async def _run(agent: GuestAgent, words: list[str]) -> CommandResult:
         """Kills the command if no caller waits for it any more."""
         starting = asyncio.ensure_future(agent.start(words))
         try:
