@@ -111,7 +111,7 @@ def made_by_a_package(config: RecommenderConfig, clock: Clock) -> History:
 
 def brings(monkeypatch: pytest.MonkeyPatch, value: str) -> None:
     point = EntryPoint("mine", value, plugged.GROUP)
-    monkeypatch.setattr(plugged, "entry_points", lambda group: [point] if group == plugged.GROUP else [])
+    monkeypatch.setattr("importlib.metadata.entry_points", lambda group: [point] if group == plugged.GROUP else [])
 
 
 def test_a_packages_history_is_chosen_by_its_name(monkeypatch: pytest.MonkeyPatch) -> None:

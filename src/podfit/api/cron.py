@@ -12,9 +12,9 @@ import math
 import re
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta, tzinfo
-from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from podfit.api.status import go_quote
+from podfit.api.text.times import zone_named
 
 _MACROS = {
     "@yearly": "0 0 1 1 *",
@@ -123,8 +123,8 @@ class Schedule:
 
 def is_zone(name: str) -> bool:
     try:
-        ZoneInfo(name)
-    except (ZoneInfoNotFoundError, ValueError, OSError):
+        zone_named(name)
+    except ValueError:
         return False
     return True
 
@@ -132,7 +132,7 @@ def is_zone(name: str) -> bool:
 def _zone(name: str) -> tzinfo:
     if name and not is_zone(name):
         raise BadSchedule(f"provided bad location {name}: unknown time zone {name}")
-    return ZoneInfo(name) if name else UTC
+    return zone_named(name) if name else UTC
 
 
 def _is_any(text: str) -> bool:

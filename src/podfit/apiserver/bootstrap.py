@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable, Iterator
-from importlib.resources import files
+from pathlib import Path
 
 import msgspec
 
@@ -185,6 +185,6 @@ def extension_authentication(pki: Pki) -> Iterator[Object]:
 
 
 def vpa_definitions() -> Iterator[Object]:
-    folder = files("podfit.apiserver").joinpath("definitions")
+    folder = Path(__file__).with_name("definitions")
     for name in ("verticalpodautoscalers.json", "verticalpodautoscalercheckpoints.json"):
         yield msgspec.json.decode(folder.joinpath(name).read_bytes())

@@ -55,10 +55,15 @@ def asked_for(holder: Mapping[str, Any]) -> bool:
 
 def near_of(pod: Mapping[str, Any]) -> NearLimit | None:
     """The container that is near its limit according to the pod's node; None if there is none."""
-    conditions = (pod.get("status") or {}).get("conditions") or ()
-    if not any(one.get("type") == CONDITION and one.get("status") == "True" for one in conditions):
+    text = ((pod.get("metadata") or {}).get("annotations") or {}).get(AMOUNTS)
+    if not text or not is_true(pod, CONDITION):
         return None
     try:
-        return _decoder.decode(((pod.get("metadata") or {}).get("annotations") or {}).get(AMOUNTS) or "")
+        return _decoder.decode(text)
     except msgspec.DecodeError:
         return None
+
+
+def is_true(pod: Mapping[str, Any], condition: str) -> bool:
+    listed = (pod.get("status") or {}).get("conditions") or ()
+    return any(one.get("type") == condition and one.get("status") == "True" for one in listed)

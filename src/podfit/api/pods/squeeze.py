@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 
 from podfit.api.objects import Object
+from podfit.api.pods.reflex import is_true
 
 ANNOTATION, MEMORY = "podfit.dev/squeeze", "memory"
 """On an autoscaler for all of its pods, or on a pod: `podfit.dev/squeeze: "memory"`."""
@@ -38,10 +39,10 @@ def asked_for(holder: Mapping[str, Any]) -> bool:
 
 def found_in(pod: Mapping[str, Any]) -> dict[str, int]:
     """Bytes by container; empty if there is no result yet."""
-    conditions = (pod.get("status") or {}).get("conditions") or ()
-    if not any(one.get("type") == CONDITION and one.get("status") == "True" for one in conditions):
+    text = ((pod.get("metadata") or {}).get("annotations") or {}).get(AMOUNTS)
+    if not text or not is_true(pod, CONDITION):
         return {}
     try:
-        return _decoder.decode(((pod.get("metadata") or {}).get("annotations") or {}).get(AMOUNTS) or "")
+        return _decoder.decode(text)
     except msgspec.DecodeError:
         return {}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import lru_cache
-from importlib.resources import files
+from pathlib import Path
 from typing import Any
 
 MEDIA_TYPE = "application/vnd.kubernetes.protobuf"
@@ -55,7 +55,7 @@ Fields = dict[int, tuple[str, str]]
 def message_types() -> dict[str, Fields]:
     found: dict[str, Fields] = {}
     fields: Fields = {}
-    for line in files("podfit.api.protobuf").joinpath("fields.txt").read_text().splitlines():
+    for line in Path(__file__).with_name("fields.txt").read_text().splitlines():
         if not line or line.startswith("#"):
             continue
         if line[0] != " ":

@@ -18,7 +18,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import replace
-from importlib.resources import files
+from pathlib import Path
 
 from podfit.api.schema.types import ATOMIC, GRANULAR, MAP, SET, Field, ListOf, MapOf, Scalar, Struct, Type
 
@@ -55,7 +55,7 @@ class Table:
         self._aliases: dict[str, str] = {}
         self._bodies: dict[str, list[str]] = {}
         self._atomic: set[str] = set()
-        self._read(files("podfit.api.schema").joinpath("tables", f"{name}.txt").read_text())
+        self._read(Path(__file__).with_name("tables").joinpath(f"{name}.txt").read_text())
 
     def _read(self, text: str) -> None:
         body: list[str] = []

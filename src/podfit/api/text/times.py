@@ -1,9 +1,9 @@
-"""Times of RFC 3339 in the format of the API server, or Go's error for invalid ones."""
+"""Times of RFC 3339 in the format of the API server, or Go's error for invalid ones; and time zones by name."""
 
 from __future__ import annotations
 
 import re
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime, timedelta, tzinfo
 
 from podfit.api.status import go_quote
 from podfit.api.text.remember import remembered
@@ -80,3 +80,13 @@ def _why(text: str) -> str:
             return f"cannot parse {go_quote(text[at:])} as {go_quote(piece)}"
         at = found.end()
     return f"extra text: {go_quote(text[at:])}"
+
+
+def zone_named(name: str) -> tzinfo:
+    """Raises ValueError if there is no such zone. The reader of zones is loaded when one is named: few clusters do."""
+    from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+    try:
+        return ZoneInfo(name)
+    except (ZoneInfoNotFoundError, OSError) as error:
+        raise ValueError(f"unknown time zone {name}") from error

@@ -7,20 +7,28 @@ suite of every history.
 from __future__ import annotations
 
 from collections.abc import Callable
-from importlib.metadata import entry_points
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from podfit.kit.clock import Clock
 from podfit.vpa.flags import BadFlag
 from podfit.vpa.history.base import History
+
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoints
 
 GROUP = "podfit.history"
 BUILT_IN = ("", "checkpoint", "prometheus", "local")
 Maker = Callable[[Any, Clock], History]
 
 
+def _points() -> EntryPoints:
+    from importlib.metadata import entry_points
+
+    return entry_points(group=GROUP)
+
+
 def names() -> list[str]:
-    return sorted(point.name for point in entry_points(group=GROUP))
+    return sorted(point.name for point in _points())
 
 
 def check(storage: str) -> None:
@@ -33,7 +41,7 @@ def check(storage: str) -> None:
 def plugged(name: str) -> Maker:
     """The constructor of the history that a package registers under this name. Raises BadFlag if it cannot be
     loaded."""
-    point = next(point for point in entry_points(group=GROUP) if point.name == name)
+    point = next(point for point in _points() if point.name == name)
     try:
         made: Maker = point.load()
     except Exception as error:

@@ -6,10 +6,10 @@ import re
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta, timezone
 from typing import Any
-from zoneinfo import ZoneInfo
 
 from podfit.api.cel.library.functions import Library
 from podfit.api.cel.values import INT_MAX, INT_MIN, NANOS, Duration, Failed, Timestamp
+from podfit.api.text.times import zone_named
 
 LIBRARY = Library()
 _STAMP = re.compile(r"(\d{4})-(\d\d)-(\d\d)[Tt](\d\d):(\d\d):(\d\d)(?:[.,](\d+))?([Zz]|[+-]\d\d:\d\d)", re.ASCII)
@@ -83,7 +83,7 @@ def _zone(name: str) -> Any:
         minutes = int(found[2]) * 60 + int(found[3])
         return timezone(timedelta(minutes=-minutes if found[1] == "-" else minutes))
     try:
-        return ZoneInfo(name)
+        return zone_named(name)
     except Exception:
         raise Failed(f"unknown time zone {name}") from None
 

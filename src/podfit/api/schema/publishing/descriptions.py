@@ -6,12 +6,12 @@ A line is `Type: words` or `Type.field: words`. Fields that mean the same everyw
 from __future__ import annotations
 
 from functools import cache
-from importlib.resources import files
+from pathlib import Path
 
 
 @cache
 def _words() -> dict[str, str]:
-    text = files("podfit.api.schema").joinpath("tables", "descriptions.txt").read_text()
+    text = Path(__file__).parents[1].joinpath("tables", "descriptions.txt").read_text()
     rows = (line.partition(":") for line in text.splitlines() if line and not line.startswith("#"))
     return {name.strip(): words.strip() for name, _, words in rows}
 

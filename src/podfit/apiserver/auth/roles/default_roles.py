@@ -6,7 +6,7 @@ server collects them from the roles that they select.
 
 from __future__ import annotations
 
-from importlib.resources import files
+from pathlib import Path
 
 import msgspec
 
@@ -29,6 +29,6 @@ def _name(obj: Object) -> tuple[str, str]:
 
 
 def _kubernetes(kind: str) -> list[Object]:
-    text = files("podfit.apiserver").joinpath("definitions", "roles.json").read_bytes()
+    text = Path(__file__).parents[2].joinpath("definitions", "roles.json").read_bytes()
     rows: list[Object] = msgspec.json.decode(text)
     return [obj for obj in rows if obj["kind"] == kind]

@@ -5,7 +5,7 @@ server keeps all of them up to date, like kube-apiserver. Pure.
 from __future__ import annotations
 
 from functools import cache
-from importlib.resources import files
+from pathlib import Path
 
 import msgspec
 
@@ -23,7 +23,7 @@ MANDATORY = ("exempt", "catch-all")
 def defaults() -> list[Object]:
     """All of them as Kubernetes 1.36 creates them at its first start."""
     found: list[Object] = msgspec.json.decode(
-        files("podfit.apiserver").joinpath("definitions", "flow_control.json").read_bytes()
+        Path(__file__).parents[2].joinpath("definitions", "flow_control.json").read_bytes()
     )
     return found
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 from email.utils import format_datetime
-from zoneinfo import ZoneInfo
 
 from podfit.api.cron import BadSchedule, Schedule, is_zone
 from podfit.api.objects import Object
 from podfit.api.registry.kinds import kind_named
 from podfit.api.status import ApiError, go_quote, is_namespace_going
+from podfit.api.text.times import zone_named
 from podfit.controllers.context import ControllerContext
 from podfit.controllers.workloads.jobs.job import is_finished
 from podfit.controllers.workloads.ownership import Owned, owner_reference
@@ -39,7 +39,7 @@ def due_time(schedule: Schedule, since: float, now: float, deadline_s: int | Non
 
 def due_text(due: float, zone: str) -> str:
     """A due time as the clocks of the CronJob's zone show it, with their distance from UTC."""
-    shown = datetime.fromtimestamp(due, ZoneInfo(zone) if zone else UTC).isoformat(timespec="seconds")
+    shown = datetime.fromtimestamp(due, zone_named(zone) if zone else UTC).isoformat(timespec="seconds")
     return f"{shown.removesuffix('+00:00')}Z" if shown.endswith("+00:00") else shown
 
 
