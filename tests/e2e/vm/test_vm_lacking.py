@@ -65,6 +65,13 @@ class Failing:
         patch.setattr(GuestAgent, name, sometimes)
 
 
+@pytest.fixture
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """For guests that never do what is waited for."""
+    for name, seconds in (("SEEN_S", 2.0), ("REPORTED_S", 3.0), ("SILENT_S", 4.0)):
+        monkeypatch.setattr(f"podfit.vm.resizing.online.{name}", seconds)
+
+
 async def test_the_agent_brings_memory_online_that_the_kernel_leaves_offline(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -98,6 +105,7 @@ async def test_the_agent_brings_memory_online_that_the_kernel_leaves_offline(
         assert abs((await vms.guest(id))[1] - before) <= 8, "the balloon took what the device could not give"
 
 
+@pytest.mark.usefixtures("impatient")
 async def test_a_guest_without_hotplug_reports_its_previous_size(tmp_path: Path) -> None:
     async with serving(tmp_path / "vm", guest_archive(tmp_path)) as (_, vms):
         id = await boot(vms, tmp_path / "logs", f"{ONLINE} acpi_no_memhotplug nr_cpus=1")
@@ -111,6 +119,7 @@ async def test_a_guest_without_hotplug_reports_its_previous_size(tmp_path: Path)
         assert "shows 1 of its 2 vCPUs" in why and "CPU hotplug" in why, why
 
 
+@pytest.mark.usefixtures("impatient")
 async def test_memory_left_offline_by_a_guest_without_an_agent_is_not_reported(tmp_path: Path) -> None:
     async with serving(tmp_path / "vm", guest_archive(tmp_path)) as (runtime, vms):
         id = await boot(vms, tmp_path / "logs", f"{OFFLINE} podfit.agent=off")
@@ -158,6 +167,7 @@ async def test_virtio_mem_that_the_kernel_leaves_offline_counts_when_the_agent_h
         await until(has_all_of_it, 120)
 
 
+@pytest.mark.usefixtures("impatient")
 async def test_nothing_is_known_of_a_guest_with_neither_agent_nor_balloon(tmp_path: Path) -> None:
     async with serving(tmp_path / "vm", guest_archive(tmp_path)) as (_, vms):
         id = await boot(vms, tmp_path / "logs", f"{ONLINE} podfit.agent=off podfit.balloon=off")
@@ -165,6 +175,7 @@ async def test_nothing_is_known_of_a_guest_with_neither_agent_nor_balloon(tmp_pa
         assert all(word in why for word in ("it is unknown", "balloon statistics", "qemu-guest-agent")), why
 
 
+@pytest.mark.usefixtures("impatient")
 async def test_a_guest_that_hangs_is_said_not_to_respond(tmp_path: Path) -> None:
     async with serving(tmp_path / "vm", guest_archive(tmp_path)) as (_, vms):
         id = await boot(vms, tmp_path / "logs", ONLINE.replace("panic=-1", "panic=0"))

@@ -76,8 +76,9 @@ class Online:
         except AgentFailed as error:
             return await self._ask_balloon(unused_mib, expected_mib, str(error))
 
-    async def by_agent(self, patience_s: float = SEEN_S) -> Found:
-        """Raises AgentFailed."""
+    async def by_agent(self, patience_s: float | None = None) -> Found:
+        """`patience_s`: as long as a guest may take, if None. Raises AgentFailed."""
+        patience_s = SEEN_S if patience_s is None else patience_s
         deadline, size, seen = time.monotonic() + patience_s, await self._agent.block_size(), False
         while True:
             live = await self._machine.live()
