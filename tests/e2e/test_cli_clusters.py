@@ -133,7 +133,7 @@ def test_up_in_a_second_folder_says_whose_the_port_is(parts: list[Part], somebod
 @pytest.mark.parametrize(
     ("words", "expected"),
     [
-        ("kubeconfig --name none", "there is no cluster in HOME/.local/state/podfit/none: start it with"),
+        ("kubeconfig --name none", "no cluster in HOME/.local/state/podfit/none: start it with"),
         ("kubeconfig --name a --data-dir b", "--name and --data-dir exclude each other"),
         ("kubeconfig --merge --unmerge", "--merge and --unmerge exclude each other"),
         ("kubeconfig --kubeconfig x", "--kubeconfig needs --merge or --unmerge"),

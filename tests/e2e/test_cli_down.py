@@ -104,7 +104,7 @@ def test_an_agent_with_the_name_of_a_running_node_is_refused(up: Running, tmp_pa
 
 def test_down_without_a_data_directory_makes_none(tmp_path: Path) -> None:
     code, out, _ = podfit("down", "--data-dir", str(tmp_path / "none"))
-    assert code == 0 and "no pods to end" in out
+    assert code == 0 and "no pods to stop" in out
     assert not (tmp_path / "none").exists()
 
 

@@ -40,7 +40,7 @@ def podfit(*words: str) -> tuple[int, str]:
         ("agent --container-log-max-files 1", "--container-log-max-files: 1 must be greater than 1"),
         (
             "agent --server https://127.0.0.1:1 --token a --certificate-authority FOLDER/tokens.csv",
-            "--certificate-authority FOLDER/tokens.csv: there is no certificate in it",
+            "--certificate-authority FOLDER/tokens.csv contains no certificate",
         ),
     ],
 )

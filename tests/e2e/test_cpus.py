@@ -190,7 +190,7 @@ def test_an_older_design_gives_a_container_a_whole_cpu_and_no_part_of_one(node: 
 @pytest.mark.parametrize(
     ("options", "why"),
     [
-        (("--cpu-manager-policy", "dynamic"), "it is none or static"),
+        (("--cpu-manager-policy", "dynamic"), "must be none or static"),
         (("--cpu-manager-policy", "static"), "requires systemreserved.cpu + kubereserved.cpu to be greater than zero"),
         (("--cpu-manager-policy", "static", "--reserved-cpus", "x"), "unable to parse reserved-cpus list"),
         (("--cpu-manager-policy", "static", "--reserved-cpus", "0,4095"), "is not a subset of online-cpus"),

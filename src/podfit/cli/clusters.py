@@ -60,7 +60,7 @@ class Cluster:
         from podfit.client.merging import read_renamed
 
         if not self.kubeconfig.exists():
-            raise BadKubeconfig(f"there is no cluster in {self.data_dir}: start it with `podfit up {self.option}`")
+            raise BadKubeconfig(f"no cluster in {self.data_dir}: start it with `podfit up {self.option}`")
         return read_renamed(self.kubeconfig, self.context)
 
     def server(self) -> str:

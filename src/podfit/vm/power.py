@@ -31,7 +31,7 @@ class Power:
     async def set(self, container: Container, wanted: str, grace_s: float) -> None:
         """Raises Invalid, GuestBusy or LibvirtFailed."""
         if wanted not in POWERS:
-            raise Invalid(f"{wanted!r} is none of the power states {', '.join(POWERS)}")
+            raise Invalid(f"{wanted!r} must be one of {', '.join(POWERS)}")
         async with self._turns.setdefault(container.id, asyncio.Lock()):
             if container.state != CONTAINER_RUNS:
                 raise GuestBusy(f"the container {container.id} does not run")

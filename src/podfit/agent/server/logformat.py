@@ -55,7 +55,7 @@ class LogOptions:
             since = int((now - seconds) * _SECOND)
         stream = words.get("stream") or "All"
         if stream not in _STREAMS:
-            raise BadLogOptions(f"stream: {stream!r} is none of All, Stdout, Stderr")
+            raise BadLogOptions(f"stream: {stream!r} must be All, Stdout or Stderr")
         return LogOptions(
             _parse_bool(words, "follow"),
             _parse_bool(words, "previous"),

@@ -142,7 +142,7 @@ async def _nodes(client: Client) -> Finding:
     nodes = (await client.list(NODE))["items"]
     ready = [node for node in nodes if _ready(node)]
     if not nodes:
-        return fail("nodes", "there are none", "podfit up runs one; podfit agent joins more")
+        return fail("nodes", "the cluster has no nodes", "podfit up runs one; podfit agent joins more")
     if len(ready) < len(nodes):
         away = ", ".join(node["metadata"]["name"] for node in nodes if not _ready(node))
         return warn("nodes", f"{len(ready)} of {len(nodes)} ready", f"start the agent again on: {away}")

@@ -66,7 +66,7 @@ def headline(pod: Object, nodes: int, fitting: int) -> str:
             return f"{words} Create a VerticalPodAutoscaler that controls the pod, or remove the gate."
         return f"{words} Remove it to schedule the pod."
     if not nodes:
-        return f"pod/{name} has no node: there are none in the cluster."
+        return f"pod/{name} is not scheduled: the cluster has no nodes."
     if fitting:
         return f"pod/{name} has no node yet, but {fitting} of {nodes} nodes could take it: the scheduler will place it."
     return f"pod/{name} has no node: none of {nodes} can take it."

@@ -52,7 +52,7 @@ def cpu_settings(
     from podfit.compose import BadSetting
 
     if policy not in POLICIES:
-        raise BadSetting(f"--cpu-manager-policy {policy!r}: it is none or static")
+        raise BadSetting(f"--cpu-manager-policy {policy!r}: must be none or static")
     if policy == STATIC and not alone:
         raise BadSetting("--cpu-manager-policy static: nodes on one machine cannot have its CPUs to themselves")
     enabled = feature_gates(gates)

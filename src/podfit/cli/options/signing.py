@@ -66,5 +66,5 @@ def certificate_in(path: Path | None, flag: str) -> bytes | None:
     except OSError as error:
         raise BadSetting(f"{flag} {path}: {error.strerror}") from error
     if b"-----BEGIN CERTIFICATE-----" not in ca:
-        raise BadSetting(f"{flag} {path}: there is no certificate in it")
+        raise BadSetting(f"{flag} {path} contains no certificate")
     return ca

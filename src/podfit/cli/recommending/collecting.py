@@ -109,7 +109,7 @@ class Collector:
         known, kept = by_policy(known, asked.policy)
         if kept:
             self._remarks.notes.append(
-                f"{kept} containers have the default policy's sizes: there is no curve of their use"
+                f"{kept} containers have the default policy's sizes: their usage over time is not known"
             )
         rows = findings(self.workloads.values(), known, asked.decide)
         return Report(

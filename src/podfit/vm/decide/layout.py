@@ -141,5 +141,5 @@ def _number(annotations: Mapping[str, str], name: str, least: int, most: int, de
 def _choice(annotations: Mapping[str, str], name: str, choices: tuple[str, ...]) -> str:
     text = annotations.get(name, choices[0])
     if text not in choices:
-        raise Invalid(f"annotation {name}: {text!r} is none of {', '.join(choices)}")
+        raise Invalid(f"annotation {name}: {text!r} must be one of {', '.join(choices)}")
     return text

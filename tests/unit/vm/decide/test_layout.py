@@ -33,7 +33,7 @@ def test_annotations_choose_the_maxima_and_the_devices() -> None:
         ({MAX_MEMORY: "500Mi"}, "is less than the memory limit of 1000 MiB"),
         ({MAX_MEMORY: "1Ti"}, "can carry at most"),
         ({CELLS: "2", NODE: "2"}, "is not a whole number from 0 to 1"),
-        ({DEVICE: "floppy"}, "is none of dimm, virtio-mem"),
+        ({DEVICE: "floppy"}, "must be one of dimm, virtio-mem"),
     ],
 )
 def test_annotations_that_cannot_be_honoured_are_refused(annotations: dict[str, str], why: str) -> None:

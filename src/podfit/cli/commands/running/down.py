@@ -38,7 +38,7 @@ def down(
     if delete and not cluster.name:
         wrong("--delete needs --name: delete the data directory of another cluster yourself")
     if not cluster.data_dir.is_dir():
-        say(f"no pods to end: there is no data directory {cluster.data_dir}")
+        say(f"no pods to stop: no data directory {cluster.data_dir}")
         if delete:
             _unmerge(cluster)
         return

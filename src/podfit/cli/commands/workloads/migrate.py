@@ -82,14 +82,14 @@ async def _follow(session: Session, pod: Object, to: str, timeout_s: float) -> i
                     say(f"pod/{name} migrated to node {to}")
                     return 0
                 if migration.phase == FAILED:
-                    note(f"podfit: pod/{name}: migration failed: {migration.message}; it goes on where it is")
+                    note(f"podfit: pod/{name}: migration failed: {migration.message}; the VM keeps running where it is")
                     return REFUSED
                 if migration.phase != last and migration.phase in NEWS:
                     note(f"pod/{name} {NEWS[migration.phase]} node {to}")
                 last = migration.phase
     except TimeoutError:
         pass
-    note(f"podfit: pod/{name}: still {last or 'waiting'} after {timeout_s:g} s; the migration goes on")
+    note(f"podfit: pod/{name}: still {last or 'waiting'} after {timeout_s:g} s; the migration continues")
     return WAITING
 
 

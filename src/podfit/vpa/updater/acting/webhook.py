@@ -54,7 +54,7 @@ class Webhook:
             log.warning("the admission controller's lease: %s", error)
             return f"the webhook's Lease {'/'.join(where)} cannot be read ({error})"
         if lease is None:
-            return f"no webhook runs, there is no Lease {'/'.join(where)}"
+            return f"the webhook is not running: there is no Lease {'/'.join(where)}"
         stamps = ((lease.get("spec") or {}).get("renewTime"), lease["metadata"].get("creationTimestamp"))
         age = self._clock.now() - max(parse_rfc3339(stamp) for stamp in stamps if stamp)
         most = config.admission_controller_status_timeout
