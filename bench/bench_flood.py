@@ -140,7 +140,7 @@ def measure(server: Server, config: Path, flooder: Path, rows: list[Row], wanted
             flood.terminate()
             flood.wait()
         shown = f"p50 {p50 * 1000:.1f} ms, p99 {p99 * 1000:.1f} ms = {p99 / quiet:.1f} × quiet ({count})"
-        rows.append(Row(name, shown, "≤ 5 ×"))
+        rows.append(Row(name, shown, "≤ 3 ×"))
         print(name, shown, f"{server.rss_mib():.0f} MiB", flush=True)
 
 

@@ -11,7 +11,9 @@ import pytest
 from tests.support.cluster.asking import serving, tls_of
 
 from podfit.apiserver.app import ApiServer
+from podfit.apiserver.calls import Call
 from podfit.apiserver.flows.estimate import WorkEstimate
+from podfit.apiserver.request import ADMIN, Request, Response
 
 MAPS = "/api/v1/namespaces/default/configmaps"
 FLOWS = "/apis/flowcontrol.apiserver.k8s.io/v1"
@@ -195,3 +197,22 @@ async def test_lists_and_writes_are_counted_by_the_seats_that_they_are_estimated
     name = "apiserver_flowcontrol_work_estimated_seats"
     assert found[f"{name}_sum{{{labels}}}"] > found[f"{name}_count{{{labels}}}"]
     assert found[f"apiserver_flowcontrol_watch_count_samples_count{{{labels}}}"] == 1
+
+
+async def test_long_work_does_not_wait_for_a_connection_that_stays_open(server: ApiServer) -> None:
+    opened = asyncio.Event()
+
+    async def stay(call: Call) -> Response:
+        opened.set()
+        await asyncio.Event().wait()
+        raise AssertionError
+
+    core, path = server.core, "/api/v1/namespaces/default/pods/p/attach"
+    core.handlers.add("", "pods", "attach", stay)
+    session = asyncio.create_task(server.handle(Request("POST", path, {}, {}, user=ADMIN)))
+    await opened.wait()
+    lane = core.parts.long_responses
+    lane._patience_s = 600
+    async with asyncio.timeout(60):
+        await lane.wait(Request("GET", "/api/v1/pods", {}, {}, user=ADMIN, patient=True))
+    session.cancel()

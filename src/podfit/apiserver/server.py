@@ -209,7 +209,10 @@ class ServerCore:
         gauge = self.metrics.reading if request.reads else self.metrics.mutating
         gauge.inc()
         CLIENT.set(request.client or request.user.name)
-        self.parts.long_responses.enter()
+        if is_endless(route) and not is_watch(route):
+            request.patient = True  # nobody waits for a connection that stays open
+        else:
+            self.parts.long_responses.enter()
         try:
             return await self._answer(request, route)
         except ApiError as error:
