@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from podfit.vpa.policies.base import Costs, Series, sizes_of
 from podfit.vpa.policies.learning import network
+from podfit.vpa.policies.learning.holding import hold
 from podfit.vpa.policies.table import POLICIES
 
 CASES = [(name, resource) for name in POLICIES for resource in ("cpu", "memory")]
@@ -76,6 +77,17 @@ def test_sizes_change_at_the_hour_or_after_a_sample_above_them(name: str, resour
     short = series.usage[:, :-1] > sizes[:, :-1]
     between = np.arange(1, sizes.shape[1]) % series.hour != 0
     assert not (changed & ~short & between).any()
+
+
+@pytest.mark.parametrize(
+    ("bursty", "sizes"),
+    [(False, [1.5, 3.3, 3.3, 3.3, 3.3, 5.5, 5.5]), (True, [1.5, 1.5, 1.5, 1.5, 2.0, 2.1, 2.1])],
+)
+def test_a_bursty_container_is_raised_after_two_short_samples_in_a_row(bursty: bool, sizes: list[float]) -> None:
+    used = np.array([[1.0] * 12 + [3.0, 1.0, 3.0, 2.0, 5.0, 5.0, 1.0]], np.float32)
+    decided = np.full((1, 1), 1.5)
+    found = hold(Series(used, 300.0, "cpu"), decided, np.full((1, 1), bursty), 1.1, np.full((1, 1), 0.1))
+    np.testing.assert_allclose(found[0, 12:], sizes, rtol=1e-6)
 
 
 @pytest.mark.parametrize(("name", "resource"), CASES)

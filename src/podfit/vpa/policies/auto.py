@@ -1,6 +1,7 @@
 """`auto`: for each container, hour by hour, the rule that would have cost it least so far.
 
-CPU: a forecast for calm containers and one for bursty ones, each with many margins, and multiples of recent means.
+CPU: a forecast for calm containers and one for bursty ones, each with many margins; for the latter also multiples of
+recent means.
 Memory: maxima of one hour to ten days and of the same hours of earlier days, each with many margins; and the maximum of
 a day plus a part of the largest rise so far, within an hour or from a day to the next.
 """
@@ -13,7 +14,7 @@ import numpy as np
 
 from podfit.vpa.policies.base import Costs
 from podfit.vpa.policies.learning.experts import Family, factors
-from podfit.vpa.policies.learning.forecast import cheapest, forecast, read
+from podfit.vpa.policies.learning.forecast import BURSTY, CALM, cheapest, read
 from podfit.vpa.policies.learning.hours import Array, Hours, recent_max, shifted, steady_mean
 from podfit.vpa.policies.learning.learned import Learned
 from podfit.vpa.policies.rhythm import same_hours
@@ -23,6 +24,7 @@ WIDE = tuple(float(np.log(margin)) for margin in MARGINS)
 SPANS = (6, 24, 72, 240)
 RISES = factors(0.3, 1.9, 0.2)
 LEAST_RISE, MOST_RISE = 0.02, 1.0
+CALM_MARGINS, BURSTY_MARGINS = factors(-0.24, 0.36, 0.04), factors(-0.3, 0.3, 0.06)
 MEANS = factors(-0.2, 1.6, 0.18)
 
 
@@ -30,15 +32,10 @@ def cpu_families(hours: Hours, base: Array, costs: Costs, kinds: Collection[bool
     both = read(hours, base)
     found: list[Family] = []
     if False in kinds:
-        calm = forecast("calm", both, base)
-        found += [
-            Family("calm", calm.level, factors(-0.24, 0.6, 0.06), bursty=False),
-            Family("calm spread", calm.level, factors(-1.5, 5.7, 0.6), calm.spread, bursty=False),
-        ]
+        found.append(Family(CALM, cheapest(CALM, both, hours, base, costs.short), CALM_MARGINS, bursty=False))
     if True in kinds:
-        cheap = cheapest(both, hours, base, costs.burst)
         found += [
-            Family("cheapest", cheap, factors(-0.3, 0.3, 0.06), bursty=True),
+            Family(BURSTY, cheapest(BURSTY, both, hours, base, costs.burst), BURSTY_MARGINS, bursty=True),
             *(Family(f"mean{span}", steady_mean(hours, span), MEANS, bursty=True) for span in (24, 240)),
         ]
     return found

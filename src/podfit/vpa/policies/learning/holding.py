@@ -10,13 +10,17 @@ from podfit.vpa.policies.learning.hours import Array
 
 STEP = 0.05
 """Changes up to this fraction of the size do not count."""
+BURST_MOST = 1.4
+"""A bursty container's size is raised within an hour to at most this multiple of what it was at its beginning."""
+Flags = NDArray[np.bool_]
 
 
-def hold(series: Series, decided: Array, at_once: NDArray[np.bool_], raised: float, drop: Array) -> Floats:
+def hold(series: Series, decided: Array, bursty: Flags, raised: float, drop: Array) -> Floats:
     """`decided` [container, hour] at the end of each hour is in force in the next one.
 
-    A size rises to the decided one, and falls by at most 5 % an hour, unless the drop is more than `drop`. Where
-    `at_once` [container, hour] is set, a sample above the size raises it to `raised` times that sample.
+    A size rises to the decided one, and falls by at most 5 % an hour, unless the drop is more than `drop`. A sample
+    above the size raises it at once to `raised` times that sample. Where `bursty` [container, hour] is set, only a
+    second such sample in a row does, and to the sample itself: a burst is mostly over by the next sample.
     """
     per, (rows, samples) = series.hour, series.usage.shape
     out = np.full((rows, samples), np.nan, np.float32)
@@ -26,9 +30,10 @@ def hold(series: Series, decided: Array, at_once: NDArray[np.bool_], raised: flo
         size = _next(size, decided[:, hour - 1], drop[:, hour - 1])
         begin, end = hour * per, min(samples, hour * per + per)
         out[:, begin:end] = size[:, None]
-        above = np.flatnonzero(at_once[:, hour - 1] & (tops[:, hour] > size))
+        above = np.flatnonzero(tops[:, hour] > size)
         if len(above):
-            out[above, begin:end], size[above] = _raise(series.usage[above, begin:end], size[above], raised)
+            part = series.usage[above, begin:end]
+            out[above, begin:end], size[above] = _raise(part, size[above], raised, bursty[above, hour - 1])
     return out
 
 
@@ -47,12 +52,17 @@ def _next(size: Array, decided: Array, drop: Array) -> Array:
     return np.where(np.isfinite(decided), fresh, size)
 
 
-def _raise(used: Floats, size: Array, raised: float) -> tuple[Floats, Array]:
+def _raise(used: Floats, size: Array, raised: float, bursty: Flags) -> tuple[Floats, Array]:
     """Within one hour: the sizes at its samples, and at its end."""
     out = np.empty(used.shape, np.float32)
     needed = used.astype(np.float64)
+    factor, most = np.where(bursty, 1.0, raised), np.where(bursty, BURST_MOST * size, np.inf)
+    calm = ~bursty
+    again = calm
     for at in range(used.shape[1]):
         out[:, at] = size
         now = needed[:, at]
-        size = np.where(now > size, np.maximum(size, now * raised), size)
+        over = now > size
+        size = np.where(over & again, np.maximum(size, np.minimum(now * factor, most)), size)
+        again = calm | over
     return out, size

@@ -40,12 +40,12 @@ class Learned:
         if series.resource == CPU:
             bursty = swing24(hours) > BURSTY
             decided = self._cpu(hours, bursty, costs)
-            return hold(series, decided, ~bursty, CPU_RAISE, np.where(bursty, min(BURSTY_DROP, costs.drop), costs.drop))
+            return hold(series, decided, bursty, CPU_RAISE, np.where(bursty, min(BURSTY_DROP, costs.drop), costs.drop))
         base = base_of(hours)
         families = self.families(MEMORY, hours, base, costs)
         decided = choose_memory(hours, families, self._prior(MEMORY, families), costs, FLOOR[MEMORY] / 2)
         drop = np.full(decided.shape, costs.memory_drop)
-        return hold(series, decided, np.ones(decided.shape, bool), MEMORY_RAISE, drop)
+        return hold(series, decided, np.zeros(decided.shape, bool), MEMORY_RAISE, drop)
 
     def _cpu(self, hours: Hours, bursty: NDArray[np.bool_], costs: Costs) -> Array:
         """Containers that were never bursty, or never calm, are not evaluated with the other's experts."""

@@ -1,5 +1,5 @@
 """Features of a container at the end of an hour, as dimensionless numbers: logarithms relative to its maximum of that
-hour. Input of the regressions of `auto`."""
+hour. Input of the networks of `auto`."""
 
 from __future__ import annotations
 
