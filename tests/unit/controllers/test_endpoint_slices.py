@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from podfit.controllers.endpoints.packing import EndpointGroup, SliceChanges, pack
 from podfit.controllers.endpoints.pods import counts, ports_of
+from podfit.controllers.endpoints.slices import _hints
 
 META: dict[str, Any] = {"generateName": "s-", "namespace": "ns", "labels": {"a": "b"}}
 PORTS = [{"name": "", "protocol": "TCP", "port": 80}]
@@ -87,3 +88,15 @@ def test_ended_pods_and_pods_without_an_address_do_not_count() -> None:
     assert not counts({**pod, "status": {"phase": "Pending"}}, terminating=True)
     going = {**pod, "metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z"}}
     assert counts(going, terminating=True) and not counts(going, terminating=False)
+
+
+def test_ready_endpoints_are_preferred_near_where_they_are() -> None:
+    def hints(distribution: str, **notes: str) -> dict[str, Any]:
+        meta = {"name": "s", "annotations": {f"service.kubernetes.io/{name}": text for name, text in notes.items()}}
+        place = {"zone": "z", "nodeName": "n"}
+        return _hints(place, {"metadata": meta, "spec": {"trafficDistribution": distribution}})
+
+    zones = {"forZones": [{"name": "z"}]}
+    assert hints("PreferClose") == hints("PreferSameZone") == zones
+    assert hints("PreferSameNode") == {**zones, "forNodes": [{"name": "n"}]}
+    assert hints("") == {} and hints("PreferClose", **{"topology-mode": "Auto"}) == {}

@@ -52,6 +52,24 @@ def test_the_work_of_a_pass_is_linear_in_the_pods_of_the_service() -> None:
     assert calls(800) < 5 * calls(200)
 
 
+def test_ports_are_grouped_by_the_addresses_that_offer_them() -> None:
+    ports = [{"name": "w", "port": 80, "targetPort": "web"}, {"name": "m", "port": 81, "targetPort": 7000}]
+    service = {**SERVICE, "spec": {**SERVICE["spec"], "ports": ports}}
+    web, other = pod(1), pod(2)
+    web["spec"]["containers"] = [{"ports": [{"name": "web", "containerPort": 8080}]}]
+    found = {
+        tuple(port["name"] for port in subset["ports"]): [row["ip"] for row in subset["addresses"]]
+        for subset in legacy._wanted(service, [web, other])["subsets"]
+    }
+    assert found == {("w",): ["10.1.0.1"], ("m",): ["10.1.0.1", "10.1.0.2"]}
+
+
+def test_a_pod_without_an_address_of_the_services_family_is_left_out() -> None:
+    other = pod(1)
+    other["status"]["podIPs"] = [{"ip": "fd00::1"}]
+    assert legacy._wanted(SERVICE, [other])["subsets"] == []
+
+
 def test_a_thousand_addresses_are_kept_ready_ones_first_and_an_annotation_says_so() -> None:
     made = legacy._wanted(SERVICE, [pod(number, ready=number >= 500) for number in range(1200)])
     subset = made["subsets"][0]

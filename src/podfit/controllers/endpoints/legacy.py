@@ -9,7 +9,6 @@ from podfit.api.registry.kinds import kind_named
 from podfit.api.status import ApiError, is_namespace_going
 from podfit.controllers.context import ControllerContext
 from podfit.controllers.endpoints.members import Key, Members
-from podfit.controllers.endpoints.packing import ports_key
 from podfit.controllers.endpoints.pods import (
     HEADLESS,
     addresses_of,
@@ -20,6 +19,7 @@ from podfit.controllers.endpoints.pods import (
     ports_of,
     reference,
 )
+from podfit.controllers.endpoints.subsets import Subsets
 from podfit.controllers.endpoints.triggers import Triggers, noted
 from podfit.reconcile import DONE, Engine, Result
 
@@ -95,18 +95,19 @@ class EndpointsController:
 def _wanted(service: Object, pods: Sequence[Object]) -> Object:
     meta, spec = service["metadata"], service.get("spec") or {}
     anyway = bool(spec.get("publishNotReadyAddresses"))
-    subsets: dict[str, Object] = {}
+    subsets = Subsets()
     for pod in pods:
         if not counts(pod, terminating=anyway):
             continue
         ports = [_without_empty_name(port) for port in ports_of(service, pod)]
-        if ports or (is_headless(service) and not spec.get("ports")):
-            _file(subsets, ports, _address(pod, service), anyway or is_ready(pod))
+        address = _address(pod, service)
+        if address is not None and (ports or (is_headless(service) and not spec.get("ports"))):
+            subsets.add(ports, address, anyway or is_ready(pod))
     labels = {name: value for name, value in (meta.get("labels") or {}).items() if name != HEADLESS}
     if is_headless(service):
         labels[HEADLESS] = ""
     made: Object = {"name": meta["name"], "namespace": meta["namespace"], "labels": {**labels, MANAGED_BY: MANAGER}}
-    found = list(subsets.values())
+    found = subsets.packed()
     if _truncate(found):
         made["annotations"] = {_OVER_CAPACITY: "truncated"}
     return {"apiVersion": "v1", "kind": "Endpoints", "metadata": made, "subsets": found}
@@ -127,22 +128,18 @@ def _without_empty_name(port: Object) -> Object:
     return {**row, "appProtocol": port["appProtocol"]} if "appProtocol" in port else row
 
 
-def _address(pod: Object, service: Object) -> Object:
+def _address(pod: Object, service: Object) -> Object | None:
+    """None if the pod has no address of the Service's family."""
     family = ((service.get("spec") or {}).get("ipFamilies") or ["IPv4"])[0]
-    texts = addresses_of(pod)
-    chosen = next((text for text in texts if (":" in text) == (family == "IPv6")), texts[0])
+    chosen = next((text for text in addresses_of(pod) if (":" in text) == (family == "IPv6")), None)
+    if chosen is None:
+        return None
     address: Object = {"ip": chosen, "targetRef": reference(pod)}
     if node := (pod.get("spec") or {}).get("nodeName"):
         address["nodeName"] = node
     if host := hostname_of(pod, service):
         address["hostname"] = host
     return address
-
-
-def _file(subsets: dict[str, Object], ports: list[Object], address: Object, ready: bool) -> None:
-    """Adds an address to those with the same ports; `subsets` are by these."""
-    subset = subsets.setdefault(repr(ports_key(ports)), {"ports": ports} if ports else {})
-    subset.setdefault("addresses" if ready else "notReadyAddresses", []).append(address)
 
 
 def _truncate(subsets: list[Object]) -> bool:

@@ -5,8 +5,6 @@ from __future__ import annotations
 from podfit.api.objects import Object
 from podfit.api.registry.kinds import kind_named
 from podfit.controllers.context import ControllerContext
-from podfit.controllers.endpoints.legacy import MANAGED_BY as OLD_MANAGED_BY
-from podfit.controllers.endpoints.legacy import MANAGER
 from podfit.controllers.endpoints.members import Key
 from podfit.controllers.endpoints.packing import EndpointGroup, SliceChanges, pack, ports_key
 from podfit.controllers.endpoints.writing import (
@@ -74,7 +72,7 @@ def _is_mirrored(endpoints: Object | None) -> bool:
         return False
     meta = endpoints["metadata"]
     labels = meta.get("labels") or {}
-    if labels.get(SKIPPED) == "true" or labels.get(OLD_MANAGED_BY) == MANAGER:
+    if labels.get(SKIPPED) == "true":
         return False
     return _LEADER not in (meta.get("annotations") or {})
 

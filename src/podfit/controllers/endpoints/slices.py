@@ -32,6 +32,10 @@ from podfit.controllers.endpoints.writing import (
 from podfit.reconcile import DONE, Engine, Result
 
 CONTROLLER = "endpointslice-controller.k8s.io"
+_TOPOLOGY = ("service.kubernetes.io/topology-aware-hints", "service.kubernetes.io/topology-mode")
+"""Annotations that, if on, win over the traffic distribution."""
+_SAME_NODE = "PreferSameNode"
+_NEAR = ("PreferClose", "PreferSameZone", _SAME_NODE)
 _ZONE = "topology.kubernetes.io/zone"
 _RESERVED = (SERVICE_NAME, MANAGED_BY, HEADLESS)
 
@@ -97,12 +101,13 @@ class EndpointSliceController:
         addresses = [text for text in addresses_of(pod) if _family(text) == family]
         if not addresses or not counts(pod, terminating=True):
             return None
-        node = self._nodes.get("", node_name)
+        spec, node = service.get("spec") or {}, self._nodes.get("", node_name)
+        anyway = bool(spec.get("publishNotReadyAddresses"))
         if node is None:
             self._awaited.setdefault(node_name, set()).add(key)
-            return None
+            if not anyway:
+                return None
         serving, terminating = is_ready(pod), bool(pod["metadata"].get("deletionTimestamp"))
-        anyway = bool((service.get("spec") or {}).get("publishNotReadyAddresses"))
         endpoint: Object = {
             "addresses": addresses,
             "conditions": {
@@ -111,13 +116,31 @@ class EndpointSliceController:
                 "terminating": terminating,
             },
             "targetRef": reference(pod),
-            "nodeName": node_name,
         }
-        if zone := (node["metadata"].get("labels") or {}).get(_ZONE):
+        if node_name:
+            endpoint["nodeName"] = node_name
+        if zone := (((node or {}).get("metadata") or {}).get("labels") or {}).get(_ZONE):
             endpoint["zone"] = zone
+        if endpoint["conditions"]["ready"] and (hints := _hints(endpoint, service)):
+            endpoint["hints"] = hints
         if host := hostname_of(pod, service):
             endpoint["hostname"] = host
         return endpoint
+
+
+def _hints(endpoint: Object, service: Object) -> Object:
+    """Where the endpoint is to be preferred: in its zone, or on its node first."""
+    notes = service["metadata"].get("annotations") or {}
+    by_topology = next((notes[name] for name in _TOPOLOGY if name in notes), "")
+    distribution = (service.get("spec") or {}).get("trafficDistribution")
+    if distribution not in _NEAR or by_topology in ("Auto", "auto"):
+        return {}
+    hints: Object = {}
+    if zone := endpoint.get("zone"):
+        hints["forZones"] = [{"name": zone}]
+    if distribution == _SAME_NODE and (node := endpoint.get("nodeName")):
+        hints["forNodes"] = [{"name": node}]
+    return hints
 
 
 def _file(groups: dict[str, EndpointGroup], family: str, ports: list[Object], endpoint: Object) -> None:
