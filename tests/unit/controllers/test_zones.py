@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from podfit.controllers.nodes.lifecycle import wanted_taints
+from podfit.controllers.nodes.lifecycle import NOT_READY, wanted_taints
 from podfit.controllers.nodes.zones import EVICT, HOLD, NEVER, Zones, zone_of
 
 
@@ -98,3 +98,8 @@ def test_a_taint_has_the_time_it_was_added() -> None:
     assert found == [{"key": "own", "effect": "NoSchedule"}, taint]
     cordoned["spec"]["taints"] = found
     assert wanted_taints(cordoned, "later") == found
+
+
+def test_a_node_that_never_reported_loses_the_taint_of_its_registration() -> None:
+    registered = {"metadata": {"name": "x"}, "spec": {"taints": [{"key": NOT_READY, "effect": "NoSchedule"}]}}
+    assert wanted_taints(registered, "now") == []

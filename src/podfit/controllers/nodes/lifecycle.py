@@ -137,8 +137,10 @@ class NodeLifecycleController:
         name = node["metadata"]["name"]
         change = {"status": {"conditions": conditions}}
         await self._context.client.patch(NODE, "", name, change, subresource="status", content_type=STRATEGIC)
-        self._context.recorder.record(node, "Normal", "NodeNotReady", f"Node {name} status is now: NodeNotReady")
-        await self._mark_pods_not_ready(name)
+        if _status(node, "Ready") == "True":
+            # Pods of a node that was not ready before are left as they are.
+            self._context.recorder.record(node, "Normal", "NodeNotReady", f"Node {name} status is now: NodeNotReady")
+            await self._mark_pods_not_ready(name)
 
     async def _mark_pods_not_ready(self, node: str) -> None:
         now = rfc3339(self._context.clock.now())
@@ -197,9 +199,6 @@ def wanted_taints(node: Object, now: str, policy: str = zones.EVICT) -> list[Obj
                 wanted[key, "NoExecute"] = {"key": key, "effect": "NoExecute", "timeAdded": now}
     if spec.get("unschedulable"):
         wanted[UNSCHEDULABLE, "NoSchedule"] = {"key": UNSCHEDULABLE, "effect": "NoSchedule", "timeAdded": now}
-    if _condition(node, "Ready") is None and any(taint["key"] == NOT_READY for taint in spec.get("taints") or []):
-        # Not reported yet: the taint from registration stays.
-        wanted[NOT_READY, "NoSchedule"] = {"key": NOT_READY, "effect": "NoSchedule", "timeAdded": now}
     kept = []
     for taint in spec.get("taints") or []:
         id = (taint["key"], taint.get("effect", ""))
