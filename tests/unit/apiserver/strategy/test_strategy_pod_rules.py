@@ -203,7 +203,7 @@ def test_values_shown_as_json_escape_what_html_could_mistake() -> None:
     [
         (
             {"containerStatuses": [{"name": "c", "user": {"linux": {"uid": -1, "gid": 0}}}]},
-            ["containerStatuses[0].linux.uid: Invalid value: -1: must be between 0 and 2147483647, inclusive"],
+            ["containerStatuses[0].user.linux.uid: Invalid value: -1: must be between 0 and 2147483647, inclusive"],
         ),
         (
             {"containerStatuses": [{"name": "c", "allocatedResourcesStatus": [{"name": "a.b/gpu"}]}]},

@@ -163,7 +163,7 @@ def _users(status: Object, spec: Object, field: str, errors: Errors) -> None:
         user = (one.get("user") or {}).get("linux")
         if user is None:
             continue
-        path = f"status.{field}[{at}].linux"
+        path = f"status.{field}[{at}].user.linux"
         if (spec.get("os") or {}).get("name") == "windows":
             errors.append(forbidden(path, "cannot be set for a windows pod"))
             continue

@@ -223,6 +223,7 @@ def _restart_rules(container: Object, path: str, errors: Errors) -> None:
     if rules and not policy:
         detail = "must specify restartPolicy when restart rules are used"
         errors.append(required(f"{path}.restartPolicy", detail))
+        return
     if len(rules) > 20:
         errors.append(too_many(f"{path}.restartPolicyRules", len(rules), 20))
     for at, rule in enumerate(rules):

@@ -8,7 +8,7 @@ from podfit.api.objects import Object
 from podfit.api.quantity import Quantity
 from podfit.api.status import field_not_found, invalid, not_supported, required
 from podfit.api.text import names
-from podfit.apiserver.strategy.checks import Errors, local_descending_path, names_valid
+from podfit.apiserver.strategy.checks import Errors, names_valid, no_backsteps
 
 ENV_FIELDS = (
     "metadata.name",
@@ -144,20 +144,22 @@ def _key_selector(selector: Object, path: str, errors: Errors) -> None:
 
 def _file_key(selector: Object, volumes: Mapping[str, Object], path: str, errors: Errors) -> None:
     volume, key, file = (selector.get(field, "") for field in ("volumeName", "key", "path"))
-    if not volume:
-        errors.append(required(f"{path}.volumeName"))
-    elif volume not in volumes:
-        errors.append(field_not_found(f"{path}.volumeName", volume))
-    elif volumes[volume].get("emptyDir") is None:
-        errors.append(invalid(f"{path}.volumeName", volume, "referenced volume must be of type emptyDir"))
-    if not file:
-        errors.append(required(f"{path}.path"))
-    else:
-        local_descending_path(file, f"{path}.path", errors)
     if not key:
         errors.append(required(f"{path}.key"))
     else:
         names_valid(key, f"{path}.key", names.env_var_name(key), errors)
+    if not volume:
+        errors.append(required(f"{path}.volumeName"))
+    else:
+        names_valid(volume, f"{path}.volumeName", names.dns_label(volume), errors)
+    if not file:
+        errors.append(required(f"{path}.path"))
+    else:
+        no_backsteps(file, f"{path}.path", errors)
+    if volume not in volumes:
+        errors.append(field_not_found(f"{path}.volumeName", volume))
+    elif volumes[volume].get("emptyDir") is None:
+        errors.append(invalid(f"{path}.volumeName", volume, "referenced volume must be of type emptyDir"))
 
 
 def env_from(sources: list[Object], path: str, errors: Errors) -> None:

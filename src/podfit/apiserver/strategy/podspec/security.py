@@ -45,7 +45,7 @@ def pod_security(context: Object, spec: Object, path: str, errors: Errors) -> No
     _windows(context.get("windowsOptions"), f"{path}.windowsOptions", errors)
     _app_armor(context.get("appArmorProfile"), f"{path}.appArmorProfile", errors)
     _word(context, "supplementalGroupsPolicy", ("Merge", "Strict"), path, errors)
-    _word(context, "seLinuxChangePolicy", ("MountOption", "Recursive"), path, errors)
+    _word(context, "seLinuxChangePolicy", ("Recursive",), path, errors)
 
 
 def _word(context: Object, field: str, allowed: tuple[str, ...], path: str, errors: Errors) -> None:

@@ -165,9 +165,10 @@ def _csi(source: Object, path: str, errors: Errors) -> None:
     driver = source.get("driver", "")
     if not driver:
         errors.append(required(f"{path}.driver"))
-    if len(driver) > _LONGEST_DRIVER:
-        errors.append(too_long(f"{path}.driver", _LONGEST_DRIVER))
-    names_valid(driver, f"{path}.driver", names.dns_subdomain(driver.lower()), errors)
+    else:
+        if len(driver) > _LONGEST_DRIVER:
+            errors.append(too_long(f"{path}.driver", _LONGEST_DRIVER))
+        names_valid(driver, f"{path}.driver", names.dns_subdomain(driver.lower()), errors)
     secret = source.get("nodePublishSecretRef")
     if secret is not None:
         if not secret.get("name"):

@@ -39,7 +39,8 @@ def volumes(listed: list[Object], pod_name: str, path: str, errors: Errors, *, i
         here, name = f"{path}[{at}]", volume.get("name", "")
         found: Errors = []
         _source(volume, name, pod_name, here, found)
-        if is_pod and volume.get("image") is not None and not volume["image"].get("reference"):
+        alone = sum(volume.get(kind) is not None for kind in _ORDER) == 1
+        if is_pod and alone and volume.get("image") is not None and not volume["image"].get("reference"):
             found.append(required(f"{here}.image.reference"))
         if not name:
             found.append(required(f"{here}.name"))
