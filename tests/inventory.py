@@ -212,12 +212,12 @@ def _spoken(node: ast.AST, constants: dict[str, set[str]]) -> set[str]:
         return _said(values, constants)
     if isinstance(node, ast.Dict):
         keys = {key.value for key in node.keys if isinstance(key, ast.Constant)}
-        told = [
+        reported = [
             value
             for key, value in zip(node.keys, node.values, strict=True)
             if isinstance(key, ast.Constant) and (key.value == "reason" or (key.value == "type" and "status" in keys))
         ]
-        return _said(told, constants)
+        return _said(reported, constants)
     return set()
 
 

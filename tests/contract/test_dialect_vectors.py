@@ -141,8 +141,11 @@ class Replay:
     def compare_answer(self, do: str, expected: Object, code: int, answer: Any) -> None:
         assert code == expected["code"], answer
         if code >= 300:
-            told = (expected.get("message") or expected.get("text", "")).split("\n")[0].strip()
-            assert (answer.get("reason"), answer["message"].split("\n")[0].strip()) == (expected.get("reason"), told)
+            reported = (expected.get("message") or expected.get("text", "")).split("\n")[0].strip()
+            assert (answer.get("reason"), answer["message"].split("\n")[0].strip()) == (
+                expected.get("reason"),
+                reported,
+            )
         elif do != "delete":
             containers = answer["spec"]["containers"]
             assert {one["name"]: one.get("resources") for one in containers} == expected["spec"]

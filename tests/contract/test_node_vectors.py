@@ -255,8 +255,8 @@ class Player:
             if dead:
                 raise asyncio.CancelledError
             written(data)
-            told = ledger.actuated(self.uid(name)).containers
-            if "actuated checkpoint" in do and told == ledger.allocated(self.uid(name)).containers:
+            reported = ledger.actuated(self.uid(name)).containers
+            if "actuated checkpoint" in do and reported == ledger.allocated(self.uid(name)).containers:
                 die()
 
         ledger._write = write  # type: ignore[method-assign]

@@ -64,7 +64,7 @@ def test_resize_stays_until_the_kernel_has_it(up: Running, pod: str) -> None:
 
 def test_invalid_requests_are_explained_and_change_nothing(up: Running, pod: str) -> None:
     before = up.json("get", "pod", pod)["metadata"]["generation"]
-    for words, told in (
+    for words, reported in (
         (["--cpu", "1x"], "quantities must match"),
         (["-c", "web", "--cpu", "1"], "no container 'web'"),
         (["--cpu", "300m"], "--limits cpu=300m"),
@@ -73,16 +73,16 @@ def test_invalid_requests_are_explained_and_change_nothing(up: Running, pod: str
         (["--cpu", "150m", "--dry-run=maybe"], "Invalid dry-run value (maybe)"),
     ):
         said = podfit(up, "resize", pod, *words)
-        assert (said.code, said.out) == (2, "") and told in said.err, said
+        assert (said.code, said.out) == (2, "") and reported in said.err, said
     [node] = up.json("get", "nodes")["items"]
-    for words, told in (
+    for words, reported in (
         (["resize", f"node/{node['metadata']['name']}", "--cpu", "1"], "has no pods of its own"),
         (["resize", f"pod/{pod}", "-l", "app=cli", "--cpu", "1"], "a selector cannot be used together with TYPE/NAME"),
         (["events", "--types", "Warnings"], "it is Normal, Warning or both"),
         (["describe", "nokind", "x"], 'the server doesn\'t have a resource type "nokind"'),
     ):
         said = podfit(up, *words)
-        assert (said.code, said.out) == (2, "") and told in said.err, said
+        assert (said.code, said.out) == (2, "") and reported in said.err, said
     assert podfit(up, "resize", "nobody", "--cpu", "1").code == 1
     assert podfit(up, "resize", "pod/nobody", "--cpu", "1").err == 'podfit: pods "nobody" not found\n'
     assert up.json("get", "pod", pod)["metadata"]["generation"] == before
@@ -140,15 +140,15 @@ def test_describe_shows_the_four_states_and_the_story(up: Running, pod: str) -> 
     page = podfit(up, "describe", "pod", pod).out
     for word in ("DESIRED", "ALLOCATED", "ACTUATED", "ACTUAL", "150m/200m", "Story:", "Pod resize completed"):
         assert word in page, page
-    told = json.loads(podfit(up, "describe", f"pod/{pod}", "-o", "json").out)
-    assert told["statesFrom"] == "node" and told["states"][0]["actuated"]["requests"]["cpu"] == "150m"
+    reported = json.loads(podfit(up, "describe", f"pod/{pod}", "-o", "json").out)
+    assert reported["statesFrom"] == "node" and reported["states"][0]["actuated"]["requests"]["cpu"] == "150m"
 
 
 def test_explain_pod_says_for_each_node_what_is_lacking(up: Running) -> None:
     up.kubectl("apply", "-f", "-", stdin=(POD % "huge").replace("100m", "40").replace("200m", "40"))
     try:
-        told = podfit(up, "explain", "pod", "huge").out
-        assert "none of 1 can take it" in told and "Insufficient cpu" in told and "missing" in told
+        reported = podfit(up, "explain", "pod", "huge").out
+        assert "none of 1 can take it" in reported and "Insufficient cpu" in reported and "missing" in reported
     finally:
         up.kubectl("delete", "pod", "huge", "--now")
 
@@ -194,8 +194,8 @@ def test_tokens_are_listed_until_they_are_deleted(up: Running) -> None:
 
 
 def test_version_and_doctor_ask_the_server(up: Running) -> None:
-    told = json.loads(podfit(up, "version", "-o", "json").out)
-    assert told["server"]["gitVersion"].startswith("v1.36")
+    reported = json.loads(podfit(up, "version", "-o", "json").out)
+    assert reported["server"]["gitVersion"].startswith("v1.36")
     said = podfit(up, "doctor", "--only", "cluster", "-o", "json")
     assert said.code == 0 and {one["name"]: one["level"] for one in json.loads(said.out)}["API server"] == "ok"
     assert podfit(up, "version", "--client", KUBECONFIG="/nowhere").code == 0

@@ -65,8 +65,8 @@ def test_an_oom_kill_is_on_every_page(up: Running, killed: str) -> None:
         assert fact in page and "at its memory limit of 32Mi" in page and advice in page, page
     page = podfit(up, "describe", "pod", killed).out
     assert "OOM-killed   eater: memory limit 32Mi, exit code 137" in page.partition("Story:")[2]
-    told = json.loads(podfit(up, "describe", "pod", killed, "-o", "json").out)
-    [kill] = told["oomKills"]
+    reported = json.loads(podfit(up, "describe", "pod", killed, "-o", "json").out)
+    [kill] = reported["oomKills"]
     assert kill["container"] == "eater" and kill["memoryLimitThen"] == "32Mi" and kill["restartCount"] >= 1
     [pod] = [
         one for one in json.loads(podfit(up, "top", "-o", "json").out)["items"] if one["metadata"]["name"] == killed
@@ -134,8 +134,8 @@ def test_workloads_and_nodes_are_described_and_explained(up: Running) -> None:
         for words in (["describe", "node", "n1"], ["describe", "nodes"], ["describe", "node/n1"]):
             page = podfit(up, *words).out
             assert "Resources:" in page and page.count("shop-") == 2, page
-        told = json.loads(podfit(up, "describe", "node", "n1", "-o", "json").out)
-        assert told["allocatable"]["cpu"] == "4" and told["requested"]["cpu"].endswith("m")
+        reported = json.loads(podfit(up, "describe", "node", "n1", "-o", "json").out)
+        assert reported["allocatable"]["cpu"] == "4" and reported["requested"]["cpu"].endswith("m")
     finally:
         up.kubectl("delete", "deployment", "shop", "--timeout=60s")
 

@@ -20,7 +20,7 @@ def podfit(*words: str) -> tuple[int, str]:
 
 
 @pytest.mark.parametrize(
-    ("words", "told"),
+    ("words", "reported"),
     [
         ("up --listen nowhere", "--listen 'nowhere': it is HOST:PORT"),
         ("up --runtime docker", "--runtime 'docker': it is one of process, cri, fake"),
@@ -44,14 +44,14 @@ def podfit(*words: str) -> tuple[int, str]:
         ),
     ],
 )
-def test_a_setting_that_cannot_be_meant_ends_with_2(tmp_path: Path, words: str, told: str) -> None:
+def test_a_setting_that_cannot_be_meant_ends_with_2(tmp_path: Path, words: str, reported: str) -> None:
     (tmp_path / "tokens.csv").write_text("secret,user\n")
     command, *options = words.replace("FOLDER", str(tmp_path)).split()
     # The last one of an option counts; the usual port may be somebody else's.
     listen = ["--listen", "127.0.0.1:0"] if command == "up" else []
     code, said = podfit(command, "--data-dir", str(tmp_path / "data"), *listen, *options)
     assert (code, said.count("\n")) == (2, 1), said
-    assert said.startswith(f"podfit: {told.replace('FOLDER', str(tmp_path))}"), said
+    assert said.startswith(f"podfit: {reported.replace('FOLDER', str(tmp_path))}"), said
 
 
 def test_an_error_of_the_machine_exits_with_1(tmp_path: Path) -> None:
@@ -61,7 +61,7 @@ def test_an_error_of_the_machine_exits_with_1(tmp_path: Path) -> None:
     tokens.write_text("secret,user\n")
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-        for words, told in (
+        for words, reported in (
             (["up", *data, "--listen", f"127.0.0.1:{port}"], f"cannot listen on 127.0.0.1:{port}: Address already"),
             (
                 ["up", *data, "--listen", "127.0.0.1:0", "--runtime", "fake", "--node-port", str(port)],
@@ -72,7 +72,7 @@ def test_an_error_of_the_machine_exits_with_1(tmp_path: Path) -> None:
             (["apiserver", *data, "--token-auth-file", str(tokens)], f"{tokens}:1: a line is token,user,uid"),
         ):
             code, said = podfit(*words)
-            assert (code, said.count("\n")) == (1, 1) and said.startswith(f"podfit: {told}"), said
+            assert (code, said.count("\n")) == (1, 1) and said.startswith(f"podfit: {reported}"), said
 
 
 def test_a_damaged_store_or_key_ends_with_1(tmp_path: Path) -> None:

@@ -66,8 +66,8 @@ def test_the_tutorial_works_as_written(two_cpus: Running) -> None:
     type_in(at, free)
     eventually(lambda: limits(at)["cpu"] == "1500m", "the resize is done once there is room")
 
-    told = type_in(at, blocks(6)[0])
-    assert "vpa/web scales deployment/web" in told
+    reported = type_in(at, blocks(6)[0])
+    assert "vpa/web scales deployment/web" in reported
 
     type_in(at, blocks(7)[0])
     assert at.process is not None and at.process.wait(0) == 0

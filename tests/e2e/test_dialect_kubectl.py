@@ -64,8 +64,8 @@ def test_get_shows_the_pod_in_the_dialect(pod: Any, dialect: str) -> None:
 @EVERY
 def test_get_and_describe_print_the_pod(up: Running, pod: Any, space: str) -> None:
     assert up.kubectl("get", "pods", "-n", space).splitlines()[1].split()[:3] == ["p", "1/1", "Running"]
-    told = up.kubectl("describe", "pod", "p", "-n", space)
-    assert "100m" in told and "Status:           Running" in told
+    reported = up.kubectl("describe", "pod", "p", "-n", space)
+    assert "100m" in reported and "Status:           Running" in reported
 
 
 @EVERY
@@ -93,8 +93,8 @@ def test_replace_resizes_the_pod(up: Running, pod: Any, space: str) -> None:
 
 @pytest.mark.parametrize("dialect", ["2021"])
 def test_a_policy_of_another_dialect_is_refused_by_name(up: Running, space: str) -> None:
-    told = up.kubectl("apply", "-n", space, "-f", "-", stdin=manifest("v1.31"), fails=True)
-    assert 'unknown field "spec.containers[0].resizePolicy[0].restartPolicy"' in told
+    reported = up.kubectl("apply", "-n", space, "-f", "-", stdin=manifest("v1.31"), fails=True)
+    assert 'unknown field "spec.containers[0].resizePolicy[0].restartPolicy"' in reported
 
 
 @pytest.fixture
@@ -109,7 +109,7 @@ def explained(up: Running, pod: Any, space: str) -> Any:
 
 @pytest.mark.parametrize("dialect", ["2021"])
 @pytest.mark.parametrize(
-    ("words", "told"),
+    ("words", "reported"),
     [
         (("describe", "pod", "p"), "Status:           Running"),
         (("logs", "p", "--tail=1"), "here"),
@@ -118,19 +118,19 @@ def explained(up: Running, pod: Any, space: str) -> Any:
     ids=["describe", "logs", "exec"],
 )
 def test_a_newer_kubectl_works_on_a_pod_whose_resize_is_explained_by_a_map(
-    up: Running, explained: Any, space: str, words: tuple[str, ...], told: str
+    up: Running, explained: Any, space: str, words: tuple[str, ...], reported: str
 ) -> None:
-    assert told in up.kubectl("-n", space, *words)
+    assert reported in up.kubectl("-n", space, *words)
 
 
 @pytest.mark.parametrize("dialect", ["2021"])
 @pytest.mark.parametrize(
-    ("words", "told"),
+    ("words", "reported"),
     [(("attach", "p"), "here"), (("port-forward", "p", ":8080"), "Forwarding from")],
     ids=["attach", "port-forward"],
 )
 def test_a_newer_kubectl_connects_to_a_pod_whose_resize_is_explained_by_a_map(
-    up: Running, explained: Any, space: str, words: tuple[str, ...], told: str
+    up: Running, explained: Any, space: str, words: tuple[str, ...], reported: str
 ) -> None:
     command = ["kubectl", f"--kubeconfig={up.kubeconfig}", "-n", space, *words]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as kubectl:
@@ -138,7 +138,7 @@ def test_a_newer_kubectl_connects_to_a_pod_whose_resize_is_explained_by_a_map(
         said = []
         for line in kubectl.stdout:
             said.append(line)
-            if told in line:
+            if reported in line:
                 break
         kubectl.terminate()
-    assert told in said[-1], said
+    assert reported in said[-1], said

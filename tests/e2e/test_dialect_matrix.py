@@ -237,6 +237,6 @@ async def test_four_clients_resize_four_pods_of_one_node_each_in_its_own_dialect
         await verify(lab, one, {})
     for dialect, watcher in watchers.items():
         await watcher.stop()
-        told = set().union(*(words(one) for one in watcher.shown))
-        assert told <= OWN[dialect], dialect
-        assert told >= OWN[dialect] - {"PodResizeInProgress", "PodResizePending"}, dialect
+        reported = set().union(*(words(one) for one in watcher.shown))
+        assert reported <= OWN[dialect], dialect
+        assert reported >= OWN[dialect] - {"PodResizeInProgress", "PodResizePending"}, dialect

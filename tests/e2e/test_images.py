@@ -133,8 +133,8 @@ def test_a_roll_out_to_a_version_that_cannot_start_never_reports_success(
     absent = f"{registry.host}/web:3"
     for image in (broken, absent):
         up.kubectl("set", "image", "deployment/web", f"web={image}")
-        told = up.kubectl("rollout", "status", "deployment/web", "--timeout=6s", fails=True)
-        assert "timed out" in told
+        reported = up.kubectl("rollout", "status", "deployment/web", "--timeout=6s", fails=True)
+        assert "timed out" in reported
         status = up.json("get", "deployment", "web")["status"]
         assert (status["availableReplicas"], status["updatedReplicas"]) == (1, 1)
     running = [pod for pod in up.json("get", "pods", "-l", "app=web")["items"] if pod["status"]["phase"] == "Running"]

@@ -176,8 +176,8 @@ async def test_a_deferred_resize_waits_on_after_a_restart(node_runtime: NodeRunt
         await lab.patch("p1", patch_of({"c1": exactly("600m/64Mi")}))
         waiting = await lab.until("p1", lambda seen: bool(seen and conditions(seen).get("PodResizePending")))
     async with small(disk, stop_pods=True, **node_runtime.options) as lab:
-        told = conditions(await lab.get("p1"))["PodResizePending"]
-        assert told["lastTransitionTime"] == conditions(waiting)["PodResizePending"]["lastTransitionTime"]
+        reported = conditions(await lab.get("p1"))["PodResizePending"]
+        assert reported["lastTransitionTime"] == conditions(waiting)["PodResizePending"]["lastTransitionTime"]
         await lab.patch("p2", patch_of({"c1": exactly("200m/64Mi")}))
         for name in ("p2", "p1"):
             await lab.verify(await lab.settled(name))

@@ -117,9 +117,9 @@ async def test_more_than_the_node_has_is_infeasible(lab: Lab) -> None:
     before = await lab.run(placed("p1", exactly("500m/64Mi")))
     await ask(lab, "p1", "3/64Mi")
     seen = await lab.until("p1", lambda one: bool(one and conditions(one).get("PodResizePending")))
-    told = conditions(seen)["PodResizePending"]
-    assert told["reason"] == "Infeasible"
-    assert told["message"] == "Node didn't have enough capacity: cpu, requested: 3000, capacity: 2000"
+    reported = conditions(seen)["PodResizePending"]
+    assert reported["reason"] == "Infeasible"
+    assert reported["message"] == "Node didn't have enough capacity: cpu, requested: 3000, capacity: 2000"
     assert statuses(seen) == statuses(before)
     # What can never be is not reserved either.
     await lab.run(placed("p2", exactly("1500m/64Mi")))
@@ -134,11 +134,11 @@ async def test_a_deferred_resize_is_done_when_another_pod_shrinks(lab: Lab) -> N
     await lab.run(placed("p1", exactly("500m/64Mi")), placed("p2", exactly("1200m/64Mi")))
     await ask(lab, "p1", "1/64Mi")
     seen = await lab.until("p1", deferred)
-    told = conditions(seen, *RESIZE)
-    assert told["PodResizePending"]["message"] == (
+    reported = conditions(seen, *RESIZE)
+    assert reported["PodResizePending"]["message"] == (
         "Node didn't have enough resource: cpu, requested: 1000, used: 1200, capacity: 2000"
     )
-    assert (told["PodResizePending"]["observedGeneration"], len(told)) == (2, 1)
+    assert (reported["PodResizePending"]["observedGeneration"], len(reported)) == (2, 1)
     assert statuses(seen)["c1"]["resources"] == exactly("500m/64Mi")
     await ask(lab, "p2", "800m/64Mi")
     await done(lab, "p1", "p2")

@@ -321,10 +321,10 @@ async def assert_explained(lab: Scaled, app: str, pod: Object) -> None:
         assert answer["status"].get("verticalPodAutoscaler") == app, answer["status"]
         [sized] = answer["status"]["recommendation"]["containerRecommendations"]
         assert sized["containerName"] == "c" and large(sized["target"])
-    told = await lab.command(sys.executable, "-m", "podfit.cli.main", "explain", "vpa", app)
-    assert f"vpa/{app} scales deployment/{app} (1 pod), mode InPlaceOrRecreate" in told
-    assert "RecommendationProvided=True" in told and "Container c: " in told
-    assert "cpu target" in told and "memory target" in told
+    reported = await lab.command(sys.executable, "-m", "podfit.cli.main", "explain", "vpa", app)
+    assert f"vpa/{app} scales deployment/{app} (1 pod), mode InPlaceOrRecreate" in reported
+    assert "RecommendationProvided=True" in reported and "Container c: " in reported
+    assert "cpu target" in reported and "memory target" in reported
 
 
 async def test_a_pod_that_runs_out_of_memory_is_made_larger(lab: Scaled, app: str) -> None:
@@ -348,8 +348,8 @@ async def test_the_panic_button_stops_changes_until_it_is_released(lab: Scaled, 
     await lab.client.create(CONFIG_MAP, {"apiVersion": "v1", "kind": "ConfigMap", **panic, "data": {"reason": "test"}})
     try:
         await within_a_second(lab)
-        told = f"involvedObject.kind=VerticalPodAutoscaler,involvedObject.name={app}"
-        await all_become(lab.client, EVENT, "default", any_panic, PATIENCE_S, fieldSelector=told)
+        reported = f"involvedObject.kind=VerticalPodAutoscaler,involvedObject.name={app}"
+        await all_become(lab.client, EVENT, "default", any_panic, PATIENCE_S, fieldSelector=reported)
         frozen = await lab.pod_of(app)
 
         lab.load(pod, BUSY)
@@ -385,11 +385,11 @@ async def test_a_resize_that_ends_in_throttling_is_taken_back(lab: Scaled, app: 
     after = await lab.pod_of(app)
     assert after["metadata"]["generation"] == undone["metadata"]["generation"], "it was lowered again"
 
-    def told(events: list[Object]) -> bool:
+    def reported(events: list[Object]) -> bool:
         return any(one.get("reason") == "ResizeUndone" and "uses up its CPU limit" in one["message"] for one in events)
 
     about = f"involvedObject.kind=VerticalPodAutoscaler,involvedObject.name={app}"
-    await all_become(lab.client, EVENT, "default", told, PATIENCE_S, fieldSelector=about)
+    await all_become(lab.client, EVENT, "default", reported, PATIENCE_S, fieldSelector=about)
 
 
 async def test_a_pod_that_requires_an_autoscaler_starts_once_there_is_one(lab: Scaled, app: str) -> None:

@@ -252,5 +252,5 @@ async def test_a_limit_written_into_the_kernel_by_hand_is_reported(node: RealNod
     await node.agent.drift.check()
     assert not await node.until(lambda: unlike({"cpu": "200m", "memory": "96Mi"}))
     await node.agent.idle()
-    told = [one["reason"] for one in await node.cluster.events()]
-    assert told.count("CgroupChanged") == 1
+    reported = [one["reason"] for one in await node.cluster.events()]
+    assert reported.count("CgroupChanged") == 1

@@ -32,7 +32,7 @@ async def looked(cluster: Cluster, node: TestNode) -> dict[str, Any]:
     return shown
 
 
-async def told(cluster: Cluster) -> list[str]:
+async def reports(cluster: Cluster) -> list[str]:
     return [one["message"] for one in await cluster.events() if one["reason"] == "CgroupChanged"]
 
 
@@ -42,7 +42,7 @@ async def test_a_limit_written_by_hand_appears_in_the_status_and_in_one_event(cl
     expected = {"requests": SIZE["requests"], "limits": {"cpu": "200m", "memory": "96Mi"}}
     assert await looked(cluster, node) == expected
     assert await looked(cluster, node) == expected
-    assert await told(cluster) == [
+    assert await reports(cluster) == [
         "Container c: the cgroup has cpu request 100m, cpu limit 200m, memory limit 96Mi, but "
         "cpu request 100m, cpu limit 500m, memory limit 128Mi were set"
     ]
@@ -57,14 +57,14 @@ async def test_the_next_resize_sets_what_a_hand_has_changed(cluster: Cluster, no
     await cluster.resize("p", {"spec": {"containers": [{"name": "c", "resources": larger}]}})
     await node.quiet()
     assert await looked(cluster, node) == larger
-    assert len(await told(cluster)) == 1
+    assert len(await reports(cluster)) == 1
 
 
 async def test_a_limit_removed_by_hand_is_reported(cluster: Cluster, node: TestNode) -> None:
     container_id = await pod(cluster, node, SIZE)
     await node.runtime.update_container(container_id, LimitsChange(memory_bytes=-1))
     await looked(cluster, node)
-    (message,) = await told(cluster)
+    (message,) = await reports(cluster)
     assert "memory limit none, but " in message
 
 
@@ -83,7 +83,7 @@ async def test_rounding_by_the_kernel_is_not_a_change(
     await pod(cluster, node, resources)
     before = (await cluster.pod("p"))["status"]["containerStatuses"][0]["resources"]
     assert await looked(cluster, node) == before
-    assert await told(cluster) == []
+    assert await reports(cluster) == []
 
 
 async def test_a_resize_that_fails_is_not_taken_for_a_change(cluster: Cluster, node: TestNode) -> None:
@@ -93,4 +93,4 @@ async def test_a_resize_that_fails_is_not_taken_for_a_change(cluster: Cluster, n
     await cluster.resize("p", {"spec": {"containers": [{"name": "c", "resources": smaller}]}})
     await node.quiet()
     assert await looked(cluster, node) == SIZE
-    assert await told(cluster) == []
+    assert await reports(cluster) == []

@@ -95,8 +95,8 @@ async def test_the_flow_control_story_of_the_kep(tmp_path: Path) -> None:
         assert message == "Node didn't have enough capacity: cpu, requested: 100000, capacity: 2000"
 
         # People can read all of it.
-        told = [chapter["what"] for chapter in node.agent.story(seen["metadata"]["uid"])]
-        assert "adopted" in told
+        reported = [chapter["what"] for chapter in node.agent.story(seen["metadata"]["uid"])]
+        assert "adopted" in reported
 
 
 async def test_a_resize_that_failed_half_way_is_finished_when_memory_is_given_back(tmp_path: Path) -> None:
@@ -141,8 +141,8 @@ async def test_a_resize_ends_with_the_pod_whose_memory_stood_in_its_way(tmp_path
         smaller = {"requests": {"memory": "100Mi"}, "limits": {"memory": "100Mi"}}
         await cluster.resize("p", {"spec": {"containers": [{"name": "c", "resources": smaller}]}})
         await node.quiet()
-        told = {one["reason"] for one in await cluster.events() if one["reason"].startswith("Resize")}
-        assert told == {"ResizeStarted", "ResizeError"}
+        reported = {one["reason"] for one in await cluster.events() if one["reason"].startswith("Resize")}
+        assert reported == {"ResizeStarted", "ResizeError"}
         await node.pass_time(6)
         status = (await cluster.pod("p"))["status"]
         assert status["phase"] == "Succeeded"
@@ -179,8 +179,8 @@ async def test_a_node_that_became_smaller_refuses_nothing_that_asks_for_no_more_
         status = (await cluster.pod("p"))["status"]
         assert status["containerStatuses"][0]["resources"] == smaller
         assert not [one for one in status["conditions"] if one["type"].startswith("PodResize")]
-        told = {one["reason"] for one in await cluster.events() if one["reason"].startswith("Resize")}
-        assert told == {"ResizeStarted", "ResizeCompleted"}
+        reported = {one["reason"] for one in await cluster.events() if one["reason"].startswith("Resize")}
+        assert reported == {"ResizeStarted", "ResizeCompleted"}
 
 
 async def test_a_container_that_cannot_give_its_memory_back_holds_up_no_other_decrease(tmp_path: Path) -> None:

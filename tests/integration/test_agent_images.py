@@ -158,6 +158,8 @@ async def test_a_container_that_falls_back_to_the_hosts_files_has_a_warning_that
         await run(whole, "p", "nginx:1.25")
         await whole.up.agents[0].idle()
         events = (await whole.client.list(EVENT, "default"))["items"]
-        told = {one["reason"]: (one["type"], one["message"]) for one in events if one["involvedObject"]["name"] == "p"}
-        assert told["HostFiles"][0] == "Warning" and "the container runs `sleep 3600`" in told["HostFiles"][1]
-        assert "Pulled" not in told and "Pulling" not in told
+        output = {
+            one["reason"]: (one["type"], one["message"]) for one in events if one["involvedObject"]["name"] == "p"
+        }
+        assert output["HostFiles"][0] == "Warning" and "the container runs `sleep 3600`" in output["HostFiles"][1]
+        assert "Pulled" not in output and "Pulling" not in output

@@ -156,8 +156,8 @@ async def test_a_rejected_field_blocks_neither_the_rest_of_the_status_nor_the_po
     seen = await cluster.pod("p")
     assert seen["status"]["observedGeneration"] == seen["metadata"]["generation"]
     assert seen["status"]["containerStatuses"][0]["resources"] != LARGER
-    (told, *_) = [one for one in caplog.records if "rejected parts of its status" in one.getMessage()]
-    assert told.levelname == "WARNING" and "containerStatuses: " in told.getMessage()
+    (found, *_) = [one for one in caplog.records if "rejected parts of its status" in one.getMessage()]
+    assert found.levelname == "WARNING" and "containerStatuses: " in found.getMessage()
     server.fields = ()
     await node.until(lambda: _shows_larger(cluster), limit_s=60)
 

@@ -140,8 +140,8 @@ async def test_the_pod_furthest_above_its_request_is_ended_first_and_alone(clust
         "Container c was using 300Mi, request is 64Mi, has larger consumption of memory. "
     )
     assert (status["reason"], status["message"]) == ("Evicted", message)
-    told = next(one for one in status["conditions"] if one["type"] == "DisruptionTarget")
-    assert (told["status"], told["reason"], told["message"]) == ("True", "TerminationByKubelet", message)
+    reported = next(one for one in status["conditions"] if one["type"] == "DisruptionTarget")
+    assert (reported["status"], reported["reason"], reported["message"]) == ("True", "TerminationByKubelet", message)
     events = [(one["type"], one["reason"], one["message"]) for one in await cluster.events()]
     assert ("Warning", "Evicted", message) in events
     await looking.check()
@@ -196,8 +196,8 @@ async def test_a_resize_waits_while_the_node_is_short_of_disk(cluster: Cluster) 
     (pending,) = [one for one in status["conditions"] if one["type"] == "PodResizePending"]
     assert (pending["reason"], pending["message"]) == ("Deferred", "The node had condition: [DiskPressure]. ")
     assert status["containerStatuses"][0]["allocatedResources"] == {"memory": "64Mi"}
-    (told,) = [one for one in await cluster.events() if one["reason"] == "ResizeDeferred"]
-    assert told["message"].startswith("Pod resize Evicted: {")
+    (reported,) = [one for one in await cluster.events() if one["reason"] == "ResizeDeferred"]
+    assert reported["message"].startswith("Pod resize Evicted: {")
 
     machine.now = CALM
     await cluster.clock.advance(301)

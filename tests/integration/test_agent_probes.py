@@ -52,30 +52,30 @@ async def test_readiness_follows_its_probe(cluster: Cluster, node: TestNode) -> 
     assert other["status"]["containerStatuses"][0]["ready"] is True
 
 
-def statuses_told(node: TestNode, name: str) -> list[tuple[bool, bool]]:
-    """Every (started, ready) that the API is told from now on, as it grows."""
-    told: list[tuple[bool, bool]] = []
+def reported_statuses(node: TestNode, name: str) -> list[tuple[bool, bool]]:
+    """Every (started, ready) that is reported to the API from now on, as it grows."""
+    reported: list[tuple[bool, bool]] = []
     write = node.agent.parts.reporter._writer.write
 
     async def listen(record: Any, status: Any, *more: Any) -> bool:
         for one in status.get("containerStatuses") or () if record.name == name else ():
-            told.append((one["started"], one["ready"]))
+            reported.append((one["started"], one["ready"]))
         return await write(record, status, *more)
 
     node.agent.parts.reporter._writer.write = listen  # type: ignore[method-assign]
-    return told
+    return reported
 
 
 @pytest.mark.parametrize("kind", ["readinessProbe", "startupProbe"])
 async def test_no_container_is_ready_before_its_readiness_probe_succeeded(
     cluster: Cluster, node: TestNode, kind: str
 ) -> None:
-    told = statuses_told(node, "p")
+    reported = reported_statuses(node, "p")
     probe: dict[str, Any] = {"exec": {"command": ["true"]}, "periodSeconds": 1, "initialDelaySeconds": 3}
     probes: dict[str, Any] = {kind: probe}
     await create(cluster, node, pod("p", container(**probes)))
     await node.pass_time(5)
-    ready = [one for _, one in told]
+    ready = [one for _, one in reported]
     assert ready == sorted(ready) and ready[-1] is True and ready.count(False) >= 2
 
 

@@ -51,7 +51,7 @@ async def phase(cluster: Cluster) -> str:
     return str(found["status"].get("phase")) if found is not None else ""
 
 
-async def told(node: TestNode, done: Any) -> None:
+async def reported(node: TestNode, done: Any) -> None:
     """Without virtual time: only the kernel wakes the agent."""
     async with asyncio.timeout(10):
         while not done():
@@ -69,7 +69,7 @@ async def test_a_manifest_runs_and_shows_a_mirror(cluster: Cluster, folder: Path
     owner = {"apiVersion": "v1", "kind": "Node", "name": "node1", "uid": uid, "controller": True}
     assert mirror["metadata"]["ownerReferences"] == [owner]
     (folder / "web.yaml").unlink()
-    await told(node, lambda: all(one.termination for one in node.agent.records.values()))
+    await reported(node, lambda: all(one.termination for one in node.agent.records.values()))
     await node.pass_time(3)
     assert node.machine.pods and await phase(cluster) == "Running"
     await node.pass_time(3)
@@ -80,7 +80,7 @@ async def test_a_manifest_runs_and_shows_a_mirror(cluster: Cluster, folder: Path
 async def test_a_manifest_is_seen_the_moment_it_is_written(cluster: Cluster, folder: Path) -> None:
     node = await running_node(cluster, folder)
     (folder / "web").write_text(manifest())
-    await told(node, lambda: node.machine.pods)
+    await reported(node, lambda: node.machine.pods)
     assert await phase(cluster) == "Running"
 
 
@@ -106,7 +106,7 @@ async def test_rewriting_a_manifest_with_the_same_text_changes_nothing(cluster: 
     before, mirror = attempts(node), await cluster.pod("web-node1")
     os.utime(folder / "web.yaml", (1, 1))
     (folder / "other.yaml").write_text(manifest(name="other"))
-    await told(node, lambda: len(node.machine.pods) == 2)
+    await reported(node, lambda: len(node.machine.pods) == 2)
     await node.pass_time(8)
     assert attempts(node)[:1] == before
     assert (await cluster.pod("web-node1"))["metadata"]["uid"] == mirror["metadata"]["uid"]
@@ -116,7 +116,7 @@ async def test_a_changed_manifest_waits_until_the_old_pod_is_gone(cluster: Clust
     (folder / "web.yaml").write_text(manifest())
     node = await running_node(cluster, folder)
     (folder / "web.yaml").write_text(manifest("sleep 2d"))
-    await told(node, lambda: any(one.termination for one in node.agent.records.values()))
+    await reported(node, lambda: any(one.termination for one in node.agent.records.values()))
     await node.pass_time(3)
     assert attempts(node) == [("sleep 1d", 0)]
     await node.pass_time(6)
@@ -129,7 +129,7 @@ async def test_a_manifest_that_returns_while_its_pod_leaves_runs_again(cluster: 
     (folder / "web.yaml").write_text(manifest())
     node = await running_node(cluster, folder)
     (folder / "web.yaml").unlink()
-    await told(node, lambda: any(one.termination for one in node.agent.records.values()))
+    await reported(node, lambda: any(one.termination for one in node.agent.records.values()))
     (folder / "web.yaml").write_text(manifest())
     await node.pass_time(3)
     assert all(one.termination for one in node.agent.records.values())
@@ -158,9 +158,9 @@ async def test_static_pods_need_no_api_server(cluster: Cluster, folder: Path) ->
     node = TestNode(cluster, "node1", {"static_dir": folder, "capacity": CAPACITY}, node_user("node1"))
     node.agent = Agent(Client(Nobody()), node.runtime, node.config, cluster.clock)
     await node.agent.start()
-    await told(node, lambda: attempts(node) == [("sleep 1d", 0)])
+    await reported(node, lambda: attempts(node) == [("sleep 1d", 0)])
     (folder / "more.yaml").write_text(manifest(name="more"))
-    await told(node, lambda: len(node.machine.pods) == 2)
+    await reported(node, lambda: len(node.machine.pods) == 2)
     assert not node.agent.synced.is_set()
     await node.agent.stop()
     await node.restart()

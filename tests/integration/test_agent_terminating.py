@@ -67,7 +67,7 @@ def pending(node: TestNode, reason: str) -> float | None:
     return node.agent.metrics.registry.get_sample_value("kubelet_pod_pending_resizes", {"reason": reason})
 
 
-async def told(cluster: Cluster, name: str) -> list[str]:
+async def reported(cluster: Cluster, name: str) -> list[str]:
     """The Events about its resizes, oldest first."""
     listed = sorted(await cluster.events(), key=lambda one: int(one["metadata"]["resourceVersion"]))
     found = [one for one in listed if one["involvedObject"]["name"] == name]
@@ -83,7 +83,7 @@ async def test_a_resize_of_a_terminating_pod_is_applied_and_reported(cluster: Cl
     assert shown["resources"] == size("300m", "128Mi")
     assert seen["status"]["observedGeneration"] == seen["metadata"]["generation"] > before["metadata"]["generation"]
     assert resizing(seen) == []
-    assert await told(cluster, "p") == ["ResizeStarted", "ResizeCompleted"]
+    assert await reported(cluster, "p") == ["ResizeStarted", "ResizeCompleted"]
     assert in_progress(node) == 0
 
 
@@ -163,7 +163,7 @@ async def test_a_pod_that_is_over_takes_any_size_without_waiting(cluster: Cluste
     seen = await resize(cluster, node, "p", "50")
     assert seen["status"]["phase"] == "Succeeded"
     assert resizing(seen) == []
-    assert await told(cluster, "p") == ["ResizeStarted"]
+    assert await reported(cluster, "p") == ["ResizeStarted"]
     assert not pending(node, "infeasible")
 
 

@@ -230,11 +230,11 @@ async def test_files_that_show_objects_are_mounted_read_only_whatever_the_mount_
     cluster: Cluster, node: TestNode
 ) -> None:
     await cluster.client.create(CONFIG_MAP, settings("blue"))
-    told = {"items": [{"path": "name", "fieldRef": {"fieldPath": "metadata.name"}}]}
+    reported = {"items": [{"path": "name", "fieldRef": {"fieldPath": "metadata.name"}}]}
     volumes = [
         MAPPED,
         {**TOKEN, "name": "token"},
-        {"name": "told", "downwardAPI": told},
+        {"name": "told", "downwardAPI": reported},
         {"name": "empty", "emptyDir": {}},
         {"name": "host", "hostPath": {"path": "/tmp"}},
     ]
@@ -252,8 +252,8 @@ async def test_nothing_of_a_pod_is_made_before_its_volumes_are(cluster: Cluster,
     shown = {one["type"]: one["status"] for one in status["conditions"]}
     assert (shown["PodReadyToStartContainers"], "podIP" in status, node.machine.pods) == ("False", False, {})
     assert status["containerStatuses"][0]["state"] == {"waiting": {"reason": "ContainerCreating"}}
-    told = {event["reason"]: event["message"] for event in await cluster.events()}
-    assert told == {"FailedMount": 'MountVolume.SetUp failed for volume "v" : configmap "settings" not found'}
+    reported = {event["reason"]: event["message"] for event in await cluster.events()}
+    assert reported == {"FailedMount": 'MountVolume.SetUp failed for volume "v" : configmap "settings" not found'}
     larger = {"spec": {"containers": [{"name": "c", "resources": {"requests": {"cpu": "100m"}}}]}}
     with pytest.raises(ApiError, match="QOS"):
         await cluster.resize("p", larger)

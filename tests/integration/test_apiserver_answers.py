@@ -244,10 +244,10 @@ async def test_a_put_that_creates_ignores_the_revision(server: ApiServer) -> Non
 async def test_long_warnings_are_cut(server: ApiServer) -> None:
     body = {"metadata": {"name": "w"}, **{f"{at}" + "x" * 300: 1 for at in range(30)}}
     answer = await send(server, "POST", f"{SPACE}/configmaps", body)
-    told = [value for name, value in answer.headers if name == "Warning"]
+    reported = [value for name, value in answer.headers if name == "Warning"]
     assert answer.status == 201
-    assert {len(each) for each in told} == {256 + len('299 - ""') + 1}, "the one quote in it is escaped"
-    assert len(told) == 16, "and no more than 4096 letters"
+    assert {len(each) for each in reported} == {256 + len('299 - ""') + 1}, "the one quote in it is escaped"
+    assert len(reported) == 16, "and no more than 4096 letters"
 
 
 async def test_lists_are_known_kinds(server: ApiServer) -> None:
@@ -319,7 +319,7 @@ async def test_an_apply_to_the_status_owns_what_the_status_endpoint_writes(serve
     template = {"metadata": {"labels": {"a": "b"}}, "spec": {"containers": [{"name": "c", "image": "x"}]}}
     spec = {"replicas": 0, "selector": {"matchLabels": {"a": "b"}}, "template": template}
     owner = {"apiVersion": "v1", "kind": "Node", "name": "n", "uid": "u"}
-    told = {"labels": {"l": "1"}, "ownerReferences": [owner]}
+    reported = {"labels": {"l": "1"}, "ownerReferences": [owner]}
     reference = {'k:{"uid":"u"}': {".": {}, "f:apiVersion": {}, "f:kind": {}, "f:name": {}, "f:uid": {}}}
     for plural, kind, owned in (
         ("deployments", "Deployment", {"f:ownerReferences": reference}),
@@ -328,7 +328,7 @@ async def test_an_apply_to_the_status_owns_what_the_status_endpoint_writes(serve
         path = f"/apis/apps/v1/namespaces/default/{plural}"
         whole = {"apiVersion": "apps/v1", "kind": kind, "metadata": {"name": "w"}}
         assert (await send(server, "POST", path, {**whole, "spec": spec})).status == 201
-        body = {**whole, "metadata": {"name": "w", **told}, "status": {"replicas": 1}}
+        body = {**whole, "metadata": {"name": "w", **reported}, "status": {"replicas": 1}}
         answer = await send(server, "PATCH", f"{path}/w/status", body, APPLY, {"fieldManager": ["m"]})
         assert answer.status == 200, answer.body
         meta = json.loads(answer.body)["metadata"]

@@ -56,11 +56,11 @@ async def server(tmp_path: Path) -> AsyncIterator[ApiServer]:
         ask = Asker(made)
         await ask("POST", "/api/v1/namespaces/default/serviceaccounts", {"metadata": {"name": "default"}})
         container = {"name": "c", "image": "busybox", "resources": SIZE, "livenessProbe": {"exec": {"command": ["a"]}}}
-        code, told = await ask("POST", PODS, {"metadata": {"name": "p"}, "spec": {"containers": [container]}})
-        assert code == 201, told
+        code, body = await ask("POST", PODS, {"metadata": {"name": "p"}, "spec": {"containers": [container]}})
+        assert code == 201, body
         conditions = [{"type": "Initialized", "status": "True", "observedGeneration": 1}]
-        code, told = await ask("PATCH", f"{PODS}/p/status", {"status": {"conditions": conditions}}, STRATEGIC)
-        assert code == 200, told
+        code, body = await ask("PATCH", f"{PODS}/p/status", {"status": {"conditions": conditions}}, STRATEGIC)
+        assert code == 200, body
         yield made
 
 
@@ -70,8 +70,8 @@ async def test_a_patch_leaves_the_stored_pod_as_it_is(
 ) -> None:
     stored = server.objects.get(POD, "default", "p")
     before = deepcopy(stored)
-    code, told = await Asker(server)("PATCH", f"{PODS}/p/{subresource}", patch, media)
-    assert code in (200, 422), told
+    code, body = await Asker(server)("PATCH", f"{PODS}/p/{subresource}", patch, media)
+    assert code in (200, 422), body
     assert stored == before
 
 
@@ -117,13 +117,13 @@ async def test_metadata_alone_is_the_metadata_of_the_whole(server: ApiServer, pa
 
 
 @pytest.mark.parametrize(
-    ("path", "word", "told"),
+    ("path", "word", "body"),
     [
         ("", "PartialObjectMetadata", "a list (*core.PodList)"),
         ("/p", "PartialObjectMetadataList", "not a list (*core.Pod)"),
     ],
 )
-async def test_metadata_of_one_object_is_not_that_of_a_list(server: ApiServer, path: str, word: str, told: str) -> None:
+async def test_metadata_of_one_object_is_not_that_of_a_list(server: ApiServer, path: str, word: str, body: str) -> None:
     code, answer = await Asker(server)("GET", f"{PODS}{path}", accept=f"application/json;as={word};g=meta.k8s.io;v=v1")
     assert (code, answer["reason"]) == (406, "NotAcceptable")
-    assert answer["message"] == f"you requested {word}, but the requested object is {told}"
+    assert answer["message"] == f"you requested {word}, but the requested object is {body}"

@@ -42,12 +42,12 @@ class Door:
         await self.whole.client.create(kind_named(kind), self.hooks.configuration(kind, "h", RULES, **more))
 
     async def exec(self, query: str, **headers: str) -> dict[int, bytes]:
-        told: dict[int, bytes] = {}
+        reported: dict[int, bytes] = {}
         url = f"{self.url}{PATH}/exec?{query}"
         async with self.session.ws_connect(url, protocols=[V5], ssl=self.tls, headers=headers) as socket:
             async for message in socket:
-                told[message.data[0]] = told.get(message.data[0], b"") + message.data[1:]
-        return told
+                reported[message.data[0]] = reported.get(message.data[0], b"") + message.data[1:]
+        return reported
 
     async def ask(self, path: str, method: str = "GET", **headers: str) -> tuple[int, Any, str]:
         async with self.session.request(
@@ -69,8 +69,8 @@ async def door(tmp_path: Path) -> AsyncIterator[Door]:
 
 async def test_a_hook_sees_the_options_of_an_exec(door: Door) -> None:
     await door.hook("ValidatingWebhookConfiguration")
-    told = await door.exec("command=echo&command=hi&stdout=true&container=c")
-    assert told[1] == b"hi\n"
+    reported = await door.exec("command=echo&command=hi&stdout=true&container=c")
+    assert reported[1] == b"hi\n"
     ((_, asked),) = door.hooks.asked
     assert asked["kind"] == {"group": "", "version": "v1", "kind": "PodExecOptions"}
     assert asked["resource"] == {"group": "", "version": "v1", "resource": "pods"}
@@ -88,8 +88,8 @@ async def test_a_hook_sees_the_options_of_an_exec(door: Door) -> None:
 async def test_a_hook_may_refuse_a_connection(door: Door) -> None:
     await door.hook("ValidatingWebhookConfiguration")
     door.hooks.answers["h"] = lambda asked: {"allowed": False, "status": {"message": "not here", "code": 403}}
-    status, told, _ = await door.ask(f"{PATH}/portforward?ports=80,81", "POST")
-    assert (status, told["message"]) == (403, 'admission webhook "h.example.com" denied the request: not here')
+    status, reported, _ = await door.ask(f"{PATH}/portforward?ports=80,81", "POST")
+    assert (status, reported["message"]) == (403, 'admission webhook "h.example.com" denied the request: not here')
     assert door.hooks.asked[0][1]["object"] == {
         "kind": "PodPortForwardOptions",
         "apiVersion": "v1",
@@ -137,9 +137,9 @@ async def test_read_access_does_not_allow_exec_by_websocket(door: Door) -> None:
 
 
 async def test_invalid_ports_are_bad_requests(door: Door) -> None:
-    status, told, _ = await door.ask(f"{PATH}/portforward?ports=http", "POST")
+    status, reported, _ = await door.ask(f"{PATH}/portforward?ports=http", "POST")
     why = 'cannot convert to []int32: strconv.ParseUint: parsing "http": invalid syntax'
-    assert (status, told["message"]) == (400, why)
+    assert (status, reported["message"]) == (400, why)
 
 
 async def test_proxies_pass_paths_on_as_they_are(door: Door) -> None:
@@ -191,8 +191,8 @@ async def test_a_service_is_reached_through_its_endpoints(door: Door) -> None:
     await door.whole.client.create(
         kind_named("Service"), {"metadata": {"name": "s"}, "spec": {"ports": ports}}, "default"
     )
-    status, told, _ = await door.ask("/api/v1/namespaces/default/services/s:a/proxy/")
-    assert (status, told["message"]) == (503, 'no endpoints available for service "s"')
+    status, reported, _ = await door.ask("/api/v1/namespaces/default/services/s:a/proxy/")
+    assert (status, reported["message"]) == (503, 'no endpoints available for service "s"')
     assert (await door.ask("/api/v1/namespaces/default/services/t/proxy/"))[0] == 404
     subsets = [{"addresses": [{"ip": "10.0.0.1"}], "ports": [{"name": "a", "port": 8080}, {"name": "b", "port": 8081}]}]
     await door.whole.client.create(kind_named("Endpoints"), {"metadata": {"name": "s"}, "subsets": subsets}, "default")

@@ -119,9 +119,13 @@ async def test_a_definition_goes_after_its_objects(ask: Asker) -> None:
     code, going = await ask("DELETE", f"{DEFINITIONS}/things.example.com")
     assert code == 200
     assert going["metadata"]["finalizers"] == ["customresourcecleanup.apiextensions.k8s.io"]
-    told = going["status"]["conditions"][-1]
-    assert (told["type"], told["status"], told["reason"]) == ("Terminating", "True", "InstanceDeletionPending")
-    assert told["message"].startswith("CustomResourceDefinition marked for deletion")
+    reported = going["status"]["conditions"][-1]
+    assert (reported["type"], reported["status"], reported["reason"]) == (
+        "Terminating",
+        "True",
+        "InstanceDeletionPending",
+    )
+    assert reported["message"].startswith("CustomResourceDefinition marked for deletion")
     await expect_code(ask, f"{THINGS}/a", 404)
     code, kept = await ask("GET", f"{THINGS}/held")
     assert (code, bool(kept["metadata"]["deletionTimestamp"])) == (200, True)

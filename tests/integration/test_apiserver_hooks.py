@@ -186,21 +186,21 @@ async def test_conditions_may_ask_what_the_user_may_do(ask: Hooked, expression: 
     subjects = [{"kind": "User", "name": "maker", "apiGroup": "rbac.authorization.k8s.io"}]
     await ask("POST", f"{roles}/rolebindings", {"metadata": {"name": "b"}, "roleRef": ref, "subjects": subjects})
     conditions = [{"name": "only", "expression": expression}]
-    code, told = await ask.hook(VALIDATING, rule("", "v1", "configmaps"), matchConditions=conditions)
-    assert code == 201, told
+    code, reported = await ask.hook(VALIDATING, rule("", "v1", "configmaps"), matchConditions=conditions)
+    assert code == 201, reported
     while ask.server.hub.seen < ask.server.config.store.revision:
         await asyncio.sleep(0)
     maker = User("maker", ("system:authenticated",))
-    code, told = await ask("POST", MAPS, {"metadata": {"name": "c"}}, user=maker)
-    assert code == 201, told
+    code, reported = await ask("POST", MAPS, {"metadata": {"name": "c"}}, user=maker)
+    assert code == 201, reported
     assert bool(ask.hooks.asked) == asked
 
 
 async def test_conditions_that_cannot_work_are_refused_with_the_configuration(ask: Hooked) -> None:
     conditions = [{"name": "a", "expression": "objekt.x == 1"}, {"name": "a", "expression": "true"}, {"name": "b"}]
-    code, told = await ask.hook(VALIDATING, rule("", "v1", "configmaps"), matchConditions=conditions)
+    code, reported = await ask.hook(VALIDATING, rule("", "v1", "configmaps"), matchConditions=conditions)
     assert code == 422
-    causes = {cause["field"]: cause["message"] for cause in told["details"]["causes"]}
+    causes = {cause["field"]: cause["message"] for cause in reported["details"]["causes"]}
     assert "undeclared reference to 'objekt'" in causes["webhooks[0].matchConditions[0].expression"]
     assert causes["webhooks[0].matchConditions[1].name"] == 'Duplicate value: "a"'
     assert causes["webhooks[0].matchConditions[2].expression"] == "Required value"
@@ -235,9 +235,9 @@ async def test_conditions_that_cannot_work_are_refused_with_the_configuration(as
 async def test_hooks_that_can_never_work_are_refused(ask: Hooked, change: Object, fields: list[str]) -> None:
     made = ask.hooks.configuration(VALIDATING, "h", [rule("", "v1", "pods")])
     made["webhooks"][0].update(change)
-    code, told = await ask("POST", f"{HOOKS}/{VALIDATING.lower()}s", made)
-    assert code == 422, told
-    assert [cause["field"] for cause in told["details"]["causes"]] == [f"webhooks[0].{field}" for field in fields]
+    code, reported = await ask("POST", f"{HOOKS}/{VALIDATING.lower()}s", made)
+    assert code == 422, reported
+    assert [cause["field"] for cause in reported["details"]["causes"]] == [f"webhooks[0].{field}" for field in fields]
 
 
 async def test_a_service_may_be_asked_at_its_root(ask: Hooked) -> None:
@@ -251,7 +251,7 @@ async def test_older_hooks_are_asked_in_the_version_they_speak(ask: Hooked) -> N
     patch = base64.b64encode(b'[{"op":"add","path":"/data","value":{"by":"hook"}}]').decode()
     ask.hooks.answers["h"] = lambda asked: {"allowed": True, "patch": patch, "uid": ""}
     versions = ["v0", "v1beta1", "v1"]
-    code, told = await ask.hook(MUTATING, rule("", "v1", "configmaps"), admissionReviewVersions=versions)
-    assert code == 201, told
+    code, reported = await ask.hook(MUTATING, rule("", "v1", "configmaps"), admissionReviewVersions=versions)
+    assert code == 201, reported
     code, made = await ask("POST", MAPS, {"metadata": {"name": "c"}})
     assert (code, made["data"]) == (201, {"by": "hook"})

@@ -258,17 +258,17 @@ async def test_exec_without_an_upgrade_is_a_bad_request(server: ApiServer, admin
         assert answer.status == 400
     refused = "dial tcp 127.0.0.1:1: connect: connection refused"
     async with admin.get("/api/v1/namespaces/default/pods/p/log") as answer:
-        told = (await answer.json())["message"]
-        assert (answer.status, told) == (500, f'Get "https://127.0.0.1:1/containerLogs/default/p/c": {refused}')
+        body = (await answer.json())["message"]
+        assert (answer.status, body) == (500, f'Get "https://127.0.0.1:1/containerLogs/default/p/c": {refused}')
     path = "/api/v1/namespaces/default/pods/p/exec?command=sh"
     for protocol in ("websocket", "SPDY/3.1"):
         headers = {"Connection": "Upgrade", "Upgrade": protocol}
         async with admin.post(path, headers=headers) as answer:
-            told = (await answer.json())["message"]
-            assert (answer.status, told) == (500, f"error dialing backend: {refused}")
+            body = (await answer.json())["message"]
+            assert (answer.status, body) == (500, f"error dialing backend: {refused}")
     async with admin.get("/api/v1/nodes/n1/proxy/x") as answer:
-        told = (await answer.json())["message"]
-        assert (answer.status, told) == (503, f"error trying to reach service: {refused}")
+        body = (await answer.json())["message"]
+        assert (answer.status, body) == (503, f"error trying to reach service: {refused}")
 
 
 async def test_a_component_may_serve_a_group_of_its_own(server: ApiServer, admin: aiohttp.ClientSession) -> None:
@@ -293,9 +293,9 @@ async def test_a_group_of_another_server_is_passed_on(admin: aiohttp.ClientSessi
     async def other(request: web.Request) -> web.Response:
         if request.path == "/apis/x.example.com/v1":
             return web.json_response({"resources": [{"name": "things", "kind": "Thing", "verbs": ["get"]}]})
-        told = {"user": request.headers["X-Remote-User"], "query": request.query_string}
+        body = {"user": request.headers["X-Remote-User"], "query": request.query_string}
         groups = request.headers.getall("X-Remote-Group")
-        answer = web.json_response({**told, "groups": groups})
+        answer = web.json_response({**body, "groups": groups})
         answer.headers.extend([("Warning", '299 - "one"'), ("Warning", '299 - "two"')])
         return answer
 

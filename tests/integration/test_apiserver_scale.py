@@ -42,8 +42,8 @@ class Scaler(Asker):
 async def ask(tmp_path: Path) -> AsyncIterator[Scaler]:
     async with serving(tmp_path / "server") as server:
         asker = Scaler(server)
-        code, told = await asker("POST", SETS, workload("Deployment", "web", 2), fieldManager="maker")
-        assert code == 201, told
+        code, reported = await asker("POST", SETS, workload("Deployment", "web", 2), fieldManager="maker")
+        assert code == 201, reported
         yield asker
 
 
@@ -59,10 +59,10 @@ async def test_scaling_moves_ownership_of_replicas_only(ask: Scaler) -> None:
 
 
 async def test_an_applied_scale_that_changes_what_others_own_is_a_conflict(ask: Scaler) -> None:
-    code, told = await ask.apply(7, "boss")
-    assert (code, told["reason"]) == (409, "Conflict")
+    code, reported = await ask.apply(7, "boss")
+    assert (code, reported["reason"]) == (409, "Conflict")
     why = 'Apply failed with 1 conflict: conflict with "maker" using autoscaling/v1: .spec.replicas'
-    assert told["message"] == why
+    assert reported["message"] == why
     code, scale = await ask.apply(7, "boss", force="true")
     assert (code, scale["kind"], scale["spec"]) == (200, "Scale", {"replicas": 7})
     owners = await ask.owners()
@@ -80,14 +80,14 @@ async def test_an_applied_scale_that_agrees_shares_the_replicas(ask: Scaler) -> 
 
 async def test_a_scale_is_applied_to_what_exists_and_as_what_it_is(ask: Scaler) -> None:
     body = {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "web"}}
-    code, told = await ask("PATCH", f"{SETS}/web/scale", body, APPLY, fieldManager="m")
-    assert (code, told["message"]) == (400, "invalid object type: apps/v1, Kind=Deployment")
+    code, reported = await ask("PATCH", f"{SETS}/web/scale", body, APPLY, fieldManager="m")
+    assert (code, reported["message"]) == (400, "invalid object type: apps/v1, Kind=Deployment")
     scale = {"apiVersion": "autoscaling/v1", "kind": "Scale", "metadata": {"name": "no"}, "spec": {"replicas": 1}}
-    code, told = await ask("PATCH", f"{SETS}/no/scale", scale, APPLY, fieldManager="m")
-    assert (code, told["message"]) == (404, 'deployments.apps "no" not found')
-    code, told = await ask("PATCH", f"{SETS}/web/scale", {**scale, "metadata": {"name": "web"}}, APPLY)
+    code, reported = await ask("PATCH", f"{SETS}/no/scale", scale, APPLY, fieldManager="m")
+    assert (code, reported["message"]) == (404, 'deployments.apps "no" not found')
+    code, reported = await ask("PATCH", f"{SETS}/web/scale", {**scale, "metadata": {"name": "web"}}, APPLY)
     assert code == 422
-    assert "fieldManager: Required value: is required for apply patch" in told["message"]
+    assert "fieldManager: Required value: is required for apply patch" in reported["message"]
 
 
 async def test_admission_sees_a_scale_and_may_change_it(ask: Scaler, tmp_path: Path) -> None:
@@ -99,8 +99,8 @@ async def test_admission_sees_a_scale_and_may_change_it(ask: Scaler, tmp_path: P
         hooks.answers["h"] = lambda asked: {"allowed": True, "patchType": "JSONPatch", "patch": patch}
         kind = "MutatingWebhookConfiguration"
         path = f"/apis/admissionregistration.k8s.io/v1/{kind.lower()}s"
-        code, told = await ask("POST", path, hooks.configuration(kind, "h", rules))
-        assert code == 201, told
+        code, reported = await ask("POST", path, hooks.configuration(kind, "h", rules))
+        assert code == 201, reported
         code, scale = await ask("PATCH", f"{SETS}/web/scale", {"spec": {"replicas": 9}}, MERGE)
         assert (code, scale["spec"]) == (200, {"replicas": 3})
         ((_, asked),) = hooks.asked

@@ -44,9 +44,9 @@ class Asker:
 
     async def review(self, token: str, *audiences: str) -> Any:
         spec = {"token": token, **({"audiences": list(audiences)} if audiences else {})}
-        code, told = await self("POST", REVIEWS, {"spec": spec})
-        assert code == 201, told
-        return told["status"]
+        code, reported = await self("POST", REVIEWS, {"spec": spec})
+        assert code == 201, reported
+        return reported["status"]
 
 
 @pytest.fixture
@@ -78,8 +78,8 @@ async def test_a_token_review_says_why_a_token_is_invalid(ask: Asker) -> None:
 
 
 async def test_a_review_without_a_token_is_a_bad_request(ask: Asker) -> None:
-    code, told = await ask("POST", REVIEWS, {"spec": {}})
-    assert (code, told["message"]) == (400, "token is required for TokenReview in authentication")
+    code, reported = await ask("POST", REVIEWS, {"spec": {}})
+    assert (code, reported["message"]) == (400, "token is required for TokenReview in authentication")
 
 
 async def test_people_get_their_answers_indented(ask: Asker) -> None:
@@ -106,8 +106,8 @@ async def test_refusals_warn_of_unknown_fields_too(ask: Asker) -> None:
 
 async def test_endpoints_are_deprecated(ask: Asker) -> None:
     answer = await ask.raw("GET", "/api/v1/endpoints")
-    told = "v1 Endpoints is deprecated in v1.33+; use discovery.k8s.io/v1 EndpointSlice"
-    assert answer.headers == [("Warning", f'299 - "{told}"')]
+    reported = "v1 Endpoints is deprecated in v1.33+; use discovery.k8s.io/v1 EndpointSlice"
+    assert answer.headers == [("Warning", f'299 - "{reported}"')]
 
 
 @pytest.mark.parametrize(
@@ -128,9 +128,9 @@ async def test_endpoints_are_deprecated(ask: Asker) -> None:
 async def test_log_options_are_checked_before_anything_is_looked_for(
     ask: Asker, query: str, code: int, message: str
 ) -> None:
-    status, told = await ask("GET", f"/api/v1/namespaces/default/pods/p/log?{query}")
+    status, reported = await ask("GET", f"/api/v1/namespaces/default/pods/p/log?{query}")
     prefix = 'PodLogOptions "p" is invalid: ' if code == 422 else ""
-    assert (status, told["message"]) == (code, prefix + message)
+    assert (status, reported["message"]) == (code, prefix + message)
 
 
 async def test_the_body_of_a_request_to_an_unknown_path_is_not_read(ask: Asker) -> None:
@@ -148,9 +148,9 @@ async def test_metrics_of_autoscalers_are_checked(ask: Asker) -> None:
     target = {"apiVersion": "apps/v1", "kind": "Deployment", "name": "d"}
     spec = {"maxReplicas": 2, "scaleTargetRef": target, "metrics": metrics}
     path = "/apis/autoscaling/v2/namespaces/default/horizontalpodautoscalers"
-    code, told = await ask("POST", path, {"metadata": {"name": "h"}, "spec": spec})
+    code, reported = await ask("POST", path, {"metadata": {"name": "h"}, "spec": spec})
     assert code == 422
-    assert [cause["field"] for cause in told["details"]["causes"]] == [
+    assert [cause["field"] for cause in reported["details"]["causes"]] == [
         "spec.metrics[0].resource.target.type",
         "spec.metrics[0].resource.target.averageUtilization",
         "spec.metrics[1].pods.metric.name",
@@ -180,8 +180,8 @@ async def test_clients_that_have_the_aggregated_discovery_are_not_sent_it_again(
     ],
 )
 async def test_a_timeout_has_to_be_a_time(ask: Asker, text: str, why: str) -> None:
-    code, told = await ask("GET", f"/api/v1/namespaces/default?timeout={text}")
+    code, reported = await ask("GET", f"/api/v1/namespaces/default?timeout={text}")
     if why:
-        assert (code, told["message"]) == (400, f"invalid timeout specified in the request URL - {why}")
+        assert (code, reported["message"]) == (400, f"invalid timeout specified in the request URL - {why}")
     else:
         assert code == 200

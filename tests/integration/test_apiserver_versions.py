@@ -58,16 +58,16 @@ def convert(request: Object) -> Object:
 
 class Definer(Asker):
     async def define(self, made: Object) -> None:
-        code, told = await self("POST", DEFINITIONS, made)
-        assert code == 201, told
+        code, body = await self("POST", DEFINITIONS, made)
+        assert code == 201, body
         async with asyncio.timeout(10):
             while (await self("GET", V1))[0] != 200:
                 await asyncio.sleep(0)
 
     async def change(self, patch: Object, served: Any) -> None:
         """Changes the definition; returns once `served` holds for the answer of the v1 collection."""
-        code, told = await self("PATCH", f"{DEFINITIONS}/things.example.com", patch, MERGE)
-        assert code == 200, told
+        code, body = await self("PATCH", f"{DEFINITIONS}/things.example.com", patch, MERGE)
+        assert code == 200, body
         async with asyncio.timeout(10):
             while not served((await self("GET", V1))[1]):
                 await asyncio.sleep(0)
@@ -188,18 +188,18 @@ async def test_fields_are_those_of_the_version_asked_for(ask: Definer, hooks: Ho
     assert code == 200 and [item["metadata"]["name"] for item in gone["items"]] == ["b"]
     assert (await ask("GET", V1, fieldSelector="spec.hostPort=h:2"))[1]["items"][0]["metadata"]["name"] == "c"
     after = [("ADDED", "c", "h"), ("DELETED", "a", "h"), ("DELETED", "b", "h")]
-    told = [
+    body = [
         [(event["type"], event["object"]["metadata"]["name"], event["object"]["spec"]["host"]) for event in events]
         for events in await asyncio.gather(*watching)
     ]
-    assert told == [[("ADDED", "a", "h"), ("ADDED", "b", "h"), *after], after]
+    assert body == [[("ADDED", "a", "h"), ("ADDED", "b", "h"), *after], after]
 
 
 async def test_a_failing_webhook_is_reported_and_nothing_is_written(ask: Definer, hooks: HookServer) -> None:
     await ask.define(by(hooks))
     hooks.answers["convert"] = lambda asked: {"result": {"status": "Failure", "message": "no idea"}}
-    code, told = await ask("POST", V2, v2("a", "h", "1"))
-    assert (code, told["message"]) == (500, "conversion webhook for example.com/v2, Kind=Thing failed: no idea")
+    code, body = await ask("POST", V2, v2("a", "h", "1"))
+    assert (code, body["message"]) == (500, "conversion webhook for example.com/v2, Kind=Thing failed: no idea")
     assert (await ask("GET", f"{V1}/a"))[0] == 404
     await ask("POST", V1, v1("a", "h:1"))
     assert (await ask("GET", V2))[1]["message"] == "conversion webhook for example.com/v1, Kind=Thing failed: no idea"
@@ -207,8 +207,8 @@ async def test_a_failing_webhook_is_reported_and_nothing_is_written(ask: Definer
     assert (event["type"], event["object"]["code"]) == ("ERROR", 500)
     assert (await ask("GET", V1))[0] == 200, "the stored version needs no hook"
     hooks.answers["convert"] = lambda asked: {"result": {"status": "Success"}, "convertedObjects": []}
-    told = (await ask("GET", f"{V2}/a"))[1]["message"]
-    assert told == "conversion webhook for example.com/v1, Kind=Thing returned 0 objects, expected 1"
+    body = (await ask("GET", f"{V2}/a"))[1]["message"]
+    assert body == "conversion webhook for example.com/v1, Kind=Thing returned 0 objects, expected 1"
 
 
 @pytest.mark.parametrize(
@@ -229,9 +229,9 @@ async def test_a_hook_may_not_turn_an_object_into_another(
         "result": {"status": "Success"},
         "convertedObjects": [{**asked["objects"][0], "apiVersion": asked["desiredAPIVersion"], **change}],
     }
-    code, told = await ask("GET", f"{V2}/a")
+    code, body = await ask("GET", f"{V2}/a")
     assert code == 500
-    assert told["message"].startswith(f"conversion webhook for example.com/v1, Kind=Thing {why}")
+    assert body["message"].startswith(f"conversion webhook for example.com/v1, Kind=Thing {why}")
 
 
 async def test_a_hook_may_change_labels_and_nothing_else_of_the_metadata(ask: Definer, hooks: HookServer) -> None:
@@ -262,14 +262,14 @@ async def test_stored_versions_accumulate_until_they_are_removed_from_the_status
     made = definition()
     made["spec"]["versions"][0]["storage"], made["spec"]["versions"][1]["storage"] = False, True
     path = f"{DEFINITIONS}/things.example.com"
-    code, told = await ask("PATCH", path, {"spec": {"versions": made["spec"]["versions"]}}, MERGE)
-    assert (code, told["status"]["storedVersions"]) == (200, ["v1", "v2"])
+    code, body = await ask("PATCH", path, {"spec": {"versions": made["spec"]["versions"]}}, MERGE)
+    assert (code, body["status"]["storedVersions"]) == (200, ["v1", "v2"])
     only = [made["spec"]["versions"][1]]
-    code, told = await ask("PATCH", path, {"spec": {"versions": only}}, MERGE)
+    code, body = await ask("PATCH", path, {"spec": {"versions": only}}, MERGE)
     assert code == 422
-    assert "v1 was previously a storage version, and must remain in spec.versions until" in told["message"]
-    code, told = await ask("PATCH", f"{path}/status", {"status": {"storedVersions": ["v2"]}}, MERGE)
-    assert (code, told["status"]["storedVersions"]) == (200, ["v2"])
+    assert "v1 was previously a storage version, and must remain in spec.versions until" in body["message"]
+    code, body = await ask("PATCH", f"{path}/status", {"status": {"storedVersions": ["v2"]}}, MERGE)
+    assert (code, body["status"]["storedVersions"]) == (200, ["v2"])
     assert (await ask("PATCH", path, {"spec": {"versions": only}}, MERGE))[0] == 200
 
 
@@ -308,9 +308,9 @@ async def test_objects_follow_a_schema_that_changes_after_them(ask: Definer) -> 
     ],
 )
 async def test_nonsense_about_conversion_is_refused(ask: Definer, conversion: Object, field: str) -> None:
-    code, told = await ask("POST", DEFINITIONS, definition(**conversion))
+    code, body = await ask("POST", DEFINITIONS, definition(**conversion))
     assert code == 422
-    assert field in [cause["field"] for cause in told["details"]["causes"]]
+    assert field in [cause["field"] for cause in body["details"]["causes"]]
 
 
 async def test_a_definition_on_its_way_out_takes_no_new_objects(ask: Definer) -> None:
@@ -323,8 +323,8 @@ async def test_a_definition_on_its_way_out_takes_no_new_objects(ask: Definer) ->
     async with asyncio.timeout(10):
         while rows.get("Terminating") != ("True", "InstanceDeletionInProgress"):
             await asyncio.sleep(0)
-            _, told = await ask("GET", f"{DEFINITIONS}/things.example.com")
-            rows = {row["type"]: (row["status"], row["reason"]) for row in told["status"]["conditions"]}
+            _, body = await ask("GET", f"{DEFINITIONS}/things.example.com")
+            rows = {row["type"]: (row["status"], row["reason"]) for row in body["status"]["conditions"]}
         while (await ask("POST", V1, v1("b", "h:1"), dryRun="All"))[0] != 405:
             await asyncio.sleep(0)
     assert (await ask("PATCH", f"{V1}/a", {"metadata": {"finalizers": None}}, MERGE))[0] == 200
@@ -346,8 +346,8 @@ async def test_groups_of_the_community_need_an_approval(ask: Definer) -> None:
     made = definition()
     made["metadata"] = {"name": "things.x.k8s.io"}
     made["spec"]["group"] = "x.k8s.io"
-    code, told = await ask("POST", DEFINITIONS, made)
-    assert (code, told["details"]["causes"][0]["field"]) == (422, "metadata.annotations[api-approved.kubernetes.io]")
+    code, body = await ask("POST", DEFINITIONS, made)
+    assert (code, body["details"]["causes"][0]["field"]) == (422, "metadata.annotations[api-approved.kubernetes.io]")
     made["metadata"]["annotations"] = {"api-approved.kubernetes.io": "unapproved, for tests"}
     assert (await ask("POST", DEFINITIONS, made))[0] == 201
 
@@ -357,9 +357,9 @@ async def test_users_of_a_deprecated_version_are_warned_and_refusals_warn_too(as
     made["spec"]["versions"][0].update(deprecated=True)
     made["spec"]["versions"][1].update(deprecated=True, deprecationWarning="use something else")
     await ask.define(made)
-    for path, told in ((V1, "example.com/v1 Thing is deprecated"), (f"{V2}/no", "use something else")):
+    for path, body in ((V1, "example.com/v1 Thing is deprecated"), (f"{V2}/no", "use something else")):
         answer = await ask.server.handle(Request("GET", path, {}, {}, b"", ADMIN))
-        assert ("Warning", f'299 - "{told}"') in answer.headers
+        assert ("Warning", f'299 - "{body}"') in answer.headers
 
 
 async def test_objects_are_selected_by_the_fields_their_definition_names(ask: Definer) -> None:
@@ -370,8 +370,8 @@ async def test_objects_are_selected_by_the_fields_their_definition_names(ask: De
         await ask("POST", V1, v1(name, f"{name}:1"))
     _, listed = await ask("GET", V1, fieldSelector="spec.hostPort=b:1")
     assert [item["metadata"]["name"] for item in listed["items"]] == ["b"]
-    code, told = await ask("GET", V2, fieldSelector="spec.hostPort=b:1")
-    assert (code, told["message"]) == (400, "field label not supported: spec.hostPort")
+    code, body = await ask("GET", V2, fieldSelector="spec.hostPort=b:1")
+    assert (code, body["message"]) == (400, "field label not supported: spec.hostPort")
 
 
 async def test_groups_of_definitions_have_api_services_while_they_are_served(ask: Definer) -> None:
@@ -388,7 +388,7 @@ async def test_groups_of_definitions_have_api_services_while_they_are_served(ask
 async def test_a_default_its_own_schema_refuses_is_refused(ask: Definer) -> None:
     made = definition()
     made["spec"]["versions"][0]["schema"] = schema(size={"type": "integer", "default": "big"})
-    code, told = await ask("POST", DEFINITIONS, made)
+    code, body = await ask("POST", DEFINITIONS, made)
     path = "spec.versions[0].schema.openAPIV3Schema.properties[spec].properties[size].default"
-    assert (code, told["details"]["causes"][0]["field"]) == (422, path)
-    assert "must be of type integer" in told["message"]
+    assert (code, body["details"]["causes"][0]["field"]) == (422, path)
+    assert "must be of type integer" in body["message"]

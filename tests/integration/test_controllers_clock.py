@@ -301,9 +301,9 @@ async def test_the_end_of_a_toleration_is_called_off_when_the_pod_goes_before_it
         await one.pass_time(20)
         await becomes(one.client, POD, "default", "late", lambda pod: pod is None)
         await one.pass_time(1)
-        told = {event["message"] for event in (await one.client.list(EVENT, "default"))["items"]}
-        assert {"Cancelling deletion of Pod default/early", "Marking for deletion Pod default/late"} <= told
-        assert "Cancelling deletion of Pod default/late" not in told
+        reported = {event["message"] for event in (await one.client.list(EVENT, "default"))["items"]}
+        assert {"Cancelling deletion of Pod default/early", "Marking for deletion Pod default/late"} <= reported
+        assert "Cancelling deletion of Pod default/late" not in reported
 
 
 async def test_an_evicted_pod_has_the_reason_and_the_observed_generation(timed: Start) -> None:
@@ -399,8 +399,10 @@ async def test_a_set_refused_by_quota_tries_with_growing_pauses(timed: Start) ->
         assert len(made(one.calls, POD)) <= 3
         written = [call for call in one.calls if call[0] == "PUT" and call[1].endswith("/rs/status")]
         assert len(written) <= 1
-        told = await one.client.get(SET, "default", "rs")
-        assert {it["type"]: it["reason"] for it in told["status"]["conditions"]} == {"ReplicaFailure": "FailedCreate"}
+        reported = await one.client.get(SET, "default", "rs")
+        assert {it["type"]: it["reason"] for it in reported["status"]["conditions"]} == {
+            "ReplicaFailure": "FailedCreate"
+        }
 
 
 def made(calls: list[tuple[str, str]], kind: Kind) -> list[tuple[str, str]]:

@@ -43,8 +43,8 @@ def counts(field: str, number: int) -> Any:
 
 
 def shown(pods: list[dict[str, Any]]) -> list[str]:
-    told = [(pod["status"].get("containerStatuses") or [{}])[0] for pod in pods]
-    return sorted(str(((one.get("resources") or {}).get("requests") or {}).get("cpu")) for one in told)
+    reported = [(pod["status"].get("containerStatuses") or [{}])[0] for pod in pods]
+    return sorted(str(((one.get("resources") or {}).get("requests") or {}).get("cpu")) for one in reported)
 
 
 def progressing(deployment: Any) -> dict[str, Any]:

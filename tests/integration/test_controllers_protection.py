@@ -95,8 +95,8 @@ async def test_a_range_is_ready_and_stays_while_it_alone_has_the_address_of_a_se
     assert ready["status"]["conditions"][0]["message"] == "Kubernetes Service CIDR is ready"
 
     await whole.client.delete(RANGE, "", "kubernetes")
-    told = lambda one: one["status"]["conditions"][-1]["reason"] == "Terminating"  # noqa: E731
-    held = await becomes(whole.client, RANGE, "", "kubernetes", told)
+    reported = lambda one: one["status"]["conditions"][-1]["reason"] == "Terminating"  # noqa: E731
+    held = await becomes(whole.client, RANGE, "", "kubernetes", reported)
     assert held["status"]["conditions"][-1]["status"] == "False"
     assert any(True for _ in networks_of(held)) and net.version == 4
 

@@ -96,8 +96,8 @@ async def test_only_the_node_may_change_the_allocation(cluster: Cluster) -> None
     ask = Asker(cluster.server)
     await running(ask)
     code, answer = await allocate(ask, ADMIN, cpu="2", memory="64Mi")
-    told = 'pods "p" is forbidden: only the node of the pod may change resourcesAllocated'
-    assert (code, answer["message"]) == (403, told)
+    found = 'pods "p" is forbidden: only the node of the pod may change resourcesAllocated'
+    assert (code, answer["message"]) == (403, found)
 
 
 async def test_another_node_may_not_change_the_allocation(cluster: Cluster) -> None:
@@ -121,16 +121,16 @@ async def test_the_node_may_update_nothing_but_the_allocation(cluster: Cluster, 
     ask = Asker(cluster.server)
     await running(ask)
     code, answer = await ask("PATCH", f"{PODS}/p", change, STRATEGIC, user=NODE)
-    told = 'pods "p" is forbidden: node "n1" can only update the field resourcesAllocated of containers'
-    assert (code, answer["message"]) == (403, told)
+    found = 'pods "p" is forbidden: node "n1" can only update the field resourcesAllocated of containers'
+    assert (code, answer["message"]) == (403, found)
 
 
 async def test_the_node_may_allocate_nothing_but_cpu_and_memory(cluster: Cluster) -> None:
     ask = Asker(cluster.server)
     await running(ask)
     code, answer = await allocate(ask, NODE, **{"cpu": "1", "memory": "64Mi", "ephemeral-storage": "1Gi"})
-    told = 'pods "p" is forbidden: node "n1" can only update resourcesAllocated for cpu and memory'
-    assert (code, answer["message"]) == (403, told)
+    found = 'pods "p" is forbidden: node "n1" can only update resourcesAllocated for cpu and memory'
+    assert (code, answer["message"]) == (403, found)
 
 
 async def test_a_node_may_not_update_pods_of_a_native_namespace(cluster: Cluster) -> None:
@@ -209,8 +209,8 @@ async def test_the_class_of_a_pod_cannot_change(cluster: Cluster) -> None:
     sizes = {"requests": {"cpu": "1", "memory": "64Mi"}, "limits": {"cpu": "1", "memory": "64Mi"}}
     patch = {"spec": {"containers": [{"name": "c", "resources": sizes}]}}
     code, answer = await ask("PATCH", f"{PODS}/p", patch, STRATEGIC)
-    told = 'Pod "p" is invalid: metadata: Invalid value: "Burstable": Pod QoS is immutable'
-    assert (code, answer["message"]) == (422, told)
+    found = 'Pod "p" is invalid: metadata: Invalid value: "Burstable": Pod QoS is immutable'
+    assert (code, answer["message"]) == (422, found)
 
 
 def limit_range() -> Object:

@@ -186,8 +186,8 @@ async def test_each_resource_has_its_own_word(cluster: Cluster) -> None:
     _, pod = await actor.ask("PATCH", f"{PODS}/p", patch, STRATEGIC)
     assert pod["status"]["resize"] == {"cpu": "Proposed", "memory": "Proposed"}
     sizes["resourcesAllocated"] = {"cpu": "1", "memory": "128Mi"}
-    told = {"containerStatuses": [one | sizes], "resize": {"cpu": "Deferred", "memory": "InProgress"}}
-    code, pod = await actor.ask("PATCH", f"{PODS}/p/status", {"status": told}, MERGE, user=NODE)
+    reported = {"containerStatuses": [one | sizes], "resize": {"cpu": "Deferred", "memory": "InProgress"}}
+    code, pod = await actor.ask("PATCH", f"{PODS}/p/status", {"status": reported}, MERGE, user=NODE)
     assert (code, pod["status"]["resize"]) == (200, {"cpu": "Deferred", "memory": "InProgress"})
 
 

@@ -228,8 +228,8 @@ async def test_policies_can_be_changed_through_the_subresource(cluster: Cluster,
 async def test_a_resource_without_a_policy_is_named_as_the_releases_name_it(cluster: Cluster) -> None:
     body = manifest(resizePolicy=[{"resourceName": "gpu", "restartPolicy": "NotRequired"}])
     code, answer = await Asker(cluster.server)("POST", pods_in("v1.31"), body)
-    told = 'spec.containers[0].resizePolicy: Unsupported value: gpu: supported values: "cpu", "memory"'
-    assert (code, answer["message"]) == (422, f'Pod "p" is invalid: {told}')
+    reported = 'spec.containers[0].resizePolicy: Unsupported value: gpu: supported values: "cpu", "memory"'
+    assert (code, answer["message"]) == (422, f'Pod "p" is invalid: {reported}')
 
 
 async def test_a_put_without_annotations_is_taken(cluster: Cluster) -> None:

@@ -144,8 +144,8 @@ async def test_port_forward(whole: Whole, environment: dict[str, str]) -> None:
     assert process.stdout is not None
     try:
         async with asyncio.timeout(PATIENCE_S):
-            told = (await process.stdout.readline()).decode()
-            port = int(told.split("127.0.0.1:")[1].split(" ")[0])
+            reported = (await process.stdout.readline()).decode()
+            port = int(reported.split("127.0.0.1:")[1].split(" ")[0])
             for text in (b"one", b"two"):
                 reader, writer = await asyncio.open_connection("127.0.0.1", port)
                 writer.write(text)

@@ -105,16 +105,16 @@ SUCCESS = b'{"metadata":{},"status":"Success"}'
 
 
 @pytest.mark.parametrize(
-    ("command", "told"), [("echo&command=hi", [(1, b"hi\n")]), ("nothing-of-this-name", [(3, b"no such file")])]
+    ("command", "reported"), [("echo&command=hi", [(1, b"hi\n")]), ("nothing-of-this-name", [(3, b"no such file")])]
 )
 async def test_clients_of_the_first_channel_protocol_get_no_status(
-    front: Front, command: str, told: list[tuple[int, bytes]]
+    front: Front, command: str, reported: list[tuple[int, bytes]]
 ) -> None:
     await front.run()
     async with front.socket(f"{POD_PATH}/exec?command={command}&stdout=1&stderr=1", "channel.k8s.io") as socket:
         found = await messages(socket)
-    assert [channel for channel, _ in found] == [channel for channel, _ in told]
-    assert all(words in data for (_, data), (_, words) in zip(found, told, strict=True))
+    assert [channel for channel, _ in found] == [channel for channel, _ in reported]
+    assert all(words in data for (_, data), (_, words) in zip(found, reported, strict=True))
 
 
 # --- logs ----------------------------------------------------------------------------------------------------------
@@ -143,9 +143,9 @@ async def test_logs_come_through_the_api_server(front: Front) -> None:
 
 async def test_refusals_of_logs_have_kubernetes_words(front: Front) -> None:
     await front.run()
-    status, told = await front.get(f"{front.api}{POD_PATH}/log?previous=true")
+    status, reported = await front.get(f"{front.api}{POD_PATH}/log?previous=true")
     assert status == 400
-    assert msgspec.json.decode(told)["message"] == 'previous terminated container "c" in pod "p" not found'
+    assert msgspec.json.decode(reported)["message"] == 'previous terminated container "c" in pod "p" not found'
     path = "/containerLogs/default/{}/{}"
     assert await front.get(front.node + path.format("x", "c")) == (404, 'pod "x" does not exist')
     assert await front.get(front.node + path.format("p", "x")) == (404, 'container "x" not found in pod "p"')
@@ -195,10 +195,10 @@ async def test_a_container_that_waits_has_no_log_yet(front: Front) -> None:
         return "ErrImagePull" in str((states[0].get("state") or {}).get("waiting"))
 
     await becomes(front.whole.client, POD, "default", "p", waits)
-    status, told = await front.get(f"{front.api}{POD_PATH}/log")
+    status, reported = await front.get(f"{front.api}{POD_PATH}/log")
     whys = ("image can't be pulled", "trying and failing to pull image")
     assert status == 400
-    assert msgspec.json.decode(told)["message"] in [
+    assert msgspec.json.decode(reported)["message"] in [
         f'container "c" in pod "p" is waiting to start: {why}' for why in whys
     ]
 
@@ -213,9 +213,9 @@ async def test_a_container_that_waits_for_the_first_ones_says_so(front: Front) -
         return "running" in (states[0].get("state") or {})
 
     await becomes(front.whole.client, POD, "default", "p", begun)
-    status, told = await front.get(f"{front.api}{POD_PATH}/log?container=c")
+    status, reported = await front.get(f"{front.api}{POD_PATH}/log?container=c")
     why = 'container "c" in pod "p" is waiting to start: PodInitializing'
-    assert (status, msgspec.json.decode(told)["message"]) == (400, why)
+    assert (status, msgspec.json.decode(reported)["message"]) == (400, why)
 
 
 # --- exec and attach -----------------------------------------------------------------------------------------------
@@ -226,10 +226,10 @@ async def test_exec_gives_output_and_exit_code(front: Front, protocol: str) -> N
     await front.run()
     query = "command=sh&command=-c&command=echo+out;echo+err+>%262;exit+4&stdout=true&stderr=true"
     async with front.socket(f"{POD_PATH}/exec?{query}", protocol) as socket:
-        told = dict(await messages(socket))
+        reported = dict(await messages(socket))
         assert socket.close_code == 1000
-    assert (told[1], told[2]) == (b"out\n", b"err\n")
-    status = msgspec.json.decode(told[3])
+    assert (reported[1], reported[2]) == (b"out\n", b"err\n")
+    status = msgspec.json.decode(reported[3])
     assert (status["reason"], status["details"]["causes"]) == (
         "NonZeroExitCode",
         [{"reason": "ExitCode", "message": "4"}],
@@ -249,8 +249,8 @@ async def test_exec_takes_input_until_the_client_closes_it(front: Front) -> None
 async def test_a_command_that_cannot_run_is_reported_in_the_status(front: Front) -> None:
     await front.run()
     async with front.socket(f"{POD_PATH}/exec?command=/nonexistent&stdout=true", "v5.channel.k8s.io") as socket:
-        ((channel, told),) = await messages(socket)
-    status = msgspec.json.decode(told)
+        ((channel, reported),) = await messages(socket)
+    status = msgspec.json.decode(reported)
     assert (channel, status["reason"], status["code"]) == (3, "InternalError", 500)
     assert "error executing command in container: failed to exec" in status["message"]
 
@@ -258,16 +258,16 @@ async def test_a_command_that_cannot_run_is_reported_in_the_status(front: Front)
 async def test_exec_into_an_exited_container_fails_in_the_status(front: Front) -> None:
     await front.run("exit 0")
     async with front.socket(f"{POD_PATH}/exec?command=true&stdout=true", "v5.channel.k8s.io") as socket:
-        ((_, told),) = await messages(socket)
-    assert 'unable to upgrade connection: container not found ("c")' in msgspec.json.decode(told)["message"]
+        ((_, reported),) = await messages(socket)
+    assert 'unable to upgrade connection: container not found ("c")' in msgspec.json.decode(reported)["message"]
 
 
 async def test_attach_shows_what_comes_and_ends_with_the_container(front: Front) -> None:
     await front.run("echo early; sleep 1; echo late; exit 3")
     async with front.socket(f"{POD_PATH}/attach?stdout=true&stderr=true", "v5.channel.k8s.io") as socket:
-        told = dict(await messages(socket))
-    assert told[1].endswith(b"late\n")
-    assert told[3] == SUCCESS
+        reported = dict(await messages(socket))
+    assert reported[1].endswith(b"late\n")
+    assert reported[3] == SUCCESS
 
 
 async def test_streams_must_be_asked_for_and_upgraded(front: Front) -> None:
@@ -276,9 +276,9 @@ async def test_streams_must_be_asked_for_and_upgraded(front: Front) -> None:
     assert (await front.get(f"{path}?command=true"))[0] == 400
     assert await front.get(f"{path}?command=true&output=1") == (400, "Upgrade request required")
     headers = {"Upgrade": "websocket", "Connection": "Upgrade", "Sec-WebSocket-Protocol": "v9.channel.k8s.io"}
-    status, told = await front.get(f"{path}?command=true&output=1", **headers)
+    status, reported = await front.get(f"{path}?command=true&output=1", **headers)
     assert status == 400
-    assert "unable to negotiate protocol" in told
+    assert "unable to negotiate protocol" in reported
 
 
 # --- port-forward --------------------------------------------------------------------------------------------------
@@ -334,13 +334,13 @@ async def test_exec_over_an_upgraded_connection_as_other_api_servers_do_it(front
             start = struct.pack(">IIBB", number, 0, 0, 0)
             writer.write(spdy.control(spdy.SYN_STREAM, start + blocks.pack({"streamtype": kind})))
         writer.write(spdy.data_frame(3, b"hello") + spdy.data_frame(3, b"", spdy.FIN))
-        told: dict[int, bytes] = {}
+        reported: dict[int, bytes] = {}
         while raw := await reader.read(8):
             word, rest = struct.unpack(">II", raw + await reader.readexactly(8 - len(raw)))
             data = await reader.readexactly(rest & 0xFFFFFF)
             if not word >> 31:
-                told[word] = told.get(word, b"") + data
-    assert (told[5], told[1]) == (b"hello", SUCCESS)
+                reported[word] = reported.get(word, b"") + data
+    assert (reported[5], reported[1]) == (b"hello", SUCCESS)
     writer.close()
 
 
@@ -373,17 +373,20 @@ async def test_the_error_for_a_token_without_permissions_names_the_missing_ones(
     ask = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {}}
     path = "/api/v1/namespaces/default/serviceaccounts/default/token"
     token = (await front.whole.client.raw("POST", path, body=ask))["status"]["token"]
-    status, told = await front.get(f"{front.node}/stats/summary", front.nobody, Authorization=f"Bearer {token}")
+    status, reported = await front.get(f"{front.node}/stats/summary", front.nobody, Authorization=f"Bearer {token}")
     who = "system:serviceaccount:default:default"
-    assert (status, told) == (403, f"Forbidden (user={who}, verb=get, resource=nodes, subresource(s)=[stats proxy])")
+    assert (status, reported) == (
+        403,
+        f"Forbidden (user={who}, verb=get, resource=nodes, subresource(s)=[stats proxy])",
+    )
 
 
 async def test_the_node_serves_a_pods_story_and_its_four_states(front: Front) -> None:
     await front.run(resources={"requests": {"cpu": "100m"}, "limits": {"memory": "64Mi"}})
     _, story = await front.get(f"{front.node}/podfit/story/default/p")
     assert "admitted" in [chapter["what"] for chapter in msgspec.json.decode(story)["story"]]
-    _, told = await front.get(f"{front.node}/podfit/states/default/p")
-    (container,) = msgspec.json.decode(told)["containers"]
+    _, reported = await front.get(f"{front.node}/podfit/states/default/p")
+    (container,) = msgspec.json.decode(reported)["containers"]
     assert container["desired"] == container["allocated"] == container["actuated"]
     assert container["actual"]["limits"] == {"memory": "64Mi"}
     assert container["actual"]["requests"] == {"cpu": "100m"}
@@ -407,5 +410,5 @@ async def test_a_message_that_is_too_long_ends_the_connection(front: Front, stra
     ) as socket:
         await socket.send_bytes(bytes(LARGEST_MESSAGE + 1))
         async with asyncio.timeout(PATIENCE_S):
-            told = [message.data async for message in socket if message.data[:1] == b"\x01"]
-        assert socket.closed and not told
+            reported = [message.data async for message in socket if message.data[:1] == b"\x01"]
+        assert socket.closed and not reported

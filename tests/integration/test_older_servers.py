@@ -181,8 +181,8 @@ async def test_a_server_that_does_not_resize_gets_one_clear_sentence(tmp_path: P
         patch = {"spec": {"containers": [{"name": "c", "resources": {"requests": {"cpu": "1"}}}]}}
         with pytest.raises(ApiError) as refused:
             await client.patch(POD, "default", "p", patch, "resize", STRATEGIC)
-    told = "the API server (v1.31.0) does not resize pods in place: InPlacePodVerticalScaling is off"
-    assert str(refused.value) == told
+    reported = "the API server (v1.31.0) does not resize pods in place: InPlacePodVerticalScaling is off"
+    assert str(refused.value) == reported
 
 
 async def test_a_server_of_our_own_time_is_spoken_to_natively(tmp_path: Path) -> None:

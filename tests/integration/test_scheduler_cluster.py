@@ -90,7 +90,7 @@ class Bench:
             while await self.client.find(POD, "default", name) is not None:
                 await asyncio.sleep(0.005)
 
-    async def told(self, reason: str) -> list[Object]:
+    async def reported(self, reason: str) -> list[Object]:
         await self.scheduler.idle()
         return [event for event in await self.cluster.events() if event["reason"] == reason]
 
@@ -123,7 +123,7 @@ async def test_a_pod_gets_a_node_and_an_event_says_which(bench: Bench) -> None:
     await bench.node("n1")
     await bench.pod("p")
     assert await bench.bound("p") == "n1"
-    (event,) = await bench.told("Scheduled")
+    (event,) = await bench.reported("Scheduled")
     assert event["message"] == "Successfully assigned default/p to n1"
     assert (event["action"], event["reportingComponent"]) == ("Binding", "default-scheduler")
     assert event["reportingInstance"].startswith("default-scheduler-") and event["source"] == {}
@@ -149,7 +149,7 @@ async def test_a_refusal_counts_nodes_by_reason(bench: Bench) -> None:
         "1 node(s) were unschedulable. no new claims to deallocate, preemption: 0/3 nodes are available: "
         "1 No preemption victims found for incoming pod, 2 Preemption is not helpful for scheduling."
     )
-    (event,) = await bench.told("FailedScheduling")
+    (event,) = await bench.reported("FailedScheduling")
     assert event["type"] == "Warning"
 
 
@@ -267,7 +267,7 @@ async def test_an_important_pod_takes_the_place_of_the_least_important(bench: Be
     assert target["message"] == "default-scheduler: preempting to accommodate a higher priority pod"
     await bench.client.delete(POD, "default", "low", {"gracePeriodSeconds": 0})
     assert await bench.bound("vip") == "n1"
-    (event,) = await bench.told("Preempted")
+    (event,) = await bench.reported("Preempted")
     assert event["message"] == f"Preempted by pod {pod['metadata']['uid']} on node n1"
     assert (event["action"], event["related"]["name"]) == ("Preempting", "vip")
     assert (await bench.cluster.pod("mid"))["metadata"].get("deletionTimestamp") is None
@@ -388,9 +388,9 @@ async def test_after_the_deadline_a_deferred_resize_may_preempt(tmp_path: Path) 
         assert (await bench.cluster.pod("low"))["metadata"].get("deletionTimestamp") is None
         await clock.advance(11)
         await bench.until(lambda pod: bool(pod["metadata"].get("deletionTimestamp")), "low")
-        (event,) = await bench.told("Preempted")
+        (event,) = await bench.reported("Preempted")
         assert "deferred resize of pod default/vip on node n1" in event["message"]
-        assert (await bench.told("ResizePreempting"))[0]["involvedObject"]["name"] == "vip"
+        assert (await bench.reported("ResizePreempting"))[0]["involvedObject"]["name"] == "vip"
 
 
 async def test_a_budget_keeps_a_deferred_resize_waiting(tmp_path: Path) -> None:
@@ -399,7 +399,7 @@ async def test_a_budget_keeps_a_deferred_resize_waiting(tmp_path: Path) -> None:
         await _budget(bench, 0)
         await _deferred(bench, clock)
         await clock.advance(40)
-        (event, *_) = await bench.told("ResizePreemptionFailed")
+        (event, *_) = await bench.reported("ResizePreemptionFailed")
         assert "700m cpu missing" in event["message"]
         assert (await bench.cluster.pod("low"))["metadata"].get("deletionTimestamp") is None
 
@@ -457,9 +457,9 @@ async def test_many_pods_are_bound_once_each(bench: Bench) -> None:
 async def test_a_pod_waits_for_its_claim_and_is_scheduled_once_it_exists(bench: Bench) -> None:
     await bench.node("n1")
     await bench.pod("p", volumes=[{"name": "v", "persistentVolumeClaim": {"claimName": "data"}}])
-    told = await bench.refused("p")
-    assert told.startswith('0/1 nodes are available: persistentvolumeclaim "data" not found. ')
-    assert told.endswith("preemption: 0/1 nodes are available: 1 Preemption is not helpful for scheduling.")
+    reported = await bench.refused("p")
+    assert reported.startswith('0/1 nodes are available: persistentvolumeclaim "data" not found. ')
+    assert reported.endswith("preemption: 0/1 nodes are available: 1 Preemption is not helpful for scheduling.")
     spec = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}
     meta = {"name": "data", "namespace": "default"}
     claim = {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": meta, "spec": spec}

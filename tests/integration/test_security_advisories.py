@@ -73,8 +73,8 @@ def pod_with(container: Object, **spec: Any) -> Object:
 async def test_a_pod_uses_no_secret_that_its_account_does_not_list(ask: Asker, pod: Object) -> None:
     """CVE-2024-3177."""
     await strict_account(ask)
-    status, told = await ask("POST", PODS, pod)
-    assert status == 403 and "does not reference that secret" in told["message"]
+    status, reported = await ask("POST", PODS, pod)
+    assert status == 403 and "does not reference that secret" in reported["message"]
 
 
 @pytest.mark.parametrize("source", [ENV_FROM, ENV])
@@ -84,8 +84,8 @@ async def test_an_ephemeral_container_uses_no_secret_that_its_account_does_not_l
     assert (await ask("POST", PODS, pod_with({})))[0] == 201
     patch = {"spec": {"ephemeralContainers": [{"name": "e", "image": "i", **source}]}}
     media = "application/strategic-merge-patch+json"
-    status, told = await ask("PATCH", f"{PODS}/p/ephemeralcontainers", patch, media)
-    assert status == 403 and "ephemeral container e" in told["message"]
+    status, reported = await ask("PATCH", f"{PODS}/p/ephemeralcontainers", patch, media)
+    assert status == 403 and "ephemeral container e" in reported["message"]
 
 
 async def test_a_hook_sees_a_node_before_and_after_a_change_as_a_whole(tmp_path: Path) -> None:
@@ -155,8 +155,8 @@ async def test_a_user_of_a_namespace_cannot_give_away_what_they_do_not_have(ask:
         ("clusterrolebindings", boss),
         ("clusterroles", {**grasping, "metadata": {"name": "x", "labels": {f"{group}/aggregate-to-admin": "true"}}}),
     ):
-        status, told = await ask("POST", f"{rbac}/{path}", body, user=jane)
-        assert status == 403, told
+        status, reported = await ask("POST", f"{rbac}/{path}", body, user=jane)
+        assert status == 403, reported
 
 
 async def test_impersonation_requires_the_permission(ask: Asker) -> None:
@@ -198,8 +198,8 @@ async def test_a_container_is_not_started_without_the_profile_it_asks_for(cluste
 async def test_a_local_profile_is_named(ask: Asker) -> None:
     """CVE-2023-2431."""
     assert (await ask("POST", ACCOUNTS, {"metadata": {"name": "default"}}))[0] == 201
-    status, told = await ask("POST", PODS, pod_with({"securityContext": {"seccompProfile": {"type": "Localhost"}}}))
-    assert status == 422 and "localhostProfile" in told["message"]
+    status, reported = await ask("POST", PODS, pod_with({"securityContext": {"seccompProfile": {"type": "Localhost"}}}))
+    assert status == 422 and "localhostProfile" in reported["message"]
 
 
 async def test_a_container_is_the_same_user_after_its_restart(cluster: Cluster) -> None:

@@ -77,8 +77,8 @@ async def test_nothing_of_the_whole_cluster_is_reached_through_a_namespace(ask: 
         asked += [(method, f"{base}/x") for method in ("GET", "PUT", "PATCH", "DELETE")]
         asked += [("PUT", f"{base}/x/{sub.name}") for sub in kind.subresources]
         for method, path in asked:
-            status, told = await ask(method, path, {"metadata": {"name": "x"}}, user=JANE)
-            assert status in (403, 404, 405), (method, path, told)
+            status, reported = await ask(method, path, {"metadata": {"name": "x"}}, user=JANE)
+            assert status in (403, 404, 405), (method, path, reported)
     assert (await ask("GET", "/api/v1/namespaces/mine", user=JANE))[0] == 200
 
 
@@ -119,8 +119,8 @@ async def test_an_object_goes_to_the_namespace_that_was_authorized(ask: Asker) -
 async def test_a_name_is_no_way_out_of_a_namespace(ask: Asker, name: str) -> None:
     """CVE-2022-3162."""
     await grant(ask, "all", [{"apiGroups": ["*"], "resources": ["*"], "verbs": ["*"]}])
-    status, told = await ask("GET", f"{SECRETS}/{name}", user=JANE)
-    assert status in (400, 403, 404) and MARK not in str(told)
+    status, reported = await ask("GET", f"{SECRETS}/{name}", user=JANE)
+    assert status in (400, 403, 404) and MARK not in str(reported)
 
 
 # --- selectors ------------------------------------------------------------------------------------------------------
@@ -142,8 +142,8 @@ ONE = [{"apiGroups": [""], "resources": ["secrets"], "verbs": ["list", "watch"],
 )
 async def test_no_selector_shows_more_than_the_object_it_was_authorized_for(ask: Asker, selector: str) -> None:
     await grant(ask, "one", ONE)
-    status, told = await ask("GET", SECRETS, user=JANE, fieldSelector=selector)
-    assert status in (200, 400, 403) and MARK not in str(told)
+    status, reported = await ask("GET", SECRETS, user=JANE, fieldSelector=selector)
+    assert status in (200, 400, 403) and MARK not in str(reported)
     assert (await ask("GET", SECRETS, user=JANE, fieldSelector="metadata.name=allowed"))[0] == 200
 
 
@@ -153,8 +153,8 @@ async def test_a_watch_of_one_object_shows_no_other(ask: Asker, selector: str) -
     query = {"watch": ["true"], "fieldSelector": [selector], "timeoutSeconds": ["1"]}
     request = Request("GET", f"{SECRETS}/allowed", query, {}, b"", JANE)
     answer = await ask.server.handle(request)
-    told = answer.body + b"".join([piece async for piece in answer.stream] if answer.stream is not None else [])
-    assert MARK.encode() not in told
+    reported = answer.body + b"".join([piece async for piece in answer.stream] if answer.stream is not None else [])
+    assert MARK.encode() not in reported
 
 
 @pytest.mark.parametrize(
@@ -239,11 +239,11 @@ async def test_no_spelling_of_a_path_leads_past_authorization(ask: Asker, user: 
     for _ in range(4000):
         path = unquote(spelled(chance).partition("?")[0])
         answer = await ask.server.handle(Request("GET", path, {"timeoutSeconds": ["1"]}, {}, b"", user))
-        told = answer.body
+        reported = answer.body
         if answer.stream is not None:
             assert path.startswith("/api/v1/") and "configmaps" in path, path
         assert answer.status < 500, path
-        assert MARK.encode() not in told and b"apiserver_request_total" not in told, path
+        assert MARK.encode() not in reported and b"apiserver_request_total" not in reported, path
 
 
 async def test_anonymous_clients_see_health_and_version_and_nothing_else(ask: Asker) -> None:

@@ -93,15 +93,15 @@ async def test_a_pod_behind_a_proxy_never_sees_the_certificate_that_nodes_trust(
 
 async def test_a_pods_proxy_to_the_api_server_itself_is_an_anonymous_client(world: World) -> None:
     target = f"/api/v1/namespaces/default/pods/https:p:{world.server.front.port}/proxy/api/v1/secrets"
-    status, told = await world.get(target)
-    assert status == 403 and "system:anonymous" in told
+    status, reported = await world.get(target)
+    assert status == 403 and "system:anonymous" in reported
 
 
 async def test_a_node_that_reports_the_api_servers_address_gains_no_rights_there(world: World) -> None:
     await world.node("self", "127.0.0.1", world.server.front.port)
     for path in ("api/v1/secrets", "apis/rbac.authorization.k8s.io/v1/clusterroles", "api/v1/namespaces/default/pods"):
-        status, told = await world.get(f"/api/v1/nodes/self/proxy/{path}")
-        assert status == 403 and "kube-apiserver-kubelet-client" in told
+        status, reported = await world.get(f"/api/v1/nodes/self/proxy/{path}")
+        assert status == 403 and "kube-apiserver-kubelet-client" in reported
 
 
 async def test_a_node_authenticates_the_api_server(world: World) -> None:
@@ -138,15 +138,15 @@ async def test_a_node_cannot_redirect_an_exec_to_another_node(world: World, prot
     headers = {"Connection": "Upgrade", "Upgrade": protocol}
     if protocol == "websocket":
         headers |= {"Sec-WebSocket-Version": "13", "Sec-WebSocket-Key": base64.b64encode(bytes(16)).decode()}
-    code, told = await world.get(EXEC, **headers)
-    assert code == 500 and f"invalid upgrade response: status code {status}" in told
+    code, reported = await world.get(EXEC, **headers)
+    assert code == 500 and f"invalid upgrade response: status code {status}" in reported
     assert len(world.evil.seen) == 1 and not world.other.seen
 
 
 async def test_a_node_cannot_redirect_a_reader_of_logs(world: World) -> None:
     world.evil.answer = redirect(f"{world.other.url}/x")
-    status, told = await world.get(f"{POD}/log?container=c")
-    assert status == 500 and "redirects forbidden" in told
+    status, reported = await world.get(f"{POD}/log?container=c")
+    assert status == 500 and "redirects forbidden" in reported
     assert len(world.evil.seen) == 1 and not world.other.seen
 
 
@@ -235,9 +235,9 @@ async def test_a_redirect_of_a_webhook_is_not_followed(world: World) -> None:
         while status == 201:
             at += 1
             body = {"metadata": {"name": f"c{at}"}}
-            status, told = await world.admin("POST", "/api/v1/namespaces/default/configmaps", body)
+            status, reported = await world.admin("POST", "/api/v1/namespaces/default/configmaps", body)
             await asyncio.sleep(0)
-    assert status == 500 and "status code 307" in told["message"]
+    assert status == 500 and "status code 307" in reported["message"]
     assert world.evil.seen and not world.other.seen
 
 
@@ -249,10 +249,10 @@ async def test_bytes_after_a_rejected_upgrade_are_a_new_request(world: World) ->
     head = f"POST {EXEC} HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: SPDY/3.1\r\nContent-Length: 0\r\n\r\n"
     writer.write(head.encode() + b"GET /exec/default/victim/c HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
     async with asyncio.timeout(30):
-        told = await reader.read()
+        reported = await reader.read()
     writer.close()
     assert [seen.path.partition("?")[0] for seen in world.evil.seen] == ["/exec/default/p/" + await uid(world) + "/c"]
-    assert b"101 Switching" not in told
+    assert b"101 Switching" not in reported
 
 
 async def uid(world: World) -> str:
@@ -267,8 +267,8 @@ async def test_a_proxy_does_not_connect_to_special_addresses(world: World, addre
     """CVE-2022-3294, CVE-2020-8555: what only the API server's machine can reach."""
     await world.node("special", address, 80)
     for path in ("nodes/special/proxy/x", "nodes/http:special:8080/proxy/x"):
-        status, told = await world.get(f"/api/v1/{path}")
-        assert status == 400 and "address not allowed" in told
+        status, reported = await world.get(f"/api/v1/{path}")
+        assert status == 400 and "address not allowed" in reported
 
 
 @pytest.mark.parametrize("address", ["127.0.0.1", "::1", "::ffff:127.0.0.1", "localhost"])
@@ -284,8 +284,8 @@ async def test_a_name_is_resolved_once_and_the_checked_address_is_dialled() -> N
 
 @pytest.mark.parametrize("name", ["p:80@127.0.0.1", "ftp:p:80", "p:http", "http:p:80:90", "p:99999", ":80", "http::80"])
 async def test_a_proxy_takes_no_name_that_would_change_the_host(world: World, name: str) -> None:
-    status, told = await world.get(f"/api/v1/namespaces/default/pods/{name}/proxy/x")
-    assert status == 400 and "invalid pod request" in told
+    status, reported = await world.get(f"/api/v1/namespaces/default/pods/{name}/proxy/x")
+    assert status == 400 and "invalid pod request" in reported
 
 
 @pytest.mark.parametrize("host", ["a" * 64, "." * 5, "a..b", "\ud800", "x" * 300, "%"])

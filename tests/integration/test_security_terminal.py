@@ -57,6 +57,6 @@ async def printed(command: str, kubeconfig: Path) -> str:
 
 async def test_no_command_prints_an_escape_of_the_cluster(whole: Whole) -> None:
     for command in COMMANDS:
-        told = await printed(command, whole.up.kubeconfig)
-        assert told, command
-        assert not set(told) & {letter for letter in ESCAPE if not letter.isprintable()}, command
+        reported = await printed(command, whole.up.kubeconfig)
+        assert reported, command
+        assert not set(reported) & {letter for letter in ESCAPE if not letter.isprintable()}, command

@@ -243,12 +243,12 @@ async def test_a_target_beyond_every_node_is_capped_at_the_largest(cluster: Auto
         async with admitting(cluster):
             pod = await create(cluster)
         await updater.one_pass()
-        told = await cluster.admin.get(VPA, "default", "web")
+        reported = await cluster.admin.get(VPA, "default", "web")
     finally:
         await updater.stop()
     assert pod["spec"]["containers"][0]["resources"]["requests"]["cpu"] == "8"
     assert "the most that the largest node, n1, can hold" in pod["metadata"]["annotations"]["podfit.dev/fitted"]
-    [condition] = [one for one in told["status"]["conditions"] if one["type"] == "TargetExceedsNodes"]
+    [condition] = [one for one in reported["status"]["conditions"] if one["type"] == "TargetExceedsNodes"]
     assert condition["status"] == "True" and condition["reason"] == "LargestNodeTooSmall"
     assert "23400m of cpu, of which node n1 can hold 8000m" in condition["message"]
 
@@ -480,9 +480,9 @@ async def test_a_pod_that_requires_an_autoscaler_is_held_until_there_is_one(
             freed = await becomes(cluster.admin, POD, "default", "new", is_free)
     assert freed is not None and freed["spec"]["containers"][0]["resources"]["requests"] == got
     events = (await cluster.admin.list(kind_named("Event"), "default"))["items"]
-    told = [event for event in events if event["reason"] == "WaitingForVPA"]
-    assert [event["involvedObject"]["name"] for event in told] == ["new"] and told[0].get("count", 1) == 1
-    assert "no VerticalPodAutoscaler in namespace default has Deployment web as its target" in told[0]["message"]
+    reported = [event for event in events if event["reason"] == "WaitingForVPA"]
+    assert [event["involvedObject"]["name"] for event in reported] == ["new"] and reported[0].get("count", 1) == 1
+    assert "no VerticalPodAutoscaler in namespace default has Deployment web as its target" in reported[0]["message"]
 
 
 async def test_a_pod_that_requires_an_autoscaler_starts_at_its_own_size_within_policy(cluster: Autoscaled) -> None:
@@ -537,8 +537,8 @@ async def test_an_event_says_that_a_freeze_holds_a_pod_back(cluster: Autoscaled)
         finally:
             await updater.stop()
     events = (await cluster.admin.list(kind_named("Event"), "default"))["items"]
-    [told] = [event["message"] for event in events if event["reason"] == "WaitingForVPA"]
-    assert "podfit.dev/freeze on Namespace default" in told
+    [reported] = [event["message"] for event in events if event["reason"] == "WaitingForVPA"]
+    assert "podfit.dev/freeze on Namespace default" in reported
 
 
 async def test_with_the_failure_policy_fail_pods_are_rejected_while_the_webhook_is_away(cluster: Autoscaled) -> None:

@@ -100,12 +100,12 @@ async def test_every_number_is_explained_and_the_explanation_ends_in_that_number
     _, story = await ask(recommender, "GET", "/explain/default/web")
     vpa = await cluster.admin.get(VPA, "default", "web")
     [entry] = vpa["status"]["recommendation"]["containerRecommendations"]
-    told = story["containers"]["main"]
-    assert told["samples"] == 10
+    reported = story["containers"]["main"]
+    assert reported["samples"] == 10
     for resource in ("cpu", "memory"):
         for size in ("target", "lowerBound", "upperBound"):
-            assert told["resources"][resource][size]["value"] == entry[size][resource]
-    steps = [step["what"] for step in told["resources"]["memory"]["target"]["steps"]]
+            assert reported["resources"][resource][size]["value"] == entry[size][resource]
+    steps = [step["what"] for step in reported["resources"]["memory"]["target"]["steps"]]
     assert steps[0].startswith("percentile 0.9") and steps[-1] == "lowered to the policy's maxAllowed"
     assert story["changes"] and story["recommender"] == "default"
 
@@ -139,13 +139,13 @@ async def test_the_story_follows_the_recommenders_settings(cluster: Autoscaled, 
     vpa = await cluster.admin.get(VPA, "default", "web")
     [entry] = vpa["status"]["recommendation"]["containerRecommendations"]
     story = explain_objects(vpa, (await cluster.admin.list(VPA_CHECKPOINT, "default"))["items"])
-    told = story["containers"]["main"]["resources"]
+    reported = story["containers"]["main"]["resources"]
     assert story["settings"]["recommendation-margin-fraction"] == 0.5
     for resource in ("cpu", "memory"):
-        assert told[resource]["target"]["value"] == entry["target"][resource]
+        assert reported[resource]["target"]["value"] == entry["target"][resource]
     first = "mean of observed usage" if batch else "percentile 0.9 of observed usage"
-    assert told["cpu"]["target"]["steps"][0]["what"] == first
-    assert told["memory"]["target"]["steps"][-1]["what"] == "lowered to the cluster's maximum"
+    assert reported["cpu"]["target"]["steps"][0]["what"] == first
+    assert reported["memory"]["target"]["steps"][-1]["what"] == "lowered to the cluster's maximum"
 
 
 async def test_explain_shows_the_calculation_of_the_running_recommender(
@@ -155,9 +155,9 @@ async def test_explain_shows_the_calculation_of_the_running_recommender(
     checkpoints = (await cluster.admin.list(VPA_CHECKPOINT, "default"))["items"]
     assert noted_url(vpa, checkpoints) == f"http://127.0.0.1:{recommender.http.port}"
     lines, found = await explain_vpa(cluster.admin, vpa)
-    told = found["numbers"]["containers"]["main"]["resources"]["memory"]["target"]
+    reported = found["numbers"]["containers"]["main"]["resources"]["memory"]["target"]
     # Only the recommender knows it: a checkpoint does not hold the peak of a window that still lasts.
-    assert told["value"] == "300Mi" and told["steps"][0]["value"] == "511134537"
+    assert reported["value"] == "300Mi" and reported["steps"][0]["value"] == "511134537"
     assert not any("leave out" in line for line in lines)
 
 

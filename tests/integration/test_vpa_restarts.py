@@ -99,9 +99,9 @@ async def test_without_allowed_disruptions_nothing_is_restarted(cluster: Autosca
     for _ in range(2):
         await one_pass(cluster, updater)
     assert await resized(cluster, pods) == []
-    told = verdict(updater, "web", pods[0])
-    assert told["reason"] == "DisruptionBudget"
-    assert "restarts container main" in told["message"] and "disruption budget" in told["message"]
+    reported = verdict(updater, "web", pods[0])
+    assert reported["reason"] == "DisruptionBudget"
+    assert "restarts container main" in reported["message"] and "disruption budget" in reported["message"]
 
 
 async def test_one_pod_restarts_at_a_time(cluster: Autoscaled, updater: Updater) -> None:
@@ -111,8 +111,8 @@ async def test_one_pod_restarts_at_a_time(cluster: Autoscaled, updater: Updater)
     [first] = await resized(cluster, pods)
     await one_pass(cluster, updater)
     assert await resized(cluster, pods) == [first], "it does not have what it was given yet"
-    told = next(verdict(updater, "web", pod) for pod in pods if pod != first)
-    assert told["reason"] == "RestartUnderWay" and first in told["message"]
+    reported = next(verdict(updater, "web", pod) for pod in pods if pod != first)
+    assert reported["reason"] == "RestartUnderWay" and first in reported["message"]
     large = {"requests": {"cpu": "500m", "memory": "100Mi"}}
     await cluster.running("default", first, resources=large, restartCount=1)
     async with asyncio.timeout(20):
@@ -137,8 +137,8 @@ async def test_a_single_replica_is_restarted_only_if_the_autoscaler_allows(
     allowed = await restarting(cluster, "allowed", 1, minReplicas=1)
     await one_pass(cluster, updater)
     assert await resized(cluster, kept) == [] and await resized(cluster, allowed) == allowed
-    told = verdict(updater, "kept", kept[0])
-    assert told["reason"] == "TooFewReplicas" and "1 of at least 2 replicas" in told["message"]
+    reported = verdict(updater, "kept", kept[0])
+    assert reported["reason"] == "TooFewReplicas" and "1 of at least 2 replicas" in reported["message"]
 
 
 async def test_a_resize_without_restart_asks_no_budget(cluster: Autoscaled, updater: Updater) -> None:

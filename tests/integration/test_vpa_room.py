@@ -81,9 +81,9 @@ async def test_two_autoscalers_do_not_promise_the_same_room(cluster: Autoscaled,
     gone = await evicted(cluster, "a", "b")
     assert len(gone) == 1, "2000m hold one pod of 920m and three of 100m, not two and two of them"
     other = "b" if gone[0].startswith("a") else "a"
-    told = verdict(updater, other, f"{other}-1-0")
-    assert told["reason"] == "NoNodeFits"
-    assert "900m of cpu" in told["message"] and "1 other pods" in told["message"]
+    reported = verdict(updater, other, f"{other}-1-0")
+    assert reported["reason"] == "NoNodeFits"
+    assert "900m of cpu" in reported["message"] and "1 other pods" in reported["message"]
 
 
 async def test_no_further_pod_is_evicted_while_a_successor_is_on_its_way(cluster: Autoscaled, updater: Updater) -> None:
@@ -161,8 +161,8 @@ async def test_a_pod_is_not_evicted_for_a_successor_of_the_same_size(cluster: Au
     await cluster.recommend("a", {"cpu": "920m", "memory": "100Mi"}, **memory)
     await one_pass(cluster, updater, 13 * 3600)
     assert await evicted(cluster, "a") == []
-    told = verdict(updater, "a", "a-1-0")
-    assert told["reason"] == "NoRoom" and "100m of cpu" in told["message"]
+    reported = verdict(updater, "a", "a-1-0")
+    assert reported["reason"] == "NoRoom" and "100m of cpu" in reported["message"]
 
 
 @pytest.mark.parametrize("kind", ["requests", "limits"])
@@ -181,9 +181,9 @@ async def test_a_quota_is_promised_once(cluster: Autoscaled, updater: Updater, k
     gone = await evicted(cluster, "a", "b")
     assert len(gone) == 1, "600m are left, and a successor takes 400m of them"
     other = "b" if gone[0].startswith("a") else "a"
-    told = verdict(updater, other, f"{other}-1-0")
-    assert told["reason"] == "QuotaExceeded"
-    assert f"has 200m of {kind}.cpu left, 350m more are needed" in told["message"]
+    reported = verdict(updater, other, f"{other}-1-0")
+    assert reported["reason"] == "QuotaExceeded"
+    assert f"has 200m of {kind}.cpu left, 350m more are needed" in reported["message"]
 
 
 async def test_on_a_small_node_every_deployment_keeps_all_its_pods(tmp_path: Path) -> None:

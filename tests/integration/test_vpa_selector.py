@@ -97,10 +97,10 @@ async def test_a_pod_without_a_controller_is_never_evicted(cluster: Autoscaled) 
     updater = Updater(cluster.client, config, cluster.clock)
     await updater.start()
     await updater.one_pass()
-    told = updater.skip_reasons.of(("default", "tier"))
+    reported = updater.skip_reasons.of(("default", "tier"))
     await updater.stop()
     assert {pod["metadata"]["name"] for pod in (await cluster.admin.list(POD, "default"))["items"]} == {"naked", "bare"}
-    assert told is not None and told["pods"]["naked"]["reason"] == "NotRecreated"
+    assert reported is not None and reported["pods"]["naked"]["reason"] == "NotRecreated"
 
 
 async def test_new_pods_of_any_creator_get_the_size(cluster: Autoscaled) -> None:
@@ -262,8 +262,8 @@ async def test_applying_an_autoscaler_warns_of_pods_without_a_controller(cluster
         _, verdict = await webhook.reviews.admit({"request": request})
         found.append(verdict.warnings)
     await webhook.stop()
-    [told] = found.pop()
-    assert found == [(), ()] and told.startswith("no controller recreates pods naked: ")
+    [reported] = found.pop()
+    assert found == [(), ()] and reported.startswith("no controller recreates pods naked: ")
 
 
 async def test_doctor_warns_of_pods_without_a_controller(cluster: Autoscaled) -> None:

@@ -94,10 +94,10 @@ async def test_a_workload_without_samples_starts_from_what_similar_containers_us
         low, high = (Quantity.parse(entry(status)[bound][resource]) for bound in ("lowerBound", "upperBound"))
         assert low < Quantity.parse(known["lowerBound"][resource])
         assert high > Quantity.parse(known["upperBound"][resource])
-    told = condition(status, SIMILAR)
-    assert (told["status"], told["reason"]) == ("True", "TooFewOwnSamples")
-    assert "the same name, image, command and arguments (confidence 0.0004" in told["message"]
-    assert "container main of the pods with app=web" in told["message"]
+    reported = condition(status, SIMILAR)
+    assert (reported["status"], reported["reason"]) == ("True", "TooFewOwnSamples")
+    assert "the same name, image, command and arguments (confidence 0.0004" in reported["message"]
+    assert "container main of the pods with app=web" in reported["message"]
     assert condition(status, "LowConfidence")["status"] == "True"
     assert condition(status, "RecommendationProvided")["status"] == "True"
 

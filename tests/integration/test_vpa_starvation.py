@@ -140,8 +140,8 @@ async def test_a_container_whose_bursts_are_throttled_is_named_in_a_condition(cl
         for _ in range(8):
             await loops.minute(0.1, bursts=0.8)
     found = await cluster.admin.get(VPA, "default", "web")
-    [told] = [one for one in found["status"]["conditions"] if one["type"] == "CPUStarved"]
-    assert (told["status"], told["reason"]) == ("True", "BurstsThrottled")
+    [reported] = [one for one in found["status"]["conditions"] if one["type"] == "CPUStarved"]
+    assert (reported["status"], reported["reason"]) == ("True", "BurstsThrottled")
     assert await target(cluster) == 517
 
 

@@ -113,9 +113,9 @@ async def test_nothing_is_evicted_while_the_registered_webhook_does_not_answer(c
         story = updater.skip_reasons.of(("default", "web"))
     assert await alive(cluster) == 2
     assert story is not None
-    told = story["pods"]["web-1-0"]
-    assert told["reason"] == "NoAdmission"
-    assert f"registered at https://127.0.0.1:{port} does not answer" in told["message"]
+    reported = story["pods"]["web-1-0"]
+    assert reported["reason"] == "NoAdmission"
+    assert f"registered at https://127.0.0.1:{port} does not answer" in reported["message"]
 
 
 async def test_pods_are_evicted_while_it_answers(cluster: Autoscaled) -> None:

@@ -60,8 +60,8 @@ async def cluster(tmp_path: Path) -> AsyncIterator[Autoscaled]:
     ],
 )
 async def test_a_target_that_cannot_be_read(cluster: Autoscaled, version: str, kind: str, reason: str) -> None:
-    told = await reason_for(cluster, version, kind)
-    assert told == f"Cannot read targetRef. Reason: {reason.format(f'{version} / {kind} / x')}"
+    reported = await reason_for(cluster, version, kind)
+    assert reported == f"Cannot read targetRef. Reason: {reason.format(f'{version} / {kind} / x')}"
 
 
 async def test_a_scale_without_a_selector(cluster: Autoscaled) -> None:
@@ -110,8 +110,8 @@ async def test_an_autoscaler_that_cannot_be_read_says_so_and_stops_no_other(clus
         await recommender.stop()
     good, odd = [(await cluster.admin.get(VPA, "default", name))["status"] for name in ("good", "odd")]
     assert good["recommendation"]["containerRecommendations"][0]["target"]["cpu"] == "126m"
-    told = next(one["message"] for one in odd["conditions"] if one["type"] == "ConfigUnsupported")
-    assert told.startswith("Cannot read spec.resourcePolicy.containerPolicies[0].minAllowed[cpu]: quantities")
+    reported = next(one["message"] for one in odd["conditions"] if one["type"] == "ConfigUnsupported")
+    assert reported.startswith("Cannot read spec.resourcePolicy.containerPolicies[0].minAllowed[cpu]: quantities")
     assert not odd["recommendation"]
     pods = (await cluster.admin.list(POD, "default"))["items"]
     resized = {pod["metadata"]["labels"]["app"] for pod in pods if pod["metadata"].get("annotations")}

@@ -151,9 +151,9 @@ async def test_a_cluster_that_serves_no_metrics_keeps_its_pods_as_they_are(tmp_p
         }
         vpa = {"apiVersion": VPA.api_version, "kind": VPA.kind, "metadata": {"name": "web"}, "spec": spec}
         await whole.client.create(VPA, vpa, "default")
-        told = await becomes(whole.client, VPA, "default", "web", lambda one: "NoSamples" in _reasons(one or {}))
-        assert told is not None and not told["status"]["recommendation"]
-        assert {"NoSamples", "MetricsApiFailed"} <= _reasons(told)
+        reported = await becomes(whole.client, VPA, "default", "web", lambda one: "NoSamples" in _reasons(one or {}))
+        assert reported is not None and not reported["status"]["recommendation"]
+        assert {"NoSamples", "MetricsApiFailed"} <= _reasons(reported)
         autoscaler = whole.up.autoscaler
         assert autoscaler is not None
         seen = autoscaler.updater.passes

@@ -106,8 +106,10 @@ async def test_a_limit_that_holds_a_request_down_is_named(cluster: Autoscaled) -
         await recommender.one_pass()
     await recommender.stop()
     status = (await cluster.admin.get(VPA, "default", "web"))["status"]
-    [told] = [one for one in status["conditions"] if one["type"] == "CappedByLimit"]
-    assert told["status"] == "True" and "its limit is 200m" in told["message"] and "web-1-0" in told["message"]
+    [reported] = [one for one in status["conditions"] if one["type"] == "CappedByLimit"]
+    assert (
+        reported["status"] == "True" and "its limit is 200m" in reported["message"] and "web-1-0" in reported["message"]
+    )
     assert "its limit is 200m" in status["statusMessage"]
 
 
@@ -118,7 +120,7 @@ async def test_the_updater_says_that_a_limit_holds_a_pod_down(cluster: Autoscale
     updater = Updater(cluster.client, UpdaterConfig(address=""), cluster.clock)
     await updater.start()
     await updater.one_pass()
-    told = updater.skip_reasons.of(("default", "web"))
+    reported = updater.skip_reasons.of(("default", "web"))
     await updater.stop()
-    assert told is not None and told["pods"]["web-1-0"]["reason"] == "CappedByLimit"
-    assert "1 of cpu is recommended, its limit is 200m" in told["pods"]["web-1-0"]["message"]
+    assert reported is not None and reported["pods"]["web-1-0"]["reason"] == "CappedByLimit"
+    assert "1 of cpu is recommended, its limit is 200m" in reported["pods"]["web-1-0"]["message"]

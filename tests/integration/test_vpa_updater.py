@@ -370,8 +370,8 @@ async def test_a_resize_that_ends_in_throttling_is_taken_back(cluster: Autoscale
         assert await resized(cluster, names, "400m") == names[:1], "it is not lowered again at once"
         await updater.events.flush()
     events = await cluster.admin.list(kind_named("Event"), "default")
-    told = [event["message"] for event in events["items"] if event["reason"] == "ResizeUndoneByVPA"]
-    assert told == ["A resize was undone: container main uses up its CPU limit."]
+    reported = [event["message"] for event in events["items"] if event["reason"] == "ResizeUndoneByVPA"]
+    assert reported == ["A resize was undone: container main uses up its CPU limit."]
 
 
 async def test_a_brake_pulled_while_a_change_waits_for_its_turn_holds_it(cluster: Autoscaled) -> None:
@@ -421,11 +421,11 @@ async def test_single_replicas_are_skipped_and_the_reason_is_reported_once(clust
             await one_pass(cluster, updater)
         await updater.events.flush()
     events = await cluster.admin.list(kind_named("Event"), "default")
-    told = [event for event in events["items"] if event["reason"] == "PodLeftAlone"]
+    reported = [event for event in events["items"] if event["reason"] == "PodLeftAlone"]
     assert (
-        len(told) == 1
-        and told[0].get("count", 1) == 1
-        and "runs 1 of 1 replicas, fewer than the 2 (minReplicas)" in told[0]["message"]
+        len(reported) == 1
+        and reported[0].get("count", 1) == 1
+        and "runs 1 of 1 replicas, fewer than the 2 (minReplicas)" in reported[0]["message"]
     )
 
 
@@ -444,9 +444,9 @@ async def test_a_replica_that_the_updater_evicted_itself_is_no_lack_of_replicas(
         await one_pass(cluster, updater)
         story = updater.skip_reasons.of(("default", "web"))
     assert story is not None
-    told = story["pods"][left[0]]
-    assert told["reason"] == "AwaitingSuccessor"
-    assert "1 of the 2 replicas of ReplicaSet web-1 was evicted by the updater" in told["message"]
+    reported = story["pods"][left[0]]
+    assert reported["reason"] == "AwaitingSuccessor"
+    assert "1 of the 2 replicas of ReplicaSet web-1 was evicted by the updater" in reported["message"]
 
 
 async def test_a_pod_within_bounds_is_not_said_to_be_at_its_target(cluster: Autoscaled) -> None:
@@ -457,10 +457,10 @@ async def test_a_pod_within_bounds_is_not_said_to_be_at_its_target(cluster: Auto
         await one_pass(cluster, updater, 3600)
         story = updater.skip_reasons.of(("default", "web"))
     assert story is not None
-    told = story["pods"][pods[0]]
-    assert told["reason"] == "WithinBounds"
-    assert "requests 200m of cpu (target 247m, bounds 150m to 400m)" in told["message"]
-    assert "when it has run 12 h" in told["message"]
+    reported = story["pods"][pods[0]]
+    assert reported["reason"] == "WithinBounds"
+    assert "requests 200m of cpu (target 247m, bounds 150m to 400m)" in reported["message"]
+    assert "when it has run 12 h" in reported["message"]
 
 
 async def test_a_pod_that_an_undo_keeps_large_is_not_said_to_be_at_its_target(cluster: Autoscaled) -> None:
@@ -472,9 +472,9 @@ async def test_a_pod_that_an_undo_keeps_large_is_not_said_to_be_at_its_target(cl
         await one_pass(cluster, updater)
         story = updater.skip_reasons.of(("default", "web"))
     assert story is not None
-    told = story["pods"][pod]
-    assert told["reason"] == "HeldByUndo"
-    assert "container main keeps 800Mi of memory instead of 500Mi" in told["message"]
+    reported = story["pods"][pod]
+    assert reported["reason"] == "HeldByUndo"
+    assert "container main keeps 800Mi of memory instead of 500Mi" in reported["message"]
 
 
 async def starve(cluster: Autoscaled, name: str, cpu: str) -> None:

@@ -340,7 +340,7 @@ async def test_explain_says_what_has_no_samples_and_since_when(cluster: Autoscal
     await cluster.vpa("web", "web")
     async with recommending(cluster) as recommender:
         await passes(cluster, recommender, 8)
-    told = "\n".join((await explain_vpa(cluster.admin, await cluster.admin.get(VPA, "default", "web")))[0])
-    assert "MetricsUnavailable=True (NoSamples: No sample of container side has arrived since 2023-11-14" in told
-    assert "Container side: no samples\n  cpu and memory: no recommendation without samples" in told
-    assert "Container main: 8 samples from" in told
+    reported = "\n".join((await explain_vpa(cluster.admin, await cluster.admin.get(VPA, "default", "web")))[0])
+    assert "MetricsUnavailable=True (NoSamples: No sample of container side has arrived since 2023-11-14" in reported
+    assert "Container side: no samples\n  cpu and memory: no recommendation without samples" in reported
+    assert "Container main: 8 samples from" in reported

@@ -38,7 +38,7 @@ async def autoscaler(whole: Whole, name: str, kind: str, target: str, mode: str,
     await whole.client.create(VPA, body, "default")
 
 
-async def told(whole: Whole, name: str, *words: str) -> str:
+async def reported(whole: Whole, name: str, *words: str) -> str:
     """What is explained about an autoscaler, as soon as it has all these words."""
     text = ""
     async with asyncio.timeout(60):
@@ -52,7 +52,7 @@ async def told(whole: Whole, name: str, *words: str) -> str:
 async def test_a_pod_that_is_left_as_it_is_has_a_line_with_the_rule_the_numbers_and_the_way_out(whole: Whole) -> None:
     await whole.client.create(DEPLOYMENT, workload("Deployment", "web", 1))
     await autoscaler(whole, "web", "Deployment", "web", "Recreate")
-    text = await told(whole, "web", "TooFewReplicas")
+    text = await reported(whole, "web", "TooFewReplicas")
     assert "(1 pod)" in text
     assert "runs 1 of 1 replicas, fewer than the 2 (minReplicas) that a disruption needs" in text
     assert "more replicas or a lower minReplicas of the autoscaler or mode InPlaceOrRecreate would allow" in text
@@ -61,14 +61,14 @@ async def test_a_pod_that_is_left_as_it_is_has_a_line_with_the_rule_the_numbers_
 async def test_pods_at_their_target_are_said_to_be_there_with_numbers(whole: Whole) -> None:
     await whole.client.create(DEPLOYMENT, workload("Deployment", "web", 2))
     await autoscaler(whole, "web", "Deployment", "web", "InPlaceOrRecreate")
-    text = await told(whole, "web", "AtTarget")
+    text = await reported(whole, "web", "AtTarget")
     assert "container c requests 300m of cpu (target 300m, bounds 300m to " in text
 
 
 async def test_a_recommender_that_is_not_running_is_named(whole: Whole) -> None:
     await whole.client.create(DEPLOYMENT, workload("Deployment", "web", 1))
     await autoscaler(whole, "web", "Deployment", "web", "Off", recommenders=[{"name": "nobodys"}])
-    text = await told(whole, "web", "Its recommender is nobodys")
+    text = await reported(whole, "web", "Its recommender is nobodys")
     assert "--recommender-name=nobodys has to size it" in text and "podfit's own are auto, batch, default" in text
 
 
@@ -76,7 +76,7 @@ async def test_the_autoscaler_that_is_overruled_names_the_one_that_acts(whole: W
     await whole.client.create(DEPLOYMENT, workload("Deployment", "web", 2))
     await autoscaler(whole, "a-first", "Deployment", "web", "InPlaceOrRecreate")
     await autoscaler(whole, "b-second", "Deployment", "web", "InPlaceOrRecreate")
-    text = await told(whole, "b-second", "Overruled=True")
+    text = await reported(whole, "b-second", "Overruled=True")
     assert "VerticalPodAutoscaler a-first is older and selects the same pods" in text
 
 
@@ -91,7 +91,7 @@ async def test_the_pods_of_a_cron_job_are_counted_whatever_group_its_target_name
         kind_named("Job"), {"apiVersion": "batch/v1", "kind": "Job", "metadata": meta, "spec": job}
     )
     await autoscaler(whole, "cron", "CronJob", "cron", "Auto")
-    text = await told(whole, "cron", "RecommendationProvided=True", "Pods in the updater's last pass")
+    text = await reported(whole, "cron", "RecommendationProvided=True", "Pods in the updater's last pass")
     assert "vpa/cron scales cronjob/cron (1 pod), mode Auto:" in text
     assert "NoPodsMatched" not in text
 

@@ -90,13 +90,13 @@ def status_is_true(node: TestNode, pod: dict[str, Any], doom: Doom) -> None:
         if container is None or "running" not in shown["state"]:
             continue
         resources, actual = shown["resources"], container.limits
-        told = (
+        reported = (
             milli_of(resources["limits"][CPU]),
             units_of(resources["limits"][MEMORY]),
             milli_of(resources["requests"][CPU]),
         )
         held = (milli_of_quota(actual.cpu_quota_us or 0), actual.memory_bytes, milli_of_shares(actual.cpu_shares or 0))
-        doom.check(told == held, f"status of {shown['name']} claims {told}, the machine has {held}")
+        doom.check(reported == held, f"status of {shown['name']} claims {reported}, the machine has {held}")
 
 
 def children_fit(node: TestNode, doom: Doom) -> None:

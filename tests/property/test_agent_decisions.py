@@ -73,7 +73,7 @@ def allocated(pod: dict[str, Any]) -> Allocated:
     return Allocated(desired.containers, desired.pod)
 
 
-def told(pod: dict[str, Any]) -> Actuated:
+def reports(pod: dict[str, Any]) -> Actuated:
     return Actuated({one["name"]: effective(one["resources"], None) for one in pod["spec"]["containers"]})
 
 
@@ -91,7 +91,7 @@ def test_every_prefix_of_a_plan_is_legal_and_the_end_is_the_promise(pair: tuple[
         return
     cgroups = Cgroups(before, qos)
     assert cgroups.legal()
-    for step in plan_for(before, after, told(before), cgroups.pod).steps:
+    for step in plan_for(before, after, reports(before), cgroups.pod).steps:
         cgroups.do(step)
         assert cgroups.legal(), step
     assert cgroups.pod == cgroup(after, qos)
@@ -105,8 +105,8 @@ def test_a_plan_broken_off_anywhere_is_finished_by_the_next(pair: tuple[Any, Any
     qos = qos_class(before)
     if qos_class(after) != qos:
         return
-    cgroups, known = Cgroups(before, qos), dict(told(before).containers)
-    for step in plan_for(before, after, told(before), cgroups.pod).steps[:cut]:
+    cgroups, known = Cgroups(before, qos), dict(reports(before).containers)
+    for step in plan_for(before, after, reports(before), cgroups.pod).steps[:cut]:
         cgroups.do(step)
         if isinstance(step, SetContainer):
             known[step.name] = step.after
@@ -130,9 +130,9 @@ def test_a_plan_whose_steps_fail_stays_legal_and_notes_only_what_was_done(
     qos = qos_class(before)
     if qos_class(after) != qos:
         return
-    cgroups, known = Cgroups(before, qos), dict(told(before).containers)
+    cgroups, known = Cgroups(before, qos), dict(reports(before).containers)
     failures: list[tuple[Any, RuntimeFailure]] = []
-    for number, step in enumerate(plan_for(before, after, told(before), cgroups.pod).steps):
+    for number, step in enumerate(plan_for(before, after, reports(before), cgroups.pod).steps):
         if failures and not allowed(step, failures):
             continue
         error = outcomes[number] if number < len(outcomes) else None
@@ -161,8 +161,8 @@ def test_after_the_last_step_nothing_is_left_to_do(pair: tuple[Any, Any]) -> Non
     qos = qos_class(before)
     if qos_class(after) != qos:
         return
-    cgroups, known = Cgroups(before, qos), dict(told(before).containers)
-    for step in plan_for(before, after, told(before), cgroups.pod).steps:
+    cgroups, known = Cgroups(before, qos), dict(reports(before).containers)
+    for step in plan_for(before, after, reports(before), cgroups.pod).steps:
         cgroups.do(step)
         assert not isinstance(step, NotePod)
         if isinstance(step, SetContainer):

@@ -33,8 +33,8 @@ def containers(key: str) -> st.SearchStrategy[list[dict[str, Any]]]:
 
 
 def statuses(key: str) -> st.SearchStrategy[list[dict[str, Any]]]:
-    told = {"resources": st.none() | RESOURCES, "allocatedResources": LISTED}
-    one = st.fixed_dictionaries({"name": st.sampled_from(NAMES[key] + "x")}, optional=told)
+    reported = {"resources": st.none() | RESOURCES, "allocatedResources": LISTED}
+    one = st.fixed_dictionaries({"name": st.sampled_from(NAMES[key] + "x")}, optional=reported)
     return st.lists(one, max_size=2, unique_by=lambda found: found["name"])
 
 
@@ -57,7 +57,7 @@ PODS = st.fixed_dictionaries({"metadata": st.just({"name": "p", "uid": "u"}), "s
 
 def telling(pod: dict[str, Any]) -> dict[str, Any]:
     """The pod with a status that tells its own sizes: what a pod at rest looks like."""
-    told = [
+    reported = [
         {
             "name": one["name"],
             "resources": one.get("resources") or {},
@@ -65,7 +65,7 @@ def telling(pod: dict[str, Any]) -> dict[str, Any]:
         }
         for one in pod["spec"]["containers"]
     ]
-    return {**pod, "status": {**pod["status"], "containerStatuses": told}}
+    return {**pod, "status": {**pod["status"], "containerStatuses": reported}}
 
 
 def sizes_of(pod: dict[str, Any]) -> Allocated:

@@ -63,9 +63,9 @@ def test_owners_do_not_depend_on_what_was_made_before(case: tuple[str, list[Any]
     name, made = case
     struct = type_named(name)
     after_others = [owned(name, obj, reset) for obj in made]
-    for obj, told in zip(made, after_others, strict=True):
+    for obj, reported in zip(made, after_others, strict=True):
         struct.cache.pop("alike", None)
-        assert owned(name, obj, reset) == told
+        assert owned(name, obj, reset) == reported
 
 
 def test_empty_and_unset_are_distinguished() -> None:

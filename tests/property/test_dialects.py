@@ -147,5 +147,5 @@ def test_a_report_of_something_else_keeps_the_state_of_a_resize(dialect: Dialect
     ]
     before = pod["status"].get("containerStatuses") or []
     allocated = {one["name"]: one["allocatedResources"] for one in before if "allocatedResources" in one}
-    told = {one["name"]: one.get("allocatedResources") for one in after.get("containerStatuses") or ()}
-    assert {name: told[name] for name in allocated} == allocated
+    found = {one["name"]: one.get("allocatedResources") for one in after.get("containerStatuses") or ()}
+    assert {name: found[name] for name in allocated} == allocated

@@ -48,7 +48,7 @@ def expected(before: Object | None, after: Object | None) -> tuple[set[tuple[str
 
 
 @given(changes)
-def test_owners_are_notified_of_their_objects_and_adopters_of_orphans(told: list[Any]) -> None:
+def test_owners_are_notified_of_their_objects_and_adopters_of_orphans(reported: list[Any]) -> None:
     cache = Cache(Client(HttpTransport("https://nobody")), POD)
     heard: set[tuple[str, str]] = set()
     found: list[Object] = []
@@ -56,7 +56,7 @@ def test_owners_are_notified_of_their_objects_and_adopters_of_orphans(told: list
     for kind in KINDS:
         waking.owned_by(kind, lambda key, before, after, kind=kind: heard.add((kind, key[1])))  # type: ignore[misc]
     waking.orphans(found.append)
-    for name, goes, shared, meta in told:
+    for name, goes, shared, meta in reported:
         before = cache.get("ns", name)
         kept = before["metadata"] if before is not None else {}
         stays = {field: kept[field] for field in meta if field in kept and kept[field] == meta[field] and shared}

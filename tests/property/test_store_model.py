@@ -99,9 +99,9 @@ def check(store: View, model: Model, share: float) -> None:
             assert store.count_at(revision, prefix, after="a/b") == len([r for r in rows if r.key > "a/b"])
             assert store.scan_at(revision, prefix, after="a/b", limit=2) == [r for r in rows if r.key > "a/b"][:2]
             watch = store.watch(prefix, revision)
-            told = [watch.next_nowait() for _ in range(len(model.changes) + 1)]
+            reported = [watch.next_nowait() for _ in range(len(model.changes) + 1)]
             expected = [c for c in model.changes if c.revision > revision and c.key.startswith(prefix)]
-            assert [change for change in told if change] == expected
+            assert [change for change in reported if change] == expected
             watch.close()
         now = [name for name in sorted(model.at(store.revision)) if name.startswith(prefix)]
         assert [record.key for record in store.scan(prefix)] == now

@@ -86,9 +86,9 @@ def test_what_is_taken_is_what_would_be_decoded_and_shares_nothing(case: tuple[K
     assert obj == before
     if taken is None:
         return
-    told = decode(encoded(obj), kind, field_validation="Strict")
-    assert encoded(taken) == encoded(told.obj)
-    assert told.warnings == []
+    reported = decode(encoded(obj), kind, field_validation="Strict")
+    assert encoded(taken) == encoded(reported.obj)
+    assert reported.warnings == []
     assert containers_of(taken).isdisjoint(containers_of(obj))
 
 

@@ -26,7 +26,7 @@ _readings = st.dictionaries(
 )
 
 
-def told(readings: dict[Any, tuple[float, ...]]) -> NodeRates:
+def reported(readings: dict[Any, tuple[float, ...]]) -> NodeRates:
     rates = NodeRates(fresh_s=0.0)
     rates.take(NodeReading(None, {key: Reading(at - 15.0, 0.0, 0.0) for key, (at, *_) in readings.items()}))
     rates.take(NodeReading(None, {key: Reading(*reading) for key, reading in readings.items()}))
@@ -52,7 +52,7 @@ def samples(found: Scraped) -> dict[int, tuple[Any, ...]]:
 
 @given(_readings)
 def test_numbers_count_as_their_text(readings: dict[Any, tuple[float, ...]]) -> None:
-    rates, cluster = told(readings), known_to(readings)
+    rates, cluster = reported(readings), known_to(readings)
     numbers, items = Numbers(), list[Object]()
     for (namespace, pod), keys in rates.placed.items():
         rates.collect(keys, numbers)

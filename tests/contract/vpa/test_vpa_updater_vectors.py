@@ -262,9 +262,9 @@ class Cluster:
         try:
             action = next(run)
             while True:
-                calls, told, answer = perform(action)
+                calls, reported, answer = perform(action)
                 actions += calls
-                events += told
+                events += reported
                 action = run.send(answer)
         except StopIteration:
             return {"actions": actions, "events": events or None, "infeasible": sorted(self.attempts.infeasible)}

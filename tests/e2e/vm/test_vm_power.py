@@ -129,8 +129,8 @@ async def test_cloud_init_data_and_keys_reach_the_guest(tmp_path: Path) -> None:
         id = await vms.run("seeded", user_data="echo done >/run/told", ssh_keys=keys)
         await vms.booted(id)
 
-        async def told() -> bool:
+        async def reported() -> bool:
             return await vms.exec(id, "cat /run/told 2>/dev/null || true") == "done\n"
 
-        await until(told, 60)
+        await until(reported, 60)
         assert await vms.exec(id, "cat ~root/.ssh/authorized_keys") == keys

@@ -89,10 +89,10 @@ def test_a_stateful_set_of_vms_is_probed_resized_in_place_and_restarted_with_its
     resize(up, "2", "384Mi")
     resize(up, "1", "384Mi")
     eventually(lambda: guest(up, "nproc") == "1", "a vCPU is offline", 60)
-    told = eventually(lambda: offline_told(up), "describe says that it is still plugged", 60)
-    rows = [line.split() for line in told.splitlines()]
-    assert ["vm", "cpu", *["100m/1"] * 4] in rows, told
-    assert ["memory", *["64Mi/384Mi"] * 3, "-/384Mi"] in rows, told
+    reported = eventually(lambda: offline_told(up), "describe says that it is still plugged", 60)
+    rows = [line.split() for line in reported.splitlines()]
+    assert ["vm", "cpu", *["100m/1"] * 4] in rows, reported
+    assert ["memory", *["64Mi/384Mi"] * 3, "-/384Mi"] in rows, reported
 
     (tmp_path / "note").write_text("to the guest\n")
     up.kubectl("cp", str(tmp_path / "note"), f"{POD}:/tmp/note")
@@ -110,5 +110,5 @@ def test_a_stateful_set_of_vms_is_probed_resized_in_place_and_restarted_with_its
 
 
 def offline_told(up: Running) -> str:
-    told = podfit("describe", "pod", POD, "--kubeconfig", str(up.kubeconfig))
-    return told if "1 more vCPU is plugged but offline in the guest" in told else ""
+    reported = podfit("describe", "pod", POD, "--kubeconfig", str(up.kubeconfig))
+    return reported if "1 more vCPU is plugged but offline in the guest" in reported else ""

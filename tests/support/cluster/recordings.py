@@ -175,10 +175,10 @@ def differences(recorded: dict[str, Any], pod: dict[str, Any], artefact: bool = 
     if list(recorded.get("conditions") or {}) != list(ours["conditions"]):
         found.append(f"order of conditions: {list(recorded['conditions'])} vs {list(ours['conditions'])}")
     for key in ("initContainerStatuses", "containerStatuses"):
-        told = [crashed(one) for one in recorded.get(key) or ()]
+        reported = [crashed(one) for one in recorded.get(key) or ()]
         shown = [crashed(one) for one in ours.get(key) or ()]
-        if told != shown:
-            found.append(f"{key}: recorded {told}, ours {shown}")
+        if reported != shown:
+            found.append(f"{key}: recorded {reported}, ours {shown}")
     if recorded["resize"] != ours["resize"] and not (not whole_bytes(recorded) and not ours["resize"]):
         found.append(f"resize: recorded {recorded['resize']}, ours {ours['resize']}")
     theirs, mine = recorded.get("statusPodLevel") or {}, ours.get("statusPodLevel") or {}

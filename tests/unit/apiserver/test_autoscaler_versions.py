@@ -95,8 +95,8 @@ def test_v1_shows_what_it_has_no_words_for_in_annotations() -> None:
     memory = {"type": "Resource", "resource": {"name": "memory", "target": _target("averageUtilization", 70)}}
     shown = autoscalers.to_v1(autoscaler([memory], BEHAVIOR))
     notes = shown["metadata"]["annotations"]
-    told = json.loads(notes["autoscaling.alpha.kubernetes.io/metrics"])
-    assert told == [{"type": "Resource", "resource": {"name": "memory", "targetAverageUtilization": 70}}]
+    reported = json.loads(notes["autoscaling.alpha.kubernetes.io/metrics"])
+    assert reported == [{"type": "Resource", "resource": {"name": "memory", "targetAverageUtilization": 70}}]
     assert json.loads(notes["autoscaling.alpha.kubernetes.io/behavior"])["ScaleUp"]["SelectPolicy"] == "Max"
 
 

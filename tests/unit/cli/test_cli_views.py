@@ -63,11 +63,11 @@ def test_the_pods_that_hold_the_room_are_listed_largest_first() -> None:
 
 
 def test_a_pending_resize_counts_only_its_allocation() -> None:
-    told = {"requests": {"cpu": "300m", "memory": "32Mi"}}
+    reported = {"requests": {"cpu": "300m", "memory": "32Mi"}}
     waiting = pod(
         "waits",
         "800m",
-        containerStatuses=[{"name": "c", "allocatedResources": told["requests"], "resources": told}],
+        containerStatuses=[{"name": "c", "allocatedResources": reported["requests"], "resources": reported}],
         conditions=[{"type": "PodResizePending", "status": "True", "reason": "Deferred"}],
     )
     lines, numbers = room(pod("me", "800m"), NODE, [waiting])

@@ -47,9 +47,9 @@ def test_json_and_yaml_hold_the_same_text_and_no_control_characters(
 ) -> None:
     for output, read in (("json", json.loads), ("yaml", yaml.safe_load)):
         print_object(output, value)
-        told = capsys.readouterr().out
-        assert not obeyed(told)
-        assert read(told) == value
+        reported = capsys.readouterr().out
+        assert not obeyed(reported)
+        assert read(reported) == value
 
 
 def test_answers_and_notes_are_both_made_visible(capsys: pytest.CaptureFixture[str]) -> None:

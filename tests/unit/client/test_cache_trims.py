@@ -23,14 +23,14 @@ class Server:
 
     def __init__(self, shares: bool) -> None:
         self.shares, self.news = shares, freeze(pod("new"))
-        self.told = asyncio.Event()
+        self.sent = asyncio.Event()
 
     async def list(self, *_: Any, **query: str) -> Object:
         return {"metadata": {"resourceVersion": "1"}, "items": [pod("old")]}
 
     async def follow(self, *_: Any) -> AsyncIterator[tuple[str, Object]]:
         yield "ADDED", self.news
-        self.told.set()
+        self.sent.set()
         await asyncio.Event().wait()
 
 
@@ -39,10 +39,10 @@ async def test_objects_of_a_watch_are_trimmed_unless_they_are_shared(shares: boo
     server = Server(shares)
     cache = Cache(server, POD, clock=FakeClock(), trim=lambda obj: {"metadata": obj["metadata"]})  # type: ignore[arg-type]
     task = asyncio.ensure_future(cache.run())
-    await server.told.wait()
-    listed, told = cache.get("d", "old"), cache.get("d", "new")
+    await server.sent.wait()
+    listed, watched = cache.get("d", "old"), cache.get("d", "new")
     assert listed is not None and "spec" not in listed
-    assert told == (server.news if shares else {"metadata": server.news["metadata"]})
-    assert (told is server.news) == shares
+    assert watched == (server.news if shares else {"metadata": server.news["metadata"]})
+    assert (watched is server.news) == shares
     task.cancel()
     await asyncio.gather(task, return_exceptions=True)

@@ -36,40 +36,40 @@ class Told:
 
 
 @pytest.fixture
-def told(monkeypatch: pytest.MonkeyPatch) -> Told:
+def reported(monkeypatch: pytest.MonkeyPatch) -> Told:
     return Told(monkeypatch)
 
 
-def test_a_change_of_a_pod_with_an_existing_owner_needs_no_check(told: Told) -> None:
-    told.of(SET, None, obj("set"))
+def test_a_change_of_a_pod_with_an_existing_owner_needs_no_check(reported: Told) -> None:
+    reported.of(SET, None, obj("set"))
     pod = obj("pod", "set")
-    assert told.of(POD, None, pod) == ["pod"]
-    assert told.of(POD, pod, obj("pod", "set", labels={"a": "b"})) == []
+    assert reported.of(POD, None, pod) == ["pod"]
+    assert reported.of(POD, pod, obj("pod", "set", labels={"a": "b"})) == []
 
 
-def test_a_pod_is_looked_at_when_its_owner_goes(told: Told) -> None:
+def test_a_pod_is_looked_at_when_its_owner_goes(reported: Told) -> None:
     owner, pod = obj("set"), obj("pod", "set")
-    told.of(SET, None, owner)
-    told.of(POD, None, pod)
-    told.of(POD, pod, pod)
-    assert told.of(SET, owner, None) == ["pod"]
-    assert told.of(POD, pod, pod) == ["pod"], "its owner is not there any more"
+    reported.of(SET, None, owner)
+    reported.of(POD, None, pod)
+    reported.of(POD, pod, pod)
+    assert reported.of(SET, owner, None) == ["pod"]
+    assert reported.of(POD, pod, pod) == ["pod"], "its owner is not there any more"
 
 
-def test_a_pod_is_looked_at_when_its_owners_change_or_it_is_deleted(told: Told) -> None:
-    told.of(SET, None, obj("set"))
-    told.of(SET, None, obj("other"))
+def test_a_pod_is_looked_at_when_its_owners_change_or_it_is_deleted(reported: Told) -> None:
+    reported.of(SET, None, obj("set"))
+    reported.of(SET, None, obj("other"))
     pod, moved = obj("pod", "set"), obj("pod", "other")
-    told.of(POD, None, pod)
-    assert told.of(POD, pod, moved) == ["pod"]
+    reported.of(POD, None, pod)
+    assert reported.of(POD, pod, moved) == ["pod"]
     going = obj("pod", "other", deletionTimestamp="2026-01-01T00:00:00Z", finalizers=["foregroundDeletion"])
-    assert told.of(POD, moved, going) == ["pod"]
-    assert told.of(POD, going, going) == ["pod"], "what is being deleted is looked at until it is gone"
+    assert reported.of(POD, moved, going) == ["pod"]
+    assert reported.of(POD, going, going) == ["pod"], "what is being deleted is looked at until it is gone"
 
 
-def test_dependents_are_looked_at_when_their_owner_waits_for_them(told: Told) -> None:
+def test_dependents_are_looked_at_when_their_owner_waits_for_them(reported: Told) -> None:
     owner = obj("set")
-    told.of(SET, None, owner)
-    told.of(POD, None, obj("pod", "set"))
+    reported.of(SET, None, owner)
+    reported.of(POD, None, obj("pod", "set"))
     going = obj("set", deletionTimestamp="2026-01-01T00:00:00Z", finalizers=["foregroundDeletion"])
-    assert sorted(told.of(SET, owner, going)) == ["pod", "set"]
+    assert sorted(reported.of(SET, owner, going)) == ["pod", "set"]

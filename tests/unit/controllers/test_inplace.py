@@ -118,11 +118,11 @@ def running(name: str, cpu: str, shown: str, limit: str = "") -> dict[str, Any]:
     """A pod of generation 2 whose agent has seen it; `shown` is what its status has."""
     made = pod(name, cpu)
     made["metadata"]["generation"] = made["status"]["observedGeneration"] = 2
-    told: dict[str, Any] = {"name": "c", "state": {"running": {}}, "allocatedResources": {"cpu": shown}}
-    told["resources"] = {"requests": {"cpu": shown}, **({"limits": {"cpu": limit}} if limit else {})}
+    reported: dict[str, Any] = {"name": "c", "state": {"running": {}}, "allocatedResources": {"cpu": shown}}
+    reported["resources"] = {"requests": {"cpu": shown}, **({"limits": {"cpu": limit}} if limit else {})}
     if limit:
         made["spec"]["containers"][0]["resources"]["limits"] = {"cpu": "1"}
-    made["status"]["containerStatuses"] = [told]
+    made["status"]["containerStatuses"] = [reported]
     return made
 
 

@@ -85,8 +85,8 @@ def test_a_deleted_pod_has_failed_unless_the_job_waits_for_its_end() -> None:
 
 def test_restarts_of_all_containers_count_against_the_limit() -> None:
     spec = {"backoffLimit": 3, "template": {"spec": {"restartPolicy": "OnFailure"}}}
-    told = [{"name": "a", "restartCount": 1}, {"name": "b", "restartCount": 1}]
-    restarted = pod("Running", containerStatuses=told, initContainerStatuses=[{"name": "i", "restartCount": 1}])
+    reported = [{"name": "a", "restartCount": 1}, {"name": "b", "restartCount": 1}]
+    restarted = pod("Running", containerStatuses=reported, initContainerStatuses=[{"name": "i", "restartCount": 1}])
     assert over_backoff(spec, 0, (restarted,))
 
 

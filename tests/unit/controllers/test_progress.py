@@ -28,13 +28,13 @@ def looked_at(
     return {**one, "status": status}, deadline
 
 
-def told(one: Object) -> list[tuple[str, str, str, str]]:
+def reported(one: Object) -> list[tuple[str, str, str, str]]:
     conditions = one["status"]["conditions"]
     return [(row["type"], row["status"], row["reason"], row["message"]) for row in conditions]
 
 
 def progress(one: Object) -> tuple[str, str, str]:
-    return next(row[1:] for row in told(one) if row[0] == "Progressing")
+    return next(row[1:] for row in reported(one) if row[0] == "Progressing")
 
 
 DONE = ("True", "NewReplicaSetAvailable", 'ReplicaSet "web-1" has successfully progressed.')
@@ -52,12 +52,12 @@ def test_a_new_replica_set_is_reported_before_availability() -> None:
     one, deadline = looked_at(deployment(), [replica_set("web-1", 3, 0)], start=Start.MADE)
     made = ("Progressing", "True", "NewReplicaSetCreated", 'Created new replica set "web-1"')
     # Pods that exist are progress already: the set is told as made only while there are none.
-    assert told(one) == [
+    assert reported(one) == [
         UNAVAILABLE,
         ("Progressing", "True", "ReplicaSetUpdated", 'ReplicaSet "web-1" is progressing.'),
     ]
     one, deadline = looked_at(deployment(), [{**replica_set("web-1", 3, 0), "status": {}}], start=Start.MADE)
-    assert told(one) == [made, UNAVAILABLE] and deadline == NOW + 600
+    assert reported(one) == [made, UNAVAILABLE] and deadline == NOW + 600
 
 
 def test_an_existing_replica_set_is_reported_as_found() -> None:
@@ -68,7 +68,7 @@ def test_an_existing_replica_set_is_reported_as_found() -> None:
 def test_a_roll_out_that_ended_stays_so_when_pods_fail_or_are_added_later() -> None:
     failing, deadline = looked_at(rolled_out(), [replica_set("web-1", 3, 0)])
     assert (progress(failing), deadline) == (DONE, None)
-    assert told(failing)[-1] == UNAVAILABLE
+    assert reported(failing)[-1] == UNAVAILABLE
     later, deadline = looked_at(failing, [replica_set("web-1", 3, 0)], NOW + 5000)
     assert (progress(later), deadline) == (DONE, None)
     more = {**rolled_out(), "spec": {"replicas": 10}}
@@ -102,11 +102,11 @@ def test_a_roll_out_without_progress_times_out() -> None:
 def test_pausing_and_resuming_are_reported_only_with_a_progress_deadline() -> None:
     sets = [replica_set("web-1", 3, 0)]
     one, _ = looked_at(deployment(paused=True), sets)
-    assert told(one) == [("Progressing", "Unknown", "DeploymentPaused", "Deployment is paused"), UNAVAILABLE]
+    assert reported(one) == [("Progressing", "Unknown", "DeploymentPaused", "Deployment is paused"), UNAVAILABLE]
     one, _ = looked_at({**one, "spec": {"replicas": 3}}, sets)
     assert progress(one) == ("Unknown", "DeploymentResumed", "Deployment is resumed")
     one, _ = looked_at(deployment(paused=True, progressDeadlineSeconds=2**31 - 1), sets)
-    assert told(one) == [UNAVAILABLE]
+    assert reported(one) == [UNAVAILABLE]
 
 
 def test_the_failure_of_the_new_set_comes_last_and_keeps_its_time() -> None:
@@ -117,19 +117,19 @@ def test_the_failure_of_the_new_set_comes_last_and_keeps_its_time() -> None:
 
     sets = [replica_set("web-1", 1, 1, **failing("old")), {**replica_set("web-2", 2, 0), "status": failing("new")}]
     one, _ = looked_at(deployment(), sets)
-    assert [row[0] for row in told(one)] == ["Available", "Progressing", "ReplicaFailure"]
+    assert [row[0] for row in reported(one)] == ["Available", "Progressing", "ReplicaFailure"]
     failure = one["status"]["conditions"][-1]
     assert (failure["message"], failure["lastUpdateTime"]) == ("new", rfc3339(NOW - 60))
     sets[1]["status"] = failing("another name each time")
     one, _ = looked_at(one, sets)
     assert one["status"]["conditions"][-1] == failure
     one, _ = looked_at(one, [replica_set("web-2", 3, 3)])
-    assert [row[0] for row in told(one)] == ["Available", "Progressing"]
+    assert [row[0] for row in reported(one)] == ["Available", "Progressing"]
 
 
 def test_a_replica_set_that_cannot_be_created_is_reported_with_the_reason() -> None:
     status = not_made(deployment(), "no room", NOW)
-    assert told({"status": status}) == [("Progressing", "False", "ReplicaSetCreateError", "no room")]
+    assert reported({"status": status}) == [("Progressing", "False", "ReplicaSetCreateError", "no room")]
     again = not_made(deployment(status=status), "no room, another time", NOW + 5)
     assert again == status
 

@@ -24,8 +24,8 @@ def test_a_forked_process_draws_uids_of_its_own() -> None:
         os.write(into, "".join(new_uid() for _ in range(64)).encode())
         os._exit(0)
     os.close(into)
-    with os.fdopen(out) as told:
-        text = told.read()
+    with os.fdopen(out) as reported:
+        text = reported.read()
     os.waitpid(child, 0)
     theirs = {text[start : start + 36] for start in range(0, len(text), 36)}
     assert len(theirs) == 64

@@ -241,9 +241,9 @@ async def test_a_pod_without_usage_is_not_found() -> None:
     cluster.pods["default", "silent"] = {}
     async with serving(cluster) as api:
         for name in ("silent", "nobody"):
-            status, told = await ask(api, f"/namespaces/default/pods/{name}")
-            assert (status, told["reason"]) == (404, "NotFound")
-            assert told["message"] == f'podmetrics.metrics.k8s.io "default/{name}" not found'
+            status, reported = await ask(api, f"/namespaces/default/pods/{name}")
+            assert (status, reported["reason"]) == (404, "NotFound")
+            assert reported["message"] == f'podmetrics.metrics.k8s.io "default/{name}" not found'
 
 
 async def test_tables_sum_containers() -> None:
@@ -262,5 +262,5 @@ async def test_only_reading_is_allowed() -> None:
 
 async def test_the_group_describes_itself() -> None:
     async with serving(loaded()) as api:
-        _, told = await ask(api, "")
-        assert [row["kind"] for row in told["resources"]] == ["NodeMetrics", "PodMetrics"]
+        _, reported = await ask(api, "")
+        assert [row["kind"] for row in reported["resources"]] == ["NodeMetrics", "PodMetrics"]

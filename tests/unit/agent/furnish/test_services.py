@@ -31,7 +31,9 @@ async def service(cluster: Cluster, name: str, namespace: str = "default", **spe
     return str((await cluster.client.create(SERVICE, body))["spec"].get("clusterIP"))
 
 
-async def told(cluster: Cluster, of: dict[str, Any], api_server: str = "", own_network: bool = False) -> dict[str, str]:
+async def reported(
+    cluster: Cluster, of: dict[str, Any], api_server: str = "", own_network: bool = False
+) -> dict[str, str]:
     services = Services(cluster.client, cluster.clock, api_server)
     with pytest.raises(MissingObject, match="services have not yet been read at least once"):
         services.variables(of, own_network)
@@ -46,7 +48,7 @@ async def test_services_of_the_namespace_become_environment_variables(cluster: C
     await cluster.namespace("other")
     await service(cluster, "far", "other")
     await service(cluster, "headless", clusterIP="None")
-    found = await told(cluster, pod())
+    found = await reported(cluster, pod())
     assert {key: value for key, value in found.items() if not key.startswith("KUBERNETES_")} == {
         "MY_WEB_SERVICE_HOST": ip,
         "MY_WEB_SERVICE_PORT": "80",
@@ -66,7 +68,7 @@ async def test_services_of_the_namespace_become_environment_variables(cluster: C
 
 async def test_a_pod_without_service_links_still_gets_the_api_servers_variables(cluster: Cluster) -> None:
     await service(cluster, "my-web")
-    found = await told(cluster, pod(enableServiceLinks=False), "https://10.0.0.5:6443")
+    found = await reported(cluster, pod(enableServiceLinks=False), "https://10.0.0.5:6443")
     assert {key for key in found if not key.startswith("KUBERNETES_")} == set()
     assert (found["KUBERNETES_SERVICE_HOST"], found["KUBERNETES_SERVICE_PORT"]) == ("10.0.0.5", "6443")
     assert found["KUBERNETES_PORT"] == "tcp://10.0.0.5:6443"
@@ -82,11 +84,11 @@ async def test_a_static_pod_does_not_wait_for_services(cluster: Cluster) -> None
 async def test_a_pod_with_its_own_network_finds_an_api_server_on_loopback_at_the_address_of_its_service(
     cluster: Cluster,
 ) -> None:
-    found = await told(cluster, pod(), "https://127.0.0.1:6443", own_network=True)
+    found = await reported(cluster, pod(), "https://127.0.0.1:6443", own_network=True)
     assert (found["KUBERNETES_SERVICE_HOST"], found["KUBERNETES_SERVICE_PORT"]) == ("10.96.0.1", "443")
-    found = await told(cluster, pod(), "https://127.0.0.1:6443")
+    found = await reported(cluster, pod(), "https://127.0.0.1:6443")
     assert (found["KUBERNETES_SERVICE_HOST"], found["KUBERNETES_SERVICE_PORT"]) == ("127.0.0.1", "6443")
-    found = await told(cluster, pod(), "https://10.0.0.5:6443", own_network=True)
+    found = await reported(cluster, pod(), "https://10.0.0.5:6443", own_network=True)
     assert found["KUBERNETES_SERVICE_HOST"] == "10.0.0.5"
 
 

@@ -163,8 +163,8 @@ async def test_any_other_status_is_unhealthy(answer: bytes, name: str) -> None:
 async def test_the_error_for_a_server_without_the_health_protocol_says_so() -> None:
     async with health_server(None) as port:
         text = await ask({"grpc": {"port": port}})
-    told = "error: this server does not implement the grpc health protocol (grpc.health.v1.Health): "
-    assert text is not None and text.startswith(told)
+    reported = "error: this server does not implement the grpc health protocol (grpc.health.v1.Health): "
+    assert text is not None and text.startswith(reported)
 
 
 async def test_a_service_the_server_does_not_know_fails_with_its_code() -> None:

@@ -167,10 +167,10 @@ async def test_the_cadvisor_page_has_limits_throttling_and_ooms_by_container() -
 
 async def test_the_summary_has_the_kubelets_shape(tmp_path: Path) -> None:
     node = Node()
-    told = summary(await reader(node).read(), "n1", 8 * MI, tmp_path, node.clock.now())
-    assert told["node"]["nodeName"] == "n1"
-    assert told["node"]["memory"]["availableBytes"] == 5 * MI
-    (pod,) = told["pods"]
+    reported = summary(await reader(node).read(), "n1", 8 * MI, tmp_path, node.clock.now())
+    assert reported["node"]["nodeName"] == "n1"
+    assert reported["node"]["memory"]["availableBytes"] == 5 * MI
+    (pod,) = reported["pods"]
     assert pod["podRef"] == {"name": node.name, "namespace": "default", "uid": "u"}
     assert pod["containers"][0]["memory"]["availableBytes"] == 62 * MI
     assert "availableBytes" not in pod["memory"]

@@ -305,47 +305,47 @@ async def test_recorded_scenario_gets_the_recorded_refusals_and_defaults(path: P
     server, answers, compared = LittleServer(cluster), {}, 0
     for step in json.loads(path.read_text())["steps"]:
         step = filled(step, answers)
-        expected, told = step["response"], f"{path.stem}: {step['id']}"
+        expected, reported = step["response"], f"{path.stem}: {step['id']}"
         if expected["code"] == 422:
             continue  # field validation comes before the validating phase
         try:
             answer = await server.serve(step)
         except ApiError as error:
-            assert expected["code"] == error.code, f"{told}: {error.message}"
+            assert expected["code"] == error.code, f"{reported}: {error.message}"
             status = error.to_status()
             for field in ("reason", "details", "code"):
-                assert status.get(field) == expected["body"].get(field), told
+                assert status.get(field) == expected["body"].get(field), reported
             if step.get("unordered"):
-                assert words(status["message"]) == words(expected["body"]["message"]), told
+                assert words(status["message"]) == words(expected["body"]["message"]), reported
             else:
-                assert status["message"] == expected["body"]["message"], told
+                assert status["message"] == expected["body"]["message"], reported
             compared += 1
             continue
         answers[step["id"]] = answer
         body = expected.get("body")
         if isinstance(body, dict) and body.get("kind") == "Status" and body.get("status") == "Failure":
-            assert not REFUSALS.search(body["message"]), f"{told}: {body['message']}"
+            assert not REFUSALS.search(body["message"]), f"{reported}: {body['message']}"
         elif (
             isinstance(body, dict) and isinstance(answer, dict) and answer.get("kind") in ("Pod", "SubjectAccessReview")
         ):
-            compare(answer, body, told)
+            compare(answer, body, reported)
             compared += 1
         elif isinstance(body, dict) and body.get("kind") == "ResourceQuota" and step["method"] == "GET":
-            assert answer["status"] == body["status"], told
+            assert answer["status"] == body["status"], reported
             compared += 1
     assert compared, "nothing in this recording was compared"
 
 
-def compare(answer: dict[str, Any], body: dict[str, Any], told: str) -> None:
+def compare(answer: dict[str, Any], body: dict[str, Any], reported: str) -> None:
     answer = settled(answer)
     if body["kind"] != "Pod":
-        assert answer["status"] == body["status"], told
+        assert answer["status"] == body["status"], reported
         return
     spec, expected = answer["spec"], body["spec"]
     for field in ("tolerations", "priority", "priorityClassName", "preemptionPolicy", "serviceAccountName"):
-        assert spec.get(field) == expected.get(field), f"{told}: {field}"
+        assert spec.get(field) == expected.get(field), f"{reported}: {field}"
     for ours, theirs in zip(spec["containers"], expected["containers"], strict=True):
-        assert ours.get("volumeMounts") == theirs.get("volumeMounts"), told
-        assert (ours.get("resources") or {}) == theirs["resources"], told
+        assert ours.get("volumeMounts") == theirs.get("volumeMounts"), reported
+        assert (ours.get("resources") or {}) == theirs["resources"], reported
     tokens = [row for row in expected.get("volumes") or () if row["name"].startswith("kube-api-access")]
-    assert [row for row in spec.get("volumes") or () if row["name"].startswith("kube-api-access")] == tokens, told
+    assert [row for row in spec.get("volumes") or () if row["name"].startswith("kube-api-access")] == tokens, reported

@@ -77,7 +77,7 @@ class HookHere:
     """A hook of this process that allows everything."""
 
     def __init__(self) -> None:
-        self.told: list[str] = []
+        self.reported: list[str] = []
         self.passing: set[Any] = set()
         self.failure: Exception | None = None
 
@@ -88,7 +88,7 @@ class HookHere:
         if self.failure is not None:
             raise self.failure
         request = review["request"]
-        self.told.append(request["name"])
+        self.reported.append(request["name"])
         response = {"uid": request["uid"], "allowed": True}
         return {"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "response": response}
 
@@ -334,7 +334,7 @@ async def test_hook_of_this_process_is_asked_without_a_socket_and_others_are_not
     webhooks.serve_here(lambda url: here if "/mine" in url else None)
     configured(cluster, VALIDATING, "v", hooks.hook("mine"), hooks.hook("theirs"))
     await webhooks.validating.validate(write(pod()))
-    assert here.told == ["p"] and hooks.names == ["theirs"]
+    assert here.reported == ["p"] and hooks.names == ["theirs"]
 
 
 async def test_hook_of_this_process_is_not_asked_about_what_it_lets_pass(cluster, webhooks, hooks, write, pod):
@@ -344,7 +344,7 @@ async def test_hook_of_this_process_is_not_asked_about_what_it_lets_pass(cluster
     condition = {"name": "any", "expression": "true"}
     configured(cluster, VALIDATING, "v", hooks.hook("mine"), hooks.hook("choosy", matchConditions=[condition]))
     await webhooks.validating.validate(write(pod()))
-    assert here.told == ["p"], "only the one with conditions"
+    assert here.reported == ["p"], "only the one with conditions"
 
 
 async def test_broken_hook_of_this_process_fails_like_any_other(cluster, webhooks, hooks, write, pod):

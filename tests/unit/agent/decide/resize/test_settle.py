@@ -8,10 +8,10 @@ from podfit.agent.runtimes.values import Limits
 
 def test_the_status_shows_the_kernels_value_not_the_request() -> None:
     asked = {"limits": {"cpu": "400m", "memory": "128Mi"}, "requests": {"cpu": "300m", "memory": "64Mi"}}
-    told = {"limits": {"cpu": "200m", "memory": "64Mi"}, "requests": {"cpu": "100m", "memory": "32Mi"}}
+    reported = {"limits": {"cpu": "200m", "memory": "64Mi"}, "requests": {"cpu": "100m", "memory": "32Mi"}}
     actual = Limits(102, 20_000, 64 << 20)
-    assert settle.container_resources(asked, told, actual) == told
-    assert settle.container_resources(asked, told, None) == asked
+    assert settle.container_resources(asked, reported, actual) == reported
+    assert settle.container_resources(asked, reported, None) == asked
 
 
 def test_values_below_the_kernels_minimum_show_as_they_were_asked() -> None:

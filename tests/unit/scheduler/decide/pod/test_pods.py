@@ -20,10 +20,10 @@ def pod(name: str, cpu: str = "1", memory: str = "1Gi", on: str = "", app: str =
 
 
 def test_a_status_without_amounts_asks_for_what_the_spec_does() -> None:
-    plain, told = pod("p"), {**pod("p"), "status": {"phase": "Pending", "conditions": []}}
-    assert needs_of(told, use_status=True) is needs_of(plain, use_status=False)
+    plain, body = pod("p"), {**pod("p"), "status": {"phase": "Pending", "conditions": []}}
+    assert needs_of(body, use_status=True) is needs_of(plain, use_status=False)
     statuses = [{"name": "c", "resources": {"requests": {"cpu": "3"}}}]
-    grown = {**told, "status": {**told["status"], "containerStatuses": statuses}}
+    grown = {**body, "status": {**body["status"], "containerStatuses": statuses}}
     assert needs_of(grown, use_status=True).amounts["cpu"] == 3000
 
 

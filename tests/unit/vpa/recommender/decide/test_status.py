@@ -92,9 +92,9 @@ def test_kept_containers_have_what_was_published() -> None:
 
 
 def test_people_read_a_sentence_and_the_time_of_it() -> None:
-    told = reported(outcome(scaler(), SIZES, Config(), NOW, [Condition("X", True, "", "Wait")]), LATER)
-    assert told.status["statusMessage"] == "Resources are recommended for 1 container. Wait."
-    assert told.status["lastUpdateTime"] == LATER and told.patch is not None
+    found = reported(outcome(scaler(), SIZES, Config(), NOW, [Condition("X", True, "", "Wait")]), LATER)
+    assert found.status["statusMessage"] == "Resources are recommended for 1 container. Wait."
+    assert found.status["lastUpdateTime"] == LATER and found.patch is not None
     nothing = reported(outcome(scaler(), {}, Config(), NOW), LATER)
     assert nothing.status["statusMessage"] == "No recommendation yet."
 
