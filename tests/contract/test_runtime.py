@@ -531,7 +531,7 @@ async def test_a_container_that_is_held_back_keeps_its_limits(bench: Bench) -> N
     assert (await bench.state(cid)).state == RUNNING
 
 
-async def test_a_container_out_of_memory_is_killed_and_says_so(bench: Bench) -> None:
+async def test_a_container_out_of_memory_is_killed_and_reports_it(bench: Bench) -> None:
     uid = await bench.pod()
     annotations = {"podfit.dev/fake-memory": "constant:96Mi"}
     command = (PYTHON, "-S", "-c", HOG.format(mib=96))

@@ -167,7 +167,7 @@ def test_pods_without_a_node_and_ended_pods_have_pages(up: Running) -> None:
         up.kubectl("delete", "pod", "homeless", "brief", "--now")
 
 
-def test_a_namespace_without_pods_says_so(up: Running) -> None:
+def test_a_namespace_without_pods_reports_it(up: Running) -> None:
     for words in (["top"], ["describe", "pods"]):
         said = podfit(up, *words, "-n", "kube-public")
         assert said.code == 0 and "No resources found in kube-public namespace." in said.out + said.err

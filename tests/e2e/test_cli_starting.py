@@ -44,7 +44,7 @@ def podfit(*words: str) -> tuple[int, str]:
         ),
     ],
 )
-def test_a_setting_that_cannot_be_meant_ends_with_2(tmp_path: Path, words: str, reported: str) -> None:
+def test_a_setting_that_is_invalid_ends_with_2(tmp_path: Path, words: str, reported: str) -> None:
     (tmp_path / "tokens.csv").write_text("secret,user\n")
     command, *options = words.replace("FOLDER", str(tmp_path)).split()
     # The last one of an option counts; the usual port may be somebody else's.
@@ -87,7 +87,7 @@ def test_a_damaged_store_or_key_ends_with_1(tmp_path: Path) -> None:
     assert (code, said.count("\n")) == (1, 1) and said.startswith(f"podfit: {tmp_path}/pki/sa.key is damaged"), said
 
 
-def test_an_agent_without_a_server_says_so_once_for_each_part_and_stops_cleanly(tmp_path: Path) -> None:
+def test_an_agent_without_a_server_reports_it_once_for_each_part_and_stops_cleanly(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         config = f"clusters: [{{name: a, cluster: {{server: 'https://127.0.0.1:{server.getsockname()[1]}'}}}}]\n"
         context = "contexts: [{name: a, context: {cluster: a}}]\ncurrent-context: a\n"

@@ -104,7 +104,7 @@ async def test_the_status_shows_the_kernels_limits_while_the_runtime_is_silent(
     await lab.verify(await settled(lab))
 
 
-async def test_a_resize_that_the_runtime_refuses_is_put_back_and_says_why(lab: Lab, proxy: CriProxy) -> None:
+async def test_a_resize_that_the_runtime_refuses_is_reverted_and_reports_the_reason(lab: Lab, proxy: CriProxy) -> None:
     seen = await lab.run(pod("p", container("c1", exactly("100m/64Mi")), container("c2", exactly("100m/64Mi"))))
     second = statuses(seen)["c2"]["containerID"].partition("://")[2]
 

@@ -156,7 +156,7 @@ async def test_a_privileged_container_has_the_nodes_devices(lab: Lab) -> None:
     assert "kmsg" not in shown["plain"] and "kmsg" in shown["strong"]
 
 
-async def test_a_container_added_to_look_into_a_pod_sees_the_processes_of_its_target(lab: Lab) -> None:
+async def test_a_container_added_to_debug_a_pod_sees_the_processes_of_its_target(lab: Lab) -> None:
     await lab.run(pod("p", container("c1", command="exec sleep 4321")))
     look: dict[str, Any] = {"name": "look", "image": "busybox", "command": ["sleep", "1000"]}
     look["targetContainerName"] = "c1"

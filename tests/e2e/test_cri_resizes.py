@@ -221,7 +221,9 @@ def helper() -> Iterator[Callable[[str, int], None]]:
 
 
 @pytest.mark.skipif(not V1, reason="cgroup v2 keeps processes out of groups that have groups of their own")
-async def test_a_pod_too_small_for_the_runtimes_helpers_says_so(lab: Lab, helper: Callable[[str, int], None]) -> None:
+async def test_a_pod_too_small_for_the_runtimes_helpers_reports_it(
+    lab: Lab, helper: Callable[[str, int], None]
+) -> None:
     seen = await lab.run(pod("p", container("c1", exactly("100m/64Mi"))))
     await asyncio.to_thread(helper, lab.group(seen), 24)
     await lab.patch("p", patch_of({"c1": exactly("100m/20Mi")}))
@@ -235,7 +237,7 @@ async def test_a_pod_too_small_for_the_runtimes_helpers_says_so(lab: Lab, helper
 
 
 @pytest.mark.skipif(not V1, reason="cgroup v2 keeps processes out of groups that have groups of their own")
-async def test_a_container_that_the_runtimes_helpers_left_no_memory_for_says_so(lab: Lab) -> None:
+async def test_a_container_that_the_runtimes_helpers_left_no_memory_for_reports_it(lab: Lab) -> None:
     """containerd's shim is moved to where CRI-O's would be: all it starts is charged to the pod."""
     seen = await lab.run(pod("p", container("c1", exactly("100m/4Mi"))))
     cid = statuses(seen)["c1"]["containerID"].partition("://")[2]

@@ -120,7 +120,7 @@ def test_without_a_terminal_it_prints_lines(tmp_path: Path) -> None:
     assert_nothing_left(tmp_path)
 
 
-def test_without_rights_it_says_so_and_runs_on_the_fake_runtime(tmp_path: Path) -> None:
+def test_without_rights_it_reports_it_and_runs_on_the_fake_runtime(tmp_path: Path) -> None:
     setpriv = "/usr/bin/setpriv"
     without = [setpriv, "--bounding-set=-all", "--inh-caps=-all"] if os.geteuid() == 0 else []
     if without and not os.path.exists(setpriv):

@@ -362,7 +362,7 @@ def test_a_cni_configuration_that_cannot_be_used_is_named_until_it_is_repaired(n
     assert ask(node, address(node, "web")) == "web"
 
 
-def test_a_pod_in_the_hosts_network_whose_port_is_taken_is_not_ready_and_says_why(tmp_path: Path) -> None:
+def test_a_pod_in_the_hosts_network_whose_port_is_taken_is_not_ready_and_reports_the_reason(tmp_path: Path) -> None:
     skip_without_networks()
     with network_namespace() as within:
         node = Running(tmp_path / "data", *flags(tmp_path), "--pod-network", "host", within=within)

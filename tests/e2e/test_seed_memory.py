@@ -100,7 +100,7 @@ async def holding(lab: Lab, whole: Object | None = None) -> Object:
     return now
 
 
-async def test_memory_in_use_is_taken_when_it_is_given_back(lab: Lab) -> None:
+async def test_memory_in_use_is_taken_when_it_is_released(lab: Lab) -> None:
     seen = await holding(lab)
     assert statuses(seen)["c1"]["resources"]["limits"]["memory"] == "256Mi"
     await lab.shell(seen, "c1", "kill -USR1 1")
@@ -113,7 +113,7 @@ async def test_a_resize_that_memory_forbids_can_be_taken_back(lab: Lab) -> None:
     await lab.verify(await lab.settled("p"))
 
 
-async def test_memory_in_use_of_a_pod_as_a_whole_is_taken_when_it_is_given_back(lab: Lab) -> None:
+async def test_memory_in_use_of_a_pod_as_a_whole_is_taken_when_it_is_released(lab: Lab) -> None:
     seen = await holding(lab, whole=ROOMY)
     await lab.shell(seen, "c1", "kill -USR1 1")
     await lab.verify(await lab.settled("p"))

@@ -87,7 +87,7 @@ INVALID = {
 
 
 @pytest.mark.parametrize("entry", INVALID)
-async def test_an_invalid_patch_changes_nothing_and_says_why(lab: Lab, space: str, entry: str) -> None:
+async def test_an_invalid_patch_changes_nothing_and_reports_the_reason(lab: Lab, space: str, entry: str) -> None:
     before, patch, message = INVALID[entry]
     seen = await lab.run(pod("p", container("c1", before), namespace=space))
     with pytest.raises(ApiError) as refused:

@@ -157,7 +157,7 @@ async def test_a_recorded_resize_leaves_the_same_values_in_the_kernel(file: Path
             assert found == expected, step["do"]
 
 
-async def test_memory_in_use_is_not_taken_away_and_the_resize_ends_when_it_is_given_back(node: RealNode) -> None:
+async def test_memory_in_use_is_not_taken_away_and_the_resize_ends_when_it_is_released(node: RealNode) -> None:
     hold = "import sys,time; x=bytearray(64<<20); time.sleep(2); del x; time.sleep(1000)"
     container = {
         "name": "c",

@@ -98,7 +98,7 @@ async def test_a_container_that_cannot_be_started_waits_as_run_container_error(
     assert waiting(await cluster.pod("p"))[0] == "CrashLoopBackOff"
 
 
-async def test_an_image_that_cannot_be_pulled_is_tried_again_with_pauses(cluster: Cluster, node: TestNode) -> None:
+async def test_an_image_that_cannot_be_pulled_is_retried_with_pauses(cluster: Cluster, node: TestNode) -> None:
     node.machine.missing_images.add("absent:1")
     seen = await create(cluster, node, pod("p", container(image="absent:1")))
     error = 'failed to pull image "absent:1": not found'
@@ -130,7 +130,7 @@ async def test_an_invalid_image_name_is_reported(cluster: Cluster, node: TestNod
     )
 
 
-async def test_a_name_that_is_no_image_stays_rejected_where_every_image_is_the_host(
+async def test_a_name_that_is_not_an_image_stays_rejected_where_every_image_is_the_host(
     cluster: Cluster, node: TestNode, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def host_files(image: str, handler: str = "") -> ImageState:
@@ -143,7 +143,7 @@ async def test_a_name_that_is_no_image_stays_rejected_where_every_image_is_the_h
 
 
 @pytest.mark.parametrize("failure", [OSError(errno.EIO, "Input/output error"), TypeError("no such argument")])
-async def test_a_runtime_that_loses_its_images_is_no_crash(
+async def test_a_runtime_that_loses_its_images_is_not_a_crash(
     cluster: Cluster, node: TestNode, monkeypatch: pytest.MonkeyPatch, failure: Exception
 ) -> None:
     async def broken(image: str, handler: str = "") -> None:
@@ -156,7 +156,7 @@ async def test_a_runtime_that_loses_its_images_is_no_crash(
     await node.until(lambda: runs(cluster))
 
 
-async def test_a_stop_that_fails_is_tried_again_until_the_pod_is_gone(cluster: Cluster, node: TestNode) -> None:
+async def test_a_stop_that_fails_is_retried_until_the_pod_is_gone(cluster: Cluster, node: TestNode) -> None:
     await create(cluster, node, pod("p"))
     for operation in ("stop_container", "stop_pod", "remove_pod", "remove_container"):
         node.runtime.fail_next(operation, RuntimeFailure("the runtime is busy"), times=2)
@@ -171,7 +171,9 @@ async def test_a_stop_that_fails_is_tried_again_until_the_pod_is_gone(cluster: C
     assert not node.agent.ledger.uids()
 
 
-async def test_a_container_that_ends_in_the_middle_of_its_resize_is_no_error(cluster: Cluster, node: TestNode) -> None:
+async def test_a_container_that_ends_in_the_middle_of_its_resize_is_not_an_error(
+    cluster: Cluster, node: TestNode
+) -> None:
     await create(cluster, node, pod("p"))
     node.runtime.fail_next("update_container", NotFound("it ended"))
     await grow(cluster)
@@ -203,7 +205,7 @@ async def test_a_manifest_with_unreadable_references_waits_with_the_reason(clust
     await node.until(lambda: record.state is not None and bool(record.state.containers))
 
 
-async def test_a_pod_with_users_of_its_own_waits_and_says_why(cluster: Cluster, node: TestNode) -> None:
+async def test_a_pod_with_users_of_its_own_waits_and_reports_the_reason(cluster: Cluster, node: TestNode) -> None:
     seen = await create(cluster, node, pod("p", hostUsers=False))
     await node.pass_time(2)
     seen = await cluster.pod("p")

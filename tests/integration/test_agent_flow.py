@@ -99,7 +99,7 @@ async def test_the_flow_control_story_of_the_kep(tmp_path: Path) -> None:
         assert "adopted" in reported
 
 
-async def test_a_resize_that_failed_half_way_is_finished_when_memory_is_given_back(tmp_path: Path) -> None:
+async def test_a_resize_that_failed_half_way_is_finished_when_memory_is_released(tmp_path: Path) -> None:
     async with Cluster(tmp_path) as cluster:
         node = await cluster.node(capacity={"cpu": "2", "memory": "4Gi"})
         body = pod("p", "100m")

@@ -19,7 +19,7 @@ from podfit.client.transport import ClientRequest, Reply, Unreachable
 # --- admission ------------------------------------------------------------------------------------------------------
 
 
-async def test_a_pod_without_room_is_rejected_in_the_words_of_kubernetes(cluster: Cluster, node: TestNode) -> None:
+async def test_a_pod_without_room_is_rejected_with_the_message_of_kubernetes(cluster: Cluster, node: TestNode) -> None:
     large = {"requests": {"cpu": "1500m"}}
     await create(cluster, node, pod("first", {**container(), "resources": large}))
     seen = await create(cluster, node, pod("second", {**container(), "resources": large}))
@@ -105,7 +105,7 @@ async def test_a_crashing_container_backs_off_longer_each_time(cluster: Cluster,
     assert "back-off 20s" in seen["state"]["waiting"]["message"]
 
 
-async def test_a_crashing_container_is_shown_as_ended_when_its_pod_is_over(cluster: Cluster, node: TestNode) -> None:
+async def test_a_crashing_container_is_shown_as_ended_when_its_pod_has_ended(cluster: Cluster, node: TestNode) -> None:
     await create(cluster, node, pod("p", container(command="exit 3")))
     await node.pass_time(2)
     seen = (await cluster.pod("p"))["status"]["containerStatuses"][0]
@@ -155,7 +155,7 @@ async def test_a_container_that_never_ran_has_an_end_when_its_pod_has(cluster: C
     }
 
 
-async def test_a_container_that_waited_for_the_beginning_still_does_when_its_pod_is_over(
+async def test_a_container_that_waited_for_the_beginning_still_does_when_its_pod_has_ended(
     cluster: Cluster, node: TestNode
 ) -> None:
     first = {"initContainers": [container("i")]}
@@ -245,7 +245,7 @@ async def test_a_corrupt_ledger_is_set_aside_and_rebuilt(
     assert (await cluster.pod("p"))["status"] == seen["status"]
 
 
-async def test_a_promise_that_cannot_be_written_is_no_promise(
+async def test_a_promise_that_cannot_be_written_is_not_a_promise(
     cluster: Cluster, node: TestNode, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     seen = await create(cluster, node, pod("p"))
@@ -405,7 +405,7 @@ async def test_a_pod_without_a_promise_is_let_alone_until_it_is_deleted(
     assert await cluster.client.find(POD, "default", "p") is None
 
 
-async def test_a_container_added_to_look_into_a_pod_runs_once_and_is_shown(cluster: Cluster, node: TestNode) -> None:
+async def test_a_container_added_to_debug_a_pod_runs_once_and_is_shown(cluster: Cluster, node: TestNode) -> None:
     probe = {"exec": {"command": ["true"]}, "periodSeconds": 1}
     await create(cluster, node, pod("p", container(readinessProbe=probe)))
     look = {"name": "look", "image": "busybox:1", "command": ["sh", "-c", "sleep 3; exit 4"]}

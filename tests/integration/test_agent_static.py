@@ -84,7 +84,7 @@ async def test_a_manifest_is_seen_the_moment_it_is_written(cluster: Cluster, fol
     assert await phase(cluster) == "Running"
 
 
-async def test_hidden_files_folders_and_nonsense_are_left_alone(cluster: Cluster, folder: Path) -> None:
+async def test_hidden_files_folders_and_nonsense_are_not_changed(cluster: Cluster, folder: Path) -> None:
     (folder / ".web.yaml.swp").write_text(manifest())
     (folder / "more.yaml").mkdir()
     (folder / "nonsense.yaml").write_text("kind: [")

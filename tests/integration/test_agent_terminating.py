@@ -87,7 +87,7 @@ async def test_a_resize_of_a_terminating_pod_is_applied_and_reported(cluster: Cl
     assert in_progress(node) == 0
 
 
-async def test_a_terminating_pod_that_asks_for_too_much_says_so(cluster: Cluster, node: TestNode) -> None:
+async def test_a_terminating_pod_that_asks_for_too_much_reports_it(cluster: Cluster, node: TestNode) -> None:
     await deleting(cluster, node, pod("p", "100m"))
     seen = await resize(cluster, node, "p", "50")
     assert resizing(seen) == [("PodResizePending", "Infeasible", seen["metadata"]["generation"])]
@@ -155,7 +155,7 @@ async def test_a_new_agent_applies_what_a_terminating_pod_asked_for(cluster: Clu
     assert seen["status"]["containerStatuses"][0]["resources"] == size("300m")
 
 
-async def test_a_pod_that_is_over_takes_any_size_without_waiting(cluster: Cluster, node: TestNode) -> None:
+async def test_a_pod_that_has_ended_takes_any_size_without_waiting(cluster: Cluster, node: TestNode) -> None:
     body = pod("p", "100m", command=["sh", "-c", "exit 0"])
     body["spec"]["restartPolicy"] = "Never"
     await cluster.client.create(POD, body)

@@ -221,7 +221,7 @@ _DECODING = "error decoding YAML: error unmarshaling JSON: while decoding JSON: 
         ),
     ],
 )
-async def test_a_configuration_that_cannot_be_applied_says_why(
+async def test_a_configuration_that_cannot_be_applied_reports_the_reason(
     server: ApiServer, body: str, code: int, message: str
 ) -> None:
     query = {"fieldManager": ["m"], "fieldValidation": ["Strict"]}
@@ -229,7 +229,7 @@ async def test_a_configuration_that_cannot_be_applied_says_why(
     assert (answer.status, json.loads(answer.body)["message"]) == (code, message)
 
 
-async def test_a_revision_that_is_no_number_is_gos_error(server: ApiServer) -> None:
+async def test_a_revision_that_is_not_a_number_is_gos_error(server: ApiServer) -> None:
     body = {"metadata": {"name": "c", "resourceVersion": "abc"}}
     answer = await send(server, "PUT", f"{SPACE}/configmaps/c", body)
     said = 'strconv.ParseUint: parsing "abc": invalid syntax'

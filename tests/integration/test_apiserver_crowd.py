@@ -141,7 +141,7 @@ async def leave_in_the_middle_of_a_body(server: ApiServer, tls: ssl.SSLContext, 
         await asyncio.sleep(0)
 
 
-async def test_a_client_that_leaves_in_the_middle_of_its_body_is_no_failure_of_the_server(
+async def test_a_client_that_leaves_in_the_middle_of_its_body_is_not_a_failure_of_the_server(
     server: ApiServer, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     await leave_in_the_middle_of_a_body(server, tls_of(server, server.pki.admin, tmp_path), 1000)

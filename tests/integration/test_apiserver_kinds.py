@@ -137,7 +137,7 @@ async def test_a_dry_run_that_would_make_an_object_repeats_the_revision_it_state
         ({"name": "a", "namespace": ["b"]}, "(/a; /v1, Kind=ConfigMap): .metadata.namespace: expected string"),
     ],
 )
-async def test_a_name_that_is_no_text_is_left_out_of_the_refusal(
+async def test_a_name_that_is_not_text_is_left_out_of_the_refusal(
     ask: Asker, metadata: dict[str, Any], words: str
 ) -> None:
     body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata}

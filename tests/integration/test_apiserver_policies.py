@@ -110,7 +110,7 @@ async def test_a_variable_that_fails_matters_only_where_it_is_used(ask: Asker) -
     assert message.endswith('composited variable "bad" fails to evaluate: no such key: none')
 
 
-async def test_excluded_resources_and_names_are_left_alone(ask: Asker) -> None:
+async def test_excluded_resources_and_names_are_not_changed(ask: Asker) -> None:
     rules = {"resourceRules": [RULE], "excludeResourceRules": [{**RULE, "resourceNames": ["free"]}]}
     await policy(ask, "p", "false", matchConstraints=rules)
     await bind(ask, "p", matchResources={"objectSelector": {"matchLabels": {"checked": "yes"}}})

@@ -87,7 +87,7 @@ async def test_an_odd_request_is_answered_with_4xx_and_without_a_traceback(
 
 
 @pytest.mark.parametrize("header", [b"Impersonate-User: \xff", b"User-Agent: \xff", b"Accept-Language: \xff"])
-async def test_a_header_that_is_no_utf8_can_be_answered(server: ApiServer, header: bytes) -> None:
+async def test_a_header_that_is_not_utf8_can_be_answered(server: ApiServer, header: bytes) -> None:
     body = b'{"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"}'
     code, answer = await sent(server, request(b"POST " + SELF, header, b"Connection: close", body=body))
     assert code == 201

@@ -66,7 +66,7 @@ async def test_a_token_review_names_the_audiences_that_match(ask: Asker) -> None
     assert (await ask.review(await ask.token()))["audiences"] == [ISSUER]
 
 
-async def test_a_token_review_says_why_a_token_is_invalid(ask: Asker) -> None:
+async def test_a_token_review_reports_the_reason_a_token_is_invalid(ask: Asker) -> None:
     assert await ask.review("nonsense") == {"user": {}, "error": "invalid bearer token"}
     status = await ask.review(await ask.token("x"))
     why = f'token audiences ["x"] is invalid for the target audiences ["{ISSUER}"]'

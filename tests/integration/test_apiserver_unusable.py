@@ -149,7 +149,7 @@ async def test_the_server_starts_over_ill_typed_objects_of_every_kind(tmp_path: 
 
 
 @pytest.mark.parametrize("labels", [{LABEL: ["2020"]}, {LABEL: {"a": "b"}}, {LABEL: 5}], ids=repr)
-async def test_a_namespace_whose_dialect_is_no_text_has_the_default_one(tmp_path: Path, labels: Any) -> None:
+async def test_a_namespace_whose_dialect_is_not_text_has_the_default_one(tmp_path: Path, labels: Any) -> None:
     store, kind = MemoryStore(), kind_named("Namespace")
     obj = {"kind": "Namespace", "apiVersion": "v1", "metadata": {"name": "junk", "labels": labels}}
     await store.put(kind.key("", "junk"), msgspec.json.encode(obj), None)
@@ -202,7 +202,7 @@ async def test_ill_typed_objects_can_be_read_and_deleted_in_every_dialect(
             assert gone.status == 200, (name, gone.body)
 
 
-async def test_a_stored_definition_that_cannot_be_used_says_so_and_can_be_corrected(
+async def test_a_stored_definition_that_cannot_be_used_reports_it_and_can_be_corrected(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     store, kind = MemoryStore(), kind_named("CustomResourceDefinition")

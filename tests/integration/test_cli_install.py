@@ -110,7 +110,7 @@ def test_servers_from_1_33_on_are_taken(major: str, minor: str, refused: bool) -
     assert bool(too_old({"major": major, "minor": minor, "gitVersion": f"v{major}.{minor}.0"})) is refused
 
 
-def test_a_pod_that_cannot_pull_says_so() -> None:
+def test_a_pod_that_cannot_pull_reports_it() -> None:
     waiting = {"reason": "ErrImagePull", "message": "no such image"}
     status = {"containerStatuses": [{"state": {"waiting": waiting}}]}
     assert why_waiting({"metadata": {"name": "p"}, "status": status}) == ["pod p: ErrImagePull: no such image"]

@@ -80,7 +80,7 @@ async def test_pods_without_a_controller_are_not_counted_but_reported(whole: Who
     )
 
 
-async def test_a_budget_without_pods_says_so(whole: Whole) -> None:
+async def test_a_budget_without_pods_reports_it(whole: Whole) -> None:
     await budget(whole, "none", minAvailable="50%")
     await counted(whole, "none", expectedPods=0, disruptionsAllowed=0)
     assert await said(whole, "none", "NoPods") == "No matching pods found"

@@ -426,7 +426,7 @@ async def target_of(one: Timed, name: str) -> Object:
     return dict(target)
 
 
-async def test_a_disruption_that_never_came_is_taken_back_after_two_minutes(timed: Start) -> None:
+async def test_a_disruption_that_never_came_is_withdrawn_after_two_minutes(timed: Start) -> None:
     async with timed("disruption-controller") as one:
         await announced(one, "p", reason="EvictionByEvictionAPI", message="Eviction API: evicting")
         await one.pass_time(119)

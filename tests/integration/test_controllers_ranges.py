@@ -44,7 +44,7 @@ async def test_a_range_that_a_node_already_has_is_kept_and_assigned_to_no_other(
         assert await ranges(whole, "own", "other") == [["10.7.0.128/25"], ["10.7.1.0/24"]]
 
 
-async def test_a_node_for_which_nothing_is_left_says_so_and_gets_what_is_freed(tmp_path: Path) -> None:
+async def test_a_node_for_which_nothing_is_left_reports_it_and_gets_what_is_freed(tmp_path: Path) -> None:
     async with Whole(tmp_path, nodes=0, pod_ranges=PodRanges("10.7.0.0/24")) as whole:
         await whole.client.create(NODE, new_node("first"))
         assert await ranges(whole, "first") == [["10.7.0.0/24"]]

@@ -221,7 +221,7 @@ async def test_a_resize_asks_the_runtime_once_for_each_container_and_for_all_at_
     assert (recorded.cpu_quota, recorded.memory_limit_in_bytes) == (70_000, 96 * MIB)
 
 
-async def test_all_of_a_resize_is_put_back_if_the_runtime_refuses_a_part_of_it(node: Node, proxy: CriProxy) -> None:
+async def test_all_of_a_resize_is_reverted_if_the_runtime_refuses_a_part_of_it(node: Node, proxy: CriProxy) -> None:
     uid = await node.pod()
     willing, refused = await node.container(uid), await node.container(uid, name="c2")
     before = [await node.runtime.container_limits(cid) for cid in (willing, refused)]

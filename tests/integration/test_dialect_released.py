@@ -70,7 +70,7 @@ async def test_names_of_resources_are_printed_without_quotes(ask: Asker, version
 
 
 @BOTH
-async def test_a_template_whose_pods_never_restart_is_refused_in_the_words_of_the_release(
+async def test_a_template_whose_pods_never_restart_is_refused_with_the_message_of_the_release(
     ask: Asker, version: str
 ) -> None:
     policy = {"resourceName": "cpu", "restartPolicy": "RestartContainer"}

@@ -171,7 +171,7 @@ async def test_a_container_that_crashes_shows_its_last_run(front: Front) -> None
     assert await front.get(f"{front.api}{POD_PATH}/log?previous=true") == (200, "tried\n")
 
 
-async def test_a_container_that_is_over_has_no_previous_run(front: Front) -> None:
+async def test_a_container_that_has_ended_has_no_previous_run(front: Front) -> None:
     pod = body("echo done; exit 0")
     pod["spec"]["restartPolicy"] = "Never"
     await front.whole.client.create(POD, pod)
@@ -203,7 +203,7 @@ async def test_a_container_that_waits_has_no_log_yet(front: Front) -> None:
     ]
 
 
-async def test_a_container_that_waits_for_the_first_ones_says_so(front: Front) -> None:
+async def test_a_container_that_waits_for_the_first_ones_reports_it(front: Front) -> None:
     pod = body("sleep 1d")
     pod["spec"]["initContainers"] = [{**pod["spec"]["containers"][0], "name": "first"}]
     await front.whole.client.create(POD, pod)

@@ -97,7 +97,7 @@ async def test_a_resize_goes_where_the_server_takes_it(cluster: Cluster, version
 
 
 @BOTH
-async def test_our_agent_reports_a_resize_in_the_words_of_the_server(cluster: Cluster, version: str) -> None:
+async def test_our_agent_reports_a_resize_with_the_message_of_the_server(cluster: Cluster, version: str) -> None:
     node = await node_of(cluster, version)
     seen: list[str | None] = []
 

@@ -107,7 +107,7 @@ async def test_too_many_samples_are_asked_for_in_smaller_parts(cluster: Autoscal
     assert report.findings[0].evidence.days > 1.9
 
 
-async def test_a_prometheus_that_fails_for_good_is_not_asked_on_and_on(cluster: Autoscaled) -> None:
+async def test_a_prometheus_that_fails_permanently_is_not_asked_on_and_on(cluster: Autoscaled) -> None:
     lying = Lying()
     lying.fault = lambda asked, answer: web.Response(status=503, text="overloaded")
     async with serving(lying) as url:

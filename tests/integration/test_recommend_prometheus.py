@@ -229,7 +229,7 @@ async def test_the_page_names_what_is_far_above_the_curve_and_draws_what_fits(se
     assert page.index('<a href="#c') < page.index('id="c')
 
 
-async def test_a_renamed_container_has_no_size_and_says_so(setting: Setting) -> None:
+async def test_a_renamed_container_has_no_size_and_reports_it(setting: Setting) -> None:
     history = History(setting.end)
     history.usage("web-1-0", 0.5, 300 * MI)
     history.usage("idle-1-0", 0.5, 300 * MI, container="old", end=setting.end - 86400)

@@ -92,7 +92,7 @@ async def test_the_autoscalers_annotation_allows_it_for_its_pods(world: Reflexiv
     assert not ended(await grown(world, "grow"))
 
 
-async def test_a_pod_that_has_enough_is_left_alone(world: Reflexive) -> None:
+async def test_a_pod_that_has_enough_is_not_changed(world: Reflexive) -> None:
     made = await world.pod("calm", growing(100, 20))
     pod = await grown(world, "calm")
     assert not condition(pod) and await world.limit(made["metadata"]["uid"]) == 64 * MI

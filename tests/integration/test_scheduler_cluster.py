@@ -239,7 +239,7 @@ async def test_a_gated_pod_waits_for_its_gates(bench: Bench) -> None:
     assert await bench.bound("p") == "n1"
 
 
-async def test_pods_of_other_schedulers_are_left_alone(bench: Bench) -> None:
+async def test_pods_of_other_schedulers_are_not_changed(bench: Bench) -> None:
     await bench.node("n1")
     await bench.pod("theirs", schedulerName="someone-else")
     await bench.pod("ours")
@@ -293,7 +293,7 @@ async def test_each_of_two_equals_gets_the_room_that_was_made_for_it(bench: Benc
     assert await bench.bound("vip1") == promised["vip1"]
 
 
-async def test_a_pod_that_must_not_preempt_says_so(bench: Bench) -> None:
+async def test_a_pod_that_must_not_preempt_reports_it(bench: Bench) -> None:
     await bench.priority("polite", 1000, preemptionPolicy="Never")
     await bench.node("n1", cpu="1")
     await bench.pod("low", "800m")
@@ -327,7 +327,7 @@ async def test_preemption_prefers_nodes_whose_budgets_stay_whole(bench: Bench) -
     assert pod["status"]["nominatedNodeName"] == "n2"
 
 
-async def test_a_refused_binding_is_taken_back_and_tried_again(tmp_path: Path) -> None:
+async def test_a_refused_binding_is_withdrawn_and_tried_again(tmp_path: Path) -> None:
     clock = FakeClock()
     async with running(tmp_path, clock) as bench:
         await bench.node("n1", cpu="1")

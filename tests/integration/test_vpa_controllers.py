@@ -110,7 +110,7 @@ async def test_an_autoscaler_that_is_disabled_changes_nothing_and_reverts_nothin
     await pods(whole, 2, "100m")
 
 
-async def test_pods_whose_labels_no_longer_match_are_left_alone(whole: Whole) -> None:
+async def test_pods_whose_labels_no_longer_match_are_not_changed(whole: Whole) -> None:
     await scaled(whole)
     one, other = await pods(whole, 2, "300m")
     # Its ReplicaSet lets it go and makes another one.

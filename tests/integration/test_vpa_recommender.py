@@ -151,7 +151,7 @@ async def test_checkpoints_of_deleted_autoscalers_are_collected(cluster: Autosca
     assert await cluster.admin.find(VPA_CHECKPOINT, "default", "web-main") is None
 
 
-async def test_without_pods_the_conditions_say_so(cluster: Autoscaled) -> None:
+async def test_without_pods_the_conditions_report_it(cluster: Autoscaled) -> None:
     await cluster.deployment("web", pods=0)
     await cluster.vpa("web", "web")
     async with recommending(cluster) as recommender:
@@ -324,7 +324,7 @@ async def test_the_batch_recommender_sizes_cpu_by_the_mean(cluster: Autoscaled) 
     assert 880 <= Quantity.parse(target["cpu"]).milli <= 1150
 
 
-async def test_other_recommenders_autoscalers_are_left_alone(cluster: Autoscaled) -> None:
+async def test_other_recommenders_autoscalers_are_not_changed(cluster: Autoscaled) -> None:
     for pod in await cluster.deployment("web"):
         cluster.use(pod, "100m", "500000000")
     await cluster.vpa("web", "web", recommenders=[{"name": "somebody-elses"}])

@@ -150,7 +150,7 @@ async def test_a_status_written_as_v1alpha1_keeps_its_limits(cluster: Autoscaled
     assert row == {"name": "main", "target": {"requests": {"cpu": "300m"}}}
 
 
-async def test_an_autoscaler_without_pods_says_so(cluster: Autoscaled) -> None:
+async def test_an_autoscaler_without_pods_reports_it(cluster: Autoscaled) -> None:
     await cluster.admin.raw("POST", ALPHA, body=design())
     await recommended(cluster, 1)
     status = (await cluster.admin.get(VPA, "default", "tier"))["status"]
@@ -189,7 +189,7 @@ async def test_a_write_by_a_v1_client_preserves_the_limits_of_v1alpha1(cluster: 
     assert "annotations" not in shown["metadata"]
 
 
-async def test_the_resource_of_a_horizontal_autoscaler_is_left_alone(cluster: Autoscaled) -> None:
+async def test_the_resource_of_a_horizontal_autoscaler_is_not_changed(cluster: Autoscaled) -> None:
     await cluster.deployment("web", 1)
     hpas = kind_named("HorizontalPodAutoscaler")
     target = {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"}

@@ -288,7 +288,7 @@ async def test_a_pod_on_its_way_down_is_not_evicted_for_that(cluster: Autoscaled
 
 
 @pytest.mark.parametrize(("mode", "cpu"), [("Off", "100m"), ("InPlaceOrRecreate", "50m")])
-async def test_a_boost_is_taken_back_at_once_and_for_good(cluster: Autoscaled, mode: str, cpu: str) -> None:
+async def test_a_boost_is_withdrawn_at_once_and_permanently(cluster: Autoscaled, mode: str, cpu: str) -> None:
     (pod,) = await cluster.deployment("web", 1, cpu="800m")
     boost = {"cpu": {"type": "Factor", "factor": 8, "durationSeconds": 30}}
     await cluster.vpa("web", "web", updatePolicy={"updateMode": mode}, startupBoost=boost)
@@ -321,7 +321,7 @@ async def test_requests_fall_only_after_the_target_stayed_low(cluster: Autoscale
         assert await resized(cluster, pods, "300m")
 
 
-async def test_a_resize_that_ends_in_an_oom_kill_is_taken_back(cluster: Autoscaled) -> None:
+async def test_a_resize_that_ends_in_an_oom_kill_is_undone(cluster: Autoscaled) -> None:
     pods = await cluster.deployment("web", 2, memory="800Mi", limits={"memory": "800Mi"})
     await cluster.vpa("web", "web", updatePolicy=IN_PLACE)
     await cluster.recommend("web", {"memory": "500Mi"}, lowerBound={"memory": "400Mi"}, upperBound={"memory": "600Mi"})

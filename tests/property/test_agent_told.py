@@ -46,7 +46,7 @@ def pods(draw: st.DrawFn) -> tuple[Object, dict[str, Seen]]:
 
 @settings(max_examples=300)
 @given(pods(), st.sets(st.sampled_from(["c0", "c1", "i"])), st.booleans())
-def test_a_pod_that_simply_runs_is_no_exception(
+def test_a_pod_that_simply_runs_is_not_an_exception(
     case: tuple[Object, dict[str, Seen]], wanted: set[str], ending: bool
 ) -> None:
     pod, seen = case

@@ -68,7 +68,7 @@ OPEN = frozenset(
 """Labels whose values are names, numbers of the machine, HTTP status codes or reasons."""
 
 
-def test_labels_that_are_no_names_declare_their_values() -> None:
+def test_labels_that_are_not_names_declare_their_values() -> None:
     declared = inventory.label_values()
     free = {
         (metric, label)

@@ -69,7 +69,7 @@ def test_a_vm_pod_lives_and_is_resized_beside_containers(up: Running) -> None:
     up.kubectl("delete", "pod", "guest")
 
 
-def test_a_size_that_no_vm_can_have_changes_nothing_and_says_why(up: Running) -> None:
+def test_a_size_that_no_vm_can_have_changes_nothing_and_reports_the_reason(up: Running) -> None:
     up.kubectl("apply", "-f", "-", stdin=vm_pod("refused"))
     eventually(lambda: actual(up, "refused") == {"cpu": "1", "memory": "256Mi"}, "the VM pod runs", 120)
 

@@ -59,7 +59,7 @@ async def test_a_guest_reads_and_writes_the_volumes_of_its_pod(tmp_path: Path) -
     assert not list((tmp_path / "vm/shares").glob("*"))
 
 
-async def test_a_volume_that_is_no_folder_is_refused_with_the_reason(tmp_path: Path) -> None:
+async def test_a_volume_that_is_not_a_folder_is_refused_with_the_reason(tmp_path: Path) -> None:
     (tmp_path / "one").write_text("x")
     async with serving(tmp_path / "vm", guest_archive(tmp_path)) as (_, vms):
         with pytest.raises(grpc.aio.AioRpcError) as refused:

@@ -22,7 +22,7 @@ async def test_no_part_is_missing(lab: Lab) -> None:
     assert all(getattr(group, field.name) is not None for group in groups for field in fields(group))
 
 
-async def test_a_pod_that_is_gone_is_gone_for_all_parts(lab: Lab) -> None:
+async def test_a_pod_that_was_deleted_is_gone_for_all_parts(lab: Lab) -> None:
     record = await lab.run()
     lab.built.tracking.roster.changed(record.pod, None)
     await lab.parts.finalizer.finalize(record)

@@ -42,7 +42,7 @@ async def test_a_pass_starts_an_admitted_pod_and_reports_it(lab: Lab) -> None:
     assert lab.ledger.is_durable(record.uid)
 
 
-async def test_a_pod_that_is_gone_is_stopped_removed_and_forgotten(lab: Lab) -> None:
+async def test_a_pod_that_was_deleted_is_stopped_removed_and_forgotten(lab: Lab) -> None:
     record = lab.add()
     await loop.reconcile(lab.context(record))
     lab.built.tracking.roster.changed(record.pod, None)

@@ -220,7 +220,7 @@ def test_a_yaml_number_of_a_million_digits_is_a_text() -> None:
         (b'"', "unexpected end of JSON input"),
     ],
 )
-def test_a_long_text_that_is_no_json_is_refused_in_the_words_of_a_short_one(end: bytes, words: str) -> None:
+def test_a_long_text_that_is_not_json_is_refused_with_the_message_of_a_short_one(end: bytes, words: str) -> None:
     for start in (b"[", b"[" + b"1," * 100_000):
         with pytest.raises(GoSyntaxError) as caught:
             parse(start + end)

@@ -321,7 +321,7 @@ def test_other_kinds_and_sent_owners_are_refused() -> None:
         read_applied(config({}, managedFields=[{"manager": "x"}]), "v1", "ConfigMap")
 
 
-def test_the_live_object_is_left_alone() -> None:
+def test_the_live_object_is_not_changed() -> None:
     live = applied(None, "one", {"k": "1"})
     before = deepcopy(live)
     applied(live, "two", {"k": "2"}, force=True)

@@ -183,7 +183,7 @@ def test_unknown_and_duplicate_fields_are_named_in_the_order_of_the_document() -
     assert [note.replace('"', "") for note in found] == notes
 
 
-def test_strings_that_look_like_keys_are_no_duplicates() -> None:
+def test_strings_that_look_like_keys_are_not_duplicates() -> None:
     value = {"data": {"a": '{"a": 1, "a":2}'}}
     assert decode(body(value), CONFIG_MAP, field_validation="Strict").obj["data"] == value["data"]
 

@@ -15,7 +15,7 @@ def test_lists_that_go_always_prints_become_null_and_others_stay() -> None:
     assert obj == {"endpoints": [{"addresses": None, "hints": {"forZones": []}}], "ports": None}
 
 
-def test_kinds_without_such_lists_are_left_alone() -> None:
+def test_kinds_without_such_lists_are_not_changed() -> None:
     obj: dict[str, Any] = {"data": {}}
     empty_to_null(obj, type_named("ConfigMap"))
     assert obj == {"data": {}}

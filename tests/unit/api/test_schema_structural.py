@@ -182,7 +182,7 @@ def test_metadata_of_the_wrong_type_is_named_without_its_place() -> None:
         CustomSchema(schema()).prune({"metadata": {"labels": {"a": 5}}})
 
 
-def test_an_element_of_a_keyed_list_that_is_no_object_is_refused() -> None:
+def test_an_element_of_a_keyed_list_that_is_not_an_object_is_refused() -> None:
     rule = {"type": "array", "x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["k"]}
     found = complaints({"f": [1, 1]}, f={**rule, "items": {"type": "object", "properties": {"k": {"type": "string"}}}})
     assert found[-1] == "spec.f[0]: Invalid value: 1: must be an object for an array of list-type map"

@@ -43,5 +43,5 @@ def test_a_watch_parameter_turns_a_list_into_a_watch() -> None:
 
 
 @pytest.mark.parametrize("path", ["/", "/healthz", "/api", "/apis", "/apis/apps", "/version", "/openapi/v3/api/v1"])
-def test_other_paths_are_no_routes(path: str) -> None:
+def test_other_paths_are_not_routes(path: str) -> None:
     assert parse("GET", path, {}) is None

@@ -29,7 +29,7 @@ def test_whatever_differs_is_written(changed: Object) -> None:
     assert not unchanged(config_map(), config_map(**changed))
 
 
-def test_a_new_time_of_the_same_owner_is_no_change_and_is_put_back() -> None:
+def test_a_new_time_of_the_same_owner_is_not_a_change_and_is_reverted() -> None:
     new = config_map(metadata={"name": "c", "managedFields": [{"manager": "m", "time": "2"}]})
     assert unchanged(new, config_map())
     assert new == config_map()

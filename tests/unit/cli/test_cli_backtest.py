@@ -90,7 +90,7 @@ def test_an_npz_file_that_cannot_be_used_is_refused_with_the_cause(
         read_npz(saved(tmp_path / "in.npz", **arrays))
 
 
-def test_a_file_that_is_no_npz_is_refused(tmp_path: Path) -> None:
+def test_a_file_that_is_not_an_npz_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "in.npz"
     path.write_text("time,container,cpu\n")
     with pytest.raises(BadHistory, match="is not an npz file"):
@@ -280,7 +280,7 @@ def test_the_recommenders_own_history_is_read(tmp_path: Path) -> None:
     assert np.nansum(found.series["cpu"].usage) == pytest.approx(19.0)
 
 
-def test_a_local_history_that_is_no_database_is_refused(tmp_path: Path) -> None:
+def test_a_local_history_that_is_not_a_database_is_refused(tmp_path: Path) -> None:
     file = tmp_path / "history.sqlite"
     file.write_text("not a database" * 100)
     with pytest.raises(BadHistory, match="file is not a database"):

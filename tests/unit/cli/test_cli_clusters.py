@@ -56,7 +56,7 @@ def test_a_data_directory_of_a_named_cluster_means_that_cluster(state: Path, tmp
 
 
 @pytest.mark.parametrize("name", ["..", "a/b", "A", "-a", "a-", "a.b", "x" * 51])
-def test_a_name_that_is_no_label_is_invalid_usage(name: str) -> None:
+def test_a_name_that_is_not_a_label_is_invalid_usage(name: str) -> None:
     with pytest.raises(typer.Exit) as ended:
         chosen(name, DEFAULT_DATA.resolve())
     assert ended.value.exit_code == 2
@@ -93,7 +93,7 @@ def test_clusters_that_start_at_the_same_moment_choose_different_ports(state: Pa
         assert len(set(pool.map(own_port, clusters))) == len(clusters)
 
 
-def test_a_cluster_that_has_to_move_says_so(dev: Cluster, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_cluster_that_has_to_move_reports_it(dev: Cluster, capsys: pytest.CaptureFixture[str]) -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         taken = server.getsockname()[1]
         (dev.data_dir / "port").write_text(f"{taken}\n")

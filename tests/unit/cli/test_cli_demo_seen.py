@@ -24,7 +24,7 @@ def test_ups_and_downs_are_counted_from_what_the_kernel_has() -> None:
     assert seen.summary == "resized in place: 1 up, 1 down; restarts: 0"
 
 
-def test_a_new_pod_of_the_workload_is_no_resize() -> None:
+def test_a_new_pod_of_the_workload_is_not_a_resize() -> None:
     seen = Seen()
     seen.states("p-1", row("100m"))
     seen.forget({"p-2"})

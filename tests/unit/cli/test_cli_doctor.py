@@ -62,7 +62,7 @@ def test_swap_few_files_and_few_watches_are_named(tmp_path: Path) -> None:
     assert machine.inotify(64, tmp_path / "missing").level == "warn"
 
 
-def test_a_missing_kubectl_is_no_failure() -> None:
+def test_a_missing_kubectl_is_not_a_failure() -> None:
     assert machine.kubectl("no-such-kubectl").level == "warn"
 
 
@@ -122,7 +122,9 @@ def test_a_clock_that_is_off_is_named() -> None:
     assert cluster.skew(formatdate(time.time(), usegmt=True)).level == "ok"
 
 
-async def test_a_cluster_that_was_never_started_is_no_problem(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_cluster_that_was_never_started_is_not_a_problem(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.delenv("KUBECONFIG", raising=False)
     found = [one async for one in cluster.cluster_checks("", "", tmp_path / "data")]

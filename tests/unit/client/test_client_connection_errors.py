@@ -102,7 +102,7 @@ async def test_another_protocol_on_the_port_is_named() -> None:
         assert "does not speak HTTP" in await message_of(f"http://127.0.0.1:{port}")
 
 
-async def test_a_web_page_is_no_answer_of_an_api_server() -> None:
+async def test_a_web_page_is_not_an_answer_of_an_api_server() -> None:
     async with serving(web_page) as port:
         assert "not a Kubernetes API server" in await message_of(f"http://127.0.0.1:{port}")
 

@@ -103,7 +103,7 @@ def test_mode_and_link_of_the_file_are_kept(shared: Path, tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize("text", ["a: [", "- a", "just words", "clusters: {a: b}", "\x00"])
-def test_a_file_that_is_no_kubeconfig_is_left_as_it_is(tmp_path: Path, text: str) -> None:
+def test_a_file_that_is_not_a_kubeconfig_is_left_as_it_is(tmp_path: Path, text: str) -> None:
     file = tmp_path / "config"
     file.write_text(text)
     with pytest.raises(BadKubeconfig, match=str(file)):

@@ -47,7 +47,7 @@ def test_a_change_of_a_pod_with_an_existing_owner_needs_no_check(reported: Told)
     assert reported.of(POD, pod, obj("pod", "set", labels={"a": "b"})) == []
 
 
-def test_a_pod_is_looked_at_when_its_owner_goes(reported: Told) -> None:
+def test_a_pod_is_checked_when_its_owner_goes(reported: Told) -> None:
     owner, pod = obj("set"), obj("pod", "set")
     reported.of(SET, None, owner)
     reported.of(POD, None, pod)
@@ -56,7 +56,7 @@ def test_a_pod_is_looked_at_when_its_owner_goes(reported: Told) -> None:
     assert reported.of(POD, pod, pod) == ["pod"], "its owner is not there any more"
 
 
-def test_a_pod_is_looked_at_when_its_owners_change_or_it_is_deleted(reported: Told) -> None:
+def test_a_pod_is_checked_when_its_owners_change_or_it_is_deleted(reported: Told) -> None:
     reported.of(SET, None, obj("set"))
     reported.of(SET, None, obj("other"))
     pod, moved = obj("pod", "set"), obj("pod", "other")
@@ -67,7 +67,7 @@ def test_a_pod_is_looked_at_when_its_owners_change_or_it_is_deleted(reported: To
     assert reported.of(POD, going, going) == ["pod"], "what is being deleted is looked at until it is gone"
 
 
-def test_dependents_are_looked_at_when_their_owner_waits_for_them(reported: Told) -> None:
+def test_dependents_are_checked_when_their_owner_waits_for_them(reported: Told) -> None:
     owner = obj("set")
     reported.of(SET, None, owner)
     reported.of(POD, None, obj("pod", "set"))

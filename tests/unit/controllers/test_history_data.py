@@ -14,5 +14,5 @@ def test_data_without_a_template_is_an_empty_template(data: Any) -> None:
     assert template_of({"data": data}) == {}
 
 
-def test_the_patch_directive_is_no_part_of_the_template() -> None:
+def test_the_patch_directive_is_not_a_part_of_the_template() -> None:
     assert template_of({"data": {"spec": {"template": {"$patch": "replace", "spec": {}}}}}) == {"spec": {}}

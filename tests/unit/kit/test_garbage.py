@@ -56,7 +56,7 @@ def test_what_a_look_found_alive_is_not_looked_at_again(measures: Measures) -> N
 
 
 @pytest.mark.parametrize(("seconds", "blocks"), [(3600.0, 1250), (1.0, 4000)], ids=["a leak", "grown"])
-def test_everything_is_looked_at_when_there_is_a_reason(measures: Measures, seconds: float, blocks: int) -> None:
+def test_everything_is_checked_when_there_is_a_reason(measures: Measures, seconds: float, blocks: int) -> None:
     gone = dropped_after_a_look()
     measures.now, measures.blocks = seconds, blocks
     gc.collect(1)

@@ -19,7 +19,7 @@ def test_the_process_that_listens_is_found(host: str) -> None:
         assert listener(server.getsockname()[1]) == os.getpid()
 
 
-def test_a_connection_is_no_listener() -> None:
+def test_a_connection_is_not_a_listener() -> None:
     with socket.create_server(("127.0.0.1", 0)) as server, socket.create_connection(server.getsockname()[:2]) as client:
         assert listener(client.getsockname()[1]) is None
 

@@ -106,7 +106,7 @@ def test_a_plugin_is_given_only_what_it_is_capable_of() -> None:
     }
 
 
-def test_a_bandwidth_that_is_no_quantity_is_refused() -> None:
+def test_a_bandwidth_that_is_not_a_quantity_is_refused() -> None:
     with pytest.raises(NetworkFailure, match="ingress-bandwidth=fast"):
         runtime_config(PodRequest("u", "default", "web", (), {"kubernetes.io/ingress-bandwidth": "fast"}))
 

@@ -56,7 +56,7 @@ def test_two_owners_of_the_folder_do_not_give_out_the_same_address(tmp_path: Pat
     assert one.take("a") != other.take("b")
 
 
-def test_a_draft_that_a_killed_process_left_is_no_lease(tmp_path: Path) -> None:
+def test_a_draft_that_a_killed_process_left_is_not_a_lease(tmp_path: Path) -> None:
     (tmp_path / ".0123").write_text("a")
     assert Leases(tmp_path, SMALL).held() == {}
     assert list(tmp_path.iterdir()) == []

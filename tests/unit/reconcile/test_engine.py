@@ -11,7 +11,7 @@ from podfit.kit.concurrency.tasks import Tasks
 from podfit.reconcile import DONE, Engine, Requeue, Result
 
 
-async def test_a_failing_key_is_tried_again_until_it_succeeds() -> None:
+async def test_a_failing_key_is_retried_until_it_succeeds() -> None:
     tries: list[str] = []
     done = asyncio.Event()
 

@@ -121,7 +121,7 @@ async def test_an_eviction_answers_whether_the_pod_goes(refusals: dict[str, Any]
     assert await Acting(**refusals).hands.evict(pod("victim"), "why") is done
 
 
-async def test_a_status_of_a_pod_that_is_gone_is_not_written() -> None:
+async def test_a_status_of_a_pod_that_was_deleted_is_not_written() -> None:
     await Acting(patch_status=GONE).hands.clear_nomination(pod("p"))
     with pytest.raises(ApiError):
         await Acting(patch_status=BROKEN).hands.clear_nomination(pod("p"))

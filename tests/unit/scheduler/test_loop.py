@@ -52,7 +52,7 @@ def test_the_most_important_pod_is_first() -> None:
     assert turning.turn() == {"high": "n1"}
 
 
-def test_waiting_pods_are_tried_again_when_a_node_comes_and_not_before() -> None:
+def test_waiting_pods_are_retried_when_a_node_comes_and_not_before() -> None:
     turning = Turning(node("n1", "1"))
     turning.add(pod("big", "2"))
     assert turning.turn() == turning.turn() == {}

@@ -36,7 +36,7 @@ async def test_when_the_working_server_stops_the_other_takes_over() -> None:
     assert [await two.turn(), await two.turn()] == [False, True]
 
 
-async def test_a_store_that_fails_is_tried_again_in_the_next_round() -> None:
+async def test_a_store_that_fails_is_retried_in_the_next_round() -> None:
     clock, store = FakeClock(), MemoryStore()
     failing = [Unavailable("busy")]
     put = store.put

@@ -153,7 +153,7 @@ async def test_a_conflicting_write_returns_the_current_record_which_the_view_has
         assert raised.value.current is None
 
 
-async def test_a_lease_is_given_back_where_the_write_failed(server: Etcd) -> None:
+async def test_a_lease_is_released_where_the_write_failed(server: Etcd) -> None:
     async with opened() as store:
         await store.put("a", b"1", ttl_s=1.5)
         assert server.leases == [2]
@@ -210,7 +210,7 @@ async def test_an_etcd_that_never_answers_is_named(server: Etcd) -> None:
         await EtcdStore(["x:1"], open_timeout_s=0.01, clock=FakeClock()).open()
 
 
-async def test_compacting_what_another_server_compacted_is_no_error(server: Etcd) -> None:
+async def test_compacting_what_another_server_compacted_is_not_an_error(server: Etcd) -> None:
     async with opened() as store:
         await store.put("a", b"1")
         await store.put("a", b"2")

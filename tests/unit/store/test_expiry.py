@@ -63,7 +63,7 @@ async def test_a_far_deadline_is_met() -> None:
     await expiry.stop()
 
 
-async def test_a_deletion_that_cannot_be_written_is_tried_again_and_a_mismatch_is_not() -> None:
+async def test_a_deletion_that_cannot_be_written_is_retried_and_a_mismatch_is_not() -> None:
     clock = FakeClock()
     deletions = Deletions(clock)
     expiry = Expiry(clock, deletions)
@@ -75,7 +75,7 @@ async def test_a_deletion_that_cannot_be_written_is_tried_again_and_a_mismatch_i
     await expiry.stop()
 
 
-async def test_renewing_a_deadline_for_ever_takes_no_memory() -> None:
+async def test_renewing_a_deadline_forever_takes_no_memory() -> None:
     clock = FakeClock()
     expiry = Expiry(clock, Deletions(clock))
     for turn in range(10_000):

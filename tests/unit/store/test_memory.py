@@ -28,7 +28,7 @@ async def test_a_write_that_expects_another_revision_changes_nothing() -> None:
         await store.delete("b")
 
 
-async def test_a_key_with_a_lifetime_goes_when_it_is_over_unless_it_was_written_again() -> None:
+async def test_a_key_with_a_lifetime_goes_when_it_has_ended_unless_it_was_written_again() -> None:
     clock = FakeClock()
     store = MemoryStore(clock=clock)
     await store.open()

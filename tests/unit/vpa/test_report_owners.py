@@ -30,7 +30,7 @@ KEYS = [
         ("once-x2x4z", ("Job", "once")),
     ],
 )
-def test_a_pod_that_is_gone_is_found_by_its_name(pod: str, owner: tuple[str, str]) -> None:
+def test_a_pod_that_was_deleted_is_found_by_its_name(pod: str, owner: tuple[str, str]) -> None:
     assert Owners(KEYS, {}).of("n", pod) == Key("n", *owner)
 
 

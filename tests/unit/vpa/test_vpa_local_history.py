@@ -118,7 +118,7 @@ async def test_series_of_pods_long_gone_are_dropped(tmp_path: Path, restarted: b
     assert {row[0] for row in rows} == {WEB, DB} and [row[2] for row in rows if row[0] == WEB] == [3]
 
 
-async def test_a_file_that_is_no_history_makes_room_for_a_new_one(tmp_path: Path) -> None:
+async def test_a_file_that_is_not_a_history_makes_room_for_a_new_one(tmp_path: Path) -> None:
     rubbish = b"not a database, but long enough to be read as one" * 50
     (tmp_path / "h.db").write_bytes(rubbish)
     clock = FakeClock()

@@ -16,7 +16,7 @@ async def drifted(lab: Lab) -> tuple[PodRecord, Drift, str]:
     return record, Drift(lab.core, lab.records, lab.runtime), record.state.containers[0].id
 
 
-async def test_a_cgroup_as_it_was_set_is_no_event(lab: Lab) -> None:
+async def test_a_cgroup_as_it_was_set_is_not_an_event(lab: Lab) -> None:
     _, drift, _ = await drifted(lab)
     await drift.check()
     assert "CgroupChanged" not in lab.events.reasons
@@ -35,7 +35,7 @@ async def test_a_changed_cgroup_is_reported_once_for_each_value(lab: Lab) -> Non
     )
 
 
-async def test_a_resize_in_progress_is_no_drift(lab: Lab) -> None:
+async def test_a_resize_in_progress_is_not_drift(lab: Lab) -> None:
     record, drift, container = await drifted(lab)
     record.resize = record.resize.granted(2, 0.0)
     await lab.runtime.update_container(container, LimitsChange(memory_bytes=32 << 20))

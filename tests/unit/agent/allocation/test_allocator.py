@@ -66,7 +66,7 @@ async def test_an_allocation_that_cannot_be_written_is_reverted_and_tried_again(
     assert allocated_cpu(lab, "u") == "200m"
 
 
-async def test_a_resize_that_is_reverted_is_pending_no_more(lab: Lab) -> None:
+async def test_a_resize_that_is_reverted_is_no_longer_pending(lab: Lab) -> None:
     record = lab.add()
     ask(lab, "u", "64")
     await lab.clock.advance(0.0)

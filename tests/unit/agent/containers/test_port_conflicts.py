@@ -55,7 +55,7 @@ async def test_a_port_in_use_makes_the_container_unready_with_one_event(tmp_path
     await lab.stop()
 
 
-async def test_a_container_that_listens_itself_is_checked_no_more(tmp_path: Path, ports: Ports) -> None:
+async def test_a_container_that_listens_itself_is_no_longer_checked(tmp_path: Path, ports: Ports) -> None:
     lab, conflicts, record, snapshot = await sharing(tmp_path)
     ports.own = [80]
     assert await conflicts.check(record, snapshot) == 0.0

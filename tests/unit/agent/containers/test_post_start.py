@@ -36,7 +36,7 @@ async def test_the_end_of_a_hook_brings_a_pass(lab: Lab, answer: dict[str, str])
     assert lab.queue.enqueued == ["u"] and record.waiting.get("c") is None
 
 
-async def test_a_failed_hook_stops_the_container_and_says_why(lab: Lab, answer: dict[str, str]) -> None:
+async def test_a_failed_hook_stops_the_container_and_reports_the_reason(lab: Lab, answer: dict[str, str]) -> None:
     answer["error"] = "exit status 3"
     record = await lab.run(hooked())
     await lab.clock.advance(40.0)

@@ -20,7 +20,7 @@ async def test_the_cgroup_has_the_allocated_limits_and_they_are_recorded_as_actu
     assert lab.ledger.actuated("u").pod == level
 
 
-async def test_a_sandbox_that_is_alive_is_left_alone(lab: Lab) -> None:
+async def test_a_sandbox_that_is_alive_is_not_changed(lab: Lab) -> None:
     record = await lab.run()
     (before,) = await lab.runtime.pods()
     await lab.parts.containers.sandboxes.create(record, await observe(record, lab.ledger, lab.runtime))

@@ -49,7 +49,7 @@ def test_a_state_is_found_again_as_it_was_saved(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("spoiled", [b"", b"{}", b"null", b'{"policyName":"static"', b"[1]"])
-def test_a_file_that_is_no_checkpoint_is_unusable(tmp_path: Path, spoiled: bytes) -> None:
+def test_a_file_that_is_not_a_checkpoint_is_unusable(tmp_path: Path, spoiled: bytes) -> None:
     file = tmp_path / "cpu_manager_state"
     file.write_bytes(spoiled)
     with pytest.raises(UnusableState, match="delete the CPU manager checkpoint file"):

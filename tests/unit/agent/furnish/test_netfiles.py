@@ -41,7 +41,7 @@ def test_a_pod_has_its_own_name_or_the_hosts(spec: dict[str, Any], name: str) ->
     assert netfiles.hostname(pod(**spec), CONFIG) == name
 
 
-def test_a_full_name_that_is_too_long_is_no_name() -> None:
+def test_a_full_name_that_is_too_long_is_not_a_name() -> None:
     name = f"web-0.{'x' * 50}.shop.svc.cluster.local"
     why = f"FQDN {name} is too long (64 characters is the max, {len(name)} characters requested)"
     with pytest.raises(RuntimeFailure) as caught:

@@ -26,7 +26,7 @@ async def test_a_rejected_pod_is_reported_as_failed_and_goes_no_further(lab: Lab
     assert lab.api.statuses[-1]["phase"] == "Failed"
 
 
-async def test_a_pod_whose_allocation_cannot_be_written_waits_and_an_event_says_why(
+async def test_a_pod_whose_allocation_cannot_be_written_waits_and_an_event_reports_the_reason(
     lab: Lab, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def full() -> None:

@@ -14,7 +14,7 @@ async def test_a_pod_with_an_allocation_continues(lab: Lab) -> None:
     assert await finalize(lab.context(lab.add())) == DONE
 
 
-async def test_a_pod_without_an_allocation_is_left_alone_until_it_terminates(lab: Lab) -> None:
+async def test_a_pod_without_an_allocation_is_not_changed_until_it_terminates(lab: Lab) -> None:
     record = lab.record()
     assert await finalize(lab.context(record)) == Stop()
     assert not record.removed

@@ -27,7 +27,7 @@ async def test_a_pod_that_is_gone_is_forgotten(lab: Lab) -> None:
 
 
 @pytest.mark.parametrize(("code", "raised"), [(404, False), (409, False), (500, True)])
-async def test_an_object_that_is_gone_already_is_no_error(
+async def test_an_object_that_was_deleted_already_is_not_an_error(
     lab: Lab, monkeypatch: pytest.MonkeyPatch, code: int, raised: bool
 ) -> None:
     record = await lab.run()

@@ -17,7 +17,7 @@ async def test_a_running_pod_is_reported_and_needs_no_other_pass(lab: Lab) -> No
     assert await report(await lab.observed(record)) == DONE
 
 
-async def test_a_pod_with_a_deadline_gets_a_pass_when_it_is_over(lab: Lab) -> None:
+async def test_a_pod_with_a_deadline_gets_a_pass_when_it_has_ended(lab: Lab) -> None:
     record = await lab.run(pod(activeDeadlineSeconds=50))
     outcome = await report(await lab.observed(record))
     assert isinstance(outcome, Requeue) and 0 < outcome.after_s <= 50 and outcome.reason == "the pod's deadline"

@@ -47,7 +47,7 @@ async def test_promises_are_shrunk_and_ended_at_a_full_disk(disk: Path) -> None:
     await again.flush()
 
 
-async def test_a_ledger_without_room_for_more_says_so_until_there_is_room(disk: Path) -> None:
+async def test_a_ledger_without_room_for_more_reports_it_until_there_is_room(disk: Path) -> None:
     ledger = await promised(disk / "ledger", 10)
     fill(disk / "ballast")
     assert ledger.check() == ""

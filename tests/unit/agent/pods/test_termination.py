@@ -24,7 +24,7 @@ async def test_a_shorter_grace_period_keeps_the_reason_of_an_eviction(lab: Lab) 
     assert record.termination == Termination(1.0, "Evicted", "no memory", disrupted=True)
 
 
-async def test_a_pod_that_is_gone_has_no_status_to_write(lab: Lab) -> None:
+async def test_a_pod_that_was_deleted_has_no_status_to_write(lab: Lab) -> None:
     record = lab.record()
     termination.gone(record)
     assert record.termination is not None and record.termination.gone and not record.holds

@@ -197,7 +197,7 @@ async def test_a_port_without_a_grpc_server_is_unhealthy() -> None:
     assert text == f'timeout: failed to connect service "{HOST}:{port}" within 1s: {why}'
 
 
-async def test_a_node_without_grpcio_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_node_without_grpcio_reports_it(monkeypatch: pytest.MonkeyPatch) -> None:
     load = builtins.__import__
 
     def without(name: str, *rest: Any) -> Any:

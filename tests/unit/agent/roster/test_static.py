@@ -79,7 +79,7 @@ async def test_a_removed_manifest_terminates_its_pod(node: Node) -> None:
     ["", "kind: Pod", "[", manifest().replace("image: i", "image: 5"), manifest(serviceAccountName="x")],
     ids=["empty", "no spec", "no YAML", "no image", "refers to an object"],
 )
-async def test_a_file_that_is_no_static_pod_is_ignored(node: Node, text: str) -> None:
+async def test_a_file_that_is_not_a_static_pod_is_ignored(node: Node, text: str) -> None:
     lab, static, folder = node
     (folder / "web.yaml").write_text(text)
     (folder / ".hidden").write_text(manifest("hidden"))

@@ -69,7 +69,7 @@ async def test_user_groups_and_privileges_are_as_asked(machine: Any) -> None:
     assert said.split() == ["1234", "2345", "2345", "3456", "NoNewPrivs:", "1"]
 
 
-async def test_capabilities_are_dropped_for_good(machine: Any) -> None:
+async def test_capabilities_are_dropped_permanently(machine: Any) -> None:
     def number(said: str) -> int:
         return int(said.split()[-1], 16)
 

@@ -242,7 +242,7 @@ async def test_an_exec_that_is_called_off_while_it_starts_leaves_nothing(
         await ended  # killed or, without a terminal to go to, by itself
 
 
-async def test_a_container_may_look_into_another_and_ends_with_it(machine: Any) -> None:
+async def test_a_container_may_debug_another_and_ends_with_it(machine: Any) -> None:
     uid = await machine.pod()
     target = await machine.start(uid, "sh", "-c", "sleep 4321")
     look = await machine.start(uid, "sh", "-c", "cat /proc/1/cmdline; echo; exec sleep 1234", name="look", target="c1")

@@ -116,7 +116,7 @@ async def test_numbers_for_a_meter_are_taken_from_a_fresh_look_but_not_the_other
     assert node.reads == 2
 
 
-async def test_a_pod_that_is_gone_is_left_out_without_an_error() -> None:
+async def test_a_pod_that_was_deleted_is_left_out_without_an_error() -> None:
     node = Node()
     node.gone = True
     sample = await reader(node).read()

@@ -89,7 +89,7 @@ def test_a_role_of_an_older_version_gets_the_rules_it_lacks_and_keeps_its_own() 
     assert newer is not None and own in newer["rules"] and completed(newer, wanted) is None
 
 
-def test_a_role_whose_owner_wants_no_updates_is_left_alone() -> None:
+def test_a_role_whose_owner_wants_no_updates_is_not_changed() -> None:
     wanted = next(one for one in bootstrap_roles.cluster_roles() if one["metadata"]["name"] == "system:kube-scheduler")
     annotations = {"rbac.authorization.kubernetes.io/autoupdate": "false"}
     kept = {**wanted, "metadata": {**wanted["metadata"], "annotations": annotations}, "rules": []}

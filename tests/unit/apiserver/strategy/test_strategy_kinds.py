@@ -50,7 +50,7 @@ def test_a_workload_with_the_least_that_is_needed_is_valid(kind: str) -> None:
 
 
 @pytest.mark.parametrize("kind", ["Deployment", "ReplicaSet", "DaemonSet"])
-def test_a_selector_is_for_ever(kind: str) -> None:
+def test_a_selector_is_forever(kind: str) -> None:
     old = made(kind, spec={"selector": SELECTOR, "template": TEMPLATE})
     new = {**old["spec"], "selector": {"matchLabels": {"a": "b", "c": "d"}}}
     assert 'spec.selector: Invalid value: {"matchLabels":{"a":"b","c":"d"}}: field is immutable' in changes(
@@ -196,7 +196,7 @@ def test_every_built_in_kind_has_a_strategy_that_takes_an_empty_object() -> None
         (1, ["metadata.name: Required value: name or generateName is required"]),
     ],
 )
-def test_the_name_of_a_disruption_budget_is_looked_at_last(least: int, wanted: list[str]) -> None:
+def test_the_name_of_a_disruption_budget_is_checked_last(least: int, wanted: list[str]) -> None:
     budget = {"metadata": {"namespace": "n"}, "spec": {"minAvailable": least}}
     found = [str(error) for error in strategy("PodDisruptionBudget").validate_create(budget)]
     assert found == wanted

@@ -261,7 +261,7 @@ def test_gates_can_only_be_taken_away() -> None:
     ]
 
 
-def test_a_container_that_ended_for_good_cannot_run_again() -> None:
+def test_a_container_that_ended_permanently_cannot_run_again() -> None:
     old = pod(restartPolicy="Never")
     old["status"]["containerStatuses"] = [{"name": "c", "state": {"terminated": {"exitCode": 0}}}]
     new = copy.deepcopy(old)

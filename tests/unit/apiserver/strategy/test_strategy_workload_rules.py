@@ -314,7 +314,7 @@ START, END = "2021-01-01T00:00:00Z", "2021-01-01T00:01:00Z"
         ),
     ],
 )
-def test_a_job_ends_only_once_and_says_so(before: dict[str, Any], now: dict[str, Any], wanted: list[str]) -> None:
+def test_a_job_ends_only_once_and_reports_it(before: dict[str, Any], now: dict[str, Any], wanted: list[str]) -> None:
     strategy = strategy_for(kind_named("Job"))
     old = made("Job", {"template": template(restartPolicy="Never")})
     old["status"] = before

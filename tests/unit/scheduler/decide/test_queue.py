@@ -97,7 +97,7 @@ def test_gated_pods_are_counted_but_not_tried() -> None:
     assert drain(queue) == ["a"]
 
 
-def test_pods_that_waited_very_long_are_tried_again() -> None:
+def test_pods_that_waited_very_long_are_retried() -> None:
     queue = PodQueue()
     for name, since in (("old", 0.0), ("young", 100.0)):
         queue.add(pod(name), since)

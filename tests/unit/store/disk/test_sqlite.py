@@ -129,7 +129,7 @@ async def test_closing_waits_for_writes_under_way(tmp_path: Path, gate: Gate) ->
     await store.close()
 
 
-async def test_a_key_that_is_no_text_fails_alone(store: SqliteStore) -> None:
+async def test_a_key_that_is_not_text_fails_alone(store: SqliteStore) -> None:
     outcomes = await asyncio.gather(store.put("\ud800", b""), store.put("good", b""), return_exceptions=True)
     assert isinstance(outcomes[0], UnicodeEncodeError) and isinstance(outcomes[1], Record)
 

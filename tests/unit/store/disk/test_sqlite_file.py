@@ -70,7 +70,7 @@ def test_an_acknowledged_write_that_is_gone_is_noticed(tmp_path: Path) -> None:
     assert "is missing, but writes up to revision 3" in refusal(tmp_path / "db")
 
 
-def test_another_programs_database_is_left_alone(tmp_path: Path) -> None:
+def test_another_programs_database_is_not_changed(tmp_path: Path) -> None:
     with sqlite3.connect(tmp_path / "db") as connection:
         connection.execute("CREATE TABLE mine (a)")
     connection.close()

@@ -23,7 +23,7 @@ def test_an_update_is_over_when_the_guest_has_the_target() -> None:
     assert ended(begun(requested(None, LARGE)), LARGE) is None
 
 
-def test_a_step_that_falls_short_is_counted_and_says_why() -> None:
+def test_a_step_that_falls_short_is_counted_and_reports_the_reason() -> None:
     update = ended(begun(requested(None, LARGE)), SMALL, "the guest holds on to it")
     assert update == Update(LARGE, problem="the guest holds on to it", attempts=1)
 

@@ -23,7 +23,7 @@ policies = st.tuples(st.integers(0, 100), st.integers(0, 100)).map(lambda pair: 
 
 
 @given(disks, policies)
-def test_freeing_what_is_asked_for_brings_the_disk_to_the_low_threshold(disk: ImageDisk, policy: ImagePolicy) -> None:
+def test_freeing_what_is_requested_brings_the_disk_to_the_low_threshold(disk: ImageDisk, policy: ImagePolicy) -> None:
     wanted = bytes_to_free(disk, policy)
     if wanted > 0:
         after = ImageDisk(disk.capacity_bytes, disk.available_bytes + wanted)

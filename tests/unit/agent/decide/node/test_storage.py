@@ -90,7 +90,7 @@ def test_links_are_counted_once_and_not_followed(tmp_path: Path) -> None:
     assert measure(tmp_path / "none") == (0, 0)
 
 
-def test_a_tree_too_deep_to_be_measured_is_no_empty_one(tmp_path: Path) -> None:
+def test_a_tree_too_deep_to_be_measured_is_not_an_empty_one(tmp_path: Path) -> None:
     descriptor = os.open(tmp_path, os.O_RDONLY)
     for _ in range(30):
         os.mkdir("d" * 200, dir_fd=descriptor)

@@ -77,7 +77,7 @@ def test_an_init_container_may_have_a_policy_of_its_own(own: dict[str, Any], ove
     assert shown == ("Failed" if over else "Pending")
 
 
-def test_a_container_that_looks_into_a_pod_starts_once_and_counts_for_nothing() -> None:
+def test_a_container_that_debugs_a_pod_starts_once_and_counts_for_nothing() -> None:
     spec = {"initContainers": [{"name": "i"}], "containers": [{"name": "c"}], "ephemeralContainers": [{"name": "e"}]}
     assert steps(spec, ran("i"), Seen("c"), Seen("e")).start == ("e",)
     assert steps(spec, ran("i", EXITED), ran("c"), ran("e", EXITED, 1)).start == ()

@@ -16,7 +16,7 @@ def pod(policy: str, state: dict[str, Any], listed: str = "containerStatuses") -
     return {"spec": {"restartPolicy": policy}, "status": {listed: [shown]}}
 
 
-def test_a_container_that_ended_for_good_is_not_run_again() -> None:
+def test_a_container_that_ended_permanently_is_not_run_again() -> None:
     found = reported_end(pod("Never", ENDED), CONTAINER)
     assert found is not None
     assert (found.id, found.attempt, found.state, found.exit_code, found.finished_at) == ("id", 4, EXITED, 3, 9.0)

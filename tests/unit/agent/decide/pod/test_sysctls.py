@@ -31,7 +31,7 @@ def test_a_safe_parameter_is_admitted(name: str) -> None:
         (pod("kernel.shm_rmid_forced", hostIPC=True), '"kernel.shm_rmid_forced" not allowed with host IPC enabled'),
     ],
 )
-def test_another_one_is_forbidden_in_the_words_of_a_kubelet(given: dict[str, Any], why: str) -> None:
+def test_another_one_is_forbidden_with_the_message_of_a_kubelet(given: dict[str, Any], why: str) -> None:
     assert refusal(given) == ("SysctlForbidden", f"forbidden sysctl: {why}")
 
 

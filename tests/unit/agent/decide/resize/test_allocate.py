@@ -60,7 +60,7 @@ def test_more_than_the_whole_node_is_infeasible_unless_configured_to_wait() -> N
         (NodePolicy(swap=True), "Burstable", "swap_limitation"),
     ],
 )
-def test_a_node_that_cannot_resize_says_why(policy: NodePolicy, qos: str, detail: str) -> None:
+def test_a_node_that_cannot_resize_reports_the_reason(policy: NodePolicy, qos: str, detail: str) -> None:
     refused = verdict(pod({"cpu": "2m", "memory": "2"}), holding("1m", "1"), room(1000, 1000), qos, policy)
     assert isinstance(refused, Infeasible) and refused.detail == detail
 

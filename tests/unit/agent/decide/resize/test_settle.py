@@ -19,6 +19,6 @@ def test_values_below_the_kernels_minimum_show_as_they_were_asked() -> None:
     assert settle.container_resources(asked, asked, Limits(2, 1000, None)) == asked
 
 
-def test_a_size_that_is_no_whole_number_of_pages_shows_as_it_was_asked() -> None:
+def test_a_size_that_is_not_a_whole_number_of_pages_shows_as_it_was_asked() -> None:
     asked = {"limits": {"memory": "100M"}}
     assert settle.container_resources(asked, asked, Limits(2, None, 99_999_744)) == {"limits": {"memory": "100000000"}}

@@ -17,7 +17,7 @@ async def running(lab: Lab) -> PodRecord:
     return record
 
 
-async def test_a_pod_that_runs_is_left_alone(lab: Lab) -> None:
+async def test_a_pod_that_runs_is_not_changed(lab: Lab) -> None:
     record = await running(lab)
     context = lab.context(record)
     await observe(context)

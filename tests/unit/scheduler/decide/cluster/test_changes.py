@@ -16,7 +16,7 @@ def test_rows_that_changed_since_are_listed_once() -> None:
     assert changes.since(changes.position - 1) == [2]
 
 
-def test_a_log_that_no_longer_goes_back_so_far_says_so() -> None:
+def test_a_log_that_no_longer_goes_back_so_far_reports_it() -> None:
     changes = Changes(keep=4)
     for row in range(10):
         changes.add(row)

@@ -47,7 +47,7 @@ def test_well_typed_values_and_unknown_fields_pass(value: Any) -> None:
     check_shape(value, VPA, "V")
 
 
-def test_pods_are_looked_at_for_what_is_read_of_them() -> None:
+def test_pods_are_checked_for_what_is_read_of_them() -> None:
     check_shape(pod(), POD, "Pod")
     with pytest.raises(ShapeError, match=r"Pod\.spec\.containers\.name of type string"):
         check_shape({"spec": {"containers": [{"name": 7}]}}, POD, "Pod")

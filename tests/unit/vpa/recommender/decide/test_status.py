@@ -105,7 +105,7 @@ def test_a_status_is_not_written_if_only_its_time_differs() -> None:
     assert reported(outcome(scaler(first), SIZES, Config(), NOW), LATER).patch is None
 
 
-def test_a_cluster_without_samples_recommends_nothing_and_says_so() -> None:
+def test_a_cluster_without_samples_recommends_nothing_and_reports_it() -> None:
     cluster = ClusterState(Config())
     made = cluster.add_vpa(vpa(), LabelSelector.parse(""))
     status = recommend(cluster, made, NOW).status

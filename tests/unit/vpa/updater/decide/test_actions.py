@@ -31,7 +31,7 @@ def test_a_pod_without_annotations_gets_an_empty_map_first() -> None:
     assert action is not None and action.annotations[0] == {"op": "add", "path": "/metadata/annotations", "value": {}}
 
 
-def test_nothing_recommended_is_no_resize() -> None:
+def test_nothing_recommended_is_not_a_resize() -> None:
     assert resize(pod(), vpa(), START_S) is None
 
 

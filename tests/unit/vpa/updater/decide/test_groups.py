@@ -44,7 +44,7 @@ def test_pods_are_counted_by_what_they_do() -> None:
     assert (made.configured, made.tolerance, made.pending, made.running, made.resizing) == (4, 2, 1, 3, 1)
 
 
-def test_a_controller_with_too_few_replicas_is_left_alone() -> None:
+def test_a_controller_with_too_few_replicas_is_not_changed() -> None:
     assert group(pods(1), 1) is None
     assert group(pods(1), 1, updatePolicy={"minReplicas": 1}) is not None
 
@@ -54,7 +54,7 @@ def test_too_few_replicas_may_be_resized_where_the_disruption_budget_is_skipped(
     assert made is not None and made.below_minimum
 
 
-def test_a_controller_that_cannot_be_read_is_left_alone() -> None:
+def test_a_controller_that_cannot_be_read_is_not_changed() -> None:
     assert group(pods(3), None) is None
 
 

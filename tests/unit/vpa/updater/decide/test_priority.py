@@ -66,7 +66,7 @@ def test_a_restart_that_changes_nothing_does_not_help_a_pod_out_of_memory() -> N
     assert chosen(vpa(entry), pod(statuses=[oom()])) == []
 
 
-def test_after_an_infeasible_resize_only_less_is_tried_again() -> None:
+def test_after_an_infeasible_resize_only_less_is_retried() -> None:
     tried = {"uid-p": {"containerRecommendations": [recommended(target={"cpu": "1"})]}}
     less = recommended(target={"cpu": "900m"}, lower={"cpu": "500m"})
     for entry, count in ((BOUNDED, 0), (less, 1)):

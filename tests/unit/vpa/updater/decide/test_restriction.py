@@ -33,7 +33,7 @@ def test_second_deferral_waits_again_when_timeouts_count_per_attempt(per_attempt
     assert decide(pod("a", conditions=[DEFERRED]), attempts, config, 10_000) is expected
 
 
-def test_infeasible_attempts_of_pods_that_are_gone_are_forgotten() -> None:
+def test_infeasible_attempts_of_pods_that_are_gone_are_dropped() -> None:
     attempts = Attempts(infeasible={"uid-a": {}, "gone": {}})
     attempts.forget([pod("a")], Config())
     assert set(attempts.infeasible) == {"uid-a"}
@@ -93,7 +93,7 @@ def test_the_budget_is_skipped_only_for_resizes_that_restart_nothing() -> None:
         assert made.can_resize(one, 0) is expected
 
 
-def test_a_pod_of_no_group_is_left_alone() -> None:
+def test_a_pod_of_no_group_is_not_changed() -> None:
     made, stranger = restriction(pod("a")), pod("x")
     assert not made.can_evict(stranger, 0) and not made.can_unboost(stranger)
     assert made.can_resize(stranger, 0) is Decision.DEFERRED

@@ -34,7 +34,7 @@ def test_a_text_has_the_first_slot_and_both_resources() -> None:
     assert (first, read_cpu.tolist(), read_memory.tolist()) == (5, [1, 2, 0], [9, 0, 7])
 
 
-def test_a_text_that_is_no_curve_is_refused() -> None:
+def test_a_text_that_is_not_a_curve_is_refused() -> None:
     text = as_text(0, np.zeros(3, np.uint16), np.zeros(3, np.uint16))
     for bad in ("", "2" + text[1:], text.replace(":3:", ":4:"), text.replace(":3:", ":-1:"), "1:0:1:!!"):
         with pytest.raises(BadCurve):

@@ -60,7 +60,7 @@ def test_a_sample_may_lack_a_resource() -> None:
     assert one.usage("cpu") == near(0.1, np.nan, np.nan) and one.usage("memory") == near(np.nan, 1e8, np.nan)
 
 
-def test_a_sample_of_a_slot_that_is_over_comes_too_late() -> None:
+def test_a_sample_of_a_slot_that_has_ended_comes_too_late() -> None:
     one = Recorded()
     one.take((0, SLOT_S, 100, 10**8))
     one.take((0, 0, 900, 10**9))

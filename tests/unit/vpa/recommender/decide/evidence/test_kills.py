@@ -35,7 +35,7 @@ def test_an_end_that_moves_from_state_to_last_state_is_one_kill() -> None:
     assert count(Kills(), *looks) == [0, 1, 0, 0]
 
 
-def test_ends_of_other_reasons_are_no_kills() -> None:
+def test_ends_of_other_reasons_are_not_kills() -> None:
     assert count(Kills(), seen(RUNNING), seen(end(1, "Error")), seen(RUNNING, end(1, "Error"), 1)) == [0, 0, 0]
 
 

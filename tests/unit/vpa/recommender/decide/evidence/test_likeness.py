@@ -50,7 +50,7 @@ def test_of_several_programs_of_an_aggregate_the_last_counts() -> None:
     assert likeness.program(key("n=0")) == Program("app", "registry/db:1", "")
 
 
-def test_aggregates_that_are_gone_are_forgotten() -> None:
+def test_aggregates_that_are_gone_are_dropped() -> None:
     likeness = noted(WEB, WEB)
     likeness.forget(lambda one: one.labels == "n=1")
     assert levels(likeness, WEB)[0] == (0, ["n=1"]) and likeness.program(key("n=0")) is None
