@@ -70,7 +70,7 @@ class BelowUsage(RuntimeFailure):
 
 
 class Limits(Struct, frozen=True):
-    """Values of a cgroup. None means unlimited (quota, memory) or unchanged (where a call says so)."""
+    """The values of a cgroup. None: no limit, or the kernel's default of shares."""
 
     cpu_shares: int | None = None
     cpu_quota_us: int | None = None
