@@ -12,7 +12,7 @@ from podfit.apiserver.representation.forms import MetadataOnly, Spliced
 from podfit.apiserver.representation.selection import chosen
 from podfit.apiserver.storage import events
 from podfit.apiserver.storage.events import BUFFER, Subscriber, Watcher, WatchEvent
-from podfit.apiserver.storage.hub import IN_A_ROW, Hub
+from podfit.apiserver.storage.hub import IN_A_ROW, TURNS_OF_AN_ANSWER, Hub
 from podfit.apiserver.storage.objects import Objects
 from podfit.kit.clock import RealClock
 from podfit.store.backend import Change, Record
@@ -85,6 +85,20 @@ async def test_a_watcher_of_one_node_gets_a_change_before_watchers_of_everything
         await asyncio.sleep(0)
     await settle(hub, store)
     assert words(there) == words(everywhere) == ["ADDED"]
+    await hub.stop()
+
+
+async def test_watchers_of_everything_do_not_wait_for_a_node_that_no_one_watches() -> None:
+    store = MemoryStore()
+    hub, objects = await hub_with(store)
+    await store.put(POD.key("ns", "b"), pod("b"))
+    await settle(hub, store)
+    watcher(hub, objects, fields="spec.nodeName=n2")
+    everywhere = watcher(hub, objects)
+    await store.put(POD.key("ns", "a"), pod("a", node="n1"))
+    for _ in range(TURNS_OF_AN_ANSWER + 3):
+        await asyncio.sleep(0)
+    assert words(everywhere) == ["ADDED"]
     await hub.stop()
 
 

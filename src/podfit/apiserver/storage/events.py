@@ -356,16 +356,18 @@ class WatcherIndex:
         if not places:
             self._filed.pop(field, None)
 
-    def offer_to_filed(self, events: list[WatchEvent]) -> None:
-        """To watchers of a single node or object, before all others: they act on it."""
+    def offer_to_filed(self, events: list[WatchEvent]) -> bool:
+        """To watchers of a single node or object, before all others: they act on it. False if there are none."""
         by_node, by_name = self._filed.get("spec.nodeName"), self._filed.get("metadata.name")
+        found = False
         if by_node is not None:
             for event in events:
                 for node in event.nodes():
-                    self._offer_at(by_node, node, event)
+                    found = self._offer_at(by_node, node, event) or found
         if by_name is not None:
             for event in events:
-                self._offer_at(by_name, event.name, event)
+                found = self._offer_at(by_name, event.name, event) or found
+        return found
 
     def offer_to_all(self, events: list[WatchEvent]) -> None:
         """To watchers of everything. Each gets all changes before the next watcher does: repeating the same processing
@@ -377,9 +379,14 @@ class WatcherIndex:
                 self._offer_all(everywhere.get((namespace, "")), inside)
             self._offer_all(everywhere.get(("", "")), events)
 
-    def _offer_at(self, places: Places, value: str, event: WatchEvent) -> None:
+    def _offer_at(self, places: Places, value: str, event: WatchEvent) -> bool:
+        found = False
         for namespace in (event.namespace, "") if event.namespace else ("",):
-            self._offer_all(places.get((namespace, value)), [event])
+            there = places.get((namespace, value))
+            if there:
+                self._offer_all(there, [event])
+                found = True
+        return found
 
     @staticmethod
     def _offer_all(there: dict[int, Watcher] | None, events: list[WatchEvent]) -> None:

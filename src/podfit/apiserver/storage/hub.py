@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Iterator
+import types
+from collections.abc import Awaitable, Callable, Generator, Iterator
 from dataclasses import dataclass, field
 
 from podfit.apiserver.storage.events import PREFIX, Watcher, WatcherIndex, WatchEvent
 from podfit.apiserver.storage.object_cache import DecodedObjects
 from podfit.kit.concurrency.tasks import Tasks
-from podfit.kit.concurrency.time_slice import yield_to_loop
 from podfit.store.backend import Change, Compacted, Lagging, Store, Watch
 
 log = logging.getLogger(__name__)
@@ -25,7 +25,7 @@ TURNS_OF_AN_ANSWER = 3
 task is woken, and writes to the connection."""
 TURNS_OF_A_NODE = 10
 """Iterations in which a node's agent decides a resize, persists the allocation and writes the cgroup, before watchers
-that follow everything receive the change. An iteration in which no task is ready takes one or two microseconds."""
+that follow everything receive the change, if there is a watcher of that node or object."""
 RESTART_S = 0.1
 LONGEST_RESTART_S = 60.0
 """Delays before a failed receiver is resynchronised."""
@@ -147,16 +147,21 @@ class Hub:
             group, arrived = arrived, _Arrived()
             if not is_behind:
                 await self._yield_to_loop(TURNS_OF_AN_ANSWER, watch, arrived)
-            self._offer(group.events, WatcherIndex.offer_to_filed)
-            await self._yield_to_loop(1 if is_behind else TURNS_OF_A_NODE, watch, arrived)
-            self._offer(group.events, WatcherIndex.offer_to_all)
+            indexes = [(self._shelves.get(resource), events) for resource, events in group.events.items()]
+            acting = [index.offer_to_filed(events) for index, events in indexes if index is not None]
+            await self._yield_to_loop(TURNS_OF_A_NODE if any(acting) and not is_behind else 1, watch, arrived)
+            for index, events in indexes:
+                # Each watcher gets the changes of a resource in order; resources may be in any order, as always.
+                if index is not None:
+                    index.offer_to_all(events)
             self.seen = group.revision
 
-    async def _yield_to_loop(self, count: int, watch: Watch, arrived: _Arrived) -> None:
+    @types.coroutine
+    def _yield_to_loop(self, count: int, watch: Watch, arrived: _Arrived) -> Generator[None, None, None]:
         """Lets other tasks run for `count` iterations of the event loop, and informs the listeners of changes that
         arrive meanwhile."""
         for _ in range(count):
-            await yield_to_loop(1)
+            yield
             self._inform_listeners(watch, arrived)
 
     def _cut_off_all(self) -> None:
@@ -190,17 +195,6 @@ class Hub:
             except Exception:
                 self._fell_behind(one, change)
         arrived.events.setdefault(resource, []).append(event)
-
-    def _offer(
-        self, events: dict[str, list[WatchEvent]], offer: Callable[[WatcherIndex, list[WatchEvent]], None]
-    ) -> None:
-        """Each watcher gets the changes of a resource in order; those of different resources may be in any order, as
-        always.
-        """
-        for resource, of_it in events.items():
-            index = self._shelves.get(resource)
-            if index is not None:
-                offer(index, of_it)
 
     def _listening_to(self, resource: str) -> tuple[_Listening, ...]:
         return tuple(one for one in self._listeners if not one.resources or resource in one.resources)

@@ -3,17 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import types
-from collections.abc import Generator
 
 from podfit.kit.clock import Clock
-
-
-@types.coroutine
-def yield_to_loop(count: int) -> Generator[None, None, None]:
-    """Lets other ready tasks run, for `count` iterations of the event loop."""
-    for _ in range(count):
-        yield
 
 
 class TimeSlice:
