@@ -255,6 +255,15 @@ async def test_a_prometheus_without_container_metrics_is_an_error_that_names_the
         await setting.report(await setting.serve(history), source="prometheus")
 
 
+async def test_a_history_shorter_than_a_step_is_named(setting: Setting) -> None:
+    history = History(setting.end + 1500)
+    history.usage("web-1-0", 0.5, 300 * MI, begin=setting.end + 300)
+    url = await setting.serve(history)
+    await setting.cluster.clock.advance(1500)
+    with pytest.raises(NothingKnown, match=f"{url} has no sample of these containers before .*history is too short"):
+        await setting.report(url, source="prometheus")
+
+
 async def test_old_samples_make_the_report_partial(setting: Setting) -> None:
     history = History(setting.end)
     history.usage("web-1-0", 0.5, 300 * MI, end=setting.end - 2 * 86400)

@@ -206,7 +206,7 @@ def gaps(series: dict[str, Series]) -> tuple[str, ...]:
             found.append(f"{none} of {len(absent)} containers have no {resource} sample")
         part = float(absent[~absent.all(1)].mean()) if none < len(absent) and absent.size else 0.0
         if part > 0.01:
-            found.append(f"{part:.0%} of the {resource} samples are missing")
+            found.append(f"{'over 99%' if part > 0.99 else f'{part:.0%}'} of the {resource} samples are missing")
         elif holes := _with_holes(absent):
             found.append(
                 f"of {holes} of {len(absent)} containers more than a fifth of the {resource} samples is missing"

@@ -198,7 +198,7 @@ class PrometheusUsage:
             samples += len(batch.times)
             yield batch
             seen(done, done + len(waiting), samples)
-        self._finish(samples)
+        self._finish(plan, samples)
 
     def _missing_part(self, part: Part, why: str) -> Batch:
         self.remarks.missing.append(f"nothing from {to_rfc3339(part.start)} to {to_rfc3339(part.end)}: {why}")
@@ -210,7 +210,13 @@ class PrometheusUsage:
         start = to_rfc3339(waiting[0].start)
         self.remarks.missing[-1:] = [f"reading stopped at {start}, {FAILURES} parts failed in a row: {why}"]
 
-    def _finish(self, samples: int) -> None:
+    def _finish(self, plan: PlannedReading, samples: int) -> None:
+        if not samples and not self._odd and not self.remarks.missing:
+            self.remarks.missing.append(
+                f"Prometheus {self._config.prometheus_address} has no sample of these containers before "
+                f"{to_rfc3339(plan.until)}, and newer ones are less than a step of "
+                f"{plan.asking.config.history_resolution:g} s: its history is too short"
+            )
         self.remarks.missing += [f"Prometheus warns: {words}" for words in self.api.warnings]
         if self._odd:
             self.remarks.notes.append(f"{self._odd} samples were not usable (NaN, infinite, negative): dropped")
