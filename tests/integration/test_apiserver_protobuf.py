@@ -13,8 +13,9 @@ from tests.support.servers.protobufs import read_body, read_event
 from podfit.api.status import ApiError
 from podfit.apiserver.app import ApiServer
 from podfit.apiserver.config import Config
-from podfit.apiserver.protobufs.form import error_frame, frames_of
+from podfit.apiserver.protobufs.form import ProtobufForm, error_frame, frames_of
 from podfit.apiserver.request import ADMIN, Request, Response
+from podfit.store.backend import Record
 from podfit.store.memory import MemoryStore
 
 PROTOBUF = "application/vnd.kubernetes.protobuf"
@@ -187,3 +188,26 @@ async def test_a_custom_resource_is_never_protobuf_but_its_metadata_may_be(serve
 async def test_yaml_cannot_be_watched(server: ApiServer) -> None:
     answer = await send(server, "GET", PODS, None, "application/yaml", watch="true")
     assert (answer.status, answer.content_type) == (406, "application/yaml")
+
+
+async def test_a_revision_is_encoded_once_for_its_response_its_readers_and_its_watchers(
+    server: ApiServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    encode, count = ProtobufForm._encoded, 0
+
+    def counting(form: ProtobufForm, record: Record) -> bytes:
+        nonlocal count
+        count += 1
+        return encode(form, record)
+
+    pod = json.loads((await send(server, "GET", f"{PODS}/q")).body)
+    revision = pod["metadata"]["resourceVersion"]
+    watch = await send(server, "GET", PODS, None, CLIENT_GO, watch="true", resourceVersion=revision)
+    assert watch.stream is not None
+    monkeypatch.setattr(ProtobufForm, "_encoded", counting)
+    pod["status"]["message"] = "changed"
+    answer = await send(server, "PUT", f"{PODS}/q/status", pod, CLIENT_GO)
+    event = await anext(aiter(watch.stream))
+    again = await send(server, "GET", f"{PODS}/q", None, CLIENT_GO)
+    assert read_event(next(frames_of(event)))[1] == read_body(answer.body) == read_body(again.body)
+    assert count == 1

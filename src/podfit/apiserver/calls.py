@@ -187,6 +187,8 @@ class Call(msgspec.Struct):
         return await self.parts.writer.threads.run(self.request.size, work)
 
     def answer(self, accepted: Accepted, form: Form, row: Row, status: int = 200) -> Response:
+        if isinstance(form, ProtobufForm) and isinstance(row, Record):
+            return Response(status, form.whole(row), PROTOBUF, headers=warning_headers(self.warnings))
         return self.reply(accepted, form.object(row), status)
 
     def written(self, accepted: Accepted, form: Form, made: Written, status: int = 200) -> Response:

@@ -1,7 +1,8 @@
 """Lists and watch events in protobuf.
 
-Single objects stay JSON until they are sent (`Call.reply`). An event is a frame of four bytes of length and a
-WatchEvent, which contains a whole object, envelope included, as in Kubernetes.
+A stored object is encoded once for every revision, whether it is a response, an item of a list or part of an event;
+other values stay JSON until they are sent (`Call.reply`). An event is a frame of four bytes of length and a WatchEvent,
+which contains a whole object, envelope included, as in Kubernetes.
 """
 
 from __future__ import annotations
@@ -68,12 +69,15 @@ class ProtobufForm:
         size = len(listed) + sum(map(len, pieces))
         return opening(self._api_version, f"{self._kind}List", size) + listed
 
+    def whole(self, record: Record) -> bytes:
+        """A single object, as a response: events of its revision contain the same bytes."""
+        data = self._found(record)
+        return opening(self._api_version, self._kind, len(data)) + data
+
     def event(self, word: str, record: Record, revision: int) -> bytes:
         if revision == record.modified:
-            data = self._found(record)
-        else:
-            gone = Record(record.key, record.value, record.created, revision)
-            data = self._encoded(gone)
+            return event_frame(word, self.whole(record))
+        data = self._encoded(Record(record.key, record.value, record.created, revision))
         return event_frame(word, opening(self._api_version, self._kind, len(data)) + data)
 
     def bookmark(self, revision: int, annotations: Object | None = None) -> bytes:
