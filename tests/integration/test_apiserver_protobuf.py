@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 from tests.support.servers.protobufs import read_body, read_event
 
+from podfit.api.protobuf.writing import Message, message_of
 from podfit.api.status import ApiError
 from podfit.apiserver.app import ApiServer
 from podfit.apiserver.config import Config
-from podfit.apiserver.protobufs.form import ProtobufForm, error_frame, frames_of
+from podfit.apiserver.protobufs.form import error_frame, frames_of
 from podfit.apiserver.request import ADMIN, Request, Response
-from podfit.store.backend import Record
 from podfit.store.memory import MemoryStore
 
 PROTOBUF = "application/vnd.kubernetes.protobuf"
@@ -193,18 +193,18 @@ async def test_yaml_cannot_be_watched(server: ApiServer) -> None:
 async def test_a_revision_is_encoded_once_for_its_response_its_readers_and_its_watchers(
     server: ApiServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    encode, count = ProtobufForm._encoded, 0
+    encode, pods, count = Message.of, message_of("v1", "Pod"), 0
 
-    def counting(form: ProtobufForm, record: Record) -> bytes:
+    def counting(message: Message, body: bytes) -> bytes:
         nonlocal count
-        count += 1
-        return encode(form, record)
+        count += message is pods
+        return encode(message, body)
 
     pod = json.loads((await send(server, "GET", f"{PODS}/q")).body)
     revision = pod["metadata"]["resourceVersion"]
     watch = await send(server, "GET", PODS, None, CLIENT_GO, watch="true", resourceVersion=revision)
     assert watch.stream is not None
-    monkeypatch.setattr(ProtobufForm, "_encoded", counting)
+    monkeypatch.setattr(Message, "of", counting)
     pod["status"]["message"] = "changed"
     answer = await send(server, "PUT", f"{PODS}/q/status", pod, CLIENT_GO)
     event = await anext(aiter(watch.stream))
