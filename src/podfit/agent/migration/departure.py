@@ -47,6 +47,9 @@ class Departures:
             return
         await self._steps.runtime(record).stay(container.id)
         record.stayed = found.requested
+        if record.moving_since is None or record.moving_since[0] != found.requested:
+            # It ended before this agent started.
+            return
         record.story.add("stays", found.message)
         self._events.emit(
             record.pod, WARNING, "FailedMigration", f"Migration to node {found.target} failed: {found.message}"

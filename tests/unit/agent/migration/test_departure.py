@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 from podfit.agent.migration.departure import Departures
 from podfit.agent.runtimes.values import RUNNING, RuntimeFailure, RuntimeSilent
-from podfit.api.pods.migrations import FAILED, OFFERED, PREPARED, Migration, MigrationStep
+from podfit.api.pods.migrations import ANNOTATION, FAILED, OFFERED, PREPARED, Migration, MigrationStep
 
 MIGRATION = Migration(PREPARED, "one", "two", "now", place={"uri": "x"})
 SILENT, BROKEN = RuntimeSilent("away"), RuntimeFailure("the disk is full")
@@ -112,3 +112,17 @@ async def test_a_runtime_that_starts_again_is_asked_again_for_its_offer(
 ) -> None:
     step = await departures(Runtime([], [], offers))._offer(record(), MIGRATION)
     assert step.phase == phase
+
+
+@pytest.mark.parametrize(("followed", "count"), [(None, 0), (("now", 0.0), 1)], ids=["another agent", "this agent"])
+async def test_a_failure_is_an_event_of_the_agent_that_followed_the_migration(followed: Any, count: int) -> None:
+    failed = Migration(FAILED, "one", "two", "now", "the disk is full")
+    about = record()
+    about.pod = {"metadata": {"annotations": {ANNOTATION: failed.text()}}}
+    about.stayed, about.moving_since = "", followed
+    found = departures(Runtime([], [None]))
+    emitted: list[Any] = []
+    found._events = cast(Any, SimpleNamespace(emit=lambda *words: emitted.append(words)))
+    await found.settle(about)
+    await found.settle(about)
+    assert len(emitted) == count and about.stayed == "now"
