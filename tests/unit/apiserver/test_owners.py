@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from podfit.apiserver.writing.owners import unique_owners
+from podfit.apiserver.strategy.meta import unique_owners
 
 OWNER = {"apiVersion": "v1", "kind": "X", "name": "n", "uid": "u"}
 

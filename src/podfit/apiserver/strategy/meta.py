@@ -1,4 +1,4 @@
-"""Validation of metadata, with Kubernetes' messages, and immutability on updates."""
+"""Validation of metadata, with Kubernetes' messages, immutability on updates, and repeated owner references."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from podfit.api.objects import Object
 from podfit.api.status import FieldError, go_quote, invalid, required, too_long
 from podfit.api.status import field_forbidden as forbidden
 from podfit.api.text import names
-from podfit.apiserver.strategy.checks import IMMUTABLE, NOT_NEGATIVE, labels
+from podfit.apiserver.strategy.checks import IMMUTABLE, NOT_NEGATIVE, equal, labels
 
 Errors = list[FieldError]
 NameCheck = Callable[[str, bool], list[str]]
@@ -208,3 +208,31 @@ def keep(new: Object, old: Object, *fields: str) -> None:
 def reset_for_status(new: Object, old: Object) -> None:
     """A strict status endpoint changes no metadata except managedFields."""
     keep(new.setdefault("metadata", {}), old.get("metadata") or {}, *_RESET_FOR_STATUS)
+
+
+_REPEATED_OWNERS = (
+    "; API server dedups owner references in 1.20+, and may reject such requests as early as 1.24; please fix your "
+    "requests; duplicate UID(s) observed: "
+)
+
+
+def unique_owners(metadata: Object, *, admitted: bool = False) -> list[str]:
+    """Stores owner references that a client states twice once, in place. Returns the warning, if there were any.
+
+    `admitted`: after admission.
+    """
+    owners = metadata.get("ownerReferences") or ()
+    if len(owners) < 2:
+        return []
+    kept: list[Object] = []
+    repeated = []
+    for owner in owners:
+        if any(equal(owner, one) for one in kept):
+            repeated.append(owner.get("uid") or "")
+        else:
+            kept.append(owner)
+    if not repeated:
+        return []
+    metadata["ownerReferences"] = kept
+    when = " after mutating admission happens" if admitted else ""
+    return [f".metadata.ownerReferences contains duplicate entries{when}{_REPEATED_OWNERS}{', '.join(repeated)}"]

@@ -20,9 +20,9 @@ from podfit.apiserver.admission.base import UPDATE, Attributes
 from podfit.apiserver.apis import conversion
 from podfit.apiserver.dialects.strategy import resizes
 from podfit.apiserver.strategy import strategy_for
+from podfit.apiserver.strategy.meta import unique_owners
 from podfit.apiserver.writing import custom_schema, deletes
 from podfit.apiserver.writing.evaluation import evaluated
-from podfit.apiserver.writing.owners import unique_owners
 from podfit.apiserver.writing.write import Change, Write, Written
 from podfit.kit.clock import rfc3339
 from podfit.kit.concurrency.worker_threads import LARGE

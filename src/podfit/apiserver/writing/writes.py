@@ -15,10 +15,10 @@ from podfit.apiserver.admission.base import CREATE
 from podfit.apiserver.admission.chain import Chain
 from podfit.apiserver.storage.objects import Objects
 from podfit.apiserver.strategy import Strategy, strategy_for
+from podfit.apiserver.strategy.meta import unique_owners
 from podfit.apiserver.writing import custom_schema
 from podfit.apiserver.writing.attempt import Attempt, as_stored, attributes, check_write
 from podfit.apiserver.writing.evaluation import evaluated
-from podfit.apiserver.writing.owners import unique_owners
 from podfit.apiserver.writing.write import Change, Write, Written
 from podfit.kit.clock import rfc3339
 from podfit.kit.concurrency.worker_threads import LARGE, WorkerThreads
