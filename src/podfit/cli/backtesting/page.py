@@ -16,6 +16,8 @@ CHARTS = 60
 """Containers with charts: those whose sizes cost most. A page with thousands would not open."""
 POINTS = 720
 WIDTH, HEIGHT = 960, 200
+LEFT = 40
+"""The room for the labels of the vertical axis."""
 MIDDLE = HEIGHT // 2 + 8
 MOST_DAYS = 14
 """The most marks in a chart."""
@@ -26,15 +28,15 @@ _STYLE = """
 :root{--ink:#1b2430;--soft:#5c6875;--line:#dde3ea;--paper:#fff;--used:#2563eb}
 @media (prefers-color-scheme:dark){:root{--ink:#e6e9ee;--soft:#98a3b0;--line:#2c3440;--paper:#12161c;--used:#7aa7ff}}
 body{margin:0;background:var(--paper);color:var(--ink);font:14px/1.5 system-ui,sans-serif}
-main{max-width:1100px;margin:0 auto;padding:28px 22px 60px}.soft{color:var(--soft)}
+main{max-width:1360px;margin:0 auto;padding:28px 22px 60px}.soft{color:var(--soft)}
 .scroll{overflow-x:auto}table{border-collapse:collapse;width:100%;margin:14px 0 30px}th,td{text-align:right;
 padding:6px 10px;border-bottom:1px solid var(--line);white-space:nowrap}h2{overflow-wrap:anywhere;margin-bottom:4px}
-th:nth-child(-n+2),td:nth-child(-n+2){text-align:left}
+th{white-space:normal;vertical-align:bottom}th:nth-child(-n+2),td:nth-child(-n+2){text-align:left}
 details{margin:0 0 6px}summary{cursor:pointer;color:var(--soft)}
 .legend{position:sticky;top:0;background:var(--paper);padding:6px 0;margin:0}
 svg{width:100%;height:auto;display:block;margin-bottom:10px}path{fill:none;stroke-width:1.4}.used{stroke:var(--used)}.grid{stroke:var(--line);stroke-width:1}
 .warn{border-left:4px solid #dc2626;padding:6px 14px}text{fill:var(--soft);font-size:11px;stroke:var(--paper);
-stroke-width:3px;paint-order:stroke}
+stroke-width:3px;paint-order:stroke}.y{text-anchor:end}
 """
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
 
@@ -115,10 +117,14 @@ def _chart(history: History, results: list[Result], resource: str, at: int) -> s
     unit, scale = ("cores", 1.0) if resource == CPU else ("GiB", GIB)
     grid = _grid(len(used), history.series[resource].day)
     return (
-        f'<svg viewBox="0 0 {WIDTH} {HEIGHT + 14}" role="img" aria-label="{resource} used and sized">'
-        f'{grid}{drawn}<text x="2" y="11">{resource}, up to {top / scale:.3g} {unit}</text>'
-        f'<text x="2" y="{MIDDLE - 3}">{top / scale / 2:.3g}</text></svg>'
+        f'<svg viewBox="{-LEFT} 0 {WIDTH + LEFT} {HEIGHT + 16}" role="img" aria-label="{resource} used and sized">'
+        f'{grid}{drawn}<text y="11">{resource}, {unit}</text>{_axis(top / scale)}</svg>'
     )
+
+
+def _axis(top: float) -> str:
+    values = ((16, top), (MIDDLE, top / 2), (HEIGHT, 0.0))
+    return "".join(f'<text class="y" x="-5" y="{y + 4}">{value:.3g}</text>' for y, value in values)
 
 
 def _grid(samples: int, day: int) -> str:
@@ -132,7 +138,7 @@ def _grid(samples: int, day: int) -> str:
         if sample < samples:
             x = sample * WIDTH / samples
             lines += f"M{x:.1f} 16V{HEIGHT}"
-            words += f'<text x="{x + 2:.1f}" y="{HEIGHT + 11}">{name}</text>'
+            words += f'<text x="{x:.1f}" y="{HEIGHT + 13}">{name}</text>'
     return f'<path class="grid" d="{lines}"/>{words}'
 
 
