@@ -7,7 +7,7 @@ from unittest import mock
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from podfit.agent.decide.pod import lifecycle, status
+from podfit.agent.decide.pod import lifecycle, status_changes
 from podfit.agent.decide.pod.lifecycle import Seen
 from podfit.agent.decide.resize.conditions import merged
 from podfit.agent.runtimes.values import CREATED, EXITED, RUNNING, ContainerState
@@ -90,7 +90,7 @@ def test_a_patch_makes_of_the_conditions_before_those_after(before: list[Object]
     after = merged([dict(one) for one in ours], before, ("d",), NOW)
     struct = struct_of("", "v1", "Pod")
     assert struct is not None
-    change = status.patch({"conditions": before}, {"conditions": after}, "u")
+    change = status_changes.patch({"conditions": before}, {"conditions": after}, "u")
     made = {"status": {"conditions": before}}
     if change is not None:
         made = strategic.merged(made, {"status": change["status"]}, struct)
