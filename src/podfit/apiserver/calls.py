@@ -36,6 +36,7 @@ from podfit.apiserver.representation.negotiate import (
     is_for_eyes,
     negotiate,
     negotiate_built_in,
+    negotiate_list,
     negotiate_review,
 )
 from podfit.apiserver.request import Request, Response
@@ -118,7 +119,9 @@ class Call(msgspec.Struct):
             return PLAIN
         if self.kind.verbs == ("create",):
             return negotiate_review(accept)
-        return negotiate_built_in(accept) if self._in_protobuf else negotiate(accept)
+        if not self._in_protobuf:
+            return negotiate(accept)
+        return negotiate_list(accept) if self.route.verb == "list" else negotiate_built_in(accept)
 
     @property
     def _in_protobuf(self) -> bool:

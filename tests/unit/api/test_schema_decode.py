@@ -403,3 +403,9 @@ def test_times_in_microseconds_have_six_digits(text: str, why: str) -> None:
     with pytest.raises(BadTime, match=re.escape(f'parsing time "{text}" as {layout}: {why}')):
         micro_time_text(text)
     assert micro_time_text("2021-03-04T05:06:07.000001Z") == "2021-03-04T05:06:07.000001Z"
+
+
+def test_errors_in_yaml_are_found_in_the_order_of_its_keys() -> None:
+    raw = b"metadata: {name: y}\ndata: {a: 1}\n"
+    with pytest.raises(ApiError, match="Go struct field ConfigMap.data of type string"):
+        decode(raw, kind_named("ConfigMap"), content_type="application/yaml")

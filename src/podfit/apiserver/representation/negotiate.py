@@ -13,6 +13,8 @@ from podfit.apiserver.routes import truthy
 JSON, YAML, PROTOBUF = "application/json", "application/yaml", protobuf.MEDIA_TYPE
 TABLE, PARTIAL, PARTIAL_LIST = "Table", "PartialObjectMetadata", "PartialObjectMetadataList"
 _AVAILABLE = "application/json, application/yaml, application/vnd.kubernetes.protobuf"
+_STREAMS = f"{JSON};stream=watch, {PROTOBUF};stream=watch"
+_EXACT = frozenset((JSON, YAML, PROTOBUF, "*/*"))
 _OBJECT_FORMS = frozenset((TABLE, PARTIAL, PARTIAL_LIST))
 _LOOKED_THROUGH = ("curl", "Wget", "Mozilla/5.0")
 _META_VERSIONS = frozenset(("v1", "v1beta1"))
@@ -65,6 +67,20 @@ def negotiate(accept: str) -> Accepted:
 @remembered(512)
 def negotiate_built_in(accept: str) -> Accepted:
     """The same for kinds that protobuf has."""
+    return _routed(accept, listing=False)
+
+
+@remembered(512)
+def negotiate_list(accept: str) -> Accepted:
+    """The same for lists of them."""
+    return _routed(accept, listing=True)
+
+
+def _routed(accept: str, *, listing: bool) -> Accepted:
+    """Kubernetes' router sees these requests first: the only pattern it knows is that for everything, and where it
+    answers lists it offers watches, too."""
+    if accept and _EXACT.isdisjoint(clause.media for clause in clauses(accept)):
+        raise not_acceptable(listing)
     return _negotiated(accept, True)
 
 
@@ -133,14 +149,9 @@ def _media(media: str) -> str | None:
 
 
 def not_streamable() -> ApiError:
-    streams = f"{JSON};stream=watch, {PROTOBUF};stream=watch"
-    return ApiError(406, "NotAcceptable", f"only the following media types are accepted: {streams}")
+    return ApiError(406, "NotAcceptable", f"only the following media types are accepted: {_STREAMS}")
 
 
-def not_acceptable() -> ApiError:
-    return ApiError(
-        406,
-        "NotAcceptable",
-        f"406: Not Acceptable\n\nAvailable representations: {_AVAILABLE}",
-        {},
-    )
+def not_acceptable(listing: bool = False) -> ApiError:
+    known = f"{_AVAILABLE}, {_STREAMS}" if listing else _AVAILABLE
+    return ApiError(406, "NotAcceptable", f"406: Not Acceptable\n\nAvailable representations: {known}", {})

@@ -77,8 +77,8 @@ def check_name(obj: Object, name: str, namespace: str) -> None:
     meta = obj.get("metadata") or {}
     if not meta.get("name"):
         raise bad_request(f"the name of the object ({name} based on URL) was undeterminable: name must be provided")
-    if meta["name"] != name:
-        raise bad_request(f"the name of the object ({meta['name']}) does not match the name on the URL ({name})")
     given = meta.get("namespace") or ""
     if given and namespace and given != namespace:
         raise bad_request("the namespace of the provided object does not match the namespace sent on the request")
+    if meta["name"] != name:
+        raise bad_request(f"the name of the object ({meta['name']}) does not match the name on the URL ({name})")

@@ -88,8 +88,8 @@ def in_order(entries: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def is_reset(entries: Any) -> bool:
-    """A client clears ownership by sending one empty entry."""
-    return isinstance(entries, list) and len(entries) == 1 and not any((entries[0] or {}).values())
+    """A client clears ownership by sending no entry in a list, or an empty one."""
+    return isinstance(entries, list) and len(entries) < 2 and not any(any((entry or {}).values()) for entry in entries)
 
 
 def write(owners: Owners) -> list[dict[str, Any]]:

@@ -52,6 +52,7 @@ def decode(
     try:
         if yaml:
             value, duplicates = parse_yaml(raw)
+            value = in_order(value)
         else:
             value = parse(raw, typed=not (isinstance(kind, Kind) and kind.custom))
     except (GoSyntaxError, YamlError) as error:
@@ -91,6 +92,13 @@ def take(value: Object, kind: Kind) -> Object | None:
         return None
     obj["kind"], obj["apiVersion"] = kind.kind, kind.api_version
     return obj
+
+
+def in_order(value: Any) -> Any:
+    """With the keys of maps sorted, as Go writes YAML as JSON: that is the order in which errors are found."""
+    if isinstance(value, dict):
+        return {key: in_order(value[key]) for key in sorted(value)}
+    return [in_order(item) for item in value] if isinstance(value, list) else value
 
 
 def _cannot(meta: TypeMeta, kind: Kind | Struct, why: str) -> ApiError:
