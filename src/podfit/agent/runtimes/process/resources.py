@@ -13,7 +13,16 @@ from podfit.agent.runtimes.cgroups.files import Vanished
 from podfit.agent.runtimes.cgroups.watch import memory_above, memory_below
 from podfit.agent.runtimes.process.link import KeeperFailed, Link
 from podfit.agent.runtimes.process.records import Container, Known, Pod
-from podfit.agent.runtimes.values import ContainerState, Limits, LimitsChange, RuntimeEvent, Usage, no_machine
+from podfit.agent.runtimes.values import (
+    UNLIMITED,
+    ContainerState,
+    Limits,
+    LimitsChange,
+    RuntimeEvent,
+    RuntimeFailure,
+    Usage,
+    no_machine,
+)
 from podfit.kit.concurrency.tasks import Tasks
 
 
@@ -100,3 +109,9 @@ class ResourceCalls(Known):
         if container.running:
             with suppress(KeeperFailed):
                 await self._link.ask("signal", id=container.record.id, signal=int(signal.SIGKILL))
+
+    def _free_quota(self, container: Container) -> None:
+        """An exited container's group is kept for its counters; its quota must not keep the pod's from being
+        lowered."""
+        with suppress(RuntimeFailure):
+            self._cgroups.write(container.record.group, LimitsChange(cpu_quota_us=UNLIMITED))

@@ -28,13 +28,11 @@ from podfit.agent.runtimes.process.setup.networks import Networks
 from podfit.agent.runtimes.process.support import require_support
 from podfit.agent.runtimes.signals import stop_signal
 from podfit.agent.runtimes.values import (
-    UNLIMITED,
     CannotRun,
     ContainerConfig,
     ContainerState,
     Handler,
     Limits,
-    LimitsChange,
     LinuxUser,
     NotFound,
     PodConfig,
@@ -369,12 +367,6 @@ class ProcessRuntime(ImageCalls, ResourceCalls, StreamCalls):
         if end is not None and not end.done():
             end.set_result(None)
         self._events.put_nowait(RuntimeEvent("exited", container.record.pod_uid, container_id))
-
-    def _free_quota(self, container: Container) -> None:
-        """An exited container's group is kept for its counters; its quota must not keep the pod's from being
-        lowered."""
-        with suppress(RuntimeFailure):
-            self._cgroups.write(container.record.group, LimitsChange(cpu_quota_us=UNLIMITED))
 
     def _ran_out_of_memory(self, container_id: str) -> None:
         container = self._containers.get(container_id)
