@@ -26,7 +26,7 @@ async def test_a_changed_cgroup_is_reported_once_for_each_value(lab: Lab) -> Non
     _, drift, container = await drifted(lab)
     for memory in (32 << 20, 32 << 20, 16 << 20):
         await lab.runtime.update_container(container, LimitsChange(memory_bytes=memory))
-        await drift.look()
+        await drift.check()
     said = [message for reason, message in lab.events.kept if reason == "CgroupChanged"]
     assert len(said) == 2
     assert said[0] == (
@@ -39,7 +39,7 @@ async def test_a_resize_in_progress_is_not_drift(lab: Lab) -> None:
     record, drift, container = await drifted(lab)
     record.resize = record.resize.granted(2, 0.0)
     await lab.runtime.update_container(container, LimitsChange(memory_bytes=32 << 20))
-    await drift.look()
+    await drift.check()
     assert "CgroupChanged" not in lab.events.reasons
 
 

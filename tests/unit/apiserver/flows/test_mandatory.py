@@ -6,9 +6,8 @@ from typing import Any
 
 import pytest
 
+from podfit.api.objects import Object
 from podfit.apiserver.strategy.flows.mandatory import AUTO_UPDATE, defaults, is_unwanted, revised
-
-Object = dict[str, Any]
 
 
 def default(kind: str, name: str) -> Object:
