@@ -18,7 +18,9 @@ from podfit.apiserver.app import ApiServer
 from podfit.apiserver.auth.authenticate import Authenticator
 from podfit.apiserver.config import BODY_LIMIT, Config
 from podfit.apiserver.front.http import HttpFront
+from podfit.apiserver.front.turns import Turns
 from podfit.apiserver.request import ADMIN, Request, Response
+from podfit.kit.clock import RealClock
 from podfit.store.memory import MemoryStore
 
 MERGE = {"Content-Type": "application/merge-patch+json"}
@@ -143,7 +145,7 @@ async def test_a_client_that_is_gone_before_its_watch_begins_leaves_neither_watc
         request.upgrade.transport.abort()
         return Response(200, stream=Watch())
 
-    front = HttpFront(handle, Authenticator(), None)
+    front = HttpFront(handle, Authenticator(), None, Turns(RealClock()))
     await front.start("127.0.0.1", 0)
     try:
         async with aiohttp.ClientSession(f"http://127.0.0.1:{front.port}") as session:

@@ -122,7 +122,7 @@ class ApiServer:
         self.core.paths.checks["watch-hub"] = self.hub.problem
         self.core.paths.checks["store"] = lambda: config.store.problem
         context = self.pki.server_tls() if config.tls else None
-        self.front = HttpFront(self.core.handle, self.authenticator, context)
+        self.front = HttpFront(self.core.handle, self.authenticator, context, self.core.parts.long_responses.turns)
         self.derived_state = DerivedState(self.objects, self.rbac, self.graph, self.addresses)
 
     def _handlers(self) -> CustomResources:

@@ -48,6 +48,8 @@ class Request(msgspec.Struct):
     """The key of the limit of requests in flight; "" for components of this process, which have none."""
     patient: bool = False
     """Called when a request turns out to be long: the rest of its work waits for short ones (`long_responses`)."""
+    short: bool = False
+    """Reads of other clients wait for this request (`turns`): it has begun, and has not turned out to be long."""
     shares: bool = False
     """Sent by a component of this process that accepts the server's own objects as response, read-only."""
 

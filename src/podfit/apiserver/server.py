@@ -210,7 +210,9 @@ class ServerCore:
         gauge.inc()
         CLIENT.set(request.client or request.user.name)
         if is_endless(route) and not is_watch(route):
-            request.patient = True  # nobody waits for a connection that stays open
+            # Nobody waits for a connection that stays open.
+            request.patient = True
+            self.parts.long_responses.turns.lengthen(request)
         else:
             self.parts.long_responses.enter()
         try:

@@ -23,6 +23,7 @@ from podfit.api.status import ApiError
 from podfit.apiserver.auth.authenticate import Authenticator
 from podfit.apiserver.config import BODY_LIMIT
 from podfit.apiserver.front.sending import put_headers, send_long
+from podfit.apiserver.front.turns import Turns
 from podfit.apiserver.front.websockets import send_log, send_watch
 from podfit.apiserver.protobufs.form import STREAM_TYPE
 from podfit.apiserver.proxying.relay import Upgraded
@@ -45,8 +46,10 @@ _REQUEST_LINE = re.compile(r"""\n  b['"][!#$%&'*+.^_`|~0-9A-Za-z-]+ \S+ HTTP/"""
 
 
 class HttpFront:
-    def __init__(self, handle: Handle, authenticator: Authenticator, context: ssl.SSLContext | None) -> None:
-        self._handle, self._authenticator, self._context = handle, authenticator, context
+    def __init__(
+        self, handle: Handle, authenticator: Authenticator, context: ssl.SSLContext | None, turns: Turns
+    ) -> None:
+        self._handle, self._authenticator, self._context, self._turns = handle, authenticator, context, turns
         self._listener: HttpListener | None = None
         self.patience_s = _PATIENCE_S
         """How long a client may leave available stream data unread."""
@@ -77,11 +80,15 @@ class HttpFront:
             request = self._read(http)
         except ApiError as error:
             return _closing(http, _short(http, error_response(error)))
-        if request.reads:
-            response = await self._handle(request)
-        else:
-            # A client that disconnects ends its watch at once, but never interrupts a write.
-            response = await asyncio.shield(asyncio.ensure_future(self._handle(request)))
+        await self._turns.enter(request)
+        try:
+            if request.reads:
+                response = await self._handle(request)
+            else:
+                # A client that disconnects ends its watch at once, but never interrupts a write.
+                response = await asyncio.shield(asyncio.ensure_future(self._handle(request)))
+        finally:
+            self._turns.leave(request)
         if response.stream is not None:
             return await self._stream(http, request, response)
         if isinstance(response, Upgraded):

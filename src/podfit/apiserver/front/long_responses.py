@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterator
 
+from podfit.apiserver.front.turns import Turns
 from podfit.apiserver.request import Request
 from podfit.kit.clock import Clock
 from podfit.kit.concurrency.fair_lock import FairLock
@@ -25,7 +26,7 @@ class LongResponses:
         self._monotonic, self._slice_s, self._patience_s = clock.monotonic, slice_s, patience_s
         self._short = 0
         self._quiet: Turn | None = None
-        self._lock = FairLock()
+        self._lock, self.turns = FairLock(), Turns(clock)
 
     def enter(self) -> None:
         """A request is being handled; it counts as short until proven long."""
@@ -40,9 +41,13 @@ class LongResponses:
         if not self._short and self._quiet is not None and not self._quiet.done():
             self._quiet.set_result(None)
 
+    def _lengthen(self, request: Request) -> None:
+        self.leave(request)
+        self.turns.lengthen(request)
+
     async def wait(self, request: Request) -> None:
         """Waits for a turn before work that is certainly long: none of it runs before short requests."""
-        self.leave(request)
+        self._lengthen(request)
         await self._turn(request.user.name)
         self._lock.give_back()
 
@@ -50,7 +55,7 @@ class LongResponses:
         """Runs all steps. The steps of one slice run without a break."""
         if not request.patient and self._advance(steps):
             return
-        self.leave(request)
+        self._lengthen(request)
         while True:
             await self._turn(request.user.name)
             try:
