@@ -1,8 +1,10 @@
-"""Owner references that a client states twice."""
+"""Who owns an object, and its fields: references stated twice, and what a write through an endpoint owns."""
 
 from __future__ import annotations
 
+from podfit.api.registry.kinds import POD
 from podfit.apiserver.strategy.meta import unique_owners
+from podfit.apiserver.writing.managed import reset_by_apply, reset_fields
 
 OWNER = {"apiVersion": "v1", "kind": "X", "name": "n", "uid": "u"}
 
@@ -19,3 +21,11 @@ def test_a_repeated_owner_is_stored_once_and_warned_of() -> None:
 def test_duplicates_added_by_admission_are_reported() -> None:
     [warning] = unique_owners({"ownerReferences": [OWNER, OWNER]}, admitted=True)
     assert "duplicate entries after mutating admission happens; " in warning
+
+
+def test_an_apply_to_resize_owns_all_it_states_and_other_writes_only_sizes() -> None:
+    fields = {"f:spec": {"f:containers": {'k:{"name":"c"}': {".": {}, "f:name": {}, "f:image": {}, "f:resources": {}}}}}
+    assert reset_by_apply(POD, "resize").filtered(fields) == fields
+    sizes = {"f:spec": {"f:containers": {'k:{"name":"c"}': {"f:resources": {}}}}}
+    assert reset_fields(POD, "resize").filtered(fields) == sizes
+    assert reset_by_apply(POD, "status") == reset_fields(POD, "status")

@@ -73,7 +73,7 @@ class _Applier:
             self._options.force,
             rfc3339(call.objects.clock.now()),
             call.route.subresource,
-            managed.reset_fields(call.kind, call.route.subresource),
+            managed.reset_by_apply(call.kind, call.route.subresource),
         )
         if made is live:
             return made

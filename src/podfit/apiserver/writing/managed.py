@@ -64,6 +64,11 @@ def reset_fields(kind: Kind, subresource: str) -> ResetFields:
     return ResetFields()
 
 
+def reset_by_apply(kind: Kind, subresource: str) -> ResetFields:
+    """The same for an apply. Kubernetes lets it own all it states to the resize endpoint, written or not."""
+    return ResetFields() if subresource == "resize" else reset_fields(kind, subresource)
+
+
 def manager_of(call: Call, options: WriteOptions) -> str:
     return manager_name(options.manager, call.request.headers.get("user-agent", ""))
 
