@@ -98,8 +98,8 @@ readings = st.builds(
 @given(st.lists(readings, max_size=20))
 def test_whatever_is_read_rates_are_finite_and_not_negative(many: list[Reading]) -> None:
     one = rates()
-    for reading in many:
-        reading(one, reading)
+    for value in many:
+        reading(one, value)
         for use in (*one.containers.values(), *([one.node] if one.node else [])):
             assert math.isfinite(use.cores)
             assert use.cores >= 0
