@@ -381,3 +381,22 @@ def test_warnings_of_templates_claims_and_large_indexed_jobs() -> None:
     ]
     large = {"completionMode": "Indexed", "completions": 100_001, "parallelism": 10_001, "template": template()}
     assert "might not be able to track" in strategy_for(kind_named("Job")).warnings_create(made("Job", large))[0]
+
+
+def test_an_update_of_a_job_repeats_the_errors_of_its_spec() -> None:
+    owner = strategy_for(kind_named("Job"))
+    template = {"metadata": {"labels": {"a": "b"}}, "spec": {}}
+    spec = {"selector": {"matchLabels": {"a": "b"}}, "manualSelector": True, "template": template, "parallelism": -1}
+    job = {"metadata": {"name": "j"}, "spec": spec}
+    wrong = "spec.parallelism: Invalid value: -1: must be greater than or equal to 0"
+    said = [str(error) for error in owner.validate_update(job, job)]
+    assert said.count(wrong) == 2
+
+
+def test_the_count_of_collisions_is_not_forgotten_and_names_of_services_are_checked_once() -> None:
+    owner = strategy_for(kind_named("StatefulSet"))
+    old, new = {"status": {"collisionCount": 0}}, {"status": {}}
+    assert "status.collisionCount: Invalid value: 0: cannot be decremented" in map(str, owner.validate_status(new, old))
+    named = {"metadata": {"name": "s", "namespace": "n"}, "spec": {"serviceName": "Bad_"}}
+    assert any(error.path == "spec.serviceName" for error in owner.validate_create(named))
+    assert not any(error.path == "spec.serviceName" for error in owner.validate(named))

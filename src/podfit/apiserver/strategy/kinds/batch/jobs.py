@@ -5,7 +5,7 @@ from __future__ import annotations
 from podfit.api.objects import Object
 from podfit.api.status import invalid, required
 from podfit.api.text.names import dns_label
-from podfit.apiserver.strategy import meta, resourcelists
+from podfit.apiserver.strategy import meta
 from podfit.apiserver.strategy.base import Errors, Strategy
 from podfit.apiserver.strategy.checks import IMMUTABLE, equal, label_selector, selector_matches, selector_usable
 from podfit.apiserver.strategy.kinds.batch import jobstatus
@@ -72,8 +72,6 @@ class JobStrategy(Strategy):
     def validate_create(self, obj: Object) -> Errors:
         spec, metadata = obj.get("spec") or {}, obj.get("metadata") or {}
         errors = meta.validate_object(metadata, True, self.validate_name, self.strict_finalizers)
-        if not spec.get("manualSelector") and spec.get("selector") is not None:
-            self._generated(spec, metadata, errors)
         errors.extend(self.validate(obj))
         completions = spec.get("completions") or 0
         if spec.get("completionMode") == "Indexed" and completions > 0:
@@ -101,6 +99,13 @@ class JobStrategy(Strategy):
     def validate(self, obj: Object) -> Errors:
         errors: Errors = []
         spec = obj.get("spec") or {}
+        if not spec.get("manualSelector") and spec.get("selector") is not None:
+            self._generated(spec, obj.get("metadata") or {}, errors)
+        return errors + self._spec(obj)
+
+    def _spec(self, obj: Object) -> Errors:
+        errors: Errors = []
+        spec = obj.get("spec") or {}
         job_spec(spec, "spec", errors)
         labels = ((spec.get("template") or {}).get("metadata") or {}).get("labels")
         if spec.get("selector") is None:
@@ -113,7 +118,7 @@ class JobStrategy(Strategy):
         return errors
 
     def validate_change(self, new: Object, old: Object) -> Errors:
-        errors: Errors = []
+        errors = self._spec(new)  # Kubernetes checks it twice, and reports errors twice.
         spec, stored = new.get("spec") or {}, old.get("spec") or {}
         self._completions(spec, stored, errors)
         if not equal(spec.get("selector"), stored.get("selector")):
@@ -141,11 +146,6 @@ class JobStrategy(Strategy):
         if not _may_steer(job):
             errors.append(invalid("spec.template", new, IMMUTABLE))
             return
-        # Mutable sizes are validated twice, so that an error is reported twice.
-        for key in ("initContainers", "containers"):
-            for at, container in enumerate((new.get("spec") or {}).get(key) or ()):
-                path = f"spec.template.spec.{key}[{at}].resources"
-                resourcelists.requirements(container.get("resources"), path, frozenset(), errors)
         mine, stored = _steered(new), _steered(old)
         if not equal(mine, stored):
             errors.append(invalid("spec.template.spec", new.get("spec"), IMMUTABLE))

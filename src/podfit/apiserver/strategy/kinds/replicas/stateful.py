@@ -7,7 +7,7 @@ from podfit.api.status import field_forbidden as forbidden
 from podfit.api.status import invalid, not_supported, required
 from podfit.api.text.names import dns_label
 from podfit.apiserver.strategy.base import Errors
-from podfit.apiserver.strategy.checks import equal, label_selector, non_negative, selector_usable
+from podfit.apiserver.strategy.checks import equal, label_selector, names_valid, non_negative, selector_usable
 from podfit.apiserver.strategy.kinds.replicas.workloads import (
     WorkloadStrategy,
     at_most_all,
@@ -169,8 +169,7 @@ class StatefulSetStrategy(WorkloadStrategy):
         set_default(retention, "whenScaled", "Retain")
         set_default(spec, "revisionHistoryLimit", 10)
         for claim in spec.get("volumeClaimTemplates") or ():
-            claim.setdefault("kind", "PersistentVolumeClaim")
-            claim.setdefault("apiVersion", "v1")
+            claim["kind"], claim["apiVersion"] = "PersistentVolumeClaim", "v1"
             default_claim_spec(claim.setdefault("spec", {}))
             claim.setdefault("status", {}).setdefault("phase", "Pending")
 
@@ -183,6 +182,16 @@ class StatefulSetStrategy(WorkloadStrategy):
     def warnings_update(self, new: Object, old: Object, subresource: str = "") -> list[str]:
         found = super().warnings_update(new, old, subresource)
         return found if subresource else found + _own_warnings(new, ".Spec")
+
+    def validate_create(self, obj: Object) -> Errors:
+        """What an update cannot change is checked once."""
+        errors = super().validate_create(obj)
+        spec = obj.get("spec") or {}
+        for at, claim in enumerate(spec.get("volumeClaimTemplates") or ()):
+            claim_spec(claim.get("spec") or {}, f"spec.volumeClaimTemplates[{at}].spec", errors)
+        if service := spec.get("serviceName"):
+            names_valid(service, "spec.serviceName", dns_label(service), errors)
+        return errors
 
     def validate(self, obj: Object) -> Errors:
         errors: Errors = []
@@ -213,8 +222,6 @@ class StatefulSetStrategy(WorkloadStrategy):
             template_selected(spec.get("selector"), template, errors)
             validate_template(with_claims(template, claims), "spec.template", errors)
         runs_for_ever(template, "StatefulSet", errors)
-        for at, claim in enumerate(claims):
-            claim_spec(claim.get("spec") or {}, f"spec.volumeClaimTemplates[{at}].spec", errors)
 
     def _update_strategy(self, strategy: Object, errors: Errors) -> None:
         kind, rolling = strategy.get("type"), strategy.get("rollingUpdate")

@@ -168,7 +168,8 @@ class WorkloadStrategy(Strategy):
             errors.append(invalid("status.availableReplicas", available, f"cannot be greater than {self.ready_name}"))
         collisions = status.get("collisionCount")
         before = (old.get("status") or {}).get("collisionCount")
-        if "collisionCount" in self.status_counts and before is not None and (collisions or 0) < before:
+        fewer = before is not None and (collisions is None or collisions < before)
+        if fewer and "collisionCount" in self.status_counts:
             errors.append(invalid("status.collisionCount", collisions or 0, "cannot be decremented"))
         return errors
 
