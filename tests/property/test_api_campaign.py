@@ -45,7 +45,7 @@ def test_a_long_campaign_finds_nothing() -> None:
 
 
 def test_a_campaign_reaches_validation_and_the_store() -> None:
-    outcome = asyncio.run(campaign.Campaign(3).run(1500))
+    outcome = asyncio.run(campaign.Campaign(5).run(1500))
     assert {200, 201, 400, 404, 405, 409, 422} <= outcome.codes.keys()
 
 
