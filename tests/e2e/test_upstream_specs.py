@@ -1,16 +1,19 @@
 """Upstream's own end-to-end specs about resizing pods, on podfit: every one passes, but those the machine forbids.
 
-They need `e2e.test` and `ginkgo` of Kubernetes in the folder that `$PODFIT_KUBERNETES` names; no package has them.
-Their images are made from busybox. A run takes about half an hour for each runtime.
+They run on three nodes: podfit's process runtime, its CRI runtime, and podfit's agent in a cluster whose API server,
+controllers and scheduler are Kubernetes' own. They need `e2e.test` and `ginkgo` of Kubernetes, and the last node those
+programs, in the folder that `$PODFIT_KUBERNETES` names; no package has them. Their images are made from busybox. A run
+takes about half an hour for each node.
 """
 
 from __future__ import annotations
 
-import os
+import asyncio
 import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from xml.etree import ElementTree
@@ -18,13 +21,17 @@ from xml.etree import ElementTree
 import pytest
 
 from podfit.agent.runtimes.process.support import check_support
+from podfit.api.registry.kinds import NODE as NODES
 from podfit.kit.process.privileges import CAP_SYS_RESOURCE, has_capability
+from tests.support.cluster.expect import becomes
 from tests.support.containers.containerd import IMAGES, Containerd, missing
 from tests.support.containers.ociimages import ImageSource, layout, write_archive
+from tests.swap.programs import NODE, PROGRAMS, Programs, lacking
+from tests.swap.starting import start
+from tests.swap.story import PATIENCE_S, holds
 
 from .conftest import Running
 
-PROGRAMS = Path(os.environ.get("PODFIT_KUBERNETES", "/nonexistent"))
 LACKING = [name for name in ("e2e.test", "ginkgo") if not (PROGRAMS / name).exists()]
 NOT_LEVEL, LEVEL = "sig-node\\] (\\[Serial\\] )?Pod InPlace Resize", "PLR Pod InPlace Resize"
 RESTARTS = "resize policy.* (cpu|mem) restart"
@@ -40,6 +47,7 @@ GROUPS = {
 }
 """What to run and what to leave out, with the number of specs in Kubernetes 1.36: a focus that matches nothing is no
 success. Together they are all; none takes so long that it would be taken for a test that hangs."""
+SIZE = ("--node-cpu", "12")
 PARALLEL = 6
 FORBIDDEN = "oom_score_adj value 0 not equal to expected -997"
 """Restarted containers of Guaranteed pods must have a score that only CAP_SYS_RESOURCE may set."""
@@ -65,37 +73,68 @@ def needed_images() -> list[ImageSource]:
     return [*IMAGES, *(ImageSource(name) for name in done.stdout.split() if "/busybox:" in name)]
 
 
-@pytest.fixture(scope="module", params=["process", "cri"])
-def cluster(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
-    if lacking := [*check_support(), *([missing()] if request.param == "cri" and missing() else [])]:
+@pytest.fixture(scope="module", params=["process", "cri", "real"])
+def kubeconfig(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """Of a cluster of podfit on the runtime, or of Kubernetes' own control plane with podfit's agent for its node."""
+    folder = tmp_path_factory.mktemp("specs")
+    with real_cluster(folder) if request.param == "real" else own_cluster(folder, request.param) as config:
+        yield config
+
+
+@contextmanager
+def own_cluster(folder: Path, runtime: str) -> Iterator[Path]:
+    if lacking := [*check_support(), *([missing()] if runtime == "cri" and missing() else [])]:
         pytest.skip("; ".join(lacking))
-    tmp_path = tmp_path_factory.mktemp("specs")
-    containerd, chosen, images = None, ["--runtime", request.param], needed_images()
-    if request.param == "cri":
-        containerd = Containerd(tmp_path / "containerd", images=images)
+    containerd, chosen, images = None, ["--runtime", runtime], needed_images()
+    if runtime == "cri":
+        containerd = Containerd(folder / "containerd", images=images)
         containerd.start()
         chosen += ["--container-runtime-endpoint", containerd.endpoint]
     # The spec about the scheduler expects that a resize beyond the node is rejected.
     admission = ("--enable-admission-plugins", "PodResizeValidator")
-    running = Running(tmp_path / "data", *chosen, *admission, "--node-cpu", "12", "--stop-pods")
+    running = Running(folder / "data", *chosen, *admission, *SIZE, "--stop-pods")
     try:
         running.start()
         if containerd is None:
-            write_archive(tmp_path / "images.tar", layout(images, Path(str(shutil.which("busybox")))))
-            load = ("image", "load", "--data-dir", str(running.folder), str(tmp_path / "images.tar"))
+            write_archive(folder / "images.tar", layout(images, Path(str(shutil.which("busybox")))))
+            load = ("image", "load", "--data-dir", str(running.folder), str(folder / "images.tar"))
             subprocess.run([sys.executable, "-m", "podfit.cli.main", *load], timeout=120, check=True)
-        yield running
+        yield running.kubeconfig
     finally:
         running.stop()
         if containerd is not None:
             containerd.stop()
 
 
-def run_specs(cluster: Running, focus: str, skip: str, folder: Path) -> Outcome:
+@contextmanager
+def real_cluster(folder: Path) -> Iterator[Path]:
+    parts = {"apiserver": True, "controllers": True, "scheduler": True, "node": False}
+    if absent := [*lacking([part for part, real in parts.items() if real]), *filter(None, [missing()])]:
+        pytest.skip(f"there is no {', no '.join(absent)}")
+    containerd = Containerd(folder / "containerd", images=needed_images())
+    containerd.start()
+    programs = Programs(folder, containerd, *SIZE)
+    try:
+        asyncio.run(_start(programs, parts))
+        yield programs.config("admin")
+    finally:
+        programs.stop()
+        containerd.stop()
+
+
+async def _start(programs: Programs, parts: dict[str, bool]) -> None:
+    client = await start(programs, parts)
+    try:
+        await becomes(client, NODES, "", NODE, holds("Ready"), PATIENCE_S)
+    finally:
+        await client.close()
+
+
+def run_specs(kubeconfig: Path, focus: str, skip: str, folder: Path) -> Outcome:
     chosen = [f"--focus={focus}", *([f"--skip={skip}"] if skip else [])]
     ginkgo: list[str | Path] = [PROGRAMS / "ginkgo", f"--nodes={PARALLEL}", *chosen, PROGRAMS / "e2e.test", "--"]
     settings = (
-        *(f"--kubeconfig={cluster.kubeconfig}", "--provider=skeleton", "--kube-api-content-type=application/json"),
+        *(f"--kubeconfig={kubeconfig}", "--provider=skeleton", "--kube-api-content-type=application/json"),
         *("--allowed-not-ready-nodes=-1", "--minStartupPods=-1", "--num-nodes=1", "--dump-logs-on-failure=false"),
         f"--report-dir={folder}",
     )
@@ -116,9 +155,9 @@ def read_outcome(report: Path) -> Outcome:
 
 
 @pytest.mark.parametrize("group", GROUPS)
-def test_every_spec_passes_but_those_the_machine_forbids(cluster: Running, group: str, tmp_path: Path) -> None:
+def test_every_spec_passes_but_those_the_machine_forbids(kubeconfig: Path, group: str, tmp_path: Path) -> None:
     focus, skip, count = GROUPS[group]
-    outcome = run_specs(cluster, focus, skip, tmp_path)
+    outcome = run_specs(kubeconfig, focus, skip, tmp_path)
     allowed = "" if has_capability(CAP_SYS_RESOURCE) else FORBIDDEN
     assert [name for name, message in outcome.failed.items() if not allowed or allowed not in message] == []
     assert len(outcome.passed) + len(outcome.failed) >= count

@@ -56,7 +56,8 @@ syncFrequency: 10s
 class Programs:
     """Processes in the network namespace of a containerd; each writes to a log file of its own."""
 
-    def __init__(self, folder: Path, containerd: Containerd) -> None:
+    def __init__(self, folder: Path, containerd: Containerd, *node_options: str) -> None:
+        """`node_options`: more words for podfit's agent."""
         self.folder, self._containerd = folder, containerd
         self.address = containerd.node_address
         self.url = f"https://{self.address}:{PORT}"
@@ -64,6 +65,7 @@ class Programs:
         self._group = f"podfit-swap-{containerd.network.rpartition('-')[2]}"
         self.pod_logs = folder / "pod-logs"
         """Not the machine's folder: a kubelet deletes logs there whose pods it does not know."""
+        self._node_options = node_options
         self.manifests: Path | None = None
         """Of static pods of our node."""
 
@@ -204,7 +206,9 @@ class Programs:
         place = ("--node-name", NODE, "--node-ip", self.address, "--data-dir", self.folder / "agent")
         runtime = ("--runtime", "cri", "--container-runtime-endpoint", self._containerd.endpoint)
         static = ("--pod-manifest-path", self.manifests) if self.manifests is not None else ()
-        self.podfit("node", "agent", "--kubeconfig", self.config("node"), *place, *runtime, *static)
+        self.podfit(
+            "node", "agent", "--kubeconfig", self.config("node"), *place, *runtime, *static, *self._node_options
+        )
 
     def starter(self, part: str, real: bool) -> Callable[[], None]:
         found: Callable[[], None] = getattr(self, f"{'real' if real else 'own'}_{part}")
