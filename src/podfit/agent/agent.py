@@ -128,10 +128,10 @@ class Agent:
         self._tasks.start(self.node.run(), "node")
         self._tasks.start(self.node.follow(), "own-node")
         self._tasks.start(self._begin(), "begin")
-        if not self.runtime.in_memory:
+        if self.runtime.name != "fake":
             self._tasks.start(self.pressure.run(), "pressure")
             self._tasks.start(self.drift.run(), "drift")
-        if self.runtime.separate:
+        if self.runtime.name not in ("fake", "podfit"):
             watch = RuntimeWatch(self.runtime, self.node, self.clock)
             await watch.check()
             self._tasks.start(watch.run(), "runtime-watch")

@@ -27,8 +27,11 @@ class Clock(Protocol):
 
 
 class RealClock:
-    now = staticmethod(time.time)
-    monotonic = staticmethod(time.monotonic)
+    def now(self) -> float:
+        return time.time()
+
+    def monotonic(self) -> float:
+        return time.monotonic()
 
     async def sleep(self, seconds: float) -> None:
         await asyncio.sleep(seconds)

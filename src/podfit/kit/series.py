@@ -14,7 +14,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Iterable, Mapping
 from itertools import product
-from typing import Any, Self
+from typing import Any, Self, cast
 
 import prometheus_client
 from prometheus_client.metrics import MetricWrapperBase
@@ -31,8 +31,7 @@ class Labelled(MetricWrapperBase):
     _zeros: tuple[tuple[str, ...], ...] = ()
 
     def labels(self, *values: str) -> Self:  # type: ignore[override]
-        known: Any = self._metrics.get(values)
-        return known or super().labels(*values)  # type: ignore[no-any-return]
+        return cast(Self, self._metrics.get(values) or super().labels(*values))
 
     def with_values(self, **values: Iterable[str]) -> Self:
         """Declares the values of all labels; their combinations start at 0."""

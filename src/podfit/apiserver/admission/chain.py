@@ -31,6 +31,7 @@ from podfit.apiserver.admission.pods.pod_resource_allocation import PodResourceA
 from podfit.apiserver.admission.pods.priority import Priority
 from podfit.apiserver.admission.pods.runtime_class import RuntimeClass
 from podfit.apiserver.admission.pods.service_account import ServiceAccount
+from podfit.apiserver.admission.podsecurity.plugin import PodSecurity
 from podfit.apiserver.admission.webhooks.plugins import Webhooks
 from podfit.apiserver.auth.authorize import Authorization
 from podfit.kit.clock import Clock
@@ -134,6 +135,7 @@ def _all(
         ServiceAccount(cluster, clock),
         NodeRestriction(cluster),
         TaintNodesByCondition(),
+        PodSecurity(cluster, clock),
         Priority(cluster),
         DefaultTolerationSeconds(),
         DefaultStorageClass(cluster),

@@ -142,14 +142,8 @@ class WatchEvent:
 
     def shown(self, word: str, form: Representation) -> Object:
         """The object that `encoded` describes, for watchers in this process: shared, without managedFields."""
-        key = (id(form), word)
-        obj = self._shown.get(key)
-        if obj is None:
-            as_stored = getattr(form, "as_stored", False)
-            obj = self._shown[key] = self._stripped(word) if as_stored else self._formed(word, form)
-        return obj
-
-    def _stripped(self, word: str) -> Object:
+        if not getattr(form, "as_stored", False):
+            return self._formed(word, form)
         if word == "DELETED":
             if self._as_it_was is None:
                 assert self.old is not None
@@ -162,9 +156,13 @@ class WatchEvent:
         return self._as_it_is
 
     def _formed(self, word: str, form: Representation) -> Object:
-        obj: Object = wire.decode(self.encoded(word, form))["object"]
-        obj.get("metadata", {}).pop("managedFields", None)
-        return freeze(obj)
+        key = (id(form), word)
+        obj = self._shown.get(key)
+        if obj is None:
+            obj = wire.decode(self.encoded(word, form))["object"]
+            obj.get("metadata", {}).pop("managedFields", None)
+            obj = self._shown[key] = freeze(obj)
+        return obj
 
 
 def _node_of(pod: Object | None) -> str | None:

@@ -51,8 +51,7 @@ class CriRuntime(StreamCalls):
     name = "cri"
     version = ""
     handlers: tuple[Handler, ...] = ()
-    in_memory = False
-    separate = local_profiles = True
+    local_profiles = True
 
     def __init__(
         self,
