@@ -138,7 +138,8 @@ class Paths:
 
     def _openapi(self, parts: list[str], request: Request) -> Response:
         """Documents are large: generated on first request, cached as bytes until the kinds change."""
-        compact = parts == ["v2"] and _wants_protobuf(request)
+        media = JSON if parts == ["v3"] else _openapi_media(parts[0], request.headers.get("accept", ""))
+        compact = media == openapi_proto.MEDIA_TYPE
         where = "/".join(parts) + " protobuf" * compact
         made = self._documents.get(where)
         if made is None:
@@ -147,7 +148,10 @@ class Paths:
                 raise page_not_found()
             made = openapi_proto.swagger_protobuf(value) if compact else wire.encode(value)
             self._documents[where] = made
-        return tagged(request, made, openapi_proto.MEDIA_TYPE if compact else "application/json")
+        answer = tagged(request, made, media) if media else Response(406, content_type="text/plain")
+        if parts != ["v3"]:
+            answer.headers.append(("Vary", "Accept"))
+        return answer
 
     def _make_openapi(self, parts: list[str]) -> Any:
         kinds = self._core.discovery.kinds()
@@ -235,7 +239,11 @@ def tagged(request: Request, body: bytes, media: str) -> Response:
     return Response(200, body, media, headers=[("Etag", tag)])
 
 
-def _wants_protobuf(request: Request) -> bool:
-    """Clients write the version after an @, which the response's media type must not contain."""
-    accepted = clauses(request.headers.get("accept", ""))
-    return bool(accepted) and accepted[0].media.replace("@", ".") == openapi_proto.MEDIA_TYPE
+def _openapi_media(version: str, accept: str) -> str:
+    """The best accepted type of an OpenAPI document; "" if none is available. Clients write the version in a type
+    after an @, which the response's media type must not contain. Version 3 is sent as JSON in place of protobuf."""
+    compact = openapi_proto.MEDIA_TYPE
+    available = {JSON: JSON, "application/*": JSON, "*/*": JSON, "*": JSON}
+    available |= {compact: compact} if version == "v2" else {compact.replace("v2.v1.0", "v3.v1.0"): JSON}
+    found = (available.get(clause.media.replace("@", ".")) for clause in clauses(accept or "*/*"))
+    return next(filter(None, found), "")

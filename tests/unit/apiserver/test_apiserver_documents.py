@@ -50,6 +50,19 @@ async def test_openapi_version_2_is_served_in_protobuf_if_accepted(server: ApiSe
     assert json.loads(plain.body)["swagger"] == "2.0"
 
 
+@pytest.mark.parametrize("document", ["v2", "v3/apis/apps/v1"])
+async def test_an_openapi_document_in_a_type_that_does_not_exist_is_not_acceptable(
+    server: ApiServer, document: str
+) -> None:
+    answer = await ask(server, "GET", f"/openapi/{document}", accept="text/html, application/xml;q=0.9")
+    assert (answer.status, answer.body, answer.headers) == (406, b"", [("Vary", "Accept")])
+
+
+async def test_openapi_is_sent_in_the_first_type_that_is_available(server: ApiServer) -> None:
+    answer = await ask(server, "GET", "/openapi/v2", accept=f"application/xml, {MEDIA_TYPE};q=0.9, */*;q=0.8")
+    assert (answer.status, answer.content_type) == (200, MEDIA_TYPE)
+
+
 @pytest.mark.parametrize(
     ("schemas", "place"),
     [
