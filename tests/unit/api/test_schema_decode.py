@@ -234,6 +234,22 @@ def test_other_kinds_and_versions_are_refused() -> None:
     )
 
 
+AUTOSCALER = kind_named("HorizontalPodAutoscaler", "autoscaling")
+
+
+def test_a_version_that_kubernetes_has_removed_is_unknown() -> None:
+    assert refusal({"apiVersion": "autoscaling/v2beta2", "kind": "HorizontalPodAutoscaler"}, AUTOSCALER).endswith(
+        'no kind "HorizontalPodAutoscaler" is registered for version "autoscaling/v2beta2" '
+        'in scheme "pkg/api/legacyscheme/scheme.go:30"'
+    )
+
+
+def test_a_version_that_kubernetes_decodes_but_does_not_serve_is_refused_for_its_version() -> None:
+    assert refusal({"apiVersion": "autoscaling/v1", "kind": "HorizontalPodAutoscaler"}, AUTOSCALER) == (
+        "the API version in the data (autoscaling/v1) does not match the expected API version (autoscaling/v2)"
+    )
+
+
 def test_yaml_bodies_decode_like_json() -> None:
     text = b"kind: ConfigMap\nmetadata:\n  name: a\ndata:\n  on: 'yes'\n  when: \"2020-01-01\"\n"
     made = decode(text, CONFIG_MAP, content_type="application/yaml", field_validation="Strict")

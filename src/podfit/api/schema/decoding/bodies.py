@@ -20,25 +20,44 @@ _KNOWN = {(kind.api_version, kind.kind + end) for kind in BUILT_IN for end in ("
     ("authentication.k8s.io/v1", "TokenRequest"),
 }
 _WORKLOADS = ("DaemonSet", "Deployment", "ReplicaSet", "StatefulSet", "ControllerRevision")
-_OLD = {
+_ROLES = ("ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding")
+_WEBHOOKS = ("MutatingWebhookConfiguration", "ValidatingWebhookConfiguration")
+_POLICIES = tuple(f"{verb}AdmissionPolicy{end}" for verb in ("Mutating", "Validating") for end in ("", "Binding"))
+_DEVICES = ("DeviceClass", "ResourceClaim", "ResourceClaimTemplate", "ResourceSlice")
+_FLOWS = ("FlowSchema", "PriorityLevelConfiguration")
+_REVIEWS = ("SelfSubjectRulesReview", "SelfSubjectAccessReview", "SubjectAccessReview", "LocalSubjectAccessReview")
+_VOLUMES = ("VolumeAttachment", "CSIStorageCapacity", "VolumeAttributesClass")
+_NOT_SERVED = {
     "extensions/v1beta1": ("DaemonSet", "Deployment", "ReplicaSet", "Ingress", "NetworkPolicy"),
     "apps/v1beta1": ("Deployment", "StatefulSet", "ControllerRevision"),
     "apps/v1beta2": _WORKLOADS,
     "batch/v1beta1": ("CronJob",),
     "policy/v1beta1": ("PodDisruptionBudget", "Eviction"),
-    "autoscaling/v2beta1": ("HorizontalPodAutoscaler",),
-    "autoscaling/v2beta2": ("HorizontalPodAutoscaler",),
-    "coordination.k8s.io/v1beta1": ("Lease",),
+    "coordination.k8s.io/v1beta1": ("Lease", "LeaseCandidate"),
     "scheduling.k8s.io/v1beta1": ("PriorityClass",),
-    "scheduling.k8s.io/v1alpha1": ("PriorityClass",),
-    "rbac.authorization.k8s.io/v1beta1": ("ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding"),
-    "rbac.authorization.k8s.io/v1alpha1": ("ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding"),
+    "rbac.authorization.k8s.io/v1beta1": _ROLES,
+    "rbac.authorization.k8s.io/v1alpha1": _ROLES,
     "node.k8s.io/v1beta1": ("RuntimeClass",),
+    "node.k8s.io/v1alpha1": ("RuntimeClass",),
     "events.k8s.io/v1beta1": ("Event",),
-    "certificates.k8s.io/v1beta1": ("CertificateSigningRequest",),
-    "admissionregistration.k8s.io/v1beta1": ("MutatingWebhookConfiguration", "ValidatingWebhookConfiguration"),
+    "certificates.k8s.io/v1beta1": ("CertificateSigningRequest", "ClusterTrustBundle", "PodCertificateRequest"),
+    "certificates.k8s.io/v1alpha1": ("ClusterTrustBundle",),
+    "admissionregistration.k8s.io/v1beta1": (*_WEBHOOKS, *_POLICIES),
+    "admissionregistration.k8s.io/v1alpha1": _POLICIES,
+    "networking.k8s.io/v1beta1": ("Ingress", "IngressClass", "IPAddress", "ServiceCIDR"),
+    "storage.k8s.io/v1beta1": ("StorageClass", "CSIDriver", "CSINode", *_VOLUMES),
+    "storage.k8s.io/v1alpha1": _VOLUMES,
+    "discovery.k8s.io/v1beta1": ("EndpointSlice",),
+    "flowcontrol.apiserver.k8s.io/v1beta1": _FLOWS,
+    "flowcontrol.apiserver.k8s.io/v1beta2": _FLOWS,
+    "flowcontrol.apiserver.k8s.io/v1beta3": _FLOWS,
+    "authentication.k8s.io/v1beta1": ("SelfSubjectReview", "TokenReview"),
+    "authentication.k8s.io/v1alpha1": ("SelfSubjectReview",),
+    "authorization.k8s.io/v1beta1": _REVIEWS,
+    "resource.k8s.io/v1beta1": _DEVICES,
+    "resource.k8s.io/v1beta2": (*_DEVICES, "DeviceTaintRule"),
 }
-"""Versions no longer served whose types Kubernetes still knows: they are decoded, and rejected for their version."""
+"""Versions not served whose types Kubernetes 1.36 still knows: they are decoded, and rejected for their version."""
 
 
 class TypeMeta(NamedTuple):
@@ -93,7 +112,7 @@ def _check_type(meta: TypeMeta, kind: Kind) -> None:
 
 def _undecodable(version: str, said: str, kind: Kind) -> str:
     """Why an object of another declared kind cannot be converted to this kind; "" if it can."""
-    if said not in _OLD.get(version, ()) and (version, said) not in _KNOWN:
+    if said not in _NOT_SERVED.get(version, ()) and (version, said) not in _KNOWN:
         scheme = "pkg/api/legacyscheme/scheme.go:30"
         return f'no kind "{said}" is registered for version "{version}" in scheme "{scheme}"'
     if said != kind.kind:
