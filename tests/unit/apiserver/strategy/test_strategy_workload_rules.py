@@ -400,3 +400,12 @@ def test_the_count_of_collisions_is_not_forgotten_and_names_of_services_are_chec
     named = {"metadata": {"name": "s", "namespace": "n"}, "spec": {"serviceName": "Bad_"}}
     assert any(error.path == "spec.serviceName" for error in owner.validate_create(named))
     assert not any(error.path == "spec.serviceName" for error in owner.validate(named))
+
+
+def test_ports_of_a_template_in_the_hosts_network_stay_as_stated_and_those_of_its_pods_are_host_ports() -> None:
+    stated = template(hostNetwork=True)
+    stated["spec"]["containers"][0]["ports"] = [{"containerPort": 80}]
+    stored = made("Deployment", {"selector": SELECTOR, "template": stated})["spec"]["template"]["spec"]
+    pod = made("Pod", copy.deepcopy(stored))["spec"]
+    assert "hostPort" not in stored["containers"][0]["ports"][0]
+    assert pod["containers"][0]["ports"][0]["hostPort"] == 80

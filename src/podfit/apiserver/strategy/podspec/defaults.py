@@ -37,9 +37,13 @@ def default_pod(pod: Object) -> None:
     default_spec(spec)
     if machine is not None:
         _requests_from_limits(machine["resources"])
+    host_network = bool(spec.get("hostNetwork"))
     for name in ("containers", "initContainers"):
         for container in spec.get(name) or ():
             _requests_from_limits(container["resources"])
+            if host_network:
+                # Of pods only: templates keep what they state.
+                _host_ports(container)
     if spec.get("enableServiceLinks") is None:
         spec["enableServiceLinks"] = True
     if spec.get("resources"):
@@ -70,12 +74,9 @@ def default_spec(spec: Object) -> None:
     if machine is not None:
         virtual_machines.default_machine(machine, pull_policy(machine.get("image") or ""))
         _resources(machine)
-    host_network = bool(spec.get("hostNetwork"))
     for name in _LISTS:
         for container in spec.get(name) or ():
             _container(container)
-            if host_network:
-                _host_ports(container)
     normalise(spec.get("overhead"))
     if spec.get("resources"):
         normalise(spec["resources"].get("limits"))
