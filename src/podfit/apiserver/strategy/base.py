@@ -110,6 +110,10 @@ class Strategy:
         """Everything but the metadata, the same on create and on update."""
         return []
 
+    def rewrite(self, obj: Object) -> list[str]:
+        """Replaces older ways to state a field of a new object, before `prepare_create`; returns warnings about it."""
+        return []
+
     def warnings_create(self, obj: Object) -> list[str]:
         return []
 

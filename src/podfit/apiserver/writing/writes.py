@@ -73,6 +73,7 @@ class Writer:
         return await self._insert(write, strategy, made, tries)
 
     def _prepare(self, write: Write, strategy: Strategy, obj: Object) -> None:
+        write.warnings += strategy.rewrite(obj)
         strategy.prepare_create(obj)
         if (allot := self.before_create.get((write.kind.group, write.kind.plural))) is not None:
             allot(obj, write.options.dry_run)

@@ -119,6 +119,47 @@ def test_a_deletion_cost_that_was_wrong_may_stay_wrong() -> None:
     assert changed(old, activeDeadlineSeconds=5) == []
 
 
+_APP_ARMOR = "container.apparmor.security.beta.kubernetes.io/c"
+
+
+@pytest.mark.parametrize(
+    ("written", "field"),
+    [
+        ("unconfined", {"type": "Unconfined"}),
+        ("runtime/default", {"type": "RuntimeDefault"}),
+        ("localhost/a/b", {"type": "Localhost", "localhostProfile": "a/b"}),
+        ("localhost/", None),
+        ("localhost/ a", None),
+        ("", None),
+    ],
+)
+def test_an_app_armor_annotation_becomes_the_field_with_a_warning(written: str, field: dict[str, str] | None) -> None:
+    made = pod({_APP_ARMOR: written})
+    warning = f'metadata.annotations[{_APP_ARMOR}]: deprecated since v1.30; use the "appArmorProfile" field instead'
+    assert PODS.rewrite(made) == [warning]
+    assert (made["spec"]["containers"][0].get("securityContext") or {}).get("appArmorProfile") == field
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        {"securityContext": {"appArmorProfile": {"type": "Unconfined"}}},
+        {"os": {"name": "windows"}},
+        {"containers": [{"name": "c", "securityContext": {"appArmorProfile": {"type": "RuntimeDefault"}}}]},
+    ],
+)
+def test_an_app_armor_annotation_that_says_nothing_more_is_not_copied(spec: dict[str, Any]) -> None:
+    made = pod({_APP_ARMOR: "unconfined"}, **spec)
+    before = copy.deepcopy(made)
+    assert PODS.rewrite(made) == [] and made == before
+
+
+def test_an_annotation_of_one_container_may_differ_from_the_profile_of_the_pod() -> None:
+    made = pod({_APP_ARMOR: "unconfined"}, securityContext={"appArmorProfile": {"type": "RuntimeDefault"}})
+    PODS.rewrite(made)
+    assert PODS.validate_create(made) == []
+
+
 def test_profiles_given_twice_must_agree() -> None:
     found = errors(
         {"seccomp.security.alpha.kubernetes.io/pod": "unconfined"},

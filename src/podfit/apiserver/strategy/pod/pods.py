@@ -15,7 +15,7 @@ from podfit.apiserver.strategy.pod.moves import drop_migration, keep_migration
 from podfit.apiserver.strategy.pod.sizes_only import differs_in_sizes_only
 from podfit.apiserver.strategy.pod.warnings import pod_warnings
 from podfit.apiserver.strategy.podspec import virtual_machines
-from podfit.apiserver.strategy.podspec.annotations import profiles_agree
+from podfit.apiserver.strategy.podspec.annotations import copy_app_armor, profiles_agree
 from podfit.apiserver.strategy.podspec.defaults import default_pod, sync_service_account
 from podfit.apiserver.strategy.podspec.placement import merge_label_keys
 from podfit.apiserver.strategy.podspec.spec import validate_pod
@@ -76,6 +76,9 @@ class PodStrategy(Strategy):
         profiles_agree(obj.get("metadata") or {}, spec, "spec", errors)
         virtual_machines.validate_new(spec, errors)
         return errors
+
+    def rewrite(self, obj: Object) -> list[str]:
+        return copy_app_armor(obj)
 
     def warnings_create(self, obj: Object) -> list[str]:
         return pod_warnings(obj)

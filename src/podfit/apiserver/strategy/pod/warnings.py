@@ -9,6 +9,7 @@ from podfit.api.quantity import NANO, Quantity
 from podfit.api.status import go_quote
 from podfit.api.text import names
 from podfit.apiserver.strategy.pod.volume_warnings import volume_warnings
+from podfit.apiserver.strategy.podspec.annotations import APP_ARMOR, APP_ARMOR_TEXT, app_armor_field
 
 _OLD_LABELS = {
     "beta.kubernetes.io/arch": 'deprecated since v1.14; use "kubernetes.io/arch" instead',
@@ -31,8 +32,6 @@ _PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
 _SECCOMP_POD = "seccomp.security.alpha.kubernetes.io/pod"
 _SECCOMP_CONTAINER = "container.seccomp.security.alpha.kubernetes.io/"
 _SECCOMP_TEXT = 'non-functional in v1.27+; use the "seccompProfile" field instead'
-_APP_ARMOR = "container.apparmor.security.beta.kubernetes.io/"
-_APP_ARMOR_TEXT = 'deprecated since v1.30; use the "appArmorProfile" field instead'
 _BYTES = ("memory", "ephemeral-storage")
 _LISTS = ("initContainers", "containers", "ephemeralContainers")
 
@@ -150,9 +149,12 @@ def _profiles(container: Object, spec: Object, annotations: Object, prefix: str,
     key = _SECCOMP_CONTAINER + container.get("name", "")
     if key in annotations and not own.get("seccompProfile"):
         found.append(f"{prefix}metadata.annotations[{key}]: {_SECCOMP_TEXT}")
-    key = _APP_ARMOR + container.get("name", "")
-    if key in annotations and not own.get("appArmorProfile") and not pod.get("appArmorProfile"):
-        found.append(f"{prefix}metadata.annotations[{key}]: {_APP_ARMOR_TEXT}")
+    key = APP_ARMOR + container.get("name", "")
+    # Those of pods are reported when they are copied to the field.
+    if prefix and key in annotations and own.get("appArmorProfile") is None:
+        of_pod = pod.get("appArmorProfile")
+        if of_pod is None or of_pod != app_armor_field(annotations[key]):
+            found.append(f"{prefix}metadata.annotations[{key}]: {APP_ARMOR_TEXT}")
 
 
 def _container(container: Object, path: str, found: list[str]) -> None:

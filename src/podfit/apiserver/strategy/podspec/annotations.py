@@ -10,14 +10,17 @@ from podfit.api.status import go_quote, invalid
 from podfit.api.text.gojson import GoSyntaxError, parse
 from podfit.apiserver.strategy.checks import Errors, local_descending_path
 from podfit.apiserver.strategy.podspec.placement import tolerations
+from podfit.apiserver.strategy.podspec.security import app_armor
 
 MIRROR = "kubernetes.io/config.mirror"
 APP_ARMOR = "container.apparmor.security.beta.kubernetes.io/"
 DELETION_COST = "controller.kubernetes.io/pod-deletion-cost"
+APP_ARMOR_TEXT = 'deprecated since v1.30; use the "appArmorProfile" field instead'
 _TOLERATIONS = "scheduler.alpha.kubernetes.io/tolerations"
 _SECCOMP_POD = "seccomp.security.alpha.kubernetes.io/pod"
 _SECCOMP_CONTAINER = "container.seccomp.security.alpha.kubernetes.io/"
 _LOCALHOST = "localhost/"
+_APP_ARMOR_TYPES = {"unconfined": "Unconfined", "runtime/default": "RuntimeDefault"}
 _LISTS = ("initContainers", "containers", "ephemeralContainers")
 
 
@@ -112,6 +115,40 @@ def profiles_agree(metadata: Object, spec: Object, path: str, errors: Errors) ->
             own = (container.get("securityContext") or {}).get("appArmorProfile")
             field = own if own is not None else context.get("appArmorProfile")
             _same(values[key], field, "apparmor", f"{place}.securityContext.appArmorProfile", errors)
+
+
+def copy_app_armor(pod: Object) -> list[str]:
+    """Sets the fields of containers whose AppArmor profile is stated as an annotation. Returns warnings about these."""
+    annotations, spec = (pod.get("metadata") or {}).get("annotations"), pod.get("spec") or {}
+    if not annotations or (spec.get("os") or {}).get("name") == "windows":
+        return []
+    of_pod = (spec.get("securityContext") or {}).get("appArmorProfile")
+    found = []
+    for _, container in _containers(spec, ""):
+        key = APP_ARMOR + container.get("name", "")
+        own = container.get("securityContext") or {}
+        if key not in annotations or own.get("appArmorProfile") is not None:
+            continue
+        profile = app_armor_field(annotations[key])
+        if profile is not None and profile == of_pod:
+            continue
+        if profile is not None:
+            container["securityContext"] = {**own, "appArmorProfile": profile}
+        found.append(f"metadata.annotations[{key}]: {APP_ARMOR_TEXT}")
+    return found
+
+
+def app_armor_field(written: str) -> Object | None:
+    """The field that says the same as the annotation; None if no valid one does."""
+    if written in _APP_ARMOR_TYPES:
+        return {"type": _APP_ARMOR_TYPES[written]}
+    local = written.removeprefix(_LOCALHOST)
+    if local == written:
+        return None
+    profile = {"type": "Localhost", "localhostProfile": local}
+    errors: Errors = []
+    app_armor(profile, "", errors)
+    return None if errors else profile
 
 
 def _same(written: str, field: Object | None, what: str, path: str, errors: Errors) -> None:

@@ -43,7 +43,7 @@ def pod_security(context: Object, spec: Object, path: str, errors: Errors) -> No
     _word(context, "fsGroupChangePolicy", ("Always", "OnRootMismatch"), path, errors)
     _seccomp(context.get("seccompProfile"), f"{path}.seccompProfile", errors)
     _windows(context.get("windowsOptions"), f"{path}.windowsOptions", errors)
-    _app_armor(context.get("appArmorProfile"), f"{path}.appArmorProfile", errors)
+    app_armor(context.get("appArmorProfile"), f"{path}.appArmorProfile", errors)
     _word(context, "supplementalGroupsPolicy", ("Merge", "Strict"), path, errors)
     _word(context, "seLinuxChangePolicy", ("Recursive",), path, errors)
 
@@ -86,7 +86,7 @@ def container_security(context: Object, host_users: bool, path: str, errors: Err
     if context.get("allowPrivilegeEscalation") is False:
         _no_escalation(context, path, errors)
     _windows(context.get("windowsOptions"), f"{path}.windowsOptions", errors)
-    _app_armor(context.get("appArmorProfile"), f"{path}.appArmorProfile", errors)
+    app_armor(context.get("appArmorProfile"), f"{path}.appArmorProfile", errors)
 
 
 def _no_escalation(context: Object, path: str, errors: Errors) -> None:
@@ -144,7 +144,7 @@ def _seccomp(profile: Object | None, path: str, errors: Errors) -> None:
         errors.append(invalid(f"{path}.localhostProfile", shown, detail))
 
 
-def _app_armor(profile: Object | None, path: str, errors: Errors) -> None:
+def app_armor(profile: Object | None, path: str, errors: Errors) -> None:
     if profile is None:
         return
     kind, local = profile.get("type", ""), profile.get("localhostProfile")
