@@ -128,10 +128,10 @@ class Agent:
         self._tasks.start(self.node.run(), "node")
         self._tasks.start(self.node.follow(), "own-node")
         self._tasks.start(self._begin(), "begin")
-        if self.runtime.name != "fake":
+        if not self.runtime.in_memory:
             self._tasks.start(self.pressure.run(), "pressure")
             self._tasks.start(self.drift.run(), "drift")
-        if self.runtime.name not in ("fake", "podfit"):
+        if self.runtime.separate:
             watch = RuntimeWatch(self.runtime, self.node, self.clock)
             await watch.check()
             self._tasks.start(watch.run(), "runtime-watch")

@@ -226,7 +226,7 @@ def build_containers(
 ) -> tuple[Containers, RuntimeClasses]:
     hooks = Hooks(outside.commands, core.clock)
     stopper = Stopper(core, hooks)
-    classes = RuntimeClasses(outside.client, simulated=outside.runtime.name == "fake")
+    classes = RuntimeClasses(outside.client, simulated=outside.runtime.in_memory)
     backoff = allocation.backoff
     machines = Machines(furniture.objects)
     sandboxes = Sandboxes(core, furniture.maker, classes, machines, resizing.actuator, backoff)

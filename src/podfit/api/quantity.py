@@ -62,12 +62,12 @@ class Quantity:
     @property
     def value(self) -> int:
         """Whole units, rounded away from zero."""
-        return _divide_up(self.nanos, NANO)
+        return -(-self.nanos // NANO) if self.nanos >= 0 else self.nanos // NANO
 
     @property
     def milli(self) -> int:
         """Thousandths, rounded away from zero."""
-        return _divide_up(self.nanos, 10**6)
+        return -(-self.nanos // 10**6) if self.nanos >= 0 else self.nanos // 10**6
 
     def rounded_to_milli(self) -> Quantity:
         """The normalization that the API server applies to every resource list it decodes."""
@@ -128,10 +128,6 @@ def _number_text(number: int | float) -> str:
     if isinstance(number, bool):
         raise QuantityError(FORMAT_WRONG)
     return repr(number)
-
-
-def _divide_up(nanos: int, unit: int) -> int:
-    return -(-nanos // unit) if nanos >= 0 else nanos // unit
 
 
 @remembered(16384)

@@ -14,7 +14,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Iterable, Mapping
 from itertools import product
-from typing import Any, Self, cast
+from typing import Any, Self
 
 import prometheus_client
 from prometheus_client.metrics import MetricWrapperBase
@@ -31,7 +31,8 @@ class Labelled(MetricWrapperBase):
     _zeros: tuple[tuple[str, ...], ...] = ()
 
     def labels(self, *values: str) -> Self:  # type: ignore[override]
-        return cast(Self, self._metrics.get(values) or super().labels(*values))
+        known: Any = self._metrics.get(values)
+        return known or super().labels(*values)  # type: ignore[no-any-return]
 
     def with_values(self, **values: Iterable[str]) -> Self:
         """Declares the values of all labels; their combinations start at 0."""

@@ -102,6 +102,38 @@ async def test_watchers_of_everything_do_not_wait_for_a_node_that_no_one_watches
     await hub.stop()
 
 
+async def test_listeners_do_not_wait_for_the_watchers_of_an_earlier_change() -> None:
+    store = MemoryStore()
+    hub, objects = await hub_with(store)
+    heard: list[str] = []
+    hub.listen("test", lambda event: heard.append(event.name))
+    there, everywhere = watcher(hub, objects, fields="spec.nodeName=n1"), watcher(hub, objects)
+    await store.put(POD.key("ns", "a"), pod("a", node="n1"))
+    while not there.queue:
+        await asyncio.sleep(0)
+    await store.put(POD.key("ns", "b"), pod("b"))
+    await asyncio.sleep(0)
+    assert (heard, words(everywhere)) == (["a", "b"], [])
+    await settle(hub, store)
+    assert words(everywhere) == ["ADDED", "ADDED"]
+    await hub.stop()
+
+
+async def test_watchers_list_again_if_a_change_cannot_be_distributed() -> None:
+    store = MemoryStore()
+    hub, objects = await hub_with(store)
+    there = watcher(hub, objects, fields="spec.nodeName=n1")
+    await store.put(POD.key("ns", "a"), b"not an object")
+    await settle(hub, store)
+    assert there.lagging
+    later = watcher(hub, objects)
+    await store.put(POD.key("ns", "b"), pod("b"))
+    await settle(hub, store)
+    assert words(later) == ["ADDED"]
+    assert not hub.problem()
+    await hub.stop()
+
+
 async def test_leaving_a_selection_shows_the_last_selected_state_at_the_new_revision() -> None:
     store = MemoryStore()
     hub, objects = await hub_with(store)

@@ -27,7 +27,7 @@ def cpu_policy(
     def topology() -> Topology:
         if config.cpu_topology is not None:
             return config.cpu_topology
-        return flat(max(1, Quantity.parse(cpus).value)) if runtime.name == "fake" else read()
+        return flat(max(1, Quantity.parse(cpus).value)) if runtime.in_memory else read()
 
     if config.policy.cpu_manager != STATIC:
         return NoPolicy(path if config.on_disk else None, runtime, topology, config.durable)

@@ -70,22 +70,18 @@ class NodeParts:
 
 
 class PodContext:
-    __slots__ = ("_next", "parts", "plan", "record", "resized", "snapshot")
+    __slots__ = ("_next", "parts", "plan", "record", "resized", "snapshot", "uid")
 
     snapshot: Snapshot
     """Set by the phase `observe`, and again by phases that changed something."""
 
     def __init__(self, record: PodRecord, parts: NodeParts) -> None:
-        self.record, self.parts = record, parts
+        self.record, self.parts, self.uid = record, parts, record.uid
         self._next: Next | None = None
         self.plan: Plan | None = None
         """The steps of a resize that is due, passed from the phase `restart` to the phase `actuate`."""
         self.resized = False
         """Whether this pass has actuated a resize, or tried to."""
-
-    @property
-    def uid(self) -> str:
-        return self.record.uid
 
     @property
     def terminating(self) -> bool:

@@ -38,6 +38,14 @@ class Runtime(Protocol):
     """Resizes that are in the kernel and not yet confirmed by the runtime."""
 
     @property
+    def in_memory(self) -> bool:
+        """Whether its pods are simulated in this process: they have no cgroups, and end with it."""
+
+    @property
+    def separate(self) -> bool:
+        """Whether it is a program of its own, which may fail or be restarted while the agent runs."""
+
+    @property
     def local_profiles(self) -> bool:
         """Whether it can confine containers by seccomp and AppArmor profiles stored on the node."""
 

@@ -46,6 +46,14 @@ class RoutedRuntime:
         return (*(one for one in self._default.handlers if one.name not in self._others), *named)
 
     @property
+    def in_memory(self) -> bool:
+        return self._default.in_memory
+
+    @property
+    def separate(self) -> bool:
+        return self._default.separate
+
+    @property
     def local_profiles(self) -> bool:
         return all(runtime.local_profiles for runtime in self._all)
 

@@ -12,6 +12,7 @@ from typing import Any
 import msgspec
 
 from podfit.api.quantity import Quantity
+from podfit.api.resize.conditions import PENDING, listed
 from podfit.api.resize.verdicts import is_resize_infeasible
 
 Amounts = dict[str, Quantity]
@@ -81,8 +82,10 @@ def same_requests(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
     spec, others = one.get("spec") or _NOTHING, other.get("spec") or _NOTHING
     if spec is not others and _wanted(spec) != _wanted(others):
         return False
-    if one.get("status") is other.get("status") and is_resize_infeasible(one) == is_resize_infeasible(other):
+    if one.get("status") is other.get("status") and (
         # The same verdict may be outdated by a newer spec.
+        listed(one, PENDING) is None or is_resize_infeasible(one) == is_resize_infeasible(other)
+    ):
         return True
     return _reported(one) == _reported(other)
 

@@ -142,8 +142,14 @@ class WatchEvent:
 
     def shown(self, word: str, form: Representation) -> Object:
         """The object that `encoded` describes, for watchers in this process: shared, without managedFields."""
-        if not getattr(form, "as_stored", False):
-            return self._formed(word, form)
+        key = (id(form), word)
+        obj = self._shown.get(key)
+        if obj is None:
+            as_stored = getattr(form, "as_stored", False)
+            obj = self._shown[key] = self._stripped(word) if as_stored else self._formed(word, form)
+        return obj
+
+    def _stripped(self, word: str) -> Object:
         if word == "DELETED":
             if self._as_it_was is None:
                 assert self.old is not None
@@ -156,13 +162,9 @@ class WatchEvent:
         return self._as_it_is
 
     def _formed(self, word: str, form: Representation) -> Object:
-        key = (id(form), word)
-        obj = self._shown.get(key)
-        if obj is None:
-            obj = wire.decode(self.encoded(word, form))["object"]
-            obj.get("metadata", {}).pop("managedFields", None)
-            obj = self._shown[key] = freeze(obj)
-        return obj
+        obj: Object = wire.decode(self.encoded(word, form))["object"]
+        obj.get("metadata", {}).pop("managedFields", None)
+        return freeze(obj)
 
 
 def _node_of(pod: Object | None) -> str | None:

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import types
-from collections.abc import Awaitable, Callable, Generator, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass, field
+from itertools import repeat
+from typing import Any
 
 from podfit.apiserver.storage.events import PREFIX, Watcher, WatcherIndex, WatchEvent
 from podfit.apiserver.storage.object_cache import DecodedObjects
@@ -56,6 +57,18 @@ class _Arrived:
     """Of the last change."""
 
 
+class Iterations:
+    """Awaited, it lets other tasks run for `count` iterations of the event loop."""
+
+    __slots__ = ("_count",)
+
+    def __init__(self, count: int) -> None:
+        self._count = count
+
+    def __await__(self) -> Any:
+        return repeat(None, self._count)
+
+
 class Hub:
     """Indexes watchers and distributes changes to them."""
 
@@ -67,14 +80,15 @@ class Hub:
         self._listeners: list[_Listening] = []
         self._listening: dict[str, tuple[_Listening, ...]] = {}
         """By resource."""
-        self._running: asyncio.Task[None] | None = None
+        self._running: list[asyncio.Task[None]] = []
+        self._arrived, self._arrival = _Arrived(), asyncio.Event()
         self.seen = 0
         self.decoded = DecodedObjects()
         """Where changes get their objects, whole and stripped."""
 
     def start(self) -> None:
         self.seen = self._store.revision
-        self._running = self._tasks.start(self._run(), "hub")
+        self._running = [self._tasks.start(self._distribute(), "watchers"), self._tasks.start(self._run(), "log")]
 
     async def stop(self) -> None:
         await self._tasks.stop()
@@ -92,7 +106,7 @@ class Hub:
 
     def problem(self) -> str:
         """Why watchers get no events; "" if they do."""
-        if self._running is None or self._running.done():
+        if not self._running or any(task.done() for task in self._running):
             return "the watch hub is not running"
         return ""
 
@@ -130,39 +144,43 @@ class Hub:
                 watch.close()
 
     async def _follow(self, watch: Watch) -> None:
+        """The server's own listeners come first: the writer of a role or a definition finds it in force when the
+        response arrives. They do not wait for the watchers of earlier changes."""
+        while True:
+            self._inform_listeners(await watch.next())
+            self._arrival.set()
+            while self._arrived.count >= IN_A_ROW:
+                await Iterations(1)
+
+    async def _distribute(self) -> None:
         """Changes come in groups of hundreds, and components of this process process them synchronously.
 
-        The server's own listeners come first: the writer of a role or a definition finds it in force when the response
-        arrives. Then the response is sent, before the components of this process start to process the change. Of these,
-        watchers of one node or object come first, and watchers of everything once the node had time to act. Listeners
-        do not wait for the watchers of earlier changes.
+        The response is sent before the components of this process start to process the change. Of these, watchers of
+        one node or object come first, and watchers of everything once the node had time to act.
         """
-        arrived = _Arrived()
         while True:
-            self._inform_listeners(watch, arrived)
-            is_behind = arrived.count > 0
+            is_behind = self._arrived.count > 0
+            await self._arrival.wait()
+            group = self._take_arrived()
             if not is_behind:
-                self._inform_listeners_of(await watch.next(), arrived)
-                self._inform_listeners(watch, arrived)
-            group, arrived = arrived, _Arrived()
-            if not is_behind:
-                await self._yield_to_loop(TURNS_OF_AN_ANSWER, watch, arrived)
-            indexes = [(self._shelves.get(resource), events) for resource, events in group.events.items()]
-            acting = [index.offer_to_filed(events) for index, events in indexes if index is not None]
-            await self._yield_to_loop(TURNS_OF_A_NODE if any(acting) and not is_behind else 1, watch, arrived)
-            for index, events in indexes:
-                # Each watcher gets the changes of a resource in order; resources may be in any order, as always.
-                if index is not None:
-                    index.offer_to_all(events)
-            self.seen = group.revision
+                await Iterations(TURNS_OF_AN_ANSWER - 1)  # the first has passed: this task was woken
+            try:
+                indexes = [(self._shelves.get(resource), events) for resource, events in group.events.items()]
+                acting = [index.offer_to_filed(events) for index, events in indexes if index is not None]
+                await Iterations(TURNS_OF_A_NODE if any(acting) and not is_behind else 1)
+                for index, events in indexes:
+                    # Each watcher gets the changes of a resource in order; resources may be in any order, as always.
+                    if index is not None:
+                        index.offer_to_all(events)
+            except Exception:
+                log.exception("changes cannot be distributed to watchers")
+                self._cut_off_all()
+            self.seen = max(self.seen, group.revision)
 
-    @types.coroutine
-    def _yield_to_loop(self, count: int, watch: Watch, arrived: _Arrived) -> Generator[None, None, None]:
-        """Lets other tasks run for `count` iterations of the event loop, and informs the listeners of changes that
-        arrive meanwhile."""
-        for _ in range(count):
-            yield
-            self._inform_listeners(watch, arrived)
+    def _take_arrived(self) -> _Arrived:
+        taken, self._arrived = self._arrived, _Arrived()
+        self._arrival.clear()
+        return taken
 
     def _cut_off_all(self) -> None:
         """The position in the log was lost: every watcher has to list again."""
@@ -170,14 +188,11 @@ class Hub:
         for watcher in self.watchers():
             watcher.lagging = True
             watcher.close()
+        self._take_arrived()
         self.seen = self._store.revision
 
-    def _inform_listeners(self, watch: Watch, arrived: _Arrived) -> None:
-        """Calls the listeners for changes that are in the log, as many as one group may have."""
-        while arrived.count < IN_A_ROW and (change := watch.next_nowait()) is not None:
-            self._inform_listeners_of(change, arrived)
-
-    def _inform_listeners_of(self, change: Change, arrived: _Arrived) -> None:
+    def _inform_listeners(self, change: Change) -> None:
+        arrived = self._arrived
         arrived.count += 1
         arrived.revision = change.revision
         try:

@@ -56,7 +56,7 @@ class Objects:
     def list(self, kind: Kind, namespace: str = "") -> Sequence[Object]:
         if kind.namespaced and not namespace:
             return [self.decoded(record) for record in self.store.scan(kind.storage_prefix)]
-        folder = kind.key(namespace, "")
+        folder = kind.key(namespace, "") if kind.namespaced else kind.storage_prefix
         known, state = self._lists.get(folder), self.store.touched(folder)
         if known is not None and known[0] == state:
             return known[1]

@@ -51,7 +51,8 @@ class CriRuntime(StreamCalls):
     name = "cri"
     version = ""
     handlers: tuple[Handler, ...] = ()
-    local_profiles = True
+    in_memory = False
+    separate = local_profiles = True
 
     def __init__(
         self,

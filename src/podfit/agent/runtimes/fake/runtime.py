@@ -56,7 +56,8 @@ class FakeRuntime(ResourceCalls):
     name = "fake"
     version = "1"
     handlers: tuple[Handler, ...] = ()
-    local_profiles = False
+    in_memory = True
+    separate = local_profiles = False
 
     def __init__(
         self, clock: Clock | None = None, state: FakeNodeState | None = None, host_ip: str = "127.0.0.1"

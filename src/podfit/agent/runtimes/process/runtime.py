@@ -53,7 +53,7 @@ class ProcessRuntime(ImageCalls, ResourceCalls, StreamCalls):
     name = "podfit"
     version = "1"
     handlers: tuple[Handler, ...] = ()
-    local_profiles = False
+    in_memory = separate = local_profiles = False
 
     def __init__(
         self,

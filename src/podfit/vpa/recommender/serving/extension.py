@@ -22,7 +22,6 @@ from podfit.client import Client
 from podfit.client.transport import Unreachable
 from podfit.kit.backoff import Backoff
 from podfit.kit.web.listener import HttpListener, common_name, side_listener_limit
-from podfit.vpa.admission.certificates import CA_DAYS, load_chain, made
 from podfit.vpa.flags import BadFlag, own_namespace
 from podfit.vpa.recommender.serving.queries import GROUP, VERSION, Queries
 
@@ -60,6 +59,9 @@ class Extension:
         found = (await client.get(_CONFIG_MAP, "kube-system", "extension-apiserver-authentication")).get("data") or {}
         self._allowed = frozenset(json.loads(found.get("requestheader-allowed-names") or "[]"))
         if self._listener is None:
+            # Loads cryptography, several megabytes that a recommender without this server saves.
+            from podfit.vpa.admission.certificates import CA_DAYS, load_chain, made
+
             service = f"{config.secure_service}.{own_namespace()}.svc"
             pair = made((service,), self._of.clock.now(), CA_DAYS * 86400.0)
             tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)

@@ -10,6 +10,7 @@ import base64
 import binascii
 import math
 import zlib
+from functools import cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,8 +28,13 @@ class BadCurve(ValueError):
     """A text that is not a saved curve."""
 
 
-_SCALE: NDArray[np.float32] = np.exp(STEP * (np.arange(MOST + 1) - 1)).astype(np.float32)
-_SCALE[0] = np.nan
+@cache
+def _scale() -> NDArray[np.float32]:
+    """The multiple of the least amount that each code stands for. Computed when the first curve is read, as it takes
+    two megabytes: most recommenders have none."""
+    scale: NDArray[np.float32] = np.exp(STEP * (np.arange(MOST + 1) - 1)).astype(np.float32)
+    scale[0] = np.nan
+    return scale
 
 
 def coded(amounts: Amounts, resource: str) -> Codes:
@@ -39,7 +45,7 @@ def coded(amounts: Amounts, resource: str) -> Codes:
 
 
 def amounts_of(codes: Codes, resource: str) -> NDArray[np.float32]:
-    return _SCALE[codes] * np.float32(LEAST[resource])
+    return _scale()[codes] * np.float32(LEAST[resource])
 
 
 def code_of(amount: float, resource: str) -> int:
