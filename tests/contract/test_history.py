@@ -12,11 +12,11 @@ import pytest
 from tests.support.servers.histories import Gathered
 
 from podfit.kit.clock import Clock, FakeClock
-from podfit.vpa.combined import history_for
 from podfit.vpa.flags import BadFlag
 from podfit.vpa.history import plugged
 from podfit.vpa.history.base import NONE, Batch, History, Series
 from podfit.vpa.history.local import LocalHistory
+from podfit.vpa.history.selected import history_for
 from podfit.vpa.recommender.config import RecommenderConfig, recommender_config
 from podfit.vpa.recommender.decide.evidence.oom import Oom
 

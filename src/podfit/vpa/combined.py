@@ -19,10 +19,7 @@ from podfit.kit.concurrency.tasks import Tasks
 from podfit.vpa.admission.config import AdmissionConfig, admission_config
 from podfit.vpa.admission.loop import AdmissionWebhook
 from podfit.vpa.admission.reviews import Reviews
-from podfit.vpa.history.base import History, NoHistory
-from podfit.vpa.history.local import LocalHistory
-from podfit.vpa.history.plugged import BUILT_IN, plugged
-from podfit.vpa.history.prometheus import PrometheusHistory
+from podfit.vpa.history.selected import history_for
 from podfit.vpa.recommender.config import RecommenderConfig, recommender_config
 from podfit.vpa.recommender.loop import Recommender
 from podfit.vpa.serve.measures import exposition
@@ -30,18 +27,6 @@ from podfit.vpa.updater.config import UpdaterConfig, updater_config
 from podfit.vpa.updater.loop import WHY_NOT, Updater
 
 ClientFor = Callable[[str], Client]
-
-
-def history_for(config: RecommenderConfig, clock: Clock) -> History:
-    """The history selected by `--storage`."""
-    if config.storage == "prometheus":
-        return PrometheusHistory(config.prometheus, namespace=config.vpa_object_namespace, clock=clock)
-    if config.storage == "local":
-        days = config.prometheus.history_length / 86400.0
-        return LocalHistory(Path(config.history_file), days=days, clock=clock)
-    if config.storage not in BUILT_IN:
-        return plugged(config.storage)(config, clock)
-    return NoHistory()
 
 
 class Autoscaler:
