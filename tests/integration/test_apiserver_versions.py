@@ -304,7 +304,10 @@ async def test_objects_follow_a_schema_that_changes_after_them(ask: Definer) -> 
             },
             "spec.conversion.webhookClientConfig.url",
         ),
-        ({"strategy": "None", "webhook": {"conversionReviewVersions": ["v1"]}}, "spec.conversion.webhookClientConfig"),
+        (
+            {"strategy": "None", "webhook": {"conversionReviewVersions": ["v1"]}},
+            "spec.conversion.conversionReviewVersions",
+        ),
     ],
 )
 async def test_nonsense_about_conversion_is_refused(ask: Definer, conversion: Object, field: str) -> None:

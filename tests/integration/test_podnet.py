@@ -295,7 +295,7 @@ class Killed(BaseException):
     """Stands for SIGKILL: nothing cleans up behind it."""
 
 
-STEPS = ((Netlink, "_send"), (Attachments, "save"), (Leases, "_write"), (Leases, "_remember"), (firewall, "_nft"))
+STEPS = ((Netlink, "_send"), (Attachments, "save"), (Leases, "_write"), (Leases, "_persist"), (firewall, "_nft"))
 
 
 async def test_a_crash_at_any_step_leaves_nothing_that_cannot_be_taken_back(node: Node) -> None:

@@ -21,7 +21,7 @@ class NodeInUse(Exception):
 
 
 async def refuse_second(access: Access, node: str) -> None:
-    """Raises NodeTaken if a server at the Node's address has a certificate of the cluster for that node.
+    """Raises NodeInUse if a server at the Node's address has a certificate of the cluster for that node.
 
     Any other server there proves nothing; otherwise a pod could keep the agent from starting. If the API server is
     unreachable, the agent starts anyway: it has pods to manage."""

@@ -60,7 +60,7 @@ class History(Protocol):
     """Whether `record` does anything; False for a read-only store."""
 
     async def load(self, sink: Sink, until: Seconds) -> None:
-        """Delivers everything before `until`, oldest first. Raises HistoryAway."""
+        """Delivers everything before `until`, oldest first. Raises HistoryUnavailable."""
 
     def record(self, batch: Batch) -> None:
         """Stores new samples and events. Must not block."""

@@ -195,7 +195,8 @@ class PrometheusHistory:
     # --- loading
 
     async def _retried(self, part: Part) -> Batch:
-        """The part's samples. Raises HistoryAway if it failed several times, TooMuch if it must be split."""
+        """The part's samples. Raises HistoryUnavailable if it failed several times, ResponseTooLarge if it must be
+        split."""
         while True:
             try:
                 batch = await self._fetch(part)

@@ -30,7 +30,7 @@ def metrics_of(config: RecommenderConfig) -> dict[str, str]:
 
 
 async def fetch(client: Client, cluster: ClusterState, config: RecommenderConfig) -> list[Object]:
-    """PodMetrics of all pods that autoscalers select. Raises UsageGone."""
+    """PodMetrics of all pods that autoscalers select. Raises UsageUnavailable."""
     gate = asyncio.Semaphore(max(1, config.update_worker_count))
 
     async def one(vpa: Vpa, pod: PodId) -> Object | None:

@@ -47,7 +47,7 @@ Used = Sequence[Object] | Numbers
 
 
 async def fetch(client: Client, namespace: str = "") -> Used:
-    """Of all pods. Raises UsageGone."""
+    """Of all pods. Raises UsageUnavailable."""
     headers = {"Accept": ACCEPT} if client.shares else None
     try:
         answer = await client.raw("GET", POD_METRICS.path(namespace), headers=headers)

@@ -67,7 +67,7 @@ class PrometheusUsage:
     # --- planning
 
     async def plan(self, until: Seconds, namespace: str, pods: str, rules: bool = True) -> PlannedReading:
-        """How things are called here and how much there is. Raises NoUsage and HistoryAway."""
+        """How things are called here and how much there is. Raises NoUsage and HistoryUnavailable."""
         try:
             chosen, counts = await self._convention(until, namespace, pods)
             chosen = await self._rules(chosen, until) if rules else chosen
