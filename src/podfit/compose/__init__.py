@@ -1,7 +1,7 @@
-"""Builds every object: the only package that names a concrete store, and the one place that connects components.
-Runtimes are created by `compose_runtimes`.
+"""Creates and connects the components: the only package that names a concrete store. Runtimes are created by
+`compose_runtimes`.
 
-`Up` is everything in one process. The components that run alone (`podfit scheduler`, `podfit agent` …) are built from a
+`Up` runs everything in one process. Components that run alone (`podfit scheduler`, `podfit agent` …) are built from a
 kubeconfig.
 """
 

@@ -1,4 +1,4 @@
-"""A node agent as a process of its own."""
+"""Builds a node agent that runs as a separate process."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from podfit.kit.concurrency.tasks import Tasks
 if TYPE_CHECKING:
     import ssl
 
-    # Components are imported when they are built: the API server alone then starts in half the time and memory.
+    # Components are imported when they are built: an API server alone then needs half the time and memory to start.
     from podfit.agent.agent import Agent
     from podfit.agent.config import AgentConfig
     from podfit.agent.server.server import NodeServer
@@ -29,8 +29,8 @@ log = logging.getLogger(__name__)
 async def agent_alone(
     access: Access, runtime: RuntimeSettings, config: AgentConfig, identity: Path | None = None, serving: bool = False
 ) -> Agent:
-    """Starts an agent, which the caller stops. `identity`: the file of a client certificate to renew; `serving`:
-    whether to request the node's serving certificate from the cluster's signer."""
+    """Starts an agent; the caller stops it. `identity` is the file of a client certificate to renew, `serving` whether
+    to request the node's serving certificate from the cluster's signer."""
     from podfit.agent.agent import Agent
 
     clock = RealClock()
@@ -69,7 +69,7 @@ def _rotate(
 
 
 async def _serve_alone(agent: Agent, access: Access, client: Client, machine: bool) -> NodeServer:
-    """With a self-signed certificate, like a kubelet until its certificate is signed."""
+    """Starts the node's server with a self-signed certificate, as a kubelet does until its certificate is signed."""
     from podfit.agent.config import DEFAULT_PORT
     from podfit.agent.server.access import Gate, serving_tls
     from podfit.agent.server.server import NodeServer
@@ -85,7 +85,7 @@ async def _serve_alone(agent: Agent, access: Access, client: Client, machine: bo
     except OSError as error:
         if agent.config.port != DEFAULT_PORT:
             raise
-        # Several agents may run on one machine: the Node reports the port of this one.
+        # Several agents may run on one machine, so the Node reports the port of this one.
         log.warning("%s; another one is used", error.strerror)
         node.port = 0
         await node.start()

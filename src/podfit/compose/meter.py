@@ -1,4 +1,4 @@
-"""The meter as a process of its own."""
+"""Builds a meter that runs as a separate process."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from podfit.kit.concurrency.tasks import Tasks
 from podfit.kit.web.addresses import reached_at
 
 if TYPE_CHECKING:
-    # Components are imported when they are built: the API server alone then starts in half the time and memory.
+    # Components are imported when they are built: an API server alone then needs half the time and memory to start.
     from podfit.client.kubeconfig import Access
     from podfit.meter.server import MeterServer
 
 
 class MeterAlone:
-    """The meter as a process of its own; the API server of `access` proxies metrics.k8s.io to it."""
+    """A meter in a separate process. The API server of `access` proxies metrics.k8s.io to it."""
 
     def __init__(self, access: Access, host: str, port: int, url: str = "", resolution_s: float = 15.0) -> None:
-        """`url`: how the API server reaches it, if not at `host` and `port`."""
+        """`url` is the URL at which the API server reaches the meter, if that is not `host` and `port`."""
         from podfit.meter.meter import Meter, MeterConfig
 
         self._client, self._host, self._port, self._url = Client(access.transport("podfit-meter")), host, port, url
@@ -27,7 +27,7 @@ class MeterAlone:
         self._server: MeterServer | None = None
 
     async def start(self) -> str:
-        """The URL it serves."""
+        """Starts serving; returns the URL."""
         from podfit.agent.server.access import serving_tls
         from podfit.apiserver.auth.certs.certificates import Authority, new_authority
         from podfit.apiserver.auth.certs.pki import CERT_TTL

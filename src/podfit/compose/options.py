@@ -12,7 +12,7 @@ from podfit.api.resize.dialects import NATIVE
 from podfit.compose_runtimes import CONTAINERD
 
 if TYPE_CHECKING:
-    # Components are imported when they are built: the API server alone then starts in half the time and memory.
+    # Components are imported when they are built: an API server alone then needs half the time and memory to start.
     from podfit.controllers.nodes.blocks import PodRanges
     from podfit.podnet.network import NetworkSettings
     from podfit.scheduler import SchedulerConfig

@@ -13,7 +13,7 @@ from podfit.kit.badsetting import BadSetting
 from podfit.kit.clock import Clock
 
 if TYPE_CHECKING:
-    # Components are imported when they are built: the API server alone then starts in half the time and memory.
+    # Components are imported when they are built: an API server alone then needs half the time and memory to start.
     from podfit.apiserver.app import ApiServer
     from podfit.controllers.context import ControllerContext
     from podfit.controllers.nodes.blocks import Blocks, PodRanges
@@ -24,7 +24,7 @@ SCHEDULER = User("system:kube-scheduler", ("system:authenticated",))
 
 
 def open_store(setting: str, data_dir: Path) -> Store:
-    """`memory`, `sqlite` (a file in the data directory) or `etcd=URL[,URL…]`."""
+    """Opens a store by its setting: `memory`, `sqlite` (a file in the data directory) or `etcd=URL[,URL…]`."""
     if setting == "memory":
         from podfit.store.memory import MemoryStore
 
@@ -44,7 +44,8 @@ def open_store(setting: str, data_dir: Path) -> Store:
 def make_controller_context(
     client: Client, clock: Clock, cluster_ca: bytes = b"", client_of: Callable[[str], Client] | None = None
 ) -> ControllerContext:
-    """`client` reads for all controllers and records their Events; each writes as its service account."""
+    """The context of the controllers. `client` reads for all of them and records their Events; each writes with its own
+    service account."""
     from podfit.controllers.context import ControllerContext, Informers
 
     recorder = EventRecorder(client, "podfit-controllers", clock=clock)
@@ -58,13 +59,13 @@ def make_blocks(ranges: PodRanges | None) -> tuple[Blocks, ...]:
 
 
 def account_user(name: str) -> User:
-    """A service account of kube-system, used by a component of this process."""
+    """The user of a service account in kube-system, for a component of this process."""
     groups = ("system:serviceaccounts", "system:serviceaccounts:kube-system", "system:authenticated")
     return User(f"system:serviceaccount:kube-system:{name}", groups)
 
 
 def account_client(server: ApiServer, name: str, shares: bool = False) -> Client:
-    """For a controller of this process, as a service account of kube-system."""
+    """A client for a controller of this process, with a service account of kube-system."""
     return local_client(server, account_user(name), "controllers", shares)
 
 

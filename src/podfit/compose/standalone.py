@@ -1,4 +1,4 @@
-"""Controllers and scheduler as processes of their own, against any API server."""
+"""Builds controllers and a scheduler that run as separate processes, against any API server."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from podfit.compose.parts import (
 from podfit.kit.clock import Clock, RealClock
 
 if TYPE_CHECKING:
-    # Components are imported when they are built: the API server alone then starts in half the time and memory.
+    # Components are imported when they are built: an API server alone then needs half the time and memory to start.
     from podfit.client.kubeconfig import Access
     from podfit.controllers.nodes.blocks import PodRanges
     from podfit.scheduler import SchedulerConfig
@@ -28,7 +28,8 @@ def identity() -> str:
 
 
 async def as_leader(client: Client, name: str, work: Callable[[], Awaitable[None]], elect: bool, clock: Clock) -> None:
-    """Runs `work` forever; with `elect` only while this process holds the Lease `name`. Then closes the client."""
+    """Runs `work` until it ends, then closes the client. With `elect`, it runs only while this process holds the Lease
+    `name`."""
     from podfit.reconcile.lease import Leadership
 
     try:
@@ -52,8 +53,8 @@ async def controllers_alone(
     ranges: PodRanges | None = None,
     by_accounts: bool = True,
 ) -> None:
-    """`root_ca` is published in every namespace as kube-root-ca.crt; default is that of `access`. `by_accounts`: each
-    controller writes as its own service account."""
+    """Runs the controllers. `root_ca` is published in every namespace as kube-root-ca.crt; the default is the CA of
+    `access`. With `by_accounts` each controller writes with its own service account."""
     from podfit.client.accounts import Accounts
     from podfit.controllers.all import run_controllers
 

@@ -1,4 +1,4 @@
-"""Everything in one process: API server, controllers, scheduler, agents, meter and autoscaler."""
+"""Builds all components in one process: API server, controllers, scheduler, agents, meter and autoscaler."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from podfit.kit.concurrency.tasks import Tasks
 if TYPE_CHECKING:
     import ssl
 
-    # Components are imported when they are built: the API server alone then starts in half the time and memory.
+    # Components are imported when they are built: an API server alone then needs half the time and memory to start.
     from podfit.agent.agent import Agent
     from podfit.agent.server.server import NodeServer
     from podfit.apiserver.config import Config
@@ -63,7 +63,7 @@ class Up:
         self.server = ApiServer(self._server_config())
 
     def client(self, user: User, name: str) -> Client:
-        """For a component of this process: watches and writes return objects that all components share."""
+        """A client for a component of this process. Watches and writes return objects that all components share."""
         return local_client(self.server, user, name, shares=True)
 
     def _server_config(self) -> Config:
@@ -148,7 +148,7 @@ class Up:
         try:
             await local_client(self.server, ADMIN, "installer").create(kind_named("RuntimeClass"), runtime_class())
         except ApiError as error:
-            # An existing one may have been changed by its owner, and is kept.
+            # An existing object may have been changed by an administrator, and is kept.
             if error.code != 409:
                 raise
 
@@ -189,12 +189,12 @@ class Up:
         self.agents.append(agent)
 
     async def _serve_node(self, agent: Agent, client: Client) -> None:
-        """Starts the node's own server, before the Node reports its address."""
+        """Starts the node's server before the Node reports its address."""
         from podfit.agent.server.access import Gate, serving_tls
         from podfit.agent.server.server import NodeServer
 
         if self._node_tls is None:
-            # One certificate for all nodes of the process: a thousand of them start quickly.
+            # All nodes of the process share one certificate, so that a thousand of them start quickly.
             names = self.options.node_names()
             pair = self.server.pki.node_serving(names[0], (self.server.config.advertised, *names[1:100]))
             self._node_tls = serving_tls(pair.cert, pair.key, self.server.pki.ca)
@@ -206,7 +206,7 @@ class Up:
         self.node_servers.append(node)
 
     async def _start_meter(self) -> None:
-        """Serves metrics.k8s.io from this process; nodes of this process are read without a socket."""
+        """Serves metrics.k8s.io from this process. Nodes of this process are read without a socket."""
         from podfit.meter import api as metrics
         from podfit.meter.meter import Meter, MeterConfig
         from podfit.meter.registration import register

@@ -1,1 +1,1 @@
-"""Usage: reads what nodes measure and serves it as metrics.k8s.io."""
+"""Resource usage: scrapes it from the nodes and serves it as metrics.k8s.io."""

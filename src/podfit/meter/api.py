@@ -1,8 +1,8 @@
 """metrics.k8s.io/v1beta1 over a meter: get and list of NodeMetrics and PodMetrics, plain or as tables.
 
 The API server decides which pods and nodes exist and match a selector: their metadata is read from it and combined with
-the meter's numbers. A component of this process that watches pods itself, such as the autoscaler, gets the numbers
-alone (`api.numbers`). Free of any HTTP library.
+the meter's numbers. A component of this process that watches pods itself, such as the autoscaler, reads the numbers
+alone (`api.numbers`). This module does not depend on any HTTP library.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ Query = Mapping[str, Sequence[str]]
 
 
 class Meta(msgspec.Struct, gc=False):
-    """The metadata shown for an object. The rest, which is most of a response, is skipped; a scrape of all pods would
-    create hundreds of thousands of dictionaries."""
+    """The metadata fields of an object that its metrics show. The other fields, most of a response, are not decoded: a
+    scrape of all pods would create hundreds of thousands of dictionaries."""
 
     name: str
     namespace: str = ""
@@ -79,8 +79,8 @@ class MetricsApi:
     async def answer(
         self, method: str, path: str, query: Query, headers: Mapping[str, str], here: bool = False
     ) -> Answer:
-        """`headers` with lower-case names; `here` if the response need not be encoded. Errors are Statuses as
-        everywhere in Kubernetes."""
+        """The response to a request. `headers` have lower-case names; `here` is set if the response need not be
+        encoded. Errors are metav1.Status objects."""
         accepted = headers.get("accept", "")
         form = NUMBERS if here and NUMBERS in accepted else _TABLE if _TABLE in accepted else ""
         try:
@@ -169,7 +169,7 @@ def _usage(use: Use) -> dict[str, str]:
 
 
 def _window(seconds: float) -> str:
-    """A duration as Go prints it, in milliseconds at the finest."""
+    """A duration as Go prints it, rounded to milliseconds."""
     millis = round(seconds * 1000)
     minutes, rest = divmod(millis, 60_000)
     hours, minutes = divmod(minutes, 60)
@@ -180,7 +180,7 @@ def _window(seconds: float) -> str:
 
 
 def _measured(meta: Meta, use: Use) -> Object:
-    """The owner and time of the numbers."""
+    """The metadata, timestamp and window of a metrics object."""
     at = rfc3339(use.at)
     shown: Object = {"name": meta.name, "creationTimestamp": at}
     if meta.namespace:

@@ -72,7 +72,7 @@ class Meter:
         self._tasks = Tasks("meter")
 
     def subscribe(self, subscriber: Subscriber) -> None:
-        """Called after each scrape with all new values."""
+        """Registers a function that is called after each scrape with all new values."""
         self._subscribers.append(subscriber)
 
     # --- lifecycle
@@ -101,12 +101,12 @@ class Meter:
             self._forget(before["metadata"]["name"])
 
     async def _pause(self, seconds: float) -> None:
-        """A new node does not have to wait."""
+        """Waits until the next scrape, or until a new node appears."""
         await sleep_unless(self.clock, seconds, self._wake)
 
     # --- scraping
     async def scrape(self, names: Sequence[str] | None = None) -> None:
-        """Reads every node, or those named, once and notifies the subscribers."""
+        """Reads the named nodes, or all of them, once, and notifies the subscribers."""
         gate = asyncio.Semaphore(self.config.at_once)
         samples: list[Sample] = []
         if names is None:
@@ -121,7 +121,8 @@ class Meter:
                 log.exception("a subscriber of the meter failed")
 
     async def _scrape_here(self, names: Sequence[str], samples: list[Sample]) -> None:
-        """Nodes of this process hardly wait for anything: one after the other, yielding in between."""
+        """Reads nodes of this process one after the other, since they respond without delay, and yields to other tasks
+        in between."""
         for name in names:
             await self._scrape_node(name, samples)
             await asyncio.sleep(0)
@@ -178,16 +179,16 @@ class Meter:
         return rates.node if rates is not None else None
 
     def pod(self, namespace: str, name: str) -> dict[str, Use]:
-        """By container; empty while nothing is known."""
+        """The usage of a pod by container; empty while it is unknown."""
         rates = self._rates.get(self._where.get((namespace, name), ""))
         return rates.pod(namespace, name) if rates is not None else {}
 
     def containers(self) -> dict[Key, Use]:
-        """All current values."""
+        """The current usage of all containers."""
         return {key: use for rates in self._rates.values() for key, use in rates.containers.items()}
 
     async def numbers(self, namespace: str = "") -> Numbers:
-        """The same for a namespace, or for all if it is empty, as columns."""
+        """The current usage of a namespace's containers, or of all containers if the name is empty, as columns."""
         found = Numbers()
         turns = TimeSlice(self.clock)
         for node, rates in list(self._rates.items()):

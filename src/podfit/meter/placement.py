@@ -31,7 +31,7 @@ class Place:
 
     @classmethod
     def of(cls, url: str) -> Place:
-        """ValueError for anything but an https URL of a host."""
+        """Parses the URL of a server. Raises ValueError unless it is an https URL without a path."""
         parts = urlsplit(url)
         if parts.scheme != "https" or not parts.hostname or parts.path.strip("/") or parts.query:
             raise ValueError(f"{url!r} is not https://HOST[:PORT]")
@@ -39,7 +39,7 @@ class Place:
 
     @property
     def routable(self) -> bool:
-        """Whether EndpointSlices may contain it: an address with the same meaning on every machine."""
+        """Whether EndpointSlices may contain the host: it must be an address with the same meaning on every machine."""
         try:
             address = ip_address(self.host)
         except ValueError:
@@ -84,7 +84,7 @@ def _meta(place: Place, name: str = "") -> Object:
 
 
 async def settle(client: Client, place: Place) -> None:
-    """Creates the objects, or updates those of another start."""
+    """Creates the Service and its endpoints, or updates those that an earlier start created."""
     await _apply(client, SERVICE, service(place))
     if place.routable:
         await _apply(client, ENDPOINTS, endpoints(place))

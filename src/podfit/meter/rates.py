@@ -1,7 +1,8 @@
-"""From cumulative counters to current usage. Pure.
+"""Computes current usage from cumulative counters. Pure.
 
-Two readings of the same run give a rate. A counter that fell, or a start time that changed, starts over; a container
-younger than one scrape is measured from its start. Readings from the past are dropped unless the clock was set back.
+The rate is the difference between two readings of the same run of a container. If a counter fell or the start time
+changed, measuring starts over; a container younger than one scrape interval is measured from its start. Readings that
+are older than the last one are dropped, unless the node's clock was set back.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ class Use(NamedTuple):
 
 
 def use_of(before: Reading | None, after: Reading, fresh_s: float) -> Use | None:
-    """The usage until `after`; None while unknown."""
+    """The usage between two readings; None while it is unknown."""
     if before is not None and same_run(before, after):
         passed = after.at - before.at
         if passed >= _SHORTEST_S:
@@ -54,7 +55,7 @@ def same_run(before: Reading, after: Reading) -> bool:
 
 
 def out_of_order(before: Reading, after: Reading) -> bool:
-    """Already seen, or older than the last one; a clock that was set back is accepted."""
+    """Whether a reading repeats the last one or is older. After the clock was set back, older readings are accepted."""
     return before.at - _SET_BACK_S < after.at <= before.at and same_run(before, after)
 
 
@@ -73,7 +74,7 @@ class NodeRates:
     _last: dict[Key, Reading] = field(default_factory=dict)
 
     def take(self, reading: NodeReading) -> list[Key]:
-        """Takes a scrape; returns the containers with new values."""
+        """Adds a scrape; returns the containers with new values."""
         self.looks += 1
         self.oom_ends = reading.oom_ends
         if reading.node is not None:
@@ -105,11 +106,11 @@ class NodeRates:
         return news
 
     def pod(self, namespace: str, name: str) -> dict[str, Use]:
-        """By container."""
+        """The usage of a pod by container."""
         return {key[2]: self.containers[key] for key in self.placed.get((namespace, name), ())}
 
     def collect(self, keys: Sequence[Key], into: Numbers) -> None:
-        """Of the containers of a pod."""
+        """Adds the usage of one pod's containers to the columns."""
         uses = [self.containers[key] for key in keys]
         first = min(uses, key=lambda use: use.at)
         for key, use in zip(keys, uses, strict=True):
@@ -117,7 +118,7 @@ class NodeRates:
 
     @property
     def settled(self) -> bool:
-        """Whether everything that was read has a rate."""
+        """Whether a rate is known for everything that was read."""
         node_known = self._node_last is None or self.node is not None
         return self.looks > 0 and node_known and len(self.containers) == len(self._last)
 

@@ -55,7 +55,7 @@ def _number(text: str) -> float | None:
 
 
 def read_page(text: str, now: float) -> NodeReading:
-    """`now` stands in for times that are missing on the page."""
+    """Parses a page. `now` replaces timestamps that the page omits."""
     found = _Found()
     node_cpu: tuple[float, float] | None = None
     node_memory: float | None = None
@@ -88,7 +88,7 @@ def read_page(text: str, now: float) -> NodeReading:
 
 
 def _parts(line: str, now: float) -> tuple[str, str, float | None, float]:
-    """Name, labels as written, value, time."""
+    """Splits a line into the metric's name, its labels as written, its value and its timestamp."""
     brace = line.rfind("}")
     if brace >= 0:
         name, _, labels = line[:brace].partition("{")

@@ -1,4 +1,4 @@
-"""Registers metrics.k8s.io with a cluster: its APIService, a Service behind that, and the role of its readers."""
+"""Registers metrics.k8s.io with a cluster: its APIService, the Service behind it, and the role for its readers."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Remote:
 
 
 def api_service(remote: Remote | None = None) -> Object:
-    """Without `remote` the group is served by the API server's own process."""
+    """The APIService. Without `remote` the API server's own process serves the group."""
     spec: Object = {"group": GROUP, "version": VERSION, "groupPriorityMinimum": 100, "versionPriority": 100}
     if remote is not None:
         place = Place.of(remote.url)
@@ -50,7 +50,7 @@ def api_service(remote: Remote | None = None) -> Object:
 
 
 async def register(client: Client, remote: Remote | None = None) -> None:
-    """Creates missing objects; an APIService that differs is updated."""
+    """Creates missing objects, and updates the APIService if it differs."""
     if remote is not None:
         await settle(client, Place.of(remote.url))
     if await client.find(_CLUSTER_ROLE, "", role()["metadata"]["name"]) is None:
@@ -64,7 +64,7 @@ async def register(client: Client, remote: Remote | None = None) -> None:
 
 
 async def _create(client: Client, kind: Kind, body: Object) -> bool:
-    """False if it exists already."""
+    """Creates an object; returns False if it exists already."""
     try:
         await client.create(kind, body)
     except ApiError as error:
@@ -83,7 +83,7 @@ class FrontProxy:
 
 
 async def front_proxy(client: Client) -> FrontProxy:
-    """As the cluster publishes it for aggregated servers."""
+    """Reads the front proxy's settings, which the cluster publishes for aggregated servers."""
     data = (await client.get(_CONFIG_MAP, "kube-system", "extension-apiserver-authentication")).get("data") or {}
     names = msgspec.json.decode(data.get("requestheader-allowed-names") or "[]")
     return FrontProxy((data.get("requestheader-client-ca-file") or "").encode(), frozenset(names))

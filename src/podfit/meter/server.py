@@ -1,6 +1,7 @@
-"""The meter as a server of its own, behind an API server that aggregates it.
+"""Serves the meter as a separate server behind an API server that aggregates it.
 
-Only the API server is a client: it has authorized the user, and it shows the front proxy's certificate. Health is open.
+Only the API server may connect: it has authorized the user, and presents the front proxy's client certificate. The
+health endpoint needs no certificate.
 """
 
 from __future__ import annotations
@@ -26,7 +27,8 @@ class MeterServer:
         port: int = 0,
         allowed_names: frozenset[str] = frozenset(),
     ) -> None:
-        """`tls` verifies clients against the front proxy's authority; `allowed_names`: empty for all it signed."""
+        """`tls` verifies clients against the front proxy's authority. If `allowed_names` is empty, every client with a
+        certificate of that authority is accepted."""
         self._api, self._tls, self._allowed = api, tls, allowed_names
         self.host, self.port = host, port
         self._listener: HttpListener | None = None

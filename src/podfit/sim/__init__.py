@@ -1,1 +1,2 @@
-"""A cluster in virtual time: the pure decisions of scheduler, agent and autoscaler under load and faults."""
+"""A cluster in virtual time, for `podfit simulate`: runs the pure decisions of scheduler, agent and autoscaler under
+load and faults."""

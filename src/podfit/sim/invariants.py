@@ -1,4 +1,4 @@
-"""Invariants after every step of any scenario. A violation is a bug of the simulation, and ends it."""
+"""Checks invariants after every step of a simulation. A violation is a bug of the simulation, and ends it."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ _ROUNDING = 1e-6
 
 
 class InvariantViolated(RuntimeError):
-    """The simulation contradicts itself; the message says where."""
+    """The simulation contradicts itself; the message states the violated invariant."""
 
 
 def check(cluster: Cluster, before: float) -> None:
-    """`before`: the time of the step before this one."""
+    """Checks every invariant. `before` is the time of the previous step."""
     if not cluster.now > before:
         raise InvariantViolated(f"time did not advance: {before:g} s to {cluster.now:g} s")
     _places(cluster)
@@ -30,7 +30,7 @@ def _fail_if(wrong: np.ndarray[tuple[int, ...], np.dtype[np.bool_]], cluster: Cl
 
 
 def _places(cluster: Cluster) -> None:
-    """Every running pod is on one node that is up; a pending pod is on none; no pod is lost or duplicated."""
+    """Every running pod is on exactly one node, which is up; a pending pod is on none; no pod is lost or duplicated."""
     pods, nodes = cluster.pods, cluster.nodes
     known = (pods.state >= PENDING) & (pods.state <= LOST)
     _fail_if(~known, cluster, "a pod is in an unknown state")
@@ -46,7 +46,7 @@ def _places(cluster: Cluster) -> None:
 
 
 def _promises(cluster: Cluster) -> None:
-    """A node never allocates more than its capacity."""
+    """No node allocates more than its capacity."""
     pods, nodes = cluster.pods, cluster.nodes
     cpu, memory = nodes.held(pods)
     _fail_if(cpu > nodes.cpu, cluster, "more CPU is allocated on a node than it has")
@@ -59,7 +59,7 @@ def _promises(cluster: Cluster) -> None:
 
 
 def _board(cluster: Cluster) -> None:
-    """The scheduler counts for each node the larger of desired and allocated."""
+    """For each pod the scheduler counts the larger of its desired and its allocated size."""
     pods, nodes = cluster.pods, cluster.nodes
     requested = nodes.board.snapshot.requested[: len(nodes)]
     for column, counted in enumerate(pods.counted()):
@@ -67,7 +67,7 @@ def _board(cluster: Cluster) -> None:
 
 
 def _usage(cluster: Cluster) -> None:
-    """No pod gets more than its limit, and all together no more than the node has."""
+    """No pod gets more than its limit, and all pods of a node together get no more than its capacity."""
     pods, nodes, some = cluster.pods, cluster.nodes, cluster.sampled
     beyond = some & (cluster.got_cpu > cluster.limits_cpu * (1 + _ROUNDING))
     _fail_if(beyond, cluster, "a pod got more CPU than its limit")

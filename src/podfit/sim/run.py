@@ -1,4 +1,4 @@
-"""A run: the phases of all steps in order, and its results."""
+"""Runs a simulation: the phases of all steps in order, and the results."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Run:
 
 
 def phases(scenario: Scenario) -> tuple[Phase, ...]:
-    """Decisions first, from measurements before this step; then its effects."""
+    """The phases of a step: first the decisions, which use measurements from before the step, then their effects."""
     return fail, recommend, Updater(scenario), judge, schedule, start, consume, report, relieve
 
 
@@ -55,7 +55,7 @@ def simulate(scenario: Scenario, traces: Traces | None = None, progress: Progres
 
 
 def remember(cluster: Cluster) -> None:
-    """Usage before the simulation begins, as if it had been unlimited."""
+    """Fills the recommender's history with usage before the simulation begins, as if no limit had applied."""
     if not cluster.recommender.active:
         return
     count = len(cluster.pods)
@@ -73,7 +73,7 @@ def recommend(cluster: Cluster) -> None:
 
 
 def report(cluster: Cluster) -> None:
-    """Metrics for the recommender, and everything for the report."""
+    """Passes metrics to the recommender, and records the step's results for the report."""
     observe(cluster, measured(cluster))
     pods, nodes, tally = cluster.pods, cluster.nodes, cluster.tally
     tally.killed(np.flatnonzero(cluster.killed))

@@ -1,1 +1,1 @@
-"""The autoscaler of the simulation: recommendations of policies, and the pods that the updater changes."""
+"""The autoscaler of the simulation: recommendations from policies, and an updater that selects the pods to change."""

@@ -23,7 +23,8 @@ _CONFIG = Config()
 
 
 def _percentiles(cpu: float, memory: float) -> Default:
-    """Estimates for other percentiles. Usage above one is not a kill, and adds nothing to the usage."""
+    """The default policy with other percentiles. Usage above such a size is not an OOM kill, so it does not raise the
+    memory samples."""
     config = replace(
         _CONFIG,
         target_cpu_percentile=cpu,
@@ -52,13 +53,14 @@ def near(targets: Ints) -> tuple[Ints, Ints]:
 
 
 def usual(series: Series, targets: Ints, unit: float) -> tuple[Ints, Ints]:
-    """From the samples so far; the last column is now. `unit`: millicores or bytes per core or byte."""
+    """The lower and upper bound from the samples so far, of which the last column is the current step. `unit` is the
+    number of millicores per core, or of bytes per byte."""
     days = _days_known(series)
     found = []
     for policy, (multiplier, exponent) in ((_LOW, LOWER), (_HIGH, UPPER)):
         sizes = sizes_of(policy, series)[:, -1].astype(np.float64) * unit
         widen = np.array([widening(one, multiplier, exponent) for one in days.tolist()])
-        # A bound that is unknown, or infinite, excludes nothing.
+        # An unknown or infinite bound excludes nothing.
         found.append(np.nan_to_num(sizes * widen, nan=0.0 if policy is _LOW else np.inf))
     low, high = np.minimum(found[0], targets), np.maximum(found[1], targets)
     return np.floor(low).astype(np.int64), np.ceil(np.minimum(high, 2.0**52)).astype(np.int64)

@@ -1,8 +1,8 @@
-"""The recommender: each workload's usage so far, and the size that its policy gives it now.
+"""The recommender of the simulation: records each workload's usage, and computes the size that its policy gives it now.
 
-Policies are functions of whole histories whose sizes at a sample depend on earlier samples alone. So the current size
-is the last one of the history plus one unknown sample. They run every hour, and at once after a sample above the size.
-One series stands for a workload: at each step the pod with the highest usage, as in `podfit recommend --policy`.
+Policies are functions of whole histories whose sizes at a sample depend on earlier samples alone, so the current size
+is the size at one unknown sample appended to the history. Policies run every hour, and at once after a sample above the
+size. One series represents a workload: at each step the pod with the highest usage, as in `podfit recommend --policy`.
 """
 
 from __future__ import annotations
@@ -46,11 +46,11 @@ class Recommender:
 
     @property
     def active(self) -> bool:
-        """Whether any workload uses it."""
+        """Whether the autoscaler of any workload recommends sizes."""
         return bool(self._policies)
 
     def observe(self, step: int, cpu: Floats, memory: Floats, killed: Flags) -> None:
-        """Usage of all pods in a step, NaN without a measurement, and the pods that were OOM-killed."""
+        """Records the usage of all pods in a step, NaN where it was not measured, and the pods that were OOM-killed."""
         column = self._before + step
         self._due |= np.logical_or.reduceat(killed, self._first)
         for resource, unit, values, targets in ((CPU, 1000.0, cpu, self.cpu), (MEMORY, 1.0, memory, self.memory)):

@@ -1,7 +1,7 @@
-"""The updater: which pods are updated, how many at once, and whether in place or by eviction.
+"""The updater of the simulation: which pods are updated, how many at once, and whether in place or by eviction.
 
-The rules of `vpa/updater/decide` for all pods at once: `worth`, `disturbable` and `update` decide as `worth_updating`,
-`Group.disruptable` and a pass do (property tests compare them). One pass per step.
+It applies the rules of `vpa/updater/decide` to all pods at once: `worth`, `disturbable` and `update` decide as
+`worth_updating`, `Group.disruptable` and a pass do (property tests compare them). There is one pass per step.
 """
 
 from __future__ import annotations
@@ -39,7 +39,8 @@ def difference(cpu: Ints, memory: Ints, target_cpu: Ints, target_memory: Ints) -
 
 
 def worth(out: Flags, differs: Floats, age_s: Floats, quick_oom: Flags, config: Config = CONFIG) -> Flags:
-    """Outside of the bounds, killed soon after its start, or old and far enough from the target."""
+    """Whether pods are worth updating: outside their bounds, OOM-killed soon after their start, or old and far enough
+    from their target."""
     old = age_s >= config.in_recommendation_bounds_eviction_lifetime_threshold_s
     due = out | quick_oom | (old & (differs >= config.pod_update_threshold))
     return np.asarray(due & ~(quick_oom & (differs == 0)))
@@ -100,7 +101,7 @@ class Updater:
 
     @staticmethod
     def _timed_out(cluster: Cluster, ranked: Numbers) -> Flags:
-        """Resizes in place that are abandoned for an eviction."""
+        """Resizes in place that took too long or are infeasible: these pods are evicted instead."""
         pods = cluster.pods
         waited, resize = cluster.now - pods.resize_since[ranked], pods.resize[ranked]
         deferred = (resize == DEFERRED) & (waited > CONFIG.deferred_timeout_s)
@@ -113,7 +114,7 @@ class Updater:
         cpu, memory = (targets[pods.workload[resized]] for targets in (recommended.cpu, recommended.memory))
         lower = (cpu < pods.want_cpu[resized]) | (memory < pods.want_memory[resized])
         changes = (cpu != pods.want_cpu[resized]) | (memory != pods.want_memory[resized])
-        # A size that a node could never grant is retried only when it has become smaller.
+        # An infeasible resize is retried only when the target has decreased.
         asked = changes & (lower | (pods.resize[resized] != INFEASIBLE))
         resized, cpu, memory = resized[asked], cpu[asked], memory[asked]
         settled = resized[pods.resize[resized] == SETTLED]

@@ -1,4 +1,4 @@
-"""Faults: nodes go down and come back, metrics are missing, the recommender is down."""
+"""Faults: nodes fail and recover, metrics are missing, the recommender is down."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def _give_up(cluster: Cluster) -> None:
 
 
 def _up(cluster: Cluster, nodes: np.ndarray[tuple[int], np.dtype[np.intp]]) -> None:
-    """Pods that were not evicted start again on their node."""
+    """Nodes recover. Pods on them that were not evicted in the meantime start again."""
     pods = cluster.pods
     cluster.nodes.set_down(nodes, False)
     back = np.flatnonzero(np.isin(pods.node, nodes) & (pods.state == LOST))

@@ -1,4 +1,4 @@
-"""The nodes: their resources, which are down, and the scheduler's board, kept in sync with them."""
+"""The nodes: their resources, which of them are down, and the scheduler's board, which is kept in sync with them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from podfit.sim.scenario.model import NodeGroup, Scenario
 
 
 class Nodes:
-    """Nodes have the numbers of their rows on the board."""
+    """All nodes as arrays. A node's number is that of its row on the scheduler's board."""
 
     def __init__(self, scenario: Scenario) -> None:
         self.members: list[tuple[NodeGroup, int]] = [
@@ -38,7 +38,7 @@ class Nodes:
         return self.board.snapshot.names[: len(self)]
 
     def group_members(self, group: str) -> Numbers:
-        """The nodes of a group, or all."""
+        """The nodes of a group, or all nodes if the name is empty."""
         return np.array([at for at, (own, _) in enumerate(self.members) if not group or own.name == group], np.intp)
 
     def set_down(self, nodes: Numbers, down: bool) -> None:
@@ -50,7 +50,7 @@ class Nodes:
                 self.version[at] += 1
 
     def held(self, pods: Pods) -> tuple[Ints, Ints]:
-        """The allocations of the pods on each node."""
+        """The CPU and memory allocated to pods on each node."""
         return self.total(pods, pods.cpu), self.total(pods, pods.memory)
 
     def total(self, pods: Pods, values: Ints) -> Ints:

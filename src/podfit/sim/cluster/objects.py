@@ -1,4 +1,4 @@
-"""Simulated pods and nodes as API objects, for the decisions that read those. Pods of one size share their spec."""
+"""Simulated pods and nodes as API objects, for decisions that read objects. Pods of one size share their spec."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def replica_set(workload: Workload) -> Object:
 
 
 class Template:
-    """The pods of one workload."""
+    """Builds the pod objects of one workload."""
 
     def __init__(self, workload: Workload) -> None:
         self._workload = workload
@@ -51,7 +51,7 @@ class Template:
         self.qos = GUARANTEED if both else BURSTABLE
 
     def resources(self, cpu: int, memory: int) -> Resources:
-        """Limits keep their proportion to requests."""
+        """The requests, and limits in the workload's proportion to them."""
         own = self._workload
         limits = {}
         if own.limits.cpu is not None:

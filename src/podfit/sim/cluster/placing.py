@@ -1,4 +1,4 @@
-"""The scheduler's part of a step: pending pods get nodes, by priority, or wait; started containers run."""
+"""The scheduler's part of a step: pending pods are placed on nodes by priority, and containers start."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from podfit.sim.report.tally import PREEMPTED
 
 
 def schedule(cluster: Cluster) -> None:
-    """Runs the scheduler's board for every pending pod. Pods of the same shape as a refused one are refused, too:
-    within a pass nodes only fill up, unless pods are preempted."""
+    """Runs the scheduler for every pending pod. After one pod was rejected, all pods of its workload with the same size
+    are rejected, too: within a pass free capacity only shrinks, unless pods are preempted."""
     pods = cluster.pods
     waiting = np.flatnonzero(pods.state == PENDING)
     order = np.lexsort((waiting, pods.since[waiting], -pods.priority[waiting]))
@@ -57,7 +57,7 @@ def _arrive(cluster: Cluster, pod: int, node: int) -> None:
 
 
 def start(cluster: Cluster) -> None:
-    """Containers whose delay ends within this step count as running in it; their delay is recorded."""
+    """Starts the containers whose start delay ends within this step; they count as running in it. Records the delay."""
     pods, end = cluster.pods, cluster.now + cluster.step_s
     starting = np.flatnonzero(pods.state == STARTING)
     cluster.tally.down_s += float((np.minimum(pods.until[starting], end) - cluster.now).sum())

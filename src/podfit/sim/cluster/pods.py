@@ -79,14 +79,15 @@ class Pods:
         return np.asarray(self.state == RUNNING)
 
     def cpu_limit(self) -> Floats:
-        """Cores."""
+        """The CPU limits in cores."""
         return self.cpu * self.cpu_ratio / 1000.0
 
     def memory_limit(self) -> Floats:
         return self.memory * self.memory_ratio
 
     def counted(self) -> tuple[Ints, Ints]:
-        """The size that the scheduler counts: the larger of desired and allocated, without infeasible requests."""
+        """The sizes that the scheduler counts: the larger of desired and allocated, or the allocated one of an
+        infeasible resize."""
         plain = self.resize == INFEASIBLE
         cpu = np.where(plain, self.cpu, np.maximum(self.cpu, self.want_cpu))
         memory = np.where(plain, self.memory, np.maximum(self.memory, self.want_memory))

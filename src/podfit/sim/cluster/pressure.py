@@ -10,7 +10,8 @@ from podfit.sim.report.tally import PRESSURE
 
 
 def relieve(cluster: Cluster) -> None:
-    """Pods may use more than they requested, up to their limits; their sum can exceed the node's memory."""
+    """Evicts pods from nodes whose memory is exhausted. Pods may use more than they request, up to their limits, so
+    their total usage can exceed the node's memory."""
     pods, nodes = cluster.pods, cluster.nodes
     on = np.flatnonzero(pods.running & (pods.used_memory > 0))
     used = nodes.sums(pods.node[on], pods.used_memory[on])
@@ -23,7 +24,7 @@ def relieve(cluster: Cluster) -> None:
             consumers.remove(found)
             leaving.append(int(found.uid))
             over -= float(pods.used_memory[leaving[-1]])
-        # They are gone at the end of the step.
+        # The pods are removed at the end of the step.
         cluster.evict(np.array(leaving, np.intp), PRESSURE, cluster.now + cluster.step_s)
 
 

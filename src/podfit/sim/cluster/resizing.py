@@ -1,7 +1,7 @@
-"""The agents' part of a step: Granted, Deferred or Infeasible for every pending resize.
+"""The agents' part of a step: decides Granted, Deferred or Infeasible for every pending resize.
 
-Most nodes have room for all pending resizes; then every verdict is Granted, in whatever order (`roomy`, which a
-property test compares with the agent's decisions). On the others `agent/decide` decides one resize after the other.
+Most nodes have room for all pending resizes; then every verdict is Granted, in any order (`roomy`, which a property
+test compares with the agent's decisions). On the other nodes `agent/decide` decides one resize after the other.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ def _versions(cluster: Cluster, waiting: Numbers) -> Ints:
 
 
 def _shrink(cluster: Cluster, waiting: Numbers) -> None:
-    """Resizes that request no more come first, and are always granted."""
+    """Grants resizes that increase no request. They come before the others."""
     pods = cluster.pods
     grows = (pods.want_cpu[waiting] > pods.cpu[waiting]) | (pods.want_memory[waiting] > pods.memory[waiting])
     _grant(cluster, waiting[~grows])
@@ -84,7 +84,7 @@ def _grow(cluster: Cluster, growing: Numbers) -> None:
 
 
 def roomy(node: Ints, growth: Ints, free: Ints) -> Flags:
-    """Whether the node of each resize has room for the growth of all of them together."""
+    """Whether each resize is on a node with room for the growth of all its pending resizes together."""
     needed = np.bincount(node, np.maximum(growth, 0), len(free))
     return np.asarray((needed <= free)[node])
 
@@ -108,7 +108,7 @@ def _one_by_one(cluster: Cluster, node: int, waiting: Numbers) -> None:
 
 
 def _queue(cluster: Cluster, waiting: Numbers) -> list[int]:
-    """In the agent's order: priority, Guaranteed before others, the longest waiting."""
+    """Sorts resizes in the agent's order: by priority, Guaranteed pods before others, then by waiting time."""
     pods = cluster.pods
 
     def key(pod: int) -> tuple[object, ...]:
@@ -122,7 +122,8 @@ def _queue(cluster: Cluster, waiting: Numbers) -> list[int]:
 
 
 def verdict_on(template: Template, own: Amounts, wanted: Amounts, total: Amounts, others: Amounts) -> Verdict:
-    """The agent's decision on a pod that has `own` and requests `wanted`; others hold `others` of `total`."""
+    """The agent's verdict on a pod that has `own` and requests `wanted`, when other pods have `others` of the node's
+    `total`."""
     pod = template.pod(0, *wanted)
     desired = Desired({CONTAINER: template.resources(*wanted)})
     allocated = Allocated({CONTAINER: template.resources(*own)})

@@ -59,7 +59,7 @@ class Cluster:
         return self.scenario.step_s
 
     def number_of(self, key: tuple[str, str]) -> int:
-        """The pod of a key."""
+        """The number of the pod with this key."""
         workload, _, replica = key[1].rpartition("-")
         return int(self.pods.first[self._workloads[workload]]) + int(replica)
 
@@ -73,7 +73,7 @@ class Cluster:
         return found
 
     def recount(self, changed: Numbers) -> None:
-        """Updates the scheduler's board to the current allocations on nodes."""
+        """Updates the scheduler's board to the current sizes of the changed pods."""
         cpu, memory = (values[changed].tolist() for values in self.pods.counted())
         snapshot = self.nodes.board.snapshot
         for pod, milli, amount in zip(changed.tolist(), cpu, memory, strict=True):
@@ -82,7 +82,7 @@ class Cluster:
 
     def evict(self, evicted: Numbers, cause: str, at: float | None = None) -> None:
         """Removes pods from their nodes, now or `at` the end of the step. Their controllers recreate them, with the
-        recommendation of that time."""
+        recommendation that is then current."""
         pods = self.pods
         np.add.at(self.nodes.version, pods.node[evicted], 1)
         for pod in evicted.tolist():
@@ -95,7 +95,7 @@ class Cluster:
         self.admit(evicted)
 
     def admit(self, created: Numbers) -> None:
-        """The autoscaler's webhook: new pods get the recommendation, else their workload's requests."""
+        """Acts as the autoscaler's webhook: new pods get the recommendation, or else their workload's requests."""
         pods, workload = self.pods, self.pods.workload[created]
         cpu, memory, off = self.recommender.cpu[workload], self.recommender.memory[workload], self._off[workload]
         pods.want_cpu[created] = np.where(off | (cpu < 0), self._asked_cpu[workload], cpu)
@@ -103,7 +103,7 @@ class Cluster:
         pods.cpu[created], pods.memory[created] = pods.want_cpu[created], pods.want_memory[created]
 
     def pod_object(self, pod: int) -> Object:
-        """A pod with its requests."""
+        """A pod's API object, with its current requests."""
         pods, workload = self.pods, int(self.pods.workload[pod])
         replica = pod - int(pods.first[workload])
         return self.templates[workload].pod(replica, int(pods.want_cpu[pod]), int(pods.want_memory[pod]))

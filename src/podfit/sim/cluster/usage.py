@@ -1,4 +1,5 @@
-"""The resources that pods get: CPU is shared and throttled, memory above the limit kills the container."""
+"""The resources that pods get in a step: CPU is shared and throttled, and memory usage above the limit kills the
+container."""
 
 from __future__ import annotations
 
@@ -35,7 +36,7 @@ def consume(cluster: Cluster) -> None:
 
 
 def _work(cluster: Cluster) -> None:
-    """Work that is not done in a step is carried over to the next."""
+    """Distributes CPU. Work that is not done in a step is carried over to the next one."""
     pods, step_s = cluster.pods, cluster.step_s
     wanted = np.where(cluster.sampled, cluster.demand_cpu + pods.backlog / step_s, 0.0)
     got = np.minimum(wanted, cluster.limits_cpu)
@@ -49,8 +50,8 @@ def _work(cluster: Cluster) -> None:
 
 
 def shared(wanted: Floats, requests: Ints, node: Ints, capacity: Floats) -> Floats:
-    """Cores that pods get on overcommitted nodes: in proportion to requests, as by the kernel's weights, and no pod
-    more than its demand."""
+    """The cores that pods get on overcommitted nodes: in proportion to their requests, like the kernel's weights, and
+    no pod more than its demand."""
     got = wanted.copy()
     count = len(capacity)
     total = np.bincount(node, wanted, count)
@@ -70,7 +71,7 @@ def shared(wanted: Floats, requests: Ints, node: Ints, capacity: Floats) -> Floa
 
 
 def _kill(cluster: Cluster, killed: Numbers) -> None:
-    """At the end of the step; the container starts again after its back-off."""
+    """Kills containers at the end of the step. They start again after their back-off."""
     if not len(killed):
         return
     pods, end = cluster.pods, cluster.now + cluster.step_s
@@ -83,7 +84,7 @@ def _kill(cluster: Cluster, killed: Numbers) -> None:
 
 
 def observe(cluster: Cluster, measured: bool) -> None:
-    """The metrics of this step for the recommender; none while metrics are missing."""
+    """Passes the metrics of this step to the recommender; none while metrics are missing."""
     blind = ~cluster.sampled if measured else np.ones(len(cluster.pods), np.bool_)
     over = cluster.limits_memory * OVER
     memory = np.where(cluster.killed, np.minimum(cluster.demand_memory, over), cluster.demand_memory)

@@ -1,4 +1,5 @@
-"""Usage curves for many pods at once: each kind is a function of time, and of how long the container has run."""
+"""Usage curves for many pods at once. Each kind of curve is a function of time and of how long the container
+has run."""
 
 from __future__ import annotations
 
@@ -17,7 +18,7 @@ DAY_S = 86400.0
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Trace:
-    """Recorded series [series, sample], in cores, bytes, or fractions of a whole; NaN if unknown."""
+    """Recorded series [series, sample], in cores, bytes, or fractions of the whole; NaN where unknown."""
 
     samples: NDArray[np.float32]
     step_s: float
@@ -28,12 +29,12 @@ Traces = Mapping[tuple[str, str], Trace]
 
 
 class Usage:
-    """One curve for the replicas of one workload."""
+    """One curve, evaluated for all replicas of a workload."""
 
     def __init__(self, curve: Curve, replicas: int, trace: Trace | None, random: np.random.Generator) -> None:
         self.curve, self._trace = curve, trace
         self._burst_ends = np.full(replicas, -np.inf)
-        # Drawn whether or not the curve needs it: then changing one curve leaves the others as they were.
+        # Drawn even if the curve does not need it, so that a change of one curve does not affect the others.
         draws = random.random(replicas)
         if trace is None:
             self._rows = np.zeros(replicas, np.int64)
@@ -43,7 +44,8 @@ class Usage:
             self._rows = np.full(replicas, curve.series, np.int64)
 
     def at(self, now: float, step_s: float, uptime: Floats, draws: Floats) -> Floats:
-        """`draws` are uniform random numbers, one per replica: they decide which bursts begin."""
+        """The usage of each replica. `draws` are uniform random numbers, one per replica, which decide whose bursts
+        begin."""
         curve, count = self.curve, len(uptime)
         if curve.kind == CONSTANT:
             return np.full(count, curve.low)
@@ -62,7 +64,7 @@ class Usage:
         return self._traced(now)
 
     def _traced(self, now: float) -> Floats:
-        """Repeats from its beginning when it ends. A gap counts as no usage."""
+        """The usage recorded in the trace, which repeats from its beginning when it ends. A gap counts as no usage."""
         assert self._trace is not None
         samples = self._trace.samples
         column = int(now // self._trace.step_s) % samples.shape[1]
@@ -71,7 +73,7 @@ class Usage:
 
 
 def trace_for(path: str, curve: Curve, resource: str, traces: Traces) -> Trace | None:
-    """The trace of a curve. `path` is its location in the scenario."""
+    """The trace of a curve; None for other kinds. `path` is the curve's location in the scenario."""
     if curve.kind != TRACE:
         return None
     found = traces.get((curve.file, resource))

@@ -1,4 +1,5 @@
-"""The demand of all pods in a step. Depends on the seed, the step and the containers' starts, never on decisions."""
+"""The demand of all pods in a step. It depends on the seed, the step and the containers' start times, never on
+decisions."""
 
 from __future__ import annotations
 
@@ -14,7 +15,7 @@ _CHOICES = 0
 
 
 class Load:
-    """Pods are numbered workload by workload, in the order of the scenario."""
+    """The curves of all workloads. Pods are numbered workload by workload, in the order of the scenario."""
 
     def __init__(self, scenario: Scenario, traces: Traces | None = None) -> None:
         self._seed, self._step_s = scenario.seed, scenario.step_s
@@ -47,7 +48,7 @@ class Load:
         return np.random.Generator(np.random.PCG64(np.random.SeedSequence([self._seed, _STREAMS[resource], number])))
 
     def at(self, resource: str, step: int, uptime: Floats) -> Floats:
-        """Cores or bytes that each pod would use. Steps of the history are negative."""
+        """The cores or bytes that each pod would use. Steps before the simulation are negative."""
         random = self._random(resource, step + self._before + 1)
         draws = random.random(self._count)
         out = np.empty(self._count)
@@ -57,7 +58,7 @@ class Load:
         return self._noisy(resource, out, random)
 
     def _noisy(self, resource: str, out: Floats, random: np.random.Generator) -> Floats:
-        """Noise keeps the mean."""
+        """Multiplies usage by random noise with a mean of 1."""
         sigma = self._noise[resource]
         noisy: NDArray[np.intp] = np.flatnonzero(sigma)
         if len(noisy):

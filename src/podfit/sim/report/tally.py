@@ -1,7 +1,7 @@
-"""Counts results by step and workload. Only sums: memory does not grow with the pods' history.
+"""Counts results by step and workload. Only sums are kept, so memory does not grow with the number of steps.
 
-A pod's capacity is its request, or its actual usage if that was more. The served part of its demand is what it got; the
-rest was throttled or it was killed for it.
+A pod's capacity is its request, or its usage if that was higher. The served part of its demand is the usage it
+achieved; the rest was throttled, or led to an OOM kill.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ CAUSES = (UPDATER, PRESSURE, NODE_FAILURE, PREEMPTED)
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Sample:
-    """One resource in one step, for all pods, in cores or bytes. `sampled`: the running ones."""
+    """One resource in one step, for all pods, in cores or bytes. `sampled` marks the running pods."""
 
     resource: str
     sampled: Flags
@@ -36,7 +36,7 @@ class Sample:
 
 
 class _Sums:
-    """Of one resource, by workload."""
+    """The sums for one resource, by workload."""
 
     def __init__(self, workloads: int, pods: int, steps: int) -> None:
         self.sized, self.served, self.used = (np.zeros(workloads) for _ in range(3))
@@ -132,7 +132,7 @@ class Tally:
             self.waits.append(waited_s)
 
     def waiting(self, pending: Numbers, deferred: Numbers, longest_s: float) -> None:
-        """Pods without a node, and pods whose resize waits, for the whole of this step."""
+        """Counts pods that had no node, and pods whose resize was deferred, for the whole of this step."""
         self.pending_s += self._by_workload(pending) * self._step_s
         self.deferred_s += self._by_workload(deferred) * self._step_s
         self.longest_wait_s = max(self.longest_wait_s, longest_s)
@@ -149,7 +149,7 @@ class Tally:
                 sums.end_day(self._workload)
 
     def nodes(self, fragmentation: float, cpu: float, memory: float) -> None:
-        """Of the nodes that are up: the fragmentation of their free capacity, and the allocated fraction."""
+        """Records the fragmentation of the free capacity of nodes that are up, and the fraction that is allocated."""
         self.fragmented.append(fragmentation)
         self.allocated[CPU].append(cpu)
         self.allocated[MEMORY].append(memory)

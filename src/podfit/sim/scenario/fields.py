@@ -54,7 +54,7 @@ class Fields:
         return read(self.at(name), self._left.pop(name))
 
     def part(self, name: str) -> Fields:
-        """A mapping in this one; empty where it is absent."""
+        """A mapping inside this one; empty if it is absent."""
         return self.maybe(name, Fields, Fields(self.at(name), {}))
 
     def done(self) -> None:
@@ -70,7 +70,7 @@ def _kind(value: Any) -> str:
 
 
 def entries(path: str, value: Any) -> list[tuple[str, Any]]:
-    """The entries of a list with the path of each."""
+    """The entries of a list, each with its path."""
     if not isinstance(value, Sequence) or isinstance(value, str):
         raise BadScenario(f"{path}: must be a list, not {_kind(value)}")
     return [(f"{path}[{at}]", entry) for at, entry in enumerate(value)]
@@ -118,7 +118,7 @@ def number(least: float, most: float) -> Callable[[str, Any], float]:
 
 
 def seconds(path: str, value: Any) -> float:
-    """`5m`, `1h30m`, `2d`, or a number of seconds."""
+    """Parses a duration: `5m`, `1h30m`, `2d`, or a number of seconds."""
     if isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < math.inf:
         return float(value)
     if isinstance(value, str) and _DURATION.fullmatch(value):
@@ -153,7 +153,7 @@ def _bounded(path: str, value: Any, amount: int, most: int) -> int:
 
 
 def factor(path: str, value: Any) -> float:
-    """A quantity as a fractional number."""
+    """Parses a quantity as a fractional number."""
     return _quantity(path, value).nanos / 1e9
 
 

@@ -1,4 +1,4 @@
-"""A scenario as values. Amounts are millicores and bytes, times are seconds."""
+"""The values of a scenario. Amounts are in millicores and bytes, times in seconds."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ FAULTS = (NODE_DOWN, METRICS_GAP, RECOMMENDER_DOWN)
 
 @dataclass(frozen=True, slots=True)
 class Size:
-    """None: no limit, or no bound."""
+    """An amount of CPU and of memory. None means no limit, or no bound."""
 
     cpu: int | None = None
     memory: int | None = None
@@ -33,7 +33,7 @@ class NodeGroup:
 
 @dataclass(frozen=True, slots=True)
 class Curve:
-    """Usage of one resource by one pod, in cores or bytes. Which fields apply depends on the kind."""
+    """The usage of one resource by one pod, in cores or bytes. The fields that apply depend on the kind."""
 
     kind: str
     low: float = 0.0
@@ -89,7 +89,7 @@ class Fault:
     count: int = 1
 
     def active(self, now: float, step_s: float) -> bool:
-        """Whether the fault is active in the step that begins now."""
+        """Whether the fault is active during the step that begins at `now`."""
         return self.at_s < now + step_s and now < self.at_s + self.for_s
 
 
@@ -115,11 +115,11 @@ class Scenario:
         return sum(workload.replicas for workload in self.workloads)
 
     def with_policy(self, name: str) -> Scenario:
-        """Every autoscaler follows this policy."""
+        """The same scenario with this policy for every autoscaler."""
         changed = tuple(replace(one, autoscaler=replace(one.autoscaler, policy=name)) for one in self.workloads)
         return replace(self, workloads=changed, policy=name)
 
     def with_mode(self, mode: str) -> Scenario:
-        """Every autoscaler has this update mode."""
+        """The same scenario with this update mode for every autoscaler."""
         changed = tuple(replace(one, autoscaler=replace(one.autoscaler, mode=mode)) for one in self.workloads)
         return replace(self, workloads=changed)

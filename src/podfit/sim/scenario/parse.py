@@ -1,4 +1,4 @@
-"""From the YAML text of a scenario to its values. The command line calls it; files are read there."""
+"""Parses the YAML text of a scenario into values. The command line calls it, and reads the files."""
 
 from __future__ import annotations
 
