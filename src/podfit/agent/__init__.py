@@ -1,1 +1,1 @@
-"""The node agent: Desired → Allocated → Actuated → Actual."""
+"""The node agent, which runs the pods bound to one node: Desired → Allocated → Actuated → Actual."""

@@ -115,7 +115,7 @@ class Agent:
         self.squeeze = Squeeze(client, runtime, self.clock, self._tasks)
         self.node.use_range()
 
-    # --- life
+    # --- lifecycle
     async def start(self) -> None:
         """Returns at once, because the API may be unreachable. `synced` is set once the agent manages its pods."""
         self.config.data_dir.mkdir(parents=True, exist_ok=True)

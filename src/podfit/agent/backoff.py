@@ -1,4 +1,4 @@
-"""Containers that crash or cannot be started: the delay before the next start, and how it is reported."""
+"""Back-off of containers that crash or cannot be started: computes the delay before the next start, and reports it."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class StartBackoff:
 
     # --- containers that crash
     def delay(self, record: PodRecord, container: Seen) -> float:
-        """The seconds until this container may be started again; 0: now."""
+        """The seconds until this container may be started again; 0 if it may start now."""
         if container.last is None or not container.exited:
             return 0.0
         backoff = record.backoff.setdefault(container.name, CrashBackoff())
@@ -46,7 +46,7 @@ class StartBackoff:
 
     # --- containers that cannot be started
     def held_s(self, record: PodRecord, name: str) -> float:
-        """The seconds until the next attempt to start it."""
+        """The seconds until the next attempt to start this container."""
         return max(0.0, record.held.get(name, 0.0) - self._clock.monotonic())
 
     def hold(self, record: PodRecord, name: str) -> float:
@@ -59,7 +59,7 @@ class StartBackoff:
         self._failures.forget((record.uid, name))
 
     def retry_at_once(self, record: PodRecord, resized: Iterable[str]) -> None:
-        """A new size may have been the cause: the waiting containers are started without delay."""
+        """Ends the delay of waiting containers: the old size may have caused their failures."""
         record.held.clear()
         for name in resized:
             if (backoff := record.backoff.get(name)) is not None:

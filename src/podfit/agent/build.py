@@ -1,4 +1,4 @@
-"""Builds the components of an agent, each after those that it uses: none is completed later."""
+"""Builds the components of an agent. Each is built after those that it uses, and is complete once built."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Counts and times the agent's runtime calls, under the kubelet's names (kubelet_runtime_operations_*).
 
-Components of the agent get a `Runtime` from here that forwards every call. Reading a pod's state, usage and limits is
-not counted: it happens in every pass, mostly from a cache.
+Components of the agent use the `Runtime` built here, which forwards every call. Reading a pod's state, usage and limits
+is not counted, because every pass does it, mostly from a cache.
 """
 
 from __future__ import annotations
@@ -47,7 +47,8 @@ class Calls:
         return cast(Runtime, _View(self._runtime, {**methods, "update_all": self._update_all}))
 
     def commands(self) -> Runtime:
-        """The same for hooks and probes, whose commands are awaited."""
+        """Wraps the runtime for hooks and probes, which await the result of each command, so that commands are
+        counted."""
         return cast(Runtime, _View(self._runtime, {"exec_sync": self._timed("exec_sync", EXEC_SYNC)}))
 
     def _timed(self, name: str, operation: str) -> Callable[..., Awaitable[Any]]:

@@ -1,4 +1,4 @@
-"""The configuration of an agent. Nothing here is decided twice: all components read their settings from it."""
+"""The configuration of an agent, from which all its components read their settings."""
 
 from __future__ import annotations
 

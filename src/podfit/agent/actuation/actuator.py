@@ -33,7 +33,7 @@ Failures = list[tuple[Step, RuntimeFailure]]
 
 
 class ActuationFailed(Exception):
-    """Some step did not work. `below` names the limits that usage stands in the way of."""
+    """Some steps of a plan failed. `below` lists the memory limits that are below current usage."""
 
     def __init__(self, message: str, below: tuple[MemoryCheck, ...] = ()) -> None:
         super().__init__(message)
@@ -57,7 +57,7 @@ class Actuator:
                 try:
                     await self._do(record, step, snapshot)
                 except NotFound as error:
-                    # It ended, or its cgroup was removed: the runtime's event brings the next pass.
+                    # The container ended, or its cgroup was removed: the runtime's event triggers the next pass.
                     record.story.add("not actuated", refusal(step, error))
                     break
                 except RuntimeFailure as error:
@@ -68,7 +68,7 @@ class Actuator:
             raise _failed(failures)
 
     async def _all_at_once(self, record: PodRecord, plan: Plan, snapshot: Snapshot) -> bool:
-        """Whether the runtime has applied all changes of the plan in one call."""
+        """Applies all changes of the plan in one runtime call. Returns False if the runtime did not apply them."""
         changes: list[tuple[str, LimitsChange]] = []
         for step in plan.steps:
             if isinstance(step, SetPod):
@@ -87,8 +87,8 @@ class Actuator:
         return True
 
     async def _below_usage(self, record: PodRecord, plan: Plan, snapshot: Snapshot) -> Failures:
-        """The steps that would set a memory limit below current usage. Not those of a virtual machine: what the node's
-        kernel counts includes the guest's page cache, and only the VM runtime knows what the guest can release."""
+        """The steps that would set a memory limit below current usage. Empty for a virtual machine: what the node's
+        kernel counts includes the guest's page cache, and only the VM runtime knows how much the guest can release."""
         found: Failures = []
         if any(container.machine is not None for container in snapshot.running.values()):
             return found
@@ -102,7 +102,7 @@ class Actuator:
                 else:
                     usage = await self._runtime.pod_usage(record.uid)
             except RuntimeFailure:
-                # It ended, or its usage is unknown: then the kernel or the runtime decides when the limit is set.
+                # The container ended, or its usage is unknown: the kernel or the runtime decides when the limit is set.
                 continue
             # The kernel reclaims page cache when the limit falls; the rest cannot be reclaimed.
             held = usage.memory_bytes - usage.cache_bytes
@@ -131,14 +131,14 @@ class Actuator:
 
     # --- sizes that are applied without a plan
     def sandbox_created(self, record: PodRecord, pod_level: Resources | None) -> None:
-        """The pod's cgroup was created with this pod-level size."""
+        """Records that the pod's cgroup was created with this pod-level size."""
         self._ledger.actuate_pod(record.uid, pod_level)
 
     def container_created(self, record: PodRecord, name: str, size: Resources) -> None:
         self._ledger.actuate(record.uid, name, size)
 
     def found_container(self, uid: str, name: str, size: Resources) -> None:
-        """The kernel has this size, whatever the ledger says."""
+        """Records that the kernel has this size for the container, whatever the ledger contains."""
         self._ledger.actuate(uid, name, size)
 
     def found_pod(self, uid: str, pod_level: Resources | None) -> None:
@@ -158,7 +158,7 @@ class Actuator:
 
 
 def allowed(step: Step, failures: Failures) -> bool:
-    """Whether a step is still carried out after these have failed."""
+    """Whether a step may still run after these failures."""
     if isinstance(step, NotePod):
         return False
     if all(_could_not_grow(failed, error) for failed, error in failures):
@@ -168,12 +168,13 @@ def allowed(step: Step, failures: Failures) -> bool:
 
 
 def _could_not_grow(step: Step, error: RuntimeFailure) -> bool:
-    """Only a container. A first memory limit counts as growth by the numbers, but can fall below usage."""
+    """Whether the failed step is a container that could not grow. A container without a memory limit that gets one
+    counts as growing, but the new limit can be below usage; that is not such a failure."""
     return isinstance(step, SetContainer) and step.direction == GROW and not isinstance(error, BelowUsage)
 
 
 def _subject(step: Step) -> str:
-    """The container's name; "" is the pod."""
+    """The name of the step's container; "" stands for the pod."""
     return step.name if isinstance(step, SetContainer) else ""
 
 

@@ -1,7 +1,8 @@
-"""Adopts pods that ran on while no agent watched: compares the ledger with the kernel, and restores what is lost.
+"""Adopts pods that kept running while no agent did: compares the ledger with the kernel, and restores lost entries.
 
-A lost allocation is restored from `status…allocatedResources` (requests) and the kernel (limits). An actuated size is
-believed only where the kernel agrees, since the agent may have been killed between a step and its record.
+A lost allocation is restored from `status…allocatedResources` (requests) and the kernel (limits). An actuated size in
+the ledger is trusted only where the kernel agrees, because the agent may have been killed between a step and its
+record.
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""Failed actuations of one pod, and when the next attempt is due. The only writer of these fields of the record."""
+"""Counts a pod's failed actuations and computes when the next attempt is due. The only writer of these fields of the
+record."""
 
 from __future__ import annotations
 
@@ -8,7 +9,7 @@ _MOST_S = 60.0
 
 
 def pause_s(record: PodRecord, allocated: object, now: float) -> float:
-    """The seconds until an actuation of this allocation that failed is retried, 0 if it may be tried now."""
+    """The seconds until a failed actuation of this allocation is retried; 0 if it may be tried now."""
     return max(0.0, record.retry_at - now) if record.failed is allocated else 0.0
 
 
@@ -25,7 +26,8 @@ def failed(record: PodRecord, allocated: object, first_s: float, now: float) -> 
 
 
 def distrust(record: PodRecord) -> None:
-    """The kernel may have other values than the ledger says: the next attempt compares, and goes step by step."""
+    """Marks that the kernel's values may differ from the ledger's: the next attempt compares them and applies one step
+    at a time."""
     record.doubtful = True
 
 

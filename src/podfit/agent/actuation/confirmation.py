@@ -1,9 +1,9 @@
-"""Resizes that the kernel has and the runtime has not confirmed yet.
+"""Resizes that are applied in the kernel but not yet confirmed by the runtime.
 
-The status reports what the kernel has as soon as it has it. The resize is complete, and its Event sent, when the
-runtime has confirmed it. A confirmation that takes long is reported as PodResizeInProgress meanwhile. If the runtime
-refuses, it has restored the kernel's former values: what was actuated is restored too, and the resize is applied again
-step by step, which fails with the runtime's reason.
+The status reports the kernel's values as soon as they are set. The resize is complete, and its Event is sent, once the
+runtime has confirmed it. A confirmation that takes long is reported as PodResizeInProgress meanwhile. A runtime that
+refuses has already restored the kernel's former values: the actuated sizes are restored too, and the resize is applied
+again step by step, which fails with the runtime's reason.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ PATIENCE_S = 0.1
 
 
 def awaited(record: PodRecord, before: Actuated) -> None:
-    """The kernel has a new size and the runtime will confirm it; `before` was actuated until now."""
+    """Records that the kernel has a new size which the runtime has yet to confirm; `before` was actuated until now."""
     record.before_resize = before
 
 
@@ -38,7 +38,8 @@ class Confirmation:
         self._runtime, self._ledger, self._actuator, self._clock = runtime, ledger, actuator, clock
 
     async def observe(self, record: PodRecord) -> Snapshot:
-        """A snapshot of the pod; a further resize waits for the confirmation of the one before."""
+        """Takes a snapshot of the pod. If a further resize is due, waits for the confirmation of the previous one
+        first."""
         snapshot = await observe(record, self._ledger, self._runtime)
         answers, uid = self._runtime.confirmations, record.uid
         if answers.outstanding(uid):
@@ -51,7 +52,7 @@ class Confirmation:
         return snapshot
 
     def outstanding(self, record: PodRecord) -> bool:
-        """Whether a resize that is applied has still to be confirmed."""
+        """Whether a resize that is already applied is not confirmed yet."""
         if not self._runtime.confirmations.outstanding(record.uid):
             record.before_resize = record.unconfirmed_since = None
             return False
@@ -60,7 +61,7 @@ class Confirmation:
         return True
 
     async def _restore(self, record: PodRecord, snapshot: Snapshot) -> None:
-        """Records as actuated what the kernel has again."""
+        """Records the sizes that the kernel has again as actuated."""
         before, record.before_resize, record.unconfirmed_since = record.before_resize, None, None
         attempts.distrust(record)
         for name, container in snapshot.running.items():

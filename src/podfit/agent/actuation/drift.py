@@ -1,7 +1,8 @@
 """Compares every pod with the kernel once a minute, and reports cgroups that another program has written to.
 
-What the kernel has is reported and not acted on (KEP 1287, Actuating Resizes): the status reports it, and an Event says
-that it is not what was set. The next resize of the container, or the next start of the agent, applies the allocation.
+A difference is reported and not acted on (KEP 1287, Actuating Resizes): the status reports the kernel's values, and an
+Event states that they differ from those that were set. The next resize of the container, or the next start of the
+agent, applies the allocation.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ EVERY_S = 60.0
 
 class Drift:
     def __init__(self, core: Core, records: Mapping[str, PodRecord], runtime: Runtime) -> None:
-        """`runtime`: without the metrics, in which these reads do not count."""
+        """`runtime`: without the wrapper that counts calls, so that these reads do not appear in the metrics."""
         self._records, self._ledger, self._runtime = records, core.ledger, runtime
         self._events, self._clock, self._queue = core.events, core.clock, core.queue
         self._known: dict[str, Limits] = {}
@@ -50,7 +51,7 @@ class Drift:
             actual = await self._runtime.container_limits(container_id)
         except (RuntimeFailure, OSError):
             return
-        # Read right after the kernel's values, without an await in between: both are of the same moment.
+        # Read right after the kernel's values, without an await in between, so that both describe the same moment.
         actuated = self._ledger.actuated(record.uid).containers.get(name)
         if actuated is None or kernel.agrees(actuated, actual):
             self._known.pop(container_id, None)

@@ -36,7 +36,7 @@ class MemoryWaits:
             try:
                 await self._runtime.memory_below(record.uid, container_id, limit)
             except RuntimeFailure:
-                # The container ended: what remains is decided by the next pass.
+                # The container ended: the next pass decides what remains to be done.
                 break
         record.memory_wait = None
         attempts.retry_now(record)

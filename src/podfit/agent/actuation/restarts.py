@@ -1,8 +1,8 @@
 """Containers that a resize stops and starts again: marked in the ledger before the stop, unmarked after the start.
 
-Between the two, a container that exited with 0 under OnFailure looks as if its work were done. An agent that starts in
-that moment knows better only from the ledger. The mark names the stopped container by its id, so that a mark that was
-not removed in time is recognised as old.
+Between the two, a container that exited with 0 under OnFailure cannot be told from one that completed its work, except
+by the mark in the ledger, which an agent that starts at that moment reads. The mark names the stopped container by its
+id, so that a mark that was not removed in time is recognised as old.
 """
 
 from __future__ import annotations
@@ -27,10 +27,9 @@ class Restarts:
         await self._ledger.flush()
 
     def due(self, record: PodRecord, snapshot: Snapshot, planned: Iterable[str]) -> list[str]:
-        """Which to stop now: those planned, and marked ones that still run because an earlier agent or a stop failed.
-
-        The stop goes on even if the size was reverted meanwhile: the container may have received SIGTERM already.
-        """
+        """The containers to stop now: the planned ones, and marked ones that still run because the agent was restarted
+        or a stop failed. A marked container is stopped even if the size was reverted meanwhile: it may have received
+        SIGTERM already."""
         for name in [name for name, ended in record.restarting.items() if _was_replaced(snapshot, name, ended)]:
             self.done(record, name)
         marked = [name for name in record.restarting if name in snapshot.running]
@@ -41,11 +40,11 @@ class Restarts:
             self._note(record, {other: ended for other, ended in record.restarting.items() if other != name})
 
     def restore(self, record: PodRecord) -> None:
-        """At the start: marks that the ledger has."""
+        """Restores the marks from the ledger when the agent starts."""
         record.restarting = dict(self._ledger.restarting(record.uid))
 
     def recall(self, uid: str, state: PodState) -> None:
-        """At the start: removes marks of containers whose successors have run."""
+        """Removes the marks of containers whose successors have run, when the agent starts."""
         newest: dict[str, ContainerState] = {}
         for container in sorted(state.containers, key=lambda container: container.attempt):
             newest[container.name] = container

@@ -1,7 +1,7 @@
-"""Admits new pods: allocates their size, or rejects them with the reason that a kubelet gives.
+"""Admits new pods: allocates their size, or rejects them with the reason that a kubelet would give.
 
-A pod that fits only after others have left waits for them: a critical pod evicts pods of lower priority, and a pod that
-needs exclusive CPUs waits for those of a terminating pod.
+A pod that fits only once other pods have left waits: a critical pod evicts pods of lower priority, and a pod that needs
+exclusive CPUs waits for those of a terminating pod.
 """
 
 from __future__ import annotations
@@ -131,7 +131,7 @@ class Admission:
         return any_collide(wanted, (port for other in others for port in host_ports(other.pod["spec"])))
 
     def make_room(self, record: PodRecord, missing: tuple[Shortage, ...] | list[Shortage]) -> bool:
-        """For a critical pod only. True if enough pods are being evicted."""
+        """Evicts pods of lower priority for a critical pod. True if enough pods are being evicted."""
         if not allocate.is_critical(record.pod):
             return False
         return self._evictions.make_room(record, missing, self._allocations.holders(but=record.uid))

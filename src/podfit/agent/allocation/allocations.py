@@ -29,9 +29,9 @@ class Allocations:
         """All pods that hold resources, except this one."""
         return [record for record in self._records.values() if record.admitted and record.holds and record.uid != but]
 
-    # --- writing: in memory only; callers act on a change only after the ledger is flushed
+    # --- writing: in memory only; callers flush the ledger before they act on a change
     def grant(self, record: PodRecord, sizes: Desired | Allocated) -> bool:
-        """True if the pod now holds less."""
+        """Allocates a size to the pod. True if the pod now holds less than before."""
         self._ledger.allocate(record.uid, Allocated(sizes.containers, sizes.pod))
         return self.recount(record)
 
@@ -46,7 +46,7 @@ class Allocations:
 
     # --- counting
     def recount(self, record: PodRecord) -> bool:
-        """Called after the allocation or the status changed. True if the pod now holds less."""
+        """Updates the counted resources after the allocation or the status changed. True if the pod now holds less."""
         allocated = self._ledger.allocated(record.uid)
         if allocated is None:
             return False
@@ -65,6 +65,6 @@ class Allocations:
         self.recount(record)
 
     def drop(self, uid: str) -> None:
-        """Removes a pod that is terminating or gone: its resources are free."""
+        """Stops counting a pod that is terminating or gone: its resources are free."""
         self._reservations.changed(uid)
         self.freeing.forget(uid)

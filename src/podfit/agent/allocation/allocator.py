@@ -1,4 +1,4 @@
-"""Decides pending resizes of all pods of the node together: in order of priority, one fsync for all that are granted.
+"""Decides pending resizes of all pods of the node together: in order of priority, with one fsync for all granted ones.
 
 The verdicts come from `decide.resize.allocate`. Deferred resizes are retried when room becomes free, and periodically.
 """
@@ -57,7 +57,8 @@ class Allocator:
 
     # --- freed resources
     def recount(self, record: PodRecord) -> None:
-        """Called after an allocation or a status changed. Freed room is offered to deferred resizes."""
+        """Updates the counted resources after an allocation or a status changed. Freed room is offered to deferred
+        resizes."""
         if self._allocations.recount(record):
             self.on_room_freed("pod_resized", record.uid)
 
@@ -72,7 +73,8 @@ class Allocator:
             self.retry("periodic_retry")
 
     def drop(self, uid: str) -> None:
-        """Removes a pod that is terminating or gone: its resources are free, and its resize is no longer pending."""
+        """Stops counting a pod that is terminating or gone: its resources are free, and its resize is no longer
+        pending."""
         self._allocations.drop(uid)
         self._admission.drop(uid)
         self._pending.pop(uid, None)
@@ -99,7 +101,7 @@ class Allocator:
             self._core.queue.enqueue(record.uid)
 
     def find_pending(self) -> None:
-        """On start: decides resizes at once that were requested while no agent was running."""
+        """Decides, at startup, resizes that were requested while no agent was running."""
         for record in self._records.values():
             allocated = self._ledger.allocated(record.uid)
             if allocated is None or not record.admitted or not record.holds:
@@ -136,7 +138,8 @@ class Allocator:
         self.retry("periodic_retry")
 
     def _queue(self) -> list[PodRecord]:
-        """Skips pods whose allocation is already gone: an object held by a finalizer outlives it."""
+        """Queues the pods' resizes. Skips pods whose allocation is already gone: an object held by a finalizer outlives
+        it."""
         waiting = [
             record for uid in self._pending if (record := self._records.get(uid)) and self._ledger.allocated(uid)
         ]
@@ -184,7 +187,7 @@ class Allocator:
             self._granted(record, before, trigger)
 
     def _still_here(self, granted: list[tuple[PodRecord, Allocated]]) -> list[tuple[PodRecord, Allocated]]:
-        """Skips pods that were removed while the ledger was written."""
+        """Skips pods that were removed while the ledger was being written."""
         return [(record, before) for record, before in granted if self._ledger.allocated(record.uid) is not None]
 
     def _attempt(self, record: PodRecord, before: Allocated, room: Room) -> bool:
@@ -200,7 +203,7 @@ class Allocator:
             record.pod, desired, before, room, record.qos, policy, sized, kept_out, whole_cpus, vms
         )
         if record.finished and not isinstance(verdict, Unchanged):
-            # No container runs with it any more.
+            # No container runs with the former allocation any more.
             verdict = Granted()
         elif isinstance(verdict, Granted) and (short := self._cpus.claim(record.pod, desired, record.qos)) is not None:
             verdict = Deferred("OutOfcpu", short.message)
@@ -238,7 +241,7 @@ class Allocator:
             self._core.events.refused(record.pod, f"Resize{reason}", raw, rendered, message)
 
     def _granted(self, record: PodRecord, before: Allocated, trigger: str) -> None:
-        """The allocation is on disk."""
+        """Handles a granted resize once its allocation is on disk."""
         after = self._ledger.allocated(record.uid)
         assert after is not None
         if record.finished:

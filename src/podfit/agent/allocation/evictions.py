@@ -1,4 +1,4 @@
-"""Evicts pods: to make room for critical pods, and for a node that runs out of memory or disk."""
+"""Evicts pods: to make room for critical pods, and when the node runs out of memory or disk."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class Evictions:
     def evict(
         self, victim: PodRecord, reason: str, message: str, grace_s: float | None = None, disrupted: bool = True
     ) -> None:
-        """Evicts with the pod's own grace period, or a shorter one."""
+        """Evicts the pod with its own grace period, or with a shorter one."""
         grace = victim.grace_s if grace_s is None else min(grace_s, victim.grace_s)
         termination.evicted(victim, reason, message, grace, disrupted)
         self._events.emit(victim.pod, WARNING, reason, message)

@@ -1,4 +1,4 @@
-"""Room that granted decreases will free once they are applied. A resize that only waits for it is not reported as
+"""The room that granted decreases free once they are applied. A resize that waits only for such room is not reported as
 pending.
 
 A decrease is granted before the increases of the same round, but its pod holds the old size until the runtime has
@@ -30,7 +30,7 @@ class Freeing:
         """Resizes that wait unreported, and until when (monotonic)."""
 
     def counted(self, uid: str, allocated: Allocated, held: Amounts, requests: Amounts) -> None:
-        """The resources that a pod occupies now, and those it will occupy once `allocated` is applied."""
+        """Records the resources that a pod occupies now, and those that it will occupy once `allocated` is applied."""
         more = (
             {name: amount - requests.get(name, ZERO) for name, amount in held.items()} if held is not requests else {}
         )

@@ -1,4 +1,4 @@
-"""Facts about the node that other components of the agent need."""
+"""The interface through which components of the agent read facts about the node."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class NodeFacts(Protocol):
 
     @property
     def pressed(self) -> frozenset[str]:
-        """The pressures on the node."""
+        """The pressure conditions that are True on the node."""
 
     @property
     def max_pods(self) -> int: ...

@@ -1,4 +1,4 @@
-"""Containers that exited: exit code, the limit in force at an OOM kill, and termination messages."""
+"""Records how containers exited: exit code, the memory limit in force at an OOM kill, and termination message."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ _MOST_BYTES, _MOST_LOG_BYTES, _MOST_LOG_LINES = 4096, 2048, 80
 
 
 def record_exits(record: PodRecord, snapshot: Snapshot) -> None:
-    """Records each exit once. For an OOM kill it names the limit in force, which a later resize changes."""
+    """Records each exit once. For an OOM kill the record includes the limit in force, because a later resize changes
+    it."""
     for name, seen in snapshot.seen.items():
         last = seen.last
         if last is None or last.state != EXITED or record.exits.get(name) == last.id:

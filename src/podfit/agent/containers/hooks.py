@@ -26,7 +26,7 @@ class Hooks:
     async def run(
         self, record: PodRecord, container: Object, hook: Mapping[str, Any], container_id: str, timeout_s: float = 0.0
     ) -> str:
-        """Returns the error, "" if there was none."""
+        """Runs the hook and returns its error; "" if it succeeded."""
         work = asyncio.ensure_future(self._do(record, container, hook, container_id))
         if timeout_s <= 0:
             return await work
@@ -61,7 +61,8 @@ class Hooks:
         return failed and f"{failed}, message: {go_quote(output + errors)}"
 
     async def _ask(self, record: PodRecord, container: Object, ask: Mapping[str, Any]) -> str:
-        """Any response is a success, whatever its status: the hook fails only if the server cannot be reached."""
+        """Sends the HTTP request. Any response is a success, whatever its status: the hook fails only if the server
+        cannot be reached."""
         ips = record.state.ips if record.state is not None else ()
         host = ask.get("host") or (ips[0] if ips else "127.0.0.1")
         try:
@@ -72,7 +73,7 @@ class Hooks:
 
 
 def report_failure(events: Events, record: PodRecord, reason: str, container: str, error: str) -> None:
-    """The Event does not give the cause: a hook's output may contain secrets. The story does, which the node's server
-    shows."""
+    """The Event does not give the cause: a hook's output may contain secrets. The pod's story, which the node's server
+    shows, does."""
     events.emit(record.pod, WARNING, reason, f"{reason.removeprefix('Failed')} failed", container)
     record.story.add("hook failed", error, container=container, event=reason)

@@ -1,5 +1,5 @@
-"""Declared ports of pods that have to share the host's network: a port that another process listens on makes its
-container unready, whatever its probes say, since the answers come from that process.
+"""Detects conflicts between declared ports of pods that have to share the host's network. A container whose port
+another process listens on is unready whatever its probes report, because that process answers them.
 
 Only for pods that did not request the host's network: in one that did, the program's own error is clear. A container is
 checked from its start until it listens itself, and no longer than some seconds after the port was last found in use.

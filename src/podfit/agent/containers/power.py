@@ -1,4 +1,4 @@
-"""Applies the power state requested for virtual machines. No pass waits for a guest that shuts down."""
+"""Applies the power state requested for virtual machines. Passes do not wait for a guest that is shutting down."""
 
 from __future__ import annotations
 

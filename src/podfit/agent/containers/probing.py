@@ -23,7 +23,7 @@ class Probing:
                 return
             core = self._core
             record.probes = Probes(record, self._commands, core.events, core.clock, core.queue.enqueue)
-        # A VM that is paused or off answers no probe; that is not a reason to restart it.
+        # A VM that is paused or off answers no probe, which is not a reason to restart it.
         on = {
             name: state
             for name, state in snapshot.running.items()
@@ -41,7 +41,7 @@ class Probing:
             record.probes.stop()
 
     def suspend(self, record: PodRecord) -> None:
-        """The pod may move to another node at any moment, where this node cannot probe it: the last results are
-        kept."""
+        """Stops probing a pod that may move to another node at any moment, where this node cannot probe it. The last
+        results are kept."""
         self.stop(record)
         record.probes = None

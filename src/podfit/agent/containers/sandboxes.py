@@ -53,7 +53,7 @@ class Sandboxes:
         return self._backoff.hold(record, name)
 
     async def create(self, record: PodRecord, snapshot: Snapshot) -> None:
-        """Does nothing if the sandbox is alive."""
+        """Creates the sandbox, unless the pod has one that is alive."""
         if snapshot.sandbox:
             return
         if snapshot.state is not None:

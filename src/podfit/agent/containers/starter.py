@@ -42,7 +42,7 @@ class Starter:
         self._actuator, self._restarts, self._backoff, self._post_start = actuator, restarts, backoff, post_start
 
     async def start(self, record: PodRecord, snapshot: Snapshot, names: tuple[str, ...]) -> float:
-        """Starts them in order. Returns the seconds until the next attempt, 0 if none is needed."""
+        """Starts the containers in order. Returns the seconds until the next attempt, 0 if none is needed."""
         if record.jobs.any_running(HOOK):
             # Containers start one after the other, each with its hook; the end of the hook triggers the next pass.
             return 0.0
@@ -60,8 +60,8 @@ class Starter:
         return again
 
     async def _start(self, record: PodRecord, snapshot: Snapshot, container: Object) -> float | None:
-        """Returns 0 if it runs, the seconds until the next attempt, or None if the containers after it have to wait for
-        it."""
+        """Returns 0 if the container runs, the seconds until the next attempt, or None if the containers after it have
+        to wait for it."""
         name = container["name"]
         if (held := self._backoff.held_s(record, name)) > 0:
             return held
@@ -97,7 +97,7 @@ class Starter:
         last = snapshot.seen[name].last
         wanted = effective(snapshot.allocated.containers.get(name), snapshot.allocated.pod)
         if last is not None and last.state == CREATED:
-            # Created before a restart of the agent and never started; its size may be outdated.
+            # This container was created before a restart of the agent and never started; its size may be outdated.
             await runtime.remove_container(last.id)
         attempt = _attempt(record, snapshot, name)
         limits = kernel.container_limits(wanted)

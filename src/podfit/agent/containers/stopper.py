@@ -1,4 +1,4 @@
-"""Stops containers: preStop, SIGTERM, SIGKILL after the grace period, sidecars last. No pass waits for it."""
+"""Stops containers: preStop hook, SIGTERM, SIGKILL after the grace period, sidecars last. Passes do not wait for it."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Stopper:
     def stop_container(
         self, record: PodRecord, container: Object, container_id: str, grace_s: float, message: str
     ) -> None:
-        """Starts to stop a running container; does nothing if that is in progress."""
+        """Begins to stop a running container; does nothing if that is in progress."""
         name = container["name"]
         job = f"{STOP}{name}"
         if record.jobs.running(job):
@@ -64,11 +64,11 @@ class Stopper:
         self._core.queue.enqueue(record.uid)
 
     def shorten(self, record: PodRecord) -> None:
-        """The grace period became shorter: stops with the longer one are cancelled and restarted."""
+        """Applies a shortened grace period: stops with the longer one are cancelled and restarted."""
         record.jobs.cancel(STOP)
 
     def stop_all(self, record: PodRecord, snapshot: Snapshot, grace_s: float) -> bool:
-        """Regular containers first, then sidecars in reverse order. True when all have exited."""
+        """Stops regular containers first, then sidecars in reverse order. True when all have exited."""
         running = snapshot.running
         if not running:
             return True

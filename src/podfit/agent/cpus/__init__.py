@@ -1,1 +1,1 @@
-"""The CPU manager: which CPUs each container of this node may run on."""
+"""The CPU manager: decides which CPUs each container of this node may run on, and applies that."""

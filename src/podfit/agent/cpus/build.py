@@ -21,7 +21,7 @@ from podfit.kit.concurrency.tasks import Tasks
 def cpu_policy(
     config: AgentConfig, runtime: Runtime, cpus: str, metrics: CpuMetrics, tasks: Tasks, clock: Clock
 ) -> CpuPolicy:
-    """`cpus`: the node's capacity. A runtime in memory has this many, whatever the machine has."""
+    """`cpus`: the node's capacity. An in-memory runtime has this many CPUs, whatever the machine has."""
     path = config.data_dir / FILE
 
     def topology() -> Topology:

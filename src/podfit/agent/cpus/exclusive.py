@@ -48,8 +48,8 @@ class ExclusiveCpus:
 
     @property
     def pool(self) -> Cpus:
-        """Where containers without exclusive CPUs may run now: CPUs that no other container has exclusively in the
-        kernel, either."""
+        """The CPUs on which containers without exclusive CPUs may run now: assigned to no container, and exclusive to
+        no other container in the kernel either."""
         return self.shared - _all_of(self.placed.exclusive())
 
     def state(self) -> CpuState:
@@ -85,7 +85,7 @@ class ExclusiveCpus:
         )
 
     def release(self, uid: str) -> bool:
-        """Returns whether the pod had exclusive CPUs."""
+        """Releases the pod's CPUs. Returns whether it had exclusive ones."""
         if uid not in self._assigned:
             return False
         self._set(uid, {})

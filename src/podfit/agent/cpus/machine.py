@@ -16,7 +16,7 @@ class UnknownTopology(Exception):
 
 
 def read(system: Path = SYSTEM) -> Topology:
-    """The online CPUs, as described by sysfs."""
+    """The topology of the online CPUs."""
     try:
         online = parse((system / "cpu" / "online").read_text())
         nodes = _numa_nodes(system)

@@ -24,7 +24,7 @@ class Placements(dict[str, Placed]):
     """By container id: containers that were created and have not been seen to exit."""
 
     def exclusive(self) -> Mapping[str, Assignment]:
-        """By pod: the CPUs that its containers have exclusively."""
+        """The CPUs that containers have exclusively, by pod."""
         found: dict[str, dict[str, Cpus]] = {}
         for placed in self.values():
             if placed.exclusive:

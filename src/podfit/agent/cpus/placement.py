@@ -1,9 +1,9 @@
 """Applies the assignments of the static policy in the kernel.
 
-No container ever shares a CPU that another has exclusively. CPUs are reassigned in this order: the
-assignment is on disk; containers in the shared pool leave the CPUs; the container gets them. On the way back the
-container leaves them first (it ends, or is restricted to fewer), then the shared pool grows. Containers are created one
-at a time, so that none appears on CPUs that were given away meanwhile.
+No container ever shares a CPU that another has exclusively. CPUs are reassigned in this order: the assignment is on
+disk; containers in the shared pool leave the CPUs; the container gets them. CPUs return in the opposite order: the
+container leaves them (it ends, or is restricted to fewer), then the shared pool grows. Containers are created one at a
+time, so that none appears on CPUs that were given away meanwhile.
 """
 
 from __future__ import annotations
@@ -57,7 +57,8 @@ class StaticPolicy:
         return self.cpus.uids()
 
     def claim(self, pod: Mapping[str, Any], sizes: Desired | Allocated, qos: str) -> Short | None:
-        """A container whose assignment was lost keeps its CPUs if their number is right."""
+        """Assigns CPUs to the pod's containers. A container whose assignment was lost keeps its CPUs if their number is
+        right."""
         uid, wanted = pod["metadata"]["uid"], claims(pod, sizes, qos)
         counts = {claim.name: claim.count for claim in wanted}
         mine = [(key, one) for key, one in self._placed.items() if one.uid == uid]
@@ -72,7 +73,7 @@ class StaticPolicy:
         return short
 
     def release(self, uid: str) -> None:
-        """Called when all containers of the pod have exited."""
+        """Releases the pod's CPUs once all its containers have exited."""
         self._forget(key for key, one in self._placed.items() if one.uid == uid)
         if self.cpus.release(uid):
             self._spread_soon()

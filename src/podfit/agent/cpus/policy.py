@@ -18,7 +18,7 @@ from podfit.api.resize.states import Allocated, Desired
 
 class CpuPolicy(Protocol):
     def open(self) -> None:
-        """Reads the state of an earlier agent from disk; raises UnusableState if it does not match this policy."""
+        """Reads the state of an earlier agent from disk. Raises UnusableState if it does not match this policy."""
 
     async def find(self, state: PodState) -> None:
         """Reads the cpusets of containers that an earlier agent started."""
@@ -34,7 +34,7 @@ class CpuPolicy(Protocol):
     async def flush(self) -> None: ...
 
     def uids(self) -> set[str]:
-        """Pods with exclusive CPUs."""
+        """The pods with exclusive CPUs."""
 
     async def create(self, uid: str, name: str, create: Callable[[str], Awaitable[str]]) -> str: ...
 
@@ -44,7 +44,7 @@ class CpuPolicy(Protocol):
 
 
 class NoPolicy:
-    """Every container runs on every CPU."""
+    """Lets every container run on every CPU."""
 
     def __init__(self, path: Path | None, runtime: Runtime, topology: Callable[[], Topology], durable: bool) -> None:
         self._path, self._runtime, self._topology, self._durable = path, runtime, topology, durable

@@ -1,4 +1,4 @@
-"""Which CPUs always stay in the shared pool for the system."""
+"""Computes the CPUs that always stay in the shared pool, for the system."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""The agent's decisions: pure functions between the four states, values in and values out."""
+"""The agent's decisions: pure functions between the four states of a pod's size."""

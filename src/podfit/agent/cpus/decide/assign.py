@@ -1,4 +1,4 @@
-"""The static policy: which containers get exclusive CPUs, and which CPUs those are.
+"""The static policy: decides which containers get exclusive CPUs, and which ones.
 
 A container has exclusive CPUs if its pod is Guaranteed, without pod-level resources, and it requests whole CPUs. All
 others share the remaining CPUs. Init containers run before the pod's other containers and use the same CPUs; a sidecar
@@ -43,7 +43,7 @@ Assignment = Mapping[str, Cpus]
 
 
 def claims(pod: Mapping[str, Any], sizes: Desired | Allocated, qos: str) -> list[Claim]:
-    """In the order in which the containers start."""
+    """The claims of the pod's containers, in the order in which they start."""
     spec = pod["spec"]
     exclusive = qos == GUARANTEED and not spec.get("resources")
     inits, mains = spec.get("initContainers") or (), spec.get("containers") or ()
@@ -57,7 +57,7 @@ def claims(pod: Mapping[str, Any], sizes: Desired | Allocated, qos: str) -> list
 
 
 def whole_cpus(resources: Mapping[str, Any] | None) -> int:
-    """The number of whole CPUs; 0 for a fraction."""
+    """The number of CPUs requested; 0 unless the request is for whole CPUs."""
     milli = amount(resources, CPU).request or 0
     return milli // 1000 if milli % 1000 == 0 else 0
 

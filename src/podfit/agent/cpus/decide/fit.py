@@ -1,4 +1,4 @@
-"""Changes the number of a container's CPUs: it keeps its CPUs, and new ones are close to them."""
+"""Changes the number of a container's CPUs. The container keeps its present CPUs, and new ones are close to them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ def fit(topology: Topology, current: Cpus, count: int, free: Cpus) -> Cpus:
 
 
 def grow(topology: Topology, current: Cpus, count: int, free: Cpus) -> Cpus:
-    """Prefers the other threads of its cores, then its NUMA nodes, then its sockets, then the rest of the machine."""
+    """Adds CPUs: other threads of the cores in use first, then their NUMA nodes, their sockets, and the rest of the
+    machine."""
     chosen = current
     for level in (topology.cores, topology.numa_nodes, topology.sockets):
         chosen |= _part(topology, (free - chosen) & level.around(chosen), count - len(chosen))

@@ -1,4 +1,4 @@
-"""Which CPUs to take: whole NUMA nodes and sockets first, then whole cores, then single threads, as the kubelet does.
+"""Selects CPUs: whole NUMA nodes and sockets first, then whole cores, then single threads, as the kubelet does.
 
 At each level the group with the fewest sufficient free CPUs comes first, so that large free groups stay whole for later
 requests. On machines with several NUMA nodes in a socket, sockets come before NUMA nodes.

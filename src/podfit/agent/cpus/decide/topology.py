@@ -52,12 +52,13 @@ class Topology:
 
 
 def flat(count: int) -> Topology:
-    """`count` single-threaded cores in one socket."""
+    """A topology of `count` single-threaded cores in one socket."""
     return Topology({cpu: (cpu, 0, 0) for cpu in range(count)})
 
 
 def regular(sockets: int, numa_nodes: int, cores: int, threads: int) -> Topology:
-    """`numa_nodes` in all, `cores` per socket. Numbered as Linux does: the second threads follow all first ones."""
+    """A topology of `numa_nodes` in all, with `cores` per socket. Numbered as Linux does: the second threads follow all
+    first ones."""
     total = sockets * cores
     per_node = max(1, total // numa_nodes)
     return Topology(

@@ -1,4 +1,4 @@
-"""Whether a state from disk is possible on this machine."""
+"""Checks whether a state from disk is possible on this machine."""
 
 from __future__ import annotations
 
