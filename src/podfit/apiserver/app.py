@@ -167,7 +167,7 @@ class ApiServer:
         each(NAMESPACE, self.objects.list(NAMESPACE), self.dialects.learn)
 
     def _dialect_changed(self, namespace: str) -> None:
-        """Watchers have seen the objects of the namespace in another form: they have to list again."""
+        """Ends the watches of the namespace: clients have seen its objects in another form, and have to list again."""
         self._forget()
         for watcher in list(self.hub.watchers()):
             if watcher.namespace in ("", namespace) and isinstance(watcher.form, (DialectSpliced, DialectForm)):
@@ -238,7 +238,8 @@ class ApiServer:
         await self.config.store.close()
 
     async def _bootstrap(self) -> None:
-        """A server can start on a full disk, so that its users can delete: missing objects are written later."""
+        """Creates missing objects. On a full disk the server starts without them, so that users can delete objects, and
+        creates them later."""
         store = self.config.store
         first = store.revision
         try:
@@ -248,7 +249,7 @@ class ApiServer:
             self._tasks.start(self._install_later(), "install default objects")
             return
         if store.revision > first:
-            # Nobody has seen these revisions; history starts with a complete cluster.
+            # No client has seen these revisions: the watch history starts with a complete cluster.
             await store.compact(store.revision)
 
     async def _install_later(self) -> None:

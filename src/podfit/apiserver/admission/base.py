@@ -1,8 +1,9 @@
 """The interface of admission plugins: their input, and their view of the cluster.
 
 Plugins change `Attributes.object` in the mutating phase (on updates, parts of it may be shared with the stored object,
-so they replace what they change and never modify it in place) and may only reject in the validating phase. A rejection
-is an `ApiError`; no other exception may escape from a plugin. The chain calls plugins, plugins never call each other.
+so plugins replace those parts and never modify them in place). In the validating phase they may only reject. A
+rejection is an `ApiError`; no other exception may escape from a plugin. Plugins are called by the chain, never by each
+other.
 """
 
 from __future__ import annotations
@@ -76,14 +77,15 @@ class Attributes(msgspec.Struct, eq=False):
 
 
 class Cluster(Protocol):
-    """The cluster as plugins and authorizers see it: the newest stored state, decoded. Never mutate what it returns."""
+    """Read access to the cluster for plugins and authorizers: the newest stored state, decoded. Results are
+    read-only."""
 
     def get(self, kind: Kind, namespace: str, name: str) -> Object | None: ...
 
     def list(self, kind: Kind, namespace: str = "") -> Sequence[Object]: ...
 
     async def update_status(self, kind: Kind, obj: Object) -> Object:
-        """Writes the status of `obj` if it is still at its resourceVersion; ApiError 409 otherwise."""
+        """Writes the status of `obj` if its resourceVersion is still the newest; ApiError 409 otherwise."""
 
 
 class Plugin:

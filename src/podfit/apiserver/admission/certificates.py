@@ -1,8 +1,8 @@
-"""Certificate signing requests: the requester is the authenticated user, and approving and signing need permission.
+"""Admission of certificate signing requests: records the requester, and checks permission to approve and to sign.
 
-Four plugins: one that cannot be disabled records who asks; CertificateApproval, CertificateSigning and
-CertificateSubjectRestriction are those of Kubernetes. A client that could write the user name of a request, or approve
-one for any signer, could impersonate anybody.
+Four plugins: one that cannot be disabled sets the requester to the authenticated user; CertificateApproval,
+CertificateSigning and CertificateSubjectRestriction are those of Kubernetes. A client that could choose the user name
+in a request, or approve a request for any signer, could impersonate any user.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _CLIENT = "kubernetes.io/kube-apiserver-client"
 
 
 class CertificateRequests(Plugin):
-    """The requester is recorded at creation; the strategy of the kind leaves it as it is."""
+    """Sets the requester at creation. Later writes cannot change it: the strategy of the kind preserves it."""
 
     name = "CertificateRequests"
 

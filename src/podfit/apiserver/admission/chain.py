@@ -1,4 +1,4 @@
-"""The chain: enabled plugins in Kubernetes' order, run phase by phase.
+"""The admission chain: runs the enabled plugins phase by phase, in Kubernetes' order.
 
 `build` makes it from the names to enable and disable. The plugins that apply to a write are computed once for each
 (operation, resource, subresource) and phase, so a write to which none applies costs one dictionary lookup.
@@ -65,7 +65,7 @@ class Chain:
         for plugin in plugins:
             await plugin.admit(attrs)
         if attrs.reinvoke:
-            # A webhook changed the object: earlier plugins see the result once.
+            # A webhook changed the object: the plugins before it run once more, on the result.
             attrs.reinvocation = True
             for plugin in plugins:
                 await plugin.admit(attrs)

@@ -1,4 +1,4 @@
-"""PersistentVolumeClaimResize: a claim grows only once it is bound, and only where its class lets volumes grow."""
+"""PersistentVolumeClaimResize: only a bound claim may grow, and only if its storage class allows expansion."""
 
 from __future__ import annotations
 
@@ -44,5 +44,5 @@ def _size(claim: Object | None) -> Quantity:
 
 
 def _class_name(claim: Object | None) -> str:
-    """The annotation of older clients goes before the field."""
+    """The annotation that older clients set takes precedence over the field."""
     return str(annotations_of(claim).get(_CLASS) or spec_of(claim).get("storageClassName") or "")

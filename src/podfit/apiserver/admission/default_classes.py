@@ -1,6 +1,6 @@
-"""DefaultStorageClass and DefaultIngressClass: what names no class gets the one that is marked as the default.
+"""DefaultStorageClass and DefaultIngressClass: claims and Ingresses without a class get the default class.
 
-Of several defaults the newest one counts.
+If several classes are marked as the default, the newest is used.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Devices in use by others may be claimed for administration only in namespaces with the label for it.
+"""Allows resource claims with admin access to devices only in namespaces that have the label for it.
 
-Not a plugin one can switch off: Kubernetes keeps this check in its registry, and so it always runs here.
+It cannot be disabled: in Kubernetes this check is part of the registry.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class DeviceAdminAccess(Plugin):
 
 
 def _first_for_admins(claim: Object) -> int | None:
-    """The place of the first request for administration."""
+    """The path of the first request for admin access."""
     for at, request in enumerate((claim.get("devices") or {}).get("requests") or ()):
         if (request.get("exactly") or {}).get("adminAccess"):
             return at

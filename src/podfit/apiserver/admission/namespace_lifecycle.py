@@ -1,4 +1,4 @@
-"""NamespaceLifecycle: no objects in namespaces that do not exist, no new ones in those being deleted."""
+"""NamespaceLifecycle: rejects writes in namespaces that do not exist, and creations in those being deleted."""
 
 from __future__ import annotations
 

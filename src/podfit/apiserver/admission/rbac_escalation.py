@@ -1,7 +1,7 @@
-"""Prevents privilege escalation: roles and bindings are compared with the permissions of their writer.
+"""Prevents privilege escalation: a user cannot grant permissions in roles and bindings that the user lacks.
 
-Not a plugin that can be disabled: Kubernetes has this check in its registry, and so it always runs here. The verbs
-`escalate` (on roles) and `bind` (on the bound role) exempt from it.
+It cannot be disabled: in Kubernetes this check is part of the registry. Users with the verb `escalate` (on roles) or
+`bind` (on the bound role) are exempt.
 """
 
 from __future__ import annotations
@@ -84,8 +84,8 @@ class RbacEscalation(Plugin):
 
 
 def _serves_collection_only(new: Object, old: Object) -> bool:
-    """Whether an update changes only fields used by garbage collection. Anything else may grant something: a label adds
-    a role to those that aggregate it."""
+    """Whether an update changes only fields used by garbage collection. Any other change may grant permissions: a label
+    can add a role to those that aggregate it."""
     if any(new.get(field) != old.get(field) for field in (new.keys() | old.keys()) - {"metadata"}):
         return False
     mine, stored = new["metadata"], old["metadata"]

@@ -1,8 +1,8 @@
-"""API groups served elsewhere: APIServices, by a component of this process or by another server.
+"""Serves aggregated API groups (APIServices) through a component of this process or another server.
 
 A registered handler serves its group immediately. A remote server is found by the Service that the APIService names (or
 by the annotation `podfit.dev/url`); it gets the request with the user's name in X-Remote-* headers, over a connection
-authenticated by our front-proxy certificate. The contents of a group are read from its own discovery document.
+authenticated by the front-proxy certificate. The resources of a group are read from its discovery document.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ class Aggregation:
         self._tasks.start(self._announce(group, version, handler), f"announce {group_version}")
 
     def handler(self, group: str, version: str) -> Handler | None:
-        """The server of a group and version that is not ours."""
+        """The handler of an aggregated group and version."""
         local = self._local.get((group, version))
         if local is not None:
             return local
@@ -92,7 +92,7 @@ class Aggregation:
         self.start()
 
     async def say_local(self) -> None:
-        """Our own groups are available from the start."""
+        """Marks the APIServices of this server's own groups as available."""
         for service in usable(API_SERVICE, self._objects.list(API_SERVICE)):
             if not (service.get("spec") or {}).get("service"):
                 await self._say(service["metadata"]["name"], True, *_LOCAL)
@@ -215,7 +215,8 @@ class Aggregation:
         except (aiohttp.ClientError, TimeoutError, OSError, ValueError) as error:
             raise ApiError(503, "ServiceUnavailable", f"error trying to reach service: {why_not(error)}") from None
         if 300 <= answer.status < 400 and answer.headers.get("Location"):
-            # If we followed it, it would get our certificate; if the client did, the client's credentials.
+            # The target of a redirect would get the front-proxy certificate if this server followed it, or the
+            # client's credentials if the client did.
             answer.close()
             return Response(502, _REDIRECTED, "text/plain; charset=utf-8")
         media = answer.headers.get("Content-Type", "application/json")
@@ -255,7 +256,7 @@ class Aggregation:
 
 
 def _server_name(service: Object) -> str:
-    """The name that the server's certificate must have, whatever its address."""
+    """The name that the server's certificate must be valid for, regardless of the address."""
     ref = service["spec"]["service"]
     return f"{ref.get('name', '')}.{ref.get('namespace', '')}.svc"
 
@@ -289,7 +290,7 @@ async def _pieces(answer: aiohttp.ClientResponse) -> AsyncIterator[bytes]:
 
 
 def _identity(user: User) -> list[tuple[str, str]]:
-    """The user whom we assert. One header per group: other servers do not split at commas."""
+    """The headers that assert the user. Each group has a header of its own: other servers do not split at commas."""
     headers = [("X-Remote-User", user.name)]
     if user.uid:
         headers.append(("X-Remote-Uid", user.uid))

@@ -115,7 +115,7 @@ def _cpu_metric(word: str, value: Object) -> Object:
 
 
 def _flat(metric: Object, word: str, names: dict[str, dict[str, str]]) -> Object:
-    """A v2 metric in the form of v1."""
+    """Converts a v2 metric to the form of v1."""
     field = _SOURCES.get(metric.get("type", ""), "")
     source = metric.get(field) or {}
     made = {key: source[key] for key in ("name", "container") if key in source}
@@ -134,7 +134,7 @@ def _flat(metric: Object, word: str, names: dict[str, dict[str, str]]) -> Object
 
 
 def _deep(metric: Object, word: str, names: dict[str, dict[str, str]]) -> Object:
-    """The reverse conversion."""
+    """Converts a metric in the form of v1 to v2."""
     field = _SOURCES.get(metric.get("type", ""), "")
     source = metric.get(field) or {}
     made: Object = {key: source[key] for key in ("name", "container") if key in source}
@@ -157,7 +157,7 @@ def _deep(metric: Object, word: str, names: dict[str, dict[str, str]]) -> Object
 
 
 def _titled(value: Any) -> Any:
-    """As Go prints a struct without field names for JSON."""
+    """Capitalises keys, like Go's JSON encoding of a struct without field tags."""
     if isinstance(value, dict):
         return {key[:1].upper() + key[1:]: _titled(item) for key, item in value.items()}
     return [_titled(item) for item in value] if isinstance(value, list) else value

@@ -1,7 +1,7 @@
-"""Custom resources: definitions are rows of the registry as long as they exist.
+"""Custom resources: registers the kinds of stored definitions, and maintains the status of the definitions.
 
-A definition is accepted (its names are free), established, and from then on served; when it is deleted its objects are
-deleted first. The rows follow the stored definitions, regardless of which server wrote them.
+A definition is accepted if its names are free, then established and served. When it is deleted, its objects are deleted
+first. The registry follows the stored definitions, regardless of which server wrote them.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class CustomResources:
         self._tasks = Tasks("custom resources")
 
     async def start(self) -> None:
-        """Serves the stored definitions, and establishes those that are not. Unusable ones are skipped."""
+        """Serves the stored definitions, and establishes new ones. Unusable definitions are skipped."""
         for record in self._objects.store.scan(DEFINITION.storage_prefix):
             try:
                 await self._settle(record.key)
@@ -100,7 +100,8 @@ class CustomResources:
             except Exception as error:
                 problem = str(error) or type(error).__name__
                 warn(DEFINITION, {"metadata": {"name": name}}, problem)
-        # Removed last: a version that remains is never missing, not even for a body that another thread is decoding.
+        # Old versions are removed last: a version that remains is always registered, even while another thread
+        # decodes a body.
         stays = {(kind.api_version, kind.kind, kind.plural) for kind in self._served.get(name, ())}
         for kind in before:
             if (kind.api_version, kind.kind, kind.plural) not in stays:
@@ -111,7 +112,7 @@ class CustomResources:
         return problem
 
     def _served_of(self, definition: Object) -> list[Kind]:
-        """Serves an established definition. Raises before serving anything that cannot be served."""
+        """Serves an established definition. Raises before serving anything if a version is invalid."""
         structs = [(version, _struct(definition, version)) for version in definition["spec"]["versions"]]
         if condition(definition, "Established") != "True":
             return []
@@ -247,7 +248,7 @@ class CustomResources:
         return True
 
     async def _remove(self, kind: Kind, record: Record) -> None:
-        # In its stored version: deletion needs no conversion.
+        # Objects are deleted in their stored version, without conversion.
         obj = wire.object_of(record)
         verdict = deletes.decide(kind, obj, {}, self._objects.clock.now())
         if verdict.write:

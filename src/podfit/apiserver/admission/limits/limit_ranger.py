@@ -48,7 +48,7 @@ class LimitRanger(Plugin):
 
 
 def _passes(attrs: Attributes) -> bool:
-    """An update of a pod that is not a resize, or one whose dialect does not apply limits to it."""
+    """Whether the write is an update of a pod, but not a resize to which the dialect applies limits."""
     if attrs.operation != UPDATE or attrs.subresource or attrs.kind.plural != "pods":
         return False
     return not attrs.resizes or attrs.dialect is None or not attrs.dialect.limit_ranges
@@ -59,7 +59,7 @@ def _going_away(attrs: Attributes) -> bool:
 
 
 def apply_defaults(pod: Object, limit_range: Object) -> None:
-    """Sets what containers omit and records it in an annotation, with Kubernetes' text."""
+    """Sets requests and limits that containers omit, and records them in an annotation with Kubernetes' text."""
     limits, requests = _container_defaults(limit_range)
     if not limits and not requests:
         return
@@ -88,7 +88,7 @@ def _container_defaults(limit_range: Object) -> tuple[dict[str, str], dict[str, 
 def _filled(
     container: dict[str, Any], limits: dict[str, str], requests: dict[str, str], words: str, notes: list[str]
 ) -> dict[str, Any]:
-    """The container with defaults; the argument is not modified, because the stored pod may share it."""
+    """A copy of the container with defaults. The argument is not modified, because the stored pod may share it."""
     resources = dict(container.get("resources") or {})
     before = len(notes)
     for field, defaults, noun in (("requests", requests, "request"), ("limits", limits, "limit")):

@@ -1,6 +1,6 @@
 """ResourceQuota: charges a write's additional usage to the quotas of its namespace, and rejects it if it exceeds them.
 
-Last in the chain, because a charged write should be stored. Writes of one namespace are charged in batches: all waiting
+It runs last, because a charged write should be stored. Writes of one namespace are charged in batches: all waiting
 ones are checked against the same copy of the quotas and charged with one update of each, so a burst of creations costs
 one write of the quota and not one each. If a quota changed meanwhile, it is read and checked again.
 """
@@ -95,8 +95,8 @@ class ResourceQuota(Plugin):
 
 
 def _may_matter(attrs: Attributes) -> bool:
-    """Of the mutable fields of a pod's main endpoint only a deadline counts, which moves the pod to other scopes, and a
-    resize in a dialect that changes resources there."""
+    """Whether an update of a pod can change its usage: if it sets a deadline, which moves the pod to other scopes, or
+    if it is a resize in a dialect that changes resources there."""
     return (
         bool(attrs.subresource)
         or attrs.resizes
@@ -105,7 +105,7 @@ def _may_matter(attrs: Attributes) -> bool:
 
 
 def _check_all(ledger: QuotaUsage, batch: list[_Waiter]) -> list[_Waiter]:
-    """Charges what fits to the ledger, rejects the others immediately, and returns those that fit."""
+    """Charges the writes that fit to the ledger and returns them; the others are rejected immediately."""
     fitting = []
     for waiter in batch:
         try:

@@ -1,4 +1,4 @@
-"""NodeDeclaredFeatureValidator: a pod on a node may only be changed in ways that the node declares to support."""
+"""NodeDeclaredFeatureValidator: rejects changes of a bound pod that need features its node does not declare."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The labels of its own Node that a node may change: those that describe it, not those that steer pods to it."""
+"""Which labels a node may change on its own Node object: those that describe it, not those that attract pods."""
 
 from __future__ import annotations
 

@@ -94,7 +94,7 @@ class NodeRestriction(Plugin):
                 if self._node_of(attrs) != node:
                     raise attrs.forbid(f"node {node} can only evict pods with spec.nodeName set to itself")
             case "migrate", "CREATE":
-                # Which of the two nodes may report this step is decided with the pod at hand.
+                # A migrating pod has two nodes: which of them may report this step is decided from the pod itself.
                 return
             case (("status" | "eviction"), _):
                 raise attrs.forbid(f'unexpected operation "{attrs.operation}"')
@@ -185,7 +185,7 @@ def _check_audience(attrs: Attributes, pod_spec: dict[str, Any]) -> None:
 
 
 def _allocation(node: str, attrs: Attributes) -> None:
-    """In the design of 2020 a node updates a pod only to write the cpu and memory that it has allocated."""
+    """In the design of 2020, a node may update a pod only to write the cpu and memory that it has allocated."""
     assert attrs.object is not None and attrs.old is not None
     if spec_of(attrs.old).get("nodeName") != node:
         raise attrs.forbid(f'node "{node}" can only update pods with spec.nodeName set to itself')
@@ -221,7 +221,7 @@ def _extended_claim(pod: Object | None) -> Any:
 
 
 def _certificate_request(node: str, attrs: Attributes) -> None:
-    """A certificate in a node's name is for that node alone. Everything else about a request is left to its signer."""
+    """Only the node itself may request a certificate in its name. The signer checks everything else about a request."""
     spec = spec_of(attrs.object)
     if attrs.operation != CREATE or spec.get("signerName") not in _NODE_SIGNERS:
         return

@@ -1,4 +1,4 @@
-"""PodTopologyLabels: a pod that is bound to a node carries the labels of the node's zone and region."""
+"""PodTopologyLabels: copies the zone and region labels of a node to the pods that are bound to it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""DefaultTolerationSeconds: pods stay five minutes on a node that is not ready or unreachable."""
+"""DefaultTolerationSeconds: pods tolerate a node that is not ready or unreachable for five minutes."""
 
 from __future__ import annotations
 

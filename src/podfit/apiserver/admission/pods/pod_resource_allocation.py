@@ -1,7 +1,7 @@
 """PodResourceAllocation: only a pod's node may change its allocation.
 
 The designs of 2020 and 2021 show the allocation as `resourcesAllocated`, in the spec or in the status of containers. A
-client that omits the field, or sends null, leaves it unchanged: that is decided where its form is decoded.
+client that omits the field, or sends null, leaves it unchanged; the decoder of the dialect handles that.
 """
 
 from __future__ import annotations
@@ -45,8 +45,8 @@ def _as_requested(attrs: Attributes) -> bool:
 
 
 def changed(attrs: Attributes) -> dict[str, tuple[Object, Object]]:
-    """By container: the old and the new allocation, natively, where they differ. A container that no node has reported
-    on is shown with its requests: that is its allocation until then."""
+    """The containers whose allocation changes, with the old and the new one in native form. Until a node has reported
+    on a container, its requests count as its allocation."""
     before, after = _allocated(attrs.old), _allocated(attrs.object)
     requested = allocations_of(attrs.old) if attrs.old is not None else {}
     had = {name: before.get(name) or (requested.get(name, {}) if amounts else {}) for name, amounts in after.items()}

@@ -1,4 +1,4 @@
-"""RuntimeClass: the overhead of a pod's runtime and where it can run, copied into the pod at creation."""
+"""RuntimeClass: copies the overhead and the scheduling constraints of a pod's runtime into the pod at creation."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""ServiceAccount: gives every new pod an existing account, its pull secrets and a mounted token.
+"""ServiceAccount: sets the account, its pull secrets and a token volume on every new pod.
 
 Mirror pods are not changed: their spec belongs to the node that creates them.
 """
@@ -139,7 +139,7 @@ def _check_mirror(attrs: Attributes, spec: dict[str, Any]) -> None:
 
 
 class _Allowance:
-    """Accounts may restrict their pods to the secrets that the account lists."""
+    """The secrets that a pod may use: an account may restrict its pods to those that it lists."""
 
     def __init__(self, attrs: Attributes, account: Object) -> None:
         self._attrs = attrs

@@ -1,4 +1,4 @@
-"""The checks of the baseline standard, which forbids known ways to leave a container."""
+"""The checks of the baseline standard, which prevents known privilege escalations."""
 
 from __future__ import annotations
 

@@ -49,7 +49,7 @@ def _with_others(names: Sequence[str]) -> str:
 
 
 def one_of_each_owner_first(pods: Sequence[Object]) -> list[Object]:
-    """Further pods of the same controller come last: they usually have the same violations."""
+    """Puts further pods of the same controller last: they usually have the same violations."""
     first, more, seen = [], [], set()
     for pod in pods:
         owner = next(

@@ -1,7 +1,7 @@
-"""PodSecurity: pods comply with the standard that labels of their namespace select.
+"""PodSecurity: checks pods against the standards that the labels of their namespace select.
 
-What a namespace enforces is checked on pods only. What it warns and audits about is checked on the templates of
-workloads too, so that a violation shows where it is written. Namespaces without such labels restrict nothing.
+The enforced standard applies to pods only. The standards for warnings and audit also apply to the pod templates of
+workloads, so that the author of a template sees its violations. Namespaces without such labels restrict nothing.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _TEMPLATES: dict[tuple[str, str], tuple[str, ...]] = {
 }
 """Where workloads have the template of their pods."""
 _HARMLESS = frozenset(
-    # A resize cannot change images; the others do not contain the pod's spec.
+    # A resize changes only resources, which no standard checks; other subresources do not contain the pod's spec.
     ("resize", "exec", "attach", "binding", "eviction", "log", "portforward", "proxy", "status")
 )
 
@@ -73,7 +73,7 @@ class PodSecurity(Plugin):
         _warn(attrs, policy, pod)
 
     def _check_template(self, attrs: Attributes) -> None:
-        # Without its namespace, a workload is admitted: its pods are not.
+        # If the namespace does not exist, a workload is admitted; its pods will be rejected.
         policy = policy_of(meta_of(self._cluster.get(NAMESPACE, "", attrs.namespace)).get("labels"))
         if not policy.restricts_templates:
             return
@@ -87,7 +87,7 @@ class PodSecurity(Plugin):
     async def _check_namespace(self, attrs: Attributes) -> None:
         new = policy_of(meta_of(attrs.object).get("labels"))
         old = policy_of(meta_of(attrs.old).get("labels"))
-        # Errors that an update leaves as they are do not prevent it.
+        # An update may keep the errors that the labels already have.
         if new.errors and (attrs.operation == CREATE or new.errors != old.errors):
             raise unprocessable(attrs.kind.kind, attrs.name, new.errors)
         if attrs.operation == CREATE or new.enforce == old.enforce or new.enforce.level == PRIVILEGED:

@@ -1,4 +1,4 @@
-"""The policy of a namespace: which standard its labels enforce, audit and warn about, and the errors in them."""
+"""The Pod Security policy of a namespace, parsed from its labels: the standards to enforce, audit and warn about."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Standard(NamedTuple):
         return f"{self.level}:latest" if self.minor is None else f"{self.level}:v1.{self.minor}"
 
     def stricter_than(self, other: Standard) -> bool:
-        """By the level alone."""
+        """Compares levels only, not versions."""
         return LEVELS.index(self.level) > LEVELS.index(other.level)
 
 
@@ -43,7 +43,7 @@ class Policy(NamedTuple):
 
     @property
     def restricts_templates(self) -> bool:
-        """Nothing is enforced on the templates of workloads."""
+        """Whether templates of workloads are checked: for warnings and audit only, never for enforcement."""
         return bool(self.errors) or self.audit.level != PRIVILEGED or self.warn.level != PRIVILEGED
 
 
@@ -54,7 +54,7 @@ def policy_of(labels: Mapping[str, str] | None) -> Policy:
     if not labels or _LABELS.isdisjoint(labels):
         return UNRESTRICTED
     errors: list[FieldError] = []
-    # A level to enforce that cannot be read is the strictest; the other two restrict nothing then.
+    # An invalid level to enforce counts as the strictest; an invalid level to audit or warn about restricts nothing.
     enforce = _standard(labels, "enforce", RESTRICTED, errors)
     audit = _standard(labels, "audit", PRIVILEGED, errors)
     warn = _standard(labels, "warn", PRIVILEGED, errors)
@@ -63,7 +63,7 @@ def policy_of(labels: Mapping[str, str] | None) -> Policy:
         and labels.get(PREFIX + "enforce") == enforce.level
         and enforce.stricter_than(warn)
     ):
-        # Without a level of their own, warnings are about what is enforced.
+        # Without a label for warnings, the enforced level applies to them.
         warn = Standard(enforce.level, warn.minor if PREFIX + "warn-version" in labels else enforce.minor)
     return Policy(enforce, audit, warn, tuple(errors))
 

@@ -30,7 +30,7 @@ _OTHER_VOLUMES = (
 
 
 def unless_windows(check: Check) -> Check:
-    """Validation forbids the fields that the check is about in pods for Windows."""
+    """Skips a check for Windows pods: validation forbids its fields there."""
     return lambda pod: None if is_windows(pod) else check(pod)
 
 

@@ -95,7 +95,7 @@ NEWEST = max(minor for row in TABLE for minor, _ in row.revisions)
 
 
 def violations(standard: Standard, pod: Object) -> list[Violation]:
-    """What a pod, or the template of one, does that the standard forbids."""
+    """The violations of a standard by a pod or a pod template."""
     if standard.level == PRIVILEGED:
         return []
     minor = NEWEST if standard.minor is None else min(standard.minor, NEWEST)

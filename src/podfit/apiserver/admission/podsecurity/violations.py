@@ -1,6 +1,6 @@
-"""What a check finds, and the wording that the checks share.
+"""The result of a Pod Security check, and the wording that the checks share.
 
-A check is a function of a pod, or of the template of one: an object with `metadata` and `spec`.
+A check is a function of a pod or a pod template: an object with `metadata` and `spec`.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from podfit.api.objects import Object
 
 
 class Violation(NamedTuple):
-    """`detail` names the containers and values; only answers about a single pod have it."""
+    """`detail` names the containers and values; it is used only in responses about a single pod."""
 
     reason: str
     detail: str
@@ -69,7 +69,7 @@ def named(word: str, names: Collection[str]) -> str:
 
 
 def setters(pod: bool, names: Sequence[str]) -> str:
-    """Where a field is set: in the pod, in containers or in both. Empty if nowhere."""
+    """Names the pod, the containers or both, if they set a field. Empty if neither does."""
     where = ["pod"] if pod else []
     if names:
         where.append(named("container", names))

@@ -1,4 +1,4 @@
-"""Finds the policies that apply to a write: those that are bound, by the rules of policy and binding."""
+"""Finds the policies that apply to a write: those with a binding, if the rules of both match."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from podfit.apiserver.storage.usable import usable
 
 
 class Bindings:
-    """The bound policies of one kind of policy, both by name."""
+    """The policies of one kind that have bindings; policies and bindings are indexed by name."""
 
     def __init__(self, cluster: Cluster, policy: Kind, binding: Kind, equivalents: Equivalents | None) -> None:
         self._cluster, self._policy, self._binding = cluster, policy, binding
@@ -22,7 +22,7 @@ class Bindings:
         self._bound: list[tuple[Object, list[Object]]] = []
 
     def concerning(self, attrs: Attributes) -> Iterator[tuple[Object, Object, Kind]]:
-        """Policy, binding, and the kind by which the policy matched the object."""
+        """The matching pairs of policy and binding, with the kind in which the policy matched the object."""
         policies = self._cluster.list(self._policy)
         if not policies:
             return
@@ -47,7 +47,7 @@ class Bindings:
         return self._bound
 
     def _kind(self, resources: Object | None, attrs: Attributes) -> Kind | None:
-        """The kind by which the rules match the object; None if they do not match."""
+        """The kind in which the rules match the object; None if they do not match."""
         if resources is None:
             return attrs.kind
         alike = self.equivalents.equivalents if self.equivalents is not None else lambda kind: ()
@@ -78,7 +78,7 @@ class Bindings:
 
 
 def is_exempt(attrs: Attributes, group: str) -> bool:
-    """Policies must not be able to block the repair of policies."""
+    """Whether policies ignore the kind: they must not be able to block the repair of policies."""
     return attrs.kind.group == group and not attrs.kind.plural.endswith("webhookconfigurations")
 
 

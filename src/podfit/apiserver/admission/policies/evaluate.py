@@ -1,4 +1,4 @@
-"""Evaluates a policy for one request and one set of parameters. No store, no clock."""
+"""Evaluates a validating policy for one request and one set of parameters. Accesses neither store nor clock."""
 
 from __future__ import annotations
 
@@ -119,7 +119,7 @@ def _failed(outcome: PolicyOutcome, message: str, fails: bool) -> PolicyOutcome:
 
 
 def matches(programs: HasConditions, values: Bound, budget: Budget) -> bool | str:
-    """Whether all conditions hold, or why that is unknown. A false one decides regardless of the others."""
+    """Whether all conditions are true, or why that is unknown. One false condition decides, even if others fail."""
     problems: list[str] = []
     for _, program in programs.conditions:
         result = values.run(program, budget)

@@ -31,7 +31,7 @@ def is_identifier(text: str) -> bool:
 
 
 class Compiler:
-    """Compiles in the order of the policy: an expression may use the variables before it."""
+    """Compiles expressions in the order of the policy: each may use the variables declared before it."""
 
     def __init__(self, spec: Object) -> None:
         self._fields: dict[str, Type] = {}
@@ -96,7 +96,7 @@ class Compiler:
 class Variables:
     """The variables of a policy during one request. Each is evaluated before the first expression that refers to it.
 
-    One that fails is omitted: an expression fails only when it actually uses it, and `failure` has the reason.
+    A variable that fails is omitted: an expression fails only if it uses that variable, and `failure` has the reason.
     """
 
     def __init__(self, programs: Mapping[str, Program], values: dict[str, Any], budget: Budget) -> None:

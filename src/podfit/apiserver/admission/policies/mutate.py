@@ -1,4 +1,4 @@
-"""Applies a mutating policy to one object, with one set of parameters. No store, no clock."""
+"""Applies a mutating policy to one object, with one set of parameters. Accesses neither store nor clock."""
 
 from __future__ import annotations
 

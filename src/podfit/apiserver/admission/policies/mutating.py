@@ -1,7 +1,7 @@
 """The admission plugin MutatingAdmissionPolicy: applies the policies whose bindings match a write.
 
-Policies are applied in order of their names, and so are their bindings; each sees the result of the previous ones. One
-with reinvocationPolicy IfNeeded is applied again if the object changed afterwards.
+Policies are applied in order of their names, and so are their bindings; each sees the result of the previous ones. A
+policy with reinvocationPolicy IfNeeded is applied again if the object changed afterwards.
 """
 
 from __future__ import annotations
@@ -125,7 +125,7 @@ class MutatingAdmissionPolicies(Plugin):
 
 
 def _in_place(obj: Object, attrs: Attributes) -> Object:
-    """A patch may have removed the namespace, which the request still has."""
+    """Restores the namespace of the request, which a patch may have removed."""
     if attrs.kind.namespaced and not meta_of(obj).get("namespace"):
         return {**obj, "metadata": {**meta_of(obj), "namespace": attrs.namespace}}
     return obj

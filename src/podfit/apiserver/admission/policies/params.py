@@ -21,7 +21,7 @@ class BadBinding(Exception):
 def params_of(
     policy: Object, binding: Object, attrs: Attributes, cluster: Cluster, find: FindKind
 ) -> list[Object | None]:
-    """One evaluation per parameter object, or one without any."""
+    """The parameter objects, for one evaluation each; a single None if the policy or the binding has no parameters."""
     wanted, reference = policy["spec"].get("paramKind"), binding["spec"].get("paramRef")
     if wanted is None or reference is None:
         return [None]

@@ -49,7 +49,7 @@ def _atomics(value: Any, kind: Type, path: str) -> list[str]:
 
 
 def patched(obj: Object, operations: list[Object]) -> Object:
-    """The unpatched object if a test operation fails."""
+    """The patched object; the original if a test operation fails."""
     result: Any = obj
     for operation in operations:
         try:

@@ -1,6 +1,6 @@
 """The admission plugin ValidatingAdmissionPolicy: evaluates the policies whose bindings match a write.
 
-Policies are evaluated by name, their bindings too. The client gets the first refusal.
+Policies are evaluated in order of their names, and so are their bindings. The client gets the first denial.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class ValidatingAdmissionPolicies(Plugin):
             raise refusals[0]
 
     async def _evaluate(self, policy: Object, binding: Object, attrs: Attributes, kind: Kind) -> list[ApiError]:
-        # Few servers have policies, and few need all it takes to evaluate them.
+        # Few servers have policies, so the evaluator is imported on first use.
         from podfit.apiserver.admission.policies.evaluate import Denied, evaluate
         from podfit.apiserver.admission.webhooks.conditions import values_of
         from podfit.apiserver.writing.evaluation import evaluated
@@ -78,7 +78,7 @@ class ValidatingAdmissionPolicies(Plugin):
 
 
 def _act(policy: Object, binding: Object, attrs: Attributes, denied: Any) -> list[ApiError]:
-    """Applies the binding's validation actions to a refusal."""
+    """Applies the binding's validation actions to a denial."""
     refusals: list[ApiError] = []
     for action in binding["spec"].get("validationActions") or ():
         if action == "Deny":

@@ -1,7 +1,7 @@
-"""The status of policies, written before the write of the policy is answered: the generation in force.
+"""Writes the status of policies, with the observed generation, before the write of a policy is answered.
 
-In Kubernetes a controller does this, which also warns of expressions that do not match the schemas of the kinds that a
-policy matches. Here `typeChecking` is always empty: expressions are checked on their own when they are stored.
+In Kubernetes a controller does this. It also warns of expressions that do not match the schemas of the kinds that a
+policy matches; here `typeChecking` is always empty, and expressions are only compiled, when they are stored.
 """
 
 from __future__ import annotations
@@ -29,4 +29,4 @@ class PolicyStatuses:
         try:
             await self._objects.put(POLICY, record.key, stored, record.modified)
         except Mismatch:
-            return  # the writer of the newer version updates it
+            return  # A newer version was written; its writer updates the status.

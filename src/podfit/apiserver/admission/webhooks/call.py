@@ -1,6 +1,6 @@
-"""The HTTPS call to a hook, which has a URL, or a Service whose address the server resolves.
+"""Calls webhooks over HTTPS, by URL or by the address of a Service.
 
-A hook in this process is called without HTTPS: a TLS connection would cost a millisecond per new pod.
+A hook in this process is called directly: a TLS connection would cost a millisecond per new pod.
 """
 
 from __future__ import annotations
@@ -31,10 +31,11 @@ class Hook(Protocol):
     """A hook in this process."""
 
     def lets_pass(self, resource: tuple[str, str], namespace: str, obj: Object | None) -> bool:
-        """Whether it would admit an object of a resource (group, plural) unchanged. Fast."""
+        """Whether the hook would admit an object of a resource (group, plural) unchanged. Called for every write: must
+        be fast."""
 
     async def answer_here(self, review: Object) -> Object:
-        """Takes an AdmissionReview, which it does not modify, and returns the response."""
+        """Returns the response to an AdmissionReview, which is not modified."""
 
 
 class CallFailed(Exception):
@@ -69,7 +70,7 @@ class Caller:
         return here is not None and here.lets_pass(resource, namespace, obj)
 
     async def post(self, config: Object, review: Object, timeout_s: int) -> bytes | Object:
-        """The response: the received bytes, or the object from a hook in this process."""
+        """Returns the response: the received bytes, or the object from a hook in this process."""
         target = self._target(config, timeout_s)
         here = self.hook_here(target.url)
         if here is not None:

@@ -119,7 +119,7 @@ def condition_problem(text: str) -> str:
 async def conditions_match(
     hook: Object, request: Object, attrs: Attributes, authorization: Authorization | None, threads: WorkerThreads
 ) -> bool:
-    """Whether all conditions are true. A false one decides even if another cannot be evaluated."""
+    """Whether all conditions are true. One false condition decides, even if another cannot be evaluated."""
     conditions = hook.get("matchConditions")
     if not conditions:
         return True

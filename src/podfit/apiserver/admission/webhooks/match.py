@@ -1,4 +1,4 @@
-"""Whether a hook applies to a write: its rules and selectors.
+"""Matches writes against the rules and selectors of webhooks.
 
 Rules are compared with the path. With `matchPolicy: Equivalent`, a hook whose rules name the same resource in another
 group or version is called, too, with the object converted to that version.
@@ -62,7 +62,7 @@ def _namespace_matches(selector: Object | None, attrs: Attributes, cluster: Clus
     if not selector:
         return True
     if attrs.resource == ("", "namespaces"):
-        # A namespace is matched by its own labels: the new ones if there are any.
+        # A namespace is matched by its own labels: those of the new object, or of the old one on deletion.
         subject = attrs.object if attrs.object is not None and not attrs.subresource else attrs.old
         return selects(selector, meta_of(subject).get("labels") or {})
     if not attrs.namespace:

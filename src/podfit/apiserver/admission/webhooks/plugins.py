@@ -186,7 +186,7 @@ class _WebhookPlugin(Plugin):
         try:
             return self._caller.lets_pass(client, timeout_s, attrs.resource, attrs.namespace, attrs.object)
         except CallFailed:
-            return False  # calling it will report the error
+            return False  # The call itself reports the error.
 
 
 def _failed(name: str, error: Exception) -> ApiError:
@@ -215,7 +215,7 @@ class MutatingAdmissionWebhook(_WebhookPlugin):
             return
         memory: dict[str, Any] = attrs.state.setdefault(self.name, {"asked": set(), "again": set(), "left": None})
         if attrs.reinvocation and attrs.object != memory["left"]:
-            # Built-in plugins changed the object since: every hook with IfNeeded is called again.
+            # Built-in plugins changed the object after the hooks ran: every hook with IfNeeded is called again.
             memory["again"], memory["asked"] = memory["again"] | memory["asked"], set()
         for identity, hook, kind in hooks:
             if attrs.reinvocation and identity not in memory["again"]:

@@ -147,7 +147,7 @@ def _patch_of(response: Object, may_patch: bool) -> bytes:
 
 
 def denial(hook_name: str, status: Object | None) -> ApiError:
-    """The rejection by a hook, with its message."""
+    """The error for a rejection by a hook, with the hook's message."""
     status = status or {}
     denied = f'admission webhook "{hook_name}" denied the request'
     code = int(status.get("code") or 0)
