@@ -38,7 +38,7 @@ class Autoscaler:
         flags: Mapping[str, Sequence[str]] | None = None,
         clock: Clock | None = None,
     ) -> None:
-        """`client_for` makes a client for a component's name, `flags` are command lines by component."""
+        """`client_for` creates a client for a component's name; `flags` has the command line of each component."""
         self.clock: Clock = clock or RealClock()
         given = flags or {}
         address = f"{host}:0"
@@ -46,7 +46,7 @@ class Autoscaler:
             address=address, recommender_interval=15.0, storage="local", history_file=str(folder / "history.db")
         )
         recommending = recommender_config(list(given.get("recommender", ())), recommending)
-        # Resizing in place is this system's purpose: no feature gate is needed, and a single replica is resized, too.
+        # This system is built for resizing in place: it needs no feature gate, and single replicas are resized, too.
         updating = UpdaterConfig(
             address=address,
             updater_interval=15.0,
@@ -70,7 +70,7 @@ class Autoscaler:
             client_for("vpa-recommender"), recommending, history_for(recommending, self.clock), self.clock
         )
         self.updater = Updater(client_for("vpa-updater"), updating, self.clock)
-        # `explain` needs one address, the recommender's.
+        # `explain` needs only the recommender's address.
         self.recommender.http.add("GET", WHY_NOT, self.updater.why_not)
         self.admission = AdmissionWebhook(client_for("vpa-admission-controller"), admitting, self.clock, ask=self._ask)
         self._tasks = Tasks("autoscaler")
@@ -83,13 +83,13 @@ class Autoscaler:
         return found if found or known is not None else None
 
     def hook_at(self, url: str) -> Reviews | None:
-        """The reviews of the admission webhook, if it is served at this URL."""
+        """The reviews of the admission webhook, if the webhook serves this URL."""
         admission = self.admission
         host = f"[{admission.config.host}]" if ":" in admission.config.host else admission.config.host
         return admission.reviews if admission.port and url.startswith(f"https://{host}:{admission.port}/") else None
 
     def pages(self) -> dict[str, Callable[[], bytes]]:
-        """The page that each component serves at its own /metrics."""
+        """The metrics page of each component, as served at its own /metrics."""
         return {
             "recommender": partial(exposition, self.recommender.registry),
             "updater": partial(exposition, self.updater.registry),
@@ -97,7 +97,7 @@ class Autoscaler:
         }
 
     async def run(self) -> None:
-        """Works until cancelled."""
+        """Runs until cancelled."""
         try:
             parts = (self.recommender.run(), self.updater.run(), self.admission.run())
             names = ("recommender", "updater", "admission")

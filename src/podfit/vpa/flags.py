@@ -69,13 +69,13 @@ class BadFlag(ValueError):
 
 
 class WrongLine(BadFlag):
-    """The command line itself cannot be parsed."""
+    """The command line itself is malformed."""
 
     exit_code = 2
 
 
 def duration(text: str) -> float:
-    """Seconds of a Go duration."""
+    """Parses a Go duration into seconds."""
     if text in ("0", "+0", "-0"):
         return 0.0
     sign, rest = (-1.0, text[1:]) if text.startswith("-") else (1.0, text.removeprefix("+"))
@@ -85,7 +85,7 @@ def duration(text: str) -> float:
 
 
 def go_duration(seconds: float) -> str:
-    """Whole milliseconds as Go writes them: `1h30m0s`, `500ms`."""
+    """A duration as Go prints it, in whole milliseconds: `1h30m0s`, `500ms`."""
     if 0 < seconds < 1:
         return f"{round(seconds * 1000)}ms"
     minutes, rest = divmod(seconds, 60)
@@ -95,7 +95,7 @@ def go_duration(seconds: float) -> str:
 
 
 def parse(default: T, arguments: Sequence[str]) -> T:
-    """Applies a command line to the configuration. Raises BadFlag."""
+    """The configuration with the flags of a command line applied. Raises BadFlag."""
     changes: dict[str, dict[str, Any]] = {}
     known = _known(default)
     for name, text in _pairs(arguments, known):
@@ -108,7 +108,7 @@ def parse(default: T, arguments: Sequence[str]) -> T:
 
 
 def described(default: Any) -> Iterator[tuple[str, str, str]]:
-    """All flags with their defaults and meanings, for help texts."""
+    """All flags with their defaults and descriptions, for help texts."""
     for name, (holder, field, kind) in sorted(_known(default).items()):
         value = getattr(getattr(default, holder) if holder else default, field.name)
         shown = go_duration(value) if kind is float and name not in NUMBERS else _formatted(value)
@@ -174,7 +174,7 @@ def _converted(name: str, text: str, kind: Any) -> Any:
     if kind is float and name in NUMBERS:
         return _number(float, "ParseFloat", text)
     if kind is float:
-        # A bare number counts seconds.
+        # A bare number is in seconds.
         return float(text) if re.fullmatch(r"[+-]?[0-9.]+(e[+-]?\d+)?", text) else duration(text)
     if kind is str:
         return text
@@ -199,7 +199,7 @@ def _bool(text: str) -> bool:
 
 
 def gates(text: str) -> dict[str, bool]:
-    """`A=true,B=false`. A gate's own entry overrides that of a group of gates."""
+    """Parses `A=true,B=false`. A gate's own entry overrides that of a group of gates."""
     found: dict[str, bool] = {}
     groups: dict[str, bool] = {}
     for part in filter(None, (part.strip() for part in text.split(","))):
@@ -235,5 +235,5 @@ def namespaces_apart(selected: str, ignored: Iterable[str]) -> None:
 
 
 def own_namespace() -> str:
-    """The namespace of the component itself, as set in its manifest."""
+    """The namespace that the component runs in, as set in its manifest."""
     return os.environ.get("NAMESPACE") or "kube-system"

@@ -1,6 +1,6 @@
 """Runs a component of the autoscaler only while it is the leader, by upstream's `--leader-elect-*` flags.
 
-Standby replicas serve their health endpoint, too: they are alive, and must not be restarted.
+Standby replicas also serve their health endpoint, because they are alive and must not be restarted.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ JITTER = 1.2
 
 
 class Election(Protocol):
-    """The settings that the recommender and the updater share."""
+    """The leader election settings that the recommender and the updater share."""
 
     @property
     def address(self) -> str: ...
@@ -61,7 +61,7 @@ def check_election(config: Election) -> None:
 
 
 async def run_elected(client: Client, config: Election, work: Callable[[], Awaitable[None]], clock: Clock) -> None:
-    """Runs `work` until cancelled: immediately, or whenever this process holds the lease."""
+    """Runs `work` until cancelled: at once without leader election, otherwise whenever this process holds the Lease."""
     if not config.leader_elect:
         await work()
         return

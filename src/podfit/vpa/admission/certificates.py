@@ -1,7 +1,7 @@
-"""The webhook's certificates: from files, or self-issued, renewed in time and shared through a Secret.
+"""The admission webhook's certificates: read from files, or self-issued, renewed in time and shared through a Secret.
 
-All replicas serve under one authority: the first one creates it and the others read it. When the authority is renewed,
-the old one stays in the bundle until its last certificate has expired.
+All replicas use one authority: the first replica creates it and the others read it. When the authority is renewed, the
+old one stays in the bundle until its last certificate has expired.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class Certificates:
     ca_key: bytes = b""
 
     def renewal_due(self, now: float, names: Sequence[str]) -> bool:
-        """In the last third of its lifetime, or if one of its names is missing."""
+        """Whether the certificate is in the last third of its lifetime, or lacks one of the names."""
         found = x509.load_pem_x509_certificate(self.cert)
         begin, end = found.not_valid_before_utc, found.not_valid_after_utc
         late = datetime.fromtimestamp(now, UTC) >= begin + (end - begin) * 2 / 3
@@ -58,14 +58,14 @@ class Certificates:
 
 
 def from_files(ca: str, cert: str, key: str) -> Certificates | None:
-    """None if the files do not exist."""
+    """Reads the certificates; None if a file does not exist."""
     if not all(Path(file).is_file() for file in (ca, cert, key)):
         return None
     return Certificates(Path(ca).read_bytes(), Path(cert).read_bytes(), Path(key).read_bytes())
 
 
 def made(names: Sequence[str], now: float, lifetime_s: float, before: Certificates | None = None) -> Certificates:
-    """New certificates; under the same authority while it is valid."""
+    """Issues a new serving certificate, signed by the same authority while that is valid."""
     bundle, ca_key = (before.ca, before.ca_key) if before is not None else (b"", b"")
     if before is None or not ca_key or before.authority_due(now):
         fresh, ca_key = _authority(now)
@@ -141,14 +141,15 @@ def _names_of(certificate: x509.Certificate) -> list[str]:
 
 
 class SharedCertificates:
-    """Stored in a Secret, so that all replicas serve under the same authority."""
+    """Certificates stored in a Secret, so that all replicas use the same authority."""
 
     def __init__(self, client: Client, namespace: str, name: str, names: Sequence[str], lifetime_s: float) -> None:
         self._client, self._namespace, self._name = client, namespace, name
         self._names, self._lifetime_s = tuple(names), lifetime_s
 
     async def current(self, now: float) -> Certificates:
-        """The certificates in the Secret, renewed if due. Two replicas that renew at once end with the same ones."""
+        """The certificates in the Secret, renewed if due. Replicas that renew at the same time all return the same
+        result."""
         for _ in range(5):
             secret = await self._client.find(SECRET, self._namespace, self._name)
             kept = _read(secret)
@@ -188,7 +189,7 @@ def _read(secret: Object | None) -> Certificates | None:
 
 
 def load_chain(context: ssl.SSLContext, certificates: Certificates) -> None:
-    """A context only loads files: the certificate is written to one, which is deleted at once."""
+    """Loads certificates into a TLS context. A context only reads files, so they are written to temporary ones."""
     with tempfile.TemporaryDirectory() as folder:
         cert, key = Path(folder) / "cert.pem", Path(folder) / "key.pem"
         cert.write_bytes(certificates.cert)

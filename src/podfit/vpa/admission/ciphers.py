@@ -1,4 +1,4 @@
-"""Translates Go's cipher names in `--tls-ciphers` to OpenSSL's. They apply to TLS 1.2 only."""
+"""Translates the Go cipher names of `--tls-ciphers` to those of OpenSSL. They apply to TLS 1.2 only."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ _OPENSSL = {
 
 
 def openssl_list(text: str) -> str:
-    """Of a list with commas or colons, the ciphers that exist; empty if none does: then the defaults stay."""
+    """The OpenSSL names of the ciphers in a list separated by commas or colons; unknown names are dropped. If the
+    result is empty, the default ciphers apply."""
     named = (part.strip() for part in text.replace(",", ":").split(":"))
     known = (_OPENSSL.get(name, name) for name in named)
     return ":".join(name for name in known if name in _OPENSSL.values())

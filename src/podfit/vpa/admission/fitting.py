@@ -61,7 +61,7 @@ class Fitting:
         """With the autoscaler's objects that the numbers are based on."""
 
     def start(self) -> None:
-        """Call once the caches are synced."""
+        """Subscribes to the caches; they must be synced."""
         self.headroom.start()
         self._waiting.subscribe(self._on_waiting)
 
@@ -89,7 +89,7 @@ class Fitting:
     def size(
         self, vpa: Mapping[str, Any], pod: Object, bounds: NamespaceBounds, boosting: Boosting | None = None
     ) -> Size:
-        """The size of the pod. A startup boost uses the room left beyond the recommended size."""
+        """The size of the pod. A startup boost uses the capacity left beyond the recommended size."""
         spec = pod.get("spec") or {}
         acts = update_mode(vpa) != "Off" and recommends_for(vpa, pod)
         if spec.get("nodeName") or spec.get("schedulingGates") or not (acts or boosting):
@@ -99,7 +99,7 @@ class Fitting:
         if boosting is None and bounds is NO_BOUNDS and not self.headroom.quotas.left(pod["metadata"]["namespace"]):
             needed, wanted = self._at_target(vpa, pod)
             target = Claim(spec, needed)
-            # Almost all pods fit: for them nothing else need be computed.
+            # Almost all pods fit; for them nothing else needs to be computed.
             if self.headroom.ledger.has_place(target):
                 self._expect(pod, target)
                 return Size(vpa, wanted=wanted)
@@ -113,20 +113,21 @@ class Fitting:
     def _recommended(
         self, vpa: Mapping[str, Any], pod: Object, bounds: NamespaceBounds
     ) -> tuple[Size, Mapping[str, Any]]:
-        """The pod at the recommended size."""
+        """Sizes the pod without its startup boost."""
         found = self.headroom.size_new(vpa, pod, bounds)
         if not found.fits:
             namespace, quotas = pod["metadata"].get("namespace", ""), self.headroom.quotas
             over = quotas.missing(namespace, counted_by_quota(found.pod))
             if over and not quotas.missing(namespace, counted_by_quota(pod)):
-                # At the recommended size it would be rejected, and its controller would lack a pod.
+                # The quota would reject the pod at the recommended size, and its controller would lack a pod.
                 return Size(None, (f"the pod keeps its own requests: {over} for what is recommended",)), pod
         return Size(found.vpa, found.notes), found.pod
 
     def _boosted(
         self, vpa: Mapping[str, Any], pod: Object, bounds: NamespaceBounds, boosting: Boosting
     ) -> tuple[Mapping[str, Quantity], tuple[str, ...], Mapping[str, Any]]:
-        """The CPU for boosted containers if the full boost does not fit; notes, and the pod of that size."""
+        """Reduces the startup boost until the pod fits. Returns the boosted containers' CPU if the full boost does not
+        fit, notes, and the pod of the resulting size."""
         whole, asked = boosted(vpa, pod, bounds, boosting.most)
         if self.headroom.has_room(pod, whole):
             return {}, (), whole
@@ -152,8 +153,8 @@ class Fitting:
         self._admitted.append((self._clock.monotonic(), controller_key(pod), key))
 
     def _at_target(self, vpa: Mapping[str, Any], pod: Object) -> tuple[Mapping[str, int], Wanted]:
-        """The requests of the pod, and of its containers, at the target: equal for the pods of one template while the
-        recommendation does not change."""
+        """The requests of the pod, and of its containers, at the target. They are equal for all pods of one template
+        while the recommendation does not change."""
         policy, recommended = vpa.get("spec"), recommendation(vpa)
         shape = id(policy), id(recommended), _shape(pod)
         known = self._targets.get(shape)
@@ -166,7 +167,7 @@ class Fitting:
 
 
 def _shape(pod: Object) -> bytes:
-    """The key of everything that a pod's own size depends on."""
+    """A cache key of everything that a pod's own size depends on."""
     spec = pod.get("spec") or {}
     parts = [[one.get("name"), one.get("resources"), one.get("restartPolicy")] for one in spec.get("containers") or ()]
     first = [[one.get("resources"), one.get("restartPolicy")] for one in spec.get("initContainers") or ()]

@@ -24,7 +24,7 @@ _OWNERS = 3
 
 
 class Index:
-    """Autoscalers by target, reindexed only after one of them changed."""
+    """An index of autoscalers by target, rebuilt only after one of them changed."""
 
     def __init__(self, caches: Caches, hpas: Cache, labels_of: LabelsOf) -> None:
         self._caches, self._hpas, self._labels_of = caches, hpas, labels_of
@@ -50,18 +50,18 @@ class Index:
         return self._built
 
     def vertical(self, vpa: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Without recommendations for resources that a horizontal autoscaler scales by."""
+        """The autoscaler without recommendations for resources that a horizontal autoscaler scales by."""
         return without(vpa, horizontal_resources(vpa, self._scaled, self._labels_of))
 
     @property
     def namespaces(self) -> frozenset[str]:
-        """The namespaces with autoscalers: pods elsewhere are skipped."""
+        """The namespaces with autoscalers. Pods in other namespaces are admitted without a lookup."""
         return self._namespaces if self.vpas else frozenset()
 
 
 class Owners:
-    """Fetches owners of a new pod that are not in the caches yet: a ReplicaSet is seconds old when its pods are
-    created."""
+    """Fetches owners of a new pod that are not in the caches yet. A ReplicaSet is only seconds old when its pods
+    are created."""
 
     def __init__(self, client: Client, caches: Caches, targets: Targets) -> None:
         self._client, self._caches, self._targets = client, caches, targets

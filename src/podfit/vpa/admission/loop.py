@@ -1,6 +1,6 @@
 """The admission webhook: sets the resources of new pods and validates autoscaler objects, over HTTPS.
 
-It serves first and then registers itself. `reviews` decides the responses.
+It starts serving before it registers itself. `reviews` computes the responses.
 """
 
 from __future__ import annotations
@@ -62,12 +62,12 @@ class AdmissionWebhook:
         registry: CollectorRegistry | None = None,
         ask: Ask | None = None,
     ) -> None:
-        """`ask` queries a recommender in this process; otherwise the configured URL is queried, if there is one."""
+        """`ask` queries a recommender in this process. Without it the configured URL is queried, if there is one."""
         self.registry = registry or CollectorRegistry()
         self.config = config or AdmissionConfig()
         client = self.client = measured(client, self.registry, self.config)
         self.clock: Clock = clock or RealClock()
-        # Pods of all namespaces are admitted: autoscalers of an ignored namespace do not count.
+        # Pods of all namespaces are admitted, but autoscalers of ignored namespaces do not apply.
         self.caches = Caches(
             client, self.clock, self.config.vpa_object_namespace, self.config.ignored_vpa_object_namespaces
         )
@@ -97,7 +97,7 @@ class AdmissionWebhook:
     # --- running
 
     async def run(self) -> None:
-        """Works until cancelled."""
+        """Runs until cancelled."""
         try:
             await self.start()
             await self._maintain()
@@ -132,7 +132,8 @@ class AdmissionWebhook:
         self.port = self._listener.port
 
     async def _maintain(self) -> None:
-        """Registration and certificates, once a minute: the former may have been deleted, the latter expire."""
+        """Checks the registration and the certificates once a minute: a registration may be deleted, certificates
+        expire."""
         backoff = Backoff(0.5, 30.0)
         await self.clock.sleep(self.config.register_delay)
         while True:
@@ -154,8 +155,8 @@ class AdmissionWebhook:
         await self.scales.refresh()
 
     async def _stand_by(self) -> None:
-        """Returns when maintenance is due: after a minute, or when the webhook registered in place of this one does not
-        answer."""
+        """Returns when maintenance is due: after a minute, or when the webhook that is registered instead of this one
+        does not respond."""
         until = self.clock.monotonic() + UPKEEP_S
         silent = 0
         while self.clock.monotonic() < until and silent < SILENT_TIMES:
@@ -164,18 +165,19 @@ class AdmissionWebhook:
 
     @property
     def _by_url(self) -> bool:
-        """Only one of several webhooks can be registered by URL; behind a Service all are."""
+        """Only one of several webhooks can be registered by URL. Behind a Service all of them are registered."""
         return self.config.register_webhook and self.config.register_by_url
 
     async def _another_answers(self) -> bool:
-        """Whether another webhook is registered and works: the last one to start is, and the others are standbys."""
+        """Whether another webhook is registered and responds. The last webhook to start is registered; the others are
+        standbys."""
         if not self._by_url or not self.registered.is_set():
             return False
         url, authority = await registered(self.client)
         return url not in ("", self._own_url) and not await silence(url, authority)
 
     async def _others_silence(self) -> str:
-        """Why another webhook, which is registered, does not answer; empty if it does, or if this one is registered."""
+        """Why the other webhook that is registered does not respond; empty if it does, or if this one is registered."""
         url, authority = await registered(self.client)
         return await silence(url, authority) if url not in ("", self._own_url) else ""
 
@@ -204,7 +206,7 @@ class AdmissionWebhook:
                 await self.clock.sleep(backoff.next())
 
     async def _load_certificates(self) -> None:
-        """New handshakes use the loaded certificate; existing connections are not affected."""
+        """Loads the certificates. New handshakes use them; existing connections are not affected."""
         config = self.config
         found = from_files(config.client_ca_file, config.tls_cert_file, config.tls_private_key)
         if found is None:
@@ -217,7 +219,7 @@ class AdmissionWebhook:
             self._certificates = found
 
     async def _renew_lease(self) -> None:
-        """Signals the updater that evicted pods would be sized when they are recreated."""
+        """Renews the Lease that shows the updater that evicted pods would be sized when they are recreated."""
         while True:
             try:
                 await self._renew_once()
@@ -244,7 +246,7 @@ class AdmissionWebhook:
         if request.method == "POST" and request.path == CONVERT_PATH:
             return await self._convert(request)
         if request.method == "GET":
-            # Updaters and standby webhooks check whether this one answers.
+            # Updaters and standby webhooks check whether this webhook responds.
             return web.Response(text="ok")
         if request.headers.get("Content-Type", "").partition(";")[0] != "application/json":
             self.measures.answered("error", "unknown", 0.0)

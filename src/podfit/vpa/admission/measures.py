@@ -32,7 +32,7 @@ class Measures:
         ).with_values(status=("applied", "skipped", "error"), resource=("Pod", "VPA", "unknown"))
 
     def answered(self, outcome: str, resource: str, seconds: float) -> None:
-        """Counts one request for a kind of object, and its result."""
+        """Counts one request for a kind of object, by its outcome."""
         self.latency.labels(outcome, resource).observe(seconds)
         if resource == "Pod" and outcome != "error":
             self.pods.labels("true" if outcome == "applied" else "false").inc()

@@ -1,7 +1,6 @@
-"""The webhook's configuration on the API server: one webhook that changes pods and autoscalers, one that validates
-autoscalers.
+"""The webhook's configurations on the API server: one mutates pods and autoscalers, the other validates autoscalers.
 
-A correct configuration is left alone; another is replaced, never deleted first, so that no pod is missed.
+A correct configuration is left unchanged. An incorrect one is replaced, never deleted first, so that no pod is missed.
 """
 
 from __future__ import annotations
@@ -88,7 +87,7 @@ def _namespaces(config: AdmissionConfig) -> Object:
 
 
 async def register(client: Client, config: AdmissionConfig, ca: bytes, port: int) -> int:
-    """Creates or updates both configurations; returns how many were written. Raises ApiError, Unreachable."""
+    """Creates or updates both configurations; returns the number of writes. Raises ApiError, Unreachable."""
     written = 0
     for kind, wanted in registrations(config, ca, port):
         found = await client.find(kind, "", NAME)
@@ -107,10 +106,10 @@ async def register(client: Client, config: AdmissionConfig, ca: bytes, port: int
 
 
 async def register_conversion(client: Client, config: AdmissionConfig, ca: bytes, port: int) -> bool:
-    """Registers this webhook for the conversion of autoscalers, if the definition uses a webhook; returns whether that
-    was written.
+    """Registers this webhook for the conversion of autoscalers, if the CustomResourceDefinition uses a webhook; returns
+    whether it was written.
 
-    Without the permission the definition stays as in its manifest: only clients of v1alpha1 need the conversion.
+    Without permission the definition stays as in its manifest: only clients of v1alpha1 need the conversion.
     """
     try:
         found = await client.find(DEFINITION, "", DEFINITION_NAME)
@@ -130,7 +129,7 @@ async def register_conversion(client: Client, config: AdmissionConfig, ca: bytes
 
 
 def _is_current(found: Object, wanted: Object) -> bool:
-    """Whether all wanted fields are set; fields that the server defaulted do not matter."""
+    """Whether all wanted fields are set. Fields that the server defaulted are ignored."""
     hooks = found.get("webhooks") or []
     same = len(hooks) == len(wanted["webhooks"]) and all(map(_covers, hooks, wanted["webhooks"]))
     return same and (found["metadata"].get("labels") or {}) == (wanted["metadata"].get("labels") or {})

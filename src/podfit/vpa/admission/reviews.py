@@ -1,6 +1,6 @@
-"""Reviews of new pods and of autoscalers: which autoscaler controls a pod, its size, and the response.
+"""Answers admission reviews of pods and autoscalers: finds the autoscaler that controls a pod, and computes its size.
 
-On any error a pod is admitted.
+On any error a pod is admitted unchanged.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ class Reviews:
         return True
 
     async def answer_here(self, review: Object) -> Object:
-        """The same for an API server of this process, without encoding and decoding."""
+        """The response to a review from an API server of this process, without encoding and decoding."""
         return await self._answer(review, response_of)
 
     async def _answer(self, body: bytes | Object, form: Callable[[ReviewAnswer], _Form]) -> _Form:
@@ -83,7 +83,7 @@ class Reviews:
         return made
 
     async def admit(self, body: bytes | Object) -> tuple[str, ReviewAnswer]:
-        """The kind of object, and the verdict on it."""
+        """The kind of object in the request, and the verdict on it."""
         review = read(body) if isinstance(body, bytes) else body
         request = _request_of(review)
         resource = (request.get("resource") or {}).get("resource") if isinstance(request.get("resource"), dict) else ""
@@ -104,7 +104,7 @@ class Reviews:
         else:
             verdict = answer_to(review, world, Chosen(found.size.vpa, found.size.boosts, found.size.wanted))
         if kind == "VPA" and not _has_spec(request):
-            # A missing spec cannot be defaulted; the server's own validation reports it.
+            # A missing spec cannot be defaulted; the API server's own validation reports it.
             verdict = replace(verdict, patch=None)
         if kind == "VPA" and verdict.allowed and _has_spec(request):
             verdict = replace(verdict, warnings=(*verdict.warnings, *await self._unowned(request)))
@@ -116,7 +116,7 @@ class Reviews:
         return kind, verdict
 
     async def _unowned(self, request: Mapping[str, Any]) -> tuple[str, ...]:
-        """A warning for the user who applies an autoscaler that selects pods which no controller recreates."""
+        """A warning for users who apply an autoscaler that selects pods which no controller would recreate."""
         vpa = as_v1(request["object"])
         try:
             if not may_have_unowned(vpa):
@@ -131,7 +131,7 @@ class Reviews:
         return (warning(names),) if names else ()
 
     def _world(self) -> ReviewContext:
-        """The input of responses; cached until the autoscalers are indexed again."""
+        """The context of responses; cached until the autoscalers are indexed again."""
         vpas = self._of.index.vpas
         if self._known is None or self._known.vpas is not vpas:
             self._known = ReviewContext(
@@ -147,14 +147,14 @@ class Reviews:
         return self._known
 
     async def _for_pod(self, pod: Object, namespace: str, world: ReviewContext) -> SizedPod:
-        """The pod's autoscaler, with the latest recommendation that fits."""
+        """The pod's autoscaler, with the latest recommendation, reduced to a size that fits."""
         await self._of.owners.learn(pod, namespace)
         placed = {**pod, "metadata": {**(pod.get("metadata") or {}), "namespace": namespace}}
         vpa = controlling_vpa(placed, world.vpas, world.selector_of, world.topmost_of)
         if vpa is None and await self._learned_scales(namespace):
             vpa = controlling_vpa(placed, world.vpas, world.selector_of, world.topmost_of)
         if vpa is None or self._of.stops.frozen(vpa) is not None:
-            # While changes are frozen a pod keeps its template's size; one that requires an autoscaler waits.
+            # While changes are frozen a pod keeps its template's size, and a pod that requires an autoscaler waits.
             return NOBODY
         fresh = await self._of.live.improve(placed, vpa)
         fresh = vpa if fresh is vpa else self._of.index.vertical(fresh)
@@ -173,11 +173,12 @@ class Reviews:
         try:
             return self._of.fitting.size(vpa, pod, bounds, Boosting(world.max_boost) if boosting else None)
         except BoostError:
-            # The response to the API server names it.
+            # The response to the API server names the autoscaler.
             return Size(vpa)
 
     async def _learned_scales(self, namespace: str) -> bool:
-        """Looks up owners of unknown kinds, if an autoscaler may target one of them."""
+        """Fetches the scale of owners of custom kinds, if an autoscaler may target one of them. Returns whether it
+        did."""
         foreign = any(
             one.namespace == namespace and one.kind and one.kind not in WELL_KNOWN for one in self._of.index.vpas
         )

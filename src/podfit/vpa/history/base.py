@@ -1,8 +1,8 @@
 """The interface of a history store, from which the recommender starts: usage and out-of-memory events.
 
 To plug in another store, write a class with the methods of `History` and pass it to the recommender; nothing else
-depends on the implementation. A read-only store (a monitoring system) leaves `record` empty. `load` streams: it
-delivers batches in order of time and must not hold more than one of them, so that memory stays bounded.
+depends on the implementation. A read-only store, such as a monitoring system, implements `record` as a no-op. `load`
+streams: it delivers batches in order of time and must hold only one of them, so that memory stays bounded.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ NONE = -1
 
 
 class HistoryUnavailable(Exception):
-    """The history cannot be read now. Calling `load` again resumes where it stopped."""
+    """The history cannot be read now. A repeated call of `load` resumes where the last one stopped."""
 
 
 class Series(NamedTuple):
-    """One container of one pod, with the labels of its pod as canonical text (`a=1,b=2`)."""
+    """One container of one pod, with the pod's labels as canonical text (`a=1,b=2`)."""
 
     namespace: str
     pod: str
@@ -60,19 +60,19 @@ class History(Protocol):
     """Whether `record` does anything; False for a read-only store."""
 
     async def load(self, sink: Sink, until: Seconds) -> None:
-        """Delivers everything before `until`, oldest first. Raises HistoryUnavailable."""
+        """Delivers all samples and events before `until`, oldest first. Raises HistoryUnavailable."""
 
     def record(self, batch: Batch) -> None:
         """Stores new samples and events. Must not block."""
 
     async def flush(self) -> None:
-        """Writes what was recorded."""
+        """Writes recorded samples and events to the store."""
 
     async def close(self) -> None: ...
 
 
 class NoHistory:
-    """The history is in checkpoint objects only, as is upstream's default."""
+    """No history store: the history is in checkpoint objects only, which is upstream's default."""
 
     writes_checkpoints = True
     keeps_samples = False

@@ -1,7 +1,7 @@
-"""The history in one SQLite file: a row for every few minutes, with the columns of all samples of that time.
+"""The history in one SQLite file: one row for every few minutes, with all samples of that time as columns.
 
-A row is written and read whole, so both are as fast as a copy, and loading streams the rows in order of time. At most
-one sample per minute and container is stored: the mean of its CPU usage, the maximum of its memory.
+Rows are written and read whole, so reading and writing are as fast as copying, and loading streams the rows in order of
+time. At most one sample per minute and container is stored: the mean of its CPU usage, the maximum of its memory.
 """
 
 from __future__ import annotations
@@ -82,14 +82,14 @@ class LocalHistory:
 
     def record(self, batch: Batch) -> None:
         ids = np.fromiter((self._id(one) for one in batch.series), np.int64, len(batch.series))
-        # Numbers stand for series: series objects of a minute would be a hundred thousand.
+        # Numbers represent series: a minute of samples would need a hundred thousand series objects.
         self._waiting.append((ids, replace(batch, series=())))
         if len(batch.times):
             self._newest = max(self._newest, min(float(batch.times.max()), self._clock.now()))
         self._last.update(dict.fromkeys(ids.tolist(), self._clock.now()))
 
     async def flush(self) -> None:
-        """Writes completed minutes; samples of the current one wait for its end."""
+        """Writes completed minutes. Samples of the current minute stay in memory until it ends."""
         await self._write(self._clock.now() // self._resolution_s * self._resolution_s)
 
     async def close(self) -> None:
@@ -117,7 +117,7 @@ class LocalHistory:
         if not self._waiting and self._database is None:
             return
         if self._database is None:
-            # Numbers assigned before the file was read may be taken in it.
+            # Numbers that were assigned before the file was read may already be in use in the file.
             await self._work(self._read_series)
         rows, ooms = await self._take_before(before)
         new, self._new = self._new, {}
@@ -126,7 +126,7 @@ class LocalHistory:
         await self._work(lambda db: self._insert(db, rows, ooms, new, oldest, gone))
 
     def _clean_before(self) -> Seconds | None:
-        """Deletes old rows, once an hour."""
+        """The time before which rows are deleted, once an hour; otherwise None."""
         now = self._clock.monotonic()
         if now - self._cleaned < _CLEAN_EVERY_S:
             return None
@@ -134,15 +134,15 @@ class LocalHistory:
         return min(self._clock.now(), self._newest) - (self._days + 1) * DAY
 
     def _drop_unused(self, oldest: Seconds) -> list[int]:
-        """Drops series without samples, and returns their numbers."""
+        """Drops series without recent samples, and returns their numbers."""
         gone = {id for id in self._ids.values() if self._last.get(id, float("-inf")) < oldest}
         self._ids = {one: id for one, id in self._ids.items() if id not in gone}
         self._last = {id: at for id, at in self._last.items() if id not in gone}
         return sorted(gone)
 
     async def _take_before(self, before: Seconds) -> tuple[NDArray[Any], list[Oom]]:
-        """The samples before an instant as one table, and the events; the rest keeps waiting. In a thread: a minute of
-        a large fleet takes some tenths of a second."""
+        """Takes the samples before an instant, as one table, and the events; later ones stay in memory. Runs in a
+        thread, because a minute of a large fleet takes some tenths of a second."""
         waiting, self._waiting = self._waiting, []
         rest = waiting
         try:
@@ -170,7 +170,7 @@ class LocalHistory:
         return self._thinned(table), ooms, rest
 
     def _thinned(self, table: NDArray[Any]) -> NDArray[Any]:
-        """One sample per series and minute."""
+        """Reduces a table to one sample per series and minute."""
         if not len(table):
             return table
         minute = np.floor(table["at"] / self._resolution_s)
@@ -206,7 +206,7 @@ class LocalHistory:
                 packed = np.zeros(len(table), _COLUMNS)
                 packed["id"], packed["at"] = table["id"], table["at"] - base
                 packed["cpu"], packed["memory"] = table["cpu"], table["memory"]
-                # Storing column after column compresses much better than sample after sample.
+                # Column by column the data compresses much better than sample by sample.
                 columns = b"".join(packed[name].tobytes() for name in ("id", "at", "cpu", "memory"))
                 row = (base, float(table["at"][-1]), len(table), zlib.compress(columns, 1))
                 db.execute("INSERT INTO rows VALUES (?, ?, ?, ?)", row)
@@ -229,7 +229,7 @@ class LocalHistory:
             except sqlite3.OperationalError:
                 raise
             except sqlite3.DatabaseError as error:
-                # A damaged file is renamed: a new one takes its place, and the old one can still be examined.
+                # A damaged file is renamed, so that it can still be examined, and a new one is created.
                 aside = self._file.with_name(f"{self._file.name}.damaged")
                 log.error("history file %s: %s; it is renamed to %s, starting a new one", self._file, error, aside)
                 self._file.replace(aside)
@@ -255,7 +255,7 @@ class LocalHistory:
             try:
                 return await asyncio.shield(running)
             except asyncio.CancelledError:
-                # The thread cannot be stopped: the file must not be closed under it.
+                # The thread cannot be interrupted, so the file must not be closed before it ends.
                 await asyncio.wait({running})
                 raise
             except sqlite3.Error as error:
@@ -268,7 +268,7 @@ class LocalHistory:
         fresh = dict(self._new)
         shift = max(found, default=0)
         if fresh and shift >= min(fresh):
-            # Series seen before the file was read get numbers after those in it.
+            # Series that were seen before the file was read get numbers after those in the file.
             self._new = {id + shift: one for id, one in fresh.items()}
             self._ids = {key: id + shift for key, id in self._ids.items()}
             self._last = {id + shift: at for id, at in self._last.items()}
@@ -300,7 +300,7 @@ class LocalHistory:
         return base, Batch(who, index[good], base + at[good].astype(np.float64), cpu[good], memory[good], ooms)
 
     def _unpacked(self, blob: bytes, samples: int, row: int) -> bytes:
-        """None for a damaged row: the others are not affected."""
+        """Decompresses a row; empty if it is damaged. The other rows are not affected."""
         try:
             columns = zlib.decompress(blob)
         except (zlib.error, TypeError) as error:

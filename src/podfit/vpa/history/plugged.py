@@ -1,7 +1,8 @@
-"""Custom history backends: packages name them in the entry point group `podfit.history`, `--storage=NAME` selects one.
+"""Custom history backends. A package registers one in the entry point group `podfit.history`; `--storage=NAME` selects
+it.
 
 An entry point is a function `(RecommenderConfig, Clock) -> History`. `tests/contract/test_history.py` is the contract
-suite of every history.
+test suite of every history.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ def names() -> list[str]:
 
 
 def check(storage: str) -> None:
-    """Raises BadFlag for a storage that no plugin provides."""
+    """Raises BadFlag if no plugin provides this storage."""
     if storage not in BUILT_IN and storage not in names():
         known = ", ".join(["checkpoint", *names(), "prometheus"])
         raise BadFlag(f'invalid argument "{storage}" for "--storage" flag: it is {known} or local')

@@ -1,5 +1,4 @@
-"""Prometheus' HTTP API as far as the history needs it: instant and range queries, rate-limited, parsed as responses
-arrive.
+"""A client for the part of Prometheus' HTTP API that the history needs: instant and range queries, with a rate limit.
 
 A range response is split into its series while it arrives, so that only one series is decoded at a time.
 """
@@ -38,7 +37,7 @@ class Refused(Exception):
 
 
 class ResponseTooLarge(Exception):
-    """The response would be too large; query less."""
+    """The response would be too large; the query must cover less."""
 
 
 class _Series(msgspec.Struct):
@@ -99,7 +98,7 @@ class PrometheusApi:
         return [Sample(one.metric, float(one.value[1])) for one in answer.data.result]
 
     async def range(self, query: str, part: Part) -> AsyncIterator[tuple[dict[str, str], Floats, Floats]]:
-        """Labels, times and values of each series."""
+        """Queries a range; yields the labels, times and values of each series."""
         asked = {
             "query": query,
             "start": f"{part.start:.3f}",
@@ -124,7 +123,7 @@ class PrometheusApi:
                 yield _columns(one)
             return
         end = rest.rfind(b"]]}")
-        # The list of series has to be closed, too: a response may be cut off between two of them.
+        # The list of series must be closed as well: a response may be cut off between two series.
         if end < 0 or not rest[end + 3 :].lstrip().startswith(b"]"):
             raise HistoryUnavailable("the response of Prometheus was cut off")
         self.warnings.update(dict.fromkeys(_warnings(rest[end + 3 :])))
@@ -143,7 +142,7 @@ class PrometheusApi:
                 async for chunk in answer.content.iter_chunked(1 << 18):
                     yield chunk
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
-            # A timeout has no message of its own.
+            # A timeout error has no message of its own.
             words = str(error) or f"no answer within {self._config.prometheus_query_timeout:g} s"
             raise HistoryUnavailable(f"Prometheus {self._config.prometheus_address}: {words}") from error
         finally:
@@ -151,7 +150,7 @@ class PrometheusApi:
                 self.measured(code, "post", self._clock.monotonic() - started)
 
     async def _wait_for_rate(self) -> None:
-        """The query budget: limits the queries per second, however many parts there are."""
+        """Enforces the limit on queries per second, however many parts there are."""
         self.asked += 1
         if self._config.prometheus_queries_per_second <= 0:
             return
@@ -198,7 +197,7 @@ def _raise(status: int, body: bytes) -> None:
     try:
         words = _answer.decode(body).error
     except (msgspec.DecodeError, ValueError):
-        # A proxy may answer with a page of HTML: its text on one line.
+        # A proxy may respond with an HTML page; the log gets its text on one line.
         words = " ".join(_TAG.sub(" ", body.decode("utf-8", "replace")).split())[:200] or "nothing"
     if "too many samples" in words or "exceeded maximum resolution" in words or "limit" in words:
         raise ResponseTooLarge(f"Prometheus: {words}")

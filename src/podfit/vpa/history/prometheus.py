@@ -1,7 +1,8 @@
-"""The history from Prometheus: read once at start, in parts, oldest first, each part turned into histograms at once.
+"""The history from Prometheus: read once at start, part by part from the oldest, each part added to the histograms as
+it arrives.
 
-The number of samples bounds the size of a part; a part that fails is retried after a growing delay, in halves if it was
-too large. What was loaded is not queried again.
+The number of samples limits the size of a part. A part that fails is retried after a growing delay, and split in halves
+if it was too large. Parts that were loaded are not queried again.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ _DAY, _HOUR = 86400.0, 3600.0
 
 @dataclass(frozen=True, slots=True)
 class PlannedQueries:
-    """The queries that would be sent."""
+    """The queries that `load` would send."""
 
     config: PrometheusConfig
     label_query: str
@@ -99,7 +100,7 @@ class PrometheusHistory:
             del self._waiting[0]
 
     def _look_for_gaps(self, batch: Batch) -> None:
-        """Records times for which Prometheus has no data of any container."""
+        """Records periods for which Prometheus has no data of any container."""
         assert self._plan is not None
         times = np.unique(batch.times)
         if not len(times):
@@ -116,7 +117,7 @@ class PrometheusHistory:
         return self._plan.config.history_resolution if self._plan is not None else self.config.history_resolution
 
     def record(self, batch: Batch) -> None:
-        """Prometheus scrapes by itself."""
+        """Does nothing: Prometheus scrapes the metrics itself."""
 
     async def flush(self) -> None:
         return
@@ -145,7 +146,8 @@ class PrometheusHistory:
         )
 
     async def _scraped_every(self, config: PrometheusConfig, until: Seconds) -> Seconds:
-        """From the hour with the most samples, of the last hours and of one in each day; else from whole days."""
+        """The scrape interval: from the busiest hour among the last one and one in each day, or else from whole
+        days."""
         days = [until - day * _DAY for day in range(math.ceil(self.config.history_length / _DAY))]
         for window, instants in ((_HOUR, [until - _HOUR, *days]), (_DAY, days)):
             asked = queries.scrapes_query(config, self._namespace, window)
@@ -181,7 +183,7 @@ class PrometheusHistory:
         return config
 
     async def _pod_labels(self, plan: PlannedQueries, until: Seconds) -> dict[tuple[str, str], str]:
-        """The latest labels of every pod that existed."""
+        """The latest labels of every pod, deleted ones included."""
         config, known = plan.config, queries.spelled(self.known_labels)
         found: dict[tuple[str, str], tuple[float, str]] = {}
         for sample in await self.api.instant(plan.label_query, until):
@@ -195,8 +197,8 @@ class PrometheusHistory:
     # --- loading
 
     async def _retried(self, part: Part) -> Batch:
-        """The part's samples. Raises HistoryUnavailable if it failed several times, ResponseTooLarge if it must be
-        split."""
+        """Fetches the samples of a part. Raises HistoryUnavailable after several failures, ResponseTooLarge if it must
+        be split."""
         while True:
             try:
                 batch = await self._fetch(part)
@@ -239,20 +241,21 @@ class PrometheusHistory:
         counters: dict[tuple[tuple[str, str], ...], float],
         begins: bool,
     ) -> Iterator[Oom]:
-        """One kill for each step of a counter. Its value at the beginning of the history is older than the history."""
+        """Yields one kill for each increment of a counter. A counter's value at the beginning of the history counts
+        kills from before it."""
         for at, value in zip(times.tolist(), values.tolist(), strict=True):
             before = counters.get(series)
             counters[series] = value
             if before is None:
                 before = value if begins and at <= self._waiting[0].start else 0.0
-            # The container's memory at that time is not known here: the peak until then counts.
+            # The container's memory at that time is unknown; the peak until then is used.
             kill = Oom(who.namespace, who.pod, who.container, float(at), 0)
             for _ in range(int(value - before if value >= before else value)):
                 yield kill
 
 
 class Columns:
-    """Collects the series of one part; several series of one container (after a restart) become one."""
+    """Collects the series of one part as columns; several series of one container (after a restart) become one."""
 
     def __init__(self, config: PrometheusConfig, labels: Mapping[tuple[str, str], str]) -> None:
         self._config, self._labels = config, labels

@@ -1,6 +1,6 @@
-"""The text of the queries to Prometheus, and the number of samples expected from each. Pure.
+"""Builds the queries to Prometheus, and estimates how many samples each returns. Pure.
 
-Label names differ between set-ups. The flags set them; those left at upstream's defaults are tried first unchanged,
+Label names differ between set-ups. The flags set them; names left at upstream's defaults are tried first unchanged,
 then as in today's cAdvisor and kube-state-metrics.
 """
 
@@ -18,7 +18,7 @@ _UNSAFE = re.compile(r"[^a-zA-Z0-9_]")
 
 @dataclass(frozen=True, slots=True)
 class PrometheusConfig:
-    """Named as upstream's flags; fields below the blank line are podfit's own."""
+    """The settings for Prometheus, named as upstream's flags; fields below the blank line are podfit's own."""
 
     prometheus_address: str = "http://prometheus.monitoring.svc"
     prometheus_insecure: bool = False
@@ -66,7 +66,7 @@ STATE_METRICS = {
 
 
 def spellings(config: PrometheusConfig) -> Iterator[PrometheusConfig]:
-    """The set-up as given, then variants of the names left at their defaults."""
+    """The set-up as configured, then variants of the names left at their defaults."""
     default = PrometheusConfig()
     yield config
     free = {name: value for name, value in MODERN.items() if getattr(config, name) == getattr(default, name)}
@@ -90,7 +90,7 @@ def cluster_matcher(config: PrometheusConfig) -> str:
 
 
 def selector(config: PrometheusConfig, namespace: str = "") -> str:
-    """The matchers for containers, in upstream's order and spelling."""
+    """The label matchers that select containers, in upstream's order and spelling."""
     parts = []
     if config.prometheus_cadvisor_job_name:
         parts.append(f'job="{_quoted(config.prometheus_cadvisor_job_name)}"')
@@ -105,34 +105,34 @@ def selector(config: PrometheusConfig, namespace: str = "") -> str:
 
 
 def cpu_query(config: PrometheusConfig, namespace: str = "", scraped_every: Seconds = 0) -> str:
-    """A rate needs two scrapes in its window; the window is a little longer, because scrapes are not exactly on
-    time."""
+    """The query for CPU usage. A rate needs two scrapes in its window, which is a little longer because scrape times
+    vary."""
     window = prometheus_duration(max(config.history_resolution, math.ceil(2.5 * scraped_every)))
     return f"rate({config.history_cpu_metric}{{{selector(config, namespace)}}}[{window}])"
 
 
 def memory_query(config: PrometheusConfig, namespace: str = "", scraped_every: Seconds = 0) -> str:
-    """The peak of each step, so that no peak between two samples is lost."""
+    """The query for the peak memory usage of each step, so that no peak between two samples is lost."""
     window = prometheus_duration(max(config.history_resolution, math.ceil(1.5 * scraped_every)))
     return f"max_over_time({config.history_memory_metric}{{{selector(config, namespace)}}}[{window}])"
 
 
 def oom_query(config: PrometheusConfig, namespace: str = "", scraped_every: Seconds = 0) -> str:
-    """The counters themselves: an increase over windows misses events between the windows."""
+    """The query for the OOM-kill counters themselves: an increase over windows would miss kills between the windows."""
     window = prometheus_duration(max(config.history_resolution, math.ceil(1.5 * scraped_every)))
     return f"last_over_time({config.history_oom_metric}{{{selector(config, namespace)}}}[{window}]) > 0"
 
 
 def scrapes_query(config: PrometheusConfig, namespace: str = "", window: Seconds = 3600.0) -> str:
-    """The maximum number of scrapes of a container within the window."""
+    """The query for the maximum number of scrapes of a container within the window."""
     within = prometheus_duration(window)
     return f"max(count_over_time({config.history_memory_metric}{{{selector(config, namespace)}}}[{within}]))"
 
 
 def interval_of(scrapes: float, window: Seconds) -> Seconds:
-    """The scrape interval for a number of scrapes in a window: the roundest number that fits.
+    """The scrape interval, from the number of scrapes in a window: the roundest number that fits.
 
-    Between the first and the last of n scrapes lie n - 1 intervals, and the window may begin and end between scrapes.
+    Between the first and the last of n scrapes are n - 1 intervals, and the window may begin and end between scrapes.
     """
     least, most = window / scrapes, window / (scrapes - 1)
     for unit in (900, 600, 300, 120, 60, 30, 15, 10, 5):
@@ -142,7 +142,7 @@ def interval_of(scrapes: float, window: Seconds) -> Seconds:
 
 
 def own_oom_query(config: PrometheusConfig, namespace: str = "") -> str:
-    """Whether podfit's nodes are scraped, whose counter outlives a container that is killed."""
+    """The query that finds out whether podfit's nodes are scraped, whose kill counter survives the killed container."""
     counter = f"{OWN_OOM_METRIC}{{{selector(config, namespace)}}}"
     return f"count(last_over_time({counter}[{prometheus_duration(config.history_length)}]))"
 
@@ -150,8 +150,8 @@ def own_oom_query(config: PrometheusConfig, namespace: str = "") -> str:
 def resolution(config: PrometheusConfig, scraped_every: Seconds, series: int) -> Seconds:
     """The resolution to query: as fine as the data and the number of samples allow.
 
-    A resolution that was given is used, unless scrapes are further apart. Otherwise it is at most half an hour, so that
-    a peak of an hour is read in full whenever it begins.
+    A configured resolution is used, unless scrapes are further apart. Otherwise it is at most half an hour, so that a
+    peak of an hour is read in full whenever it begins.
     """
     if config.history_resolution != PrometheusConfig().history_resolution:
         return max(config.history_resolution, scraped_every)
@@ -163,8 +163,8 @@ def resolution(config: PrometheusConfig, scraped_every: Seconds, series: int) ->
 
 
 def labels_query(config: PrometheusConfig, length: Seconds) -> str:
-    """One sample of every set of labels that a pod had, as an instant vector; upstream's query lacks the range it
-    needs."""
+    """The query for every set of labels that a pod had, one sample each, as an instant vector. Upstream's query lacks
+    the range that it needs."""
     asked = re.sub(r"\[[^\]]*\]\s*$", "", config.metric_for_pod_labels.strip())
     matcher = cluster_matcher(config)
     if matcher:
@@ -173,13 +173,13 @@ def labels_query(config: PrometheusConfig, length: Seconds) -> str:
 
 
 def count_query(config: PrometheusConfig, namespace: str = "") -> str:
-    """The number of containers in an hour."""
+    """The query for the number of containers in an hour."""
     return f"count(last_over_time({config.history_memory_metric}{{{selector(config, namespace)}}}[1h]))"
 
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """A range of time for one query."""
+    """The time range of one query."""
 
     start: Seconds
     end: Seconds
@@ -193,7 +193,8 @@ class Part:
 
 
 def parts(config: PrometheusConfig, until: Seconds, counts: Mapping[Seconds, int]) -> list[Part]:
-    """The whole period, oldest first, each part small enough. `counts`: the number of series at several instants."""
+    """Splits the whole period into parts that are small enough, oldest first. `counts` has the number of series at
+    several instants."""
     step = config.history_resolution
     start = until - config.history_length
     found = []
@@ -218,12 +219,12 @@ def prometheus_duration(seconds: Seconds) -> str:
 
 
 def sanitized(label: str) -> str:
-    """The label's name as written by kube-state-metrics."""
+    """A label name as kube-state-metrics writes it."""
     return _UNSAFE.sub("_", label)
 
 
 def original_labels(found: Mapping[str, str], prefix: str, known: Mapping[str, str]) -> dict[str, str]:
-    """Pod labels from a series' labels; `known` maps written names back to the original ones if known."""
+    """Pod labels from a series' labels. `known` maps the written names back to the original ones."""
     cut = len(prefix)
     return {
         known.get(name[cut:], name[cut:]): value for name, value in found.items() if name.startswith(prefix) and value
@@ -231,7 +232,7 @@ def original_labels(found: Mapping[str, str], prefix: str, known: Mapping[str, s
 
 
 def spelled(names: Iterable[str]) -> dict[str, str]:
-    """Written name to original name, for label names in use."""
+    """Maps the names that kube-state-metrics writes back to the original label names."""
     return {sanitized(name): name for name in names}
 
 

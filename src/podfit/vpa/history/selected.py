@@ -1,4 +1,4 @@
-"""Where a recommender reads the usage of earlier days from."""
+"""Creates the history store that `--storage` selects."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""New pods with a startup boost, full or partial. Pure."""
+"""Computes the CPU of new pods with a startup boost, full or partial. Pure."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def boosted(
     most: Quantity | None,
     boosts: Mapping[str, Quantity] = NO_BOOSTS,
 ) -> tuple[ObjectView, Boosts]:
-    """The pod with its boosts, none above `most`, or above the value in `boosts` for the container."""
+    """The pod with its boosts. No boost exceeds `most`, nor the value in `boosts` for its container."""
     wanted, _ = wanted_for(pod, vpa, bounds)
     found: dict[str, tuple[Quantity, Quantity]] = {}
     for container, resources in zip(containers(pod), wanted, strict=True):
@@ -36,7 +36,7 @@ def boosted(
 
 
 def shared(boosts: Boosts, part: int) -> dict[str, Quantity]:
-    """By container: the CPU to start with if it gets this number of the PARTS of its boost."""
+    """The CPU that each container starts with, if it gets `part` of the PARTS of its boost."""
     return {
         name: Quantity.of_milli(base.milli + (cpu.milli - base.milli) * part // PARTS, cpu.format)
         for name, (base, cpu) in boosts.items()

@@ -10,7 +10,8 @@ API_VERSION, KIND = "apiextensions.k8s.io/v1", "ConversionReview"
 
 
 def converted(review: Any) -> dict[str, Any]:
-    """The response to a review; one that cannot be decoded or converted gets a failure."""
+    """The response to a review. A review that cannot be decoded, or an object that cannot be converted, gets a failure
+    status."""
     request = review.get("request") if isinstance(review, dict) else None
     asked: dict[str, Any] = request if isinstance(request, dict) else {}
     response: dict[str, Any] = {"uid": asked.get("uid") or ""}

@@ -1,4 +1,4 @@
-"""Pods that must wait until an autoscaler controls them. Pure."""
+"""The scheduling gate for pods that must wait until an autoscaler controls them. Pure."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from podfit.vpa.model.objects.pods import annotations_of
 
 
 def must_wait(pod: ObjectView, vpa: ObjectView | None) -> bool:
-    """Whether the pod requires an autoscaler and none controls it. A pod that has a node cannot wait."""
+    """Whether the pod requires an autoscaler and none controls it. A pod that already has a node cannot wait."""
     return vpa is None and requires(pod) and not (pod.get("spec") or {}).get("nodeName")
 
 
@@ -18,7 +18,7 @@ def requires(pod: ObjectView) -> bool:
 
 
 def gate_patch(pod: ObjectView) -> Patch:
-    """Adds the scheduling gate, if it is missing."""
+    """The patch that adds the scheduling gate; empty if the pod has it."""
     gates = (pod.get("spec") or {}).get("schedulingGates") or []
     if any(gate.get("name") == GATE for gate in gates):
         return []

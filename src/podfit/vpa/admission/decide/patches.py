@@ -33,7 +33,7 @@ def pod_patch(
 ) -> Patch:
     """All changes of the autoscaler to a new pod. Raises BoostError for an invalid boost.
 
-    `limited` are the resources for which the pod's namespace requires limits, `boosts` the CPU that containers may
+    `limited` are the resources for which the pod's namespace requires limits. `boosts` is the CPU that containers may
     start with if their full boost does not fit. `known` is the recommendation, if it was computed before; it is not
     modified.
     """
@@ -64,7 +64,7 @@ def pod_patch(
 def _unlimited(
     container: ObjectView, vpa: ObjectView, wanted: ContainerResources, limited: Collection[str]
 ) -> list[str]:
-    """The limits to remove, if the policy says that new pods have none; they are dropped from `wanted`."""
+    """The limits to remove, if the policy removes limits from new pods. They are also deleted from `wanted`."""
     if not removes_limits(container_policy(vpa, container.get("name") or "")):
         return []
     standing = (container.get("resources") or {}).get("limits") or {}
@@ -78,7 +78,7 @@ def _own(known: Wanted) -> Wanted:
 
 
 def wanted_for(pod: ObjectView, vpa: ObjectView, bounds: NamespaceBounds) -> Wanted:
-    """Empty in mode Off."""
+    """The resources that the pod's containers should get; empty in mode Off."""
     if update_mode(vpa) == "Off":
         return [ContainerResources() for _ in containers(pod)], {}
     return resources_for_pod(vpa, pod, bounds)

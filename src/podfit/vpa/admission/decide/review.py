@@ -42,7 +42,7 @@ AUTO_WARNING = (
 
 @dataclass(frozen=True, slots=True)
 class ReviewContext:
-    """The input of the response besides the request."""
+    """Everything besides the request that a response depends on."""
 
     vpas: Mapping[Target, list[ObjectView]]
     selector_of: SelectorOf
@@ -56,7 +56,7 @@ class ReviewContext:
 
 
 class Chosen(NamedTuple):
-    """A pod's autoscaler and its recommendation, if they were looked up before."""
+    """A pod's autoscaler and its recommendation, if they were looked up earlier."""
 
     vpa: ObjectView | None
     """None if the pod stays unchanged."""
@@ -92,12 +92,12 @@ class ReviewAnswer:
 
 
 def index_vpas(vpas: Iterable[ObjectView]) -> dict[Target, list[ObjectView]]:
-    """An index of the autoscalers that act on new pods."""
+    """An index, by target, of the autoscalers that act on new pods."""
     return by_target(vpa for vpa in vpas if acts_on_creation(vpa))
 
 
 def answer(body: bytes | str, world: ReviewContext) -> ReviewAnswer:
-    """Decodes a request body. One that cannot be decoded is admitted."""
+    """Decodes and answers a request body. If it cannot be decoded, the request is admitted."""
     try:
         review = msgspec.json.decode(body)
     except msgspec.DecodeError as error:
@@ -106,7 +106,7 @@ def answer(body: bytes | str, world: ReviewContext) -> ReviewAnswer:
 
 
 def answer_to(review: Any, world: ReviewContext, chosen: Chosen | None = None) -> ReviewAnswer:
-    """The same for a body that was decoded before, and a pod whose autoscaler may be known."""
+    """Answers a decoded request. `chosen` is the pod's autoscaler, if it was looked up earlier."""
     try:
         check_shape(review, REVIEW, "AdmissionReview")
         request = review["request"]
@@ -158,7 +158,7 @@ def admit_vpa(request: ObjectView, uid: str, world: ReviewContext) -> ReviewAnsw
     given = request.get("object") or {}
     alpha = given.get("apiVersion") == V1ALPHA1
     vpa = as_v1(given)
-    # v1alpha1 has no other name for it.
+    # v1alpha1 has no other name for this mode.
     warnings = (AUTO_WARNING,) if _deprecated(vpa) and not alpha else ()
     errors = _errors_of(vpa, as_v1(request.get("oldObject")), world)
     if errors:
@@ -173,7 +173,8 @@ def admit_vpa(request: ObjectView, uid: str, world: ReviewContext) -> ReviewAnsw
 
 
 def as_v1(vpa: Any) -> Any:
-    """An object of v1alpha1 as v1; one that cannot be converted stays unchanged, and is refused by its shape."""
+    """Converts a v1alpha1 object to v1. An object that cannot be converted is returned unchanged, and fails the shape
+    check."""
     try:
         return to_v1(vpa) if vpa and vpa.get("apiVersion") == V1ALPHA1 else vpa
     except (AttributeError, TypeError):

@@ -1,4 +1,4 @@
-"""Whether a VerticalPodAutoscaler object may be stored, with upstream's messages."""
+"""Validates a VerticalPodAutoscaler object before it is stored, with upstream's messages."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ _NO_TARGET = "If you're using v1beta1 version of the API, please migrate to v1"
 
 @dataclass(frozen=True, slots=True)
 class Allowed:
-    """The fields allowed by the feature gates, or by the previous version of the object."""
+    """The optional fields that are allowed, by feature gates or because the previous version of the object has them."""
 
     create: bool = False
     boost: bool = False
@@ -48,7 +48,8 @@ class Allowed:
 
 
 def allowed_for(gates: Mapping[str, bool], old: ObjectView | None) -> Allowed:
-    """A field whose gate was disabled may stay in an object that already used it."""
+    """The optional fields that are allowed. A field whose gate is disabled may stay in an object that already
+    has it."""
     old = old or {}
     policy = (old.get("spec") or {}).get("updatePolicy") or {}
     return Allowed(
