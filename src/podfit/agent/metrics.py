@@ -136,7 +136,7 @@ class AgentMetrics:
             for resource in (CPU, MEMORY):
                 for requirement in ("requests", "limits"):
                     old, new = earlier.get(requirement) or {}, resources.get(requirement) or {}
-                    # Most texts are equal: only others are parsed.
+                    # Most texts are equal; only those that differ are parsed.
                     if old.get(resource) != new.get(resource) and (operation := _operation(old, new, resource)):
                         self.requested.labels(resource, requirement, operation).inc()
 

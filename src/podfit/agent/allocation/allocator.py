@@ -138,8 +138,8 @@ class Allocator:
         self.retry("periodic_retry")
 
     def _queue(self) -> list[PodRecord]:
-        """Queues the pods' resizes. Skips pods whose allocation is already gone: an object held by a finalizer outlives
-        it."""
+        """The pods with pending resizes, in the order in which they are decided. Omits pods whose allocation is already
+        gone: an object held by a finalizer outlives it."""
         waiting = [
             record for uid in self._pending if (record := self._records.get(uid)) and self._ledger.allocated(uid)
         ]

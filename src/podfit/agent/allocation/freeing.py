@@ -44,7 +44,8 @@ class Freeing:
         self._silent.pop(uid, None)
 
     def keep_silent(self, uid: str, missing: Iterable[Shortage]) -> bool:
-        """Whether the pod's resize fits once decreases in progress are applied, and has not waited too long for it."""
+        """Whether the pod's resize fits once decreases in progress are applied, and has not waited too long to stay
+        unreported."""
         if not all(self._covered(uid, short) for short in missing):
             self._silent.pop(uid, None)
             return False

@@ -48,7 +48,7 @@ class ConfigProblem(Exception):
 
 
 class VolumeProblem(ConfigProblem):
-    """Volumes cannot be created yet, each for one of `messages`; the container stays in creation."""
+    """Volumes cannot be created yet, each for the reason in one of `messages`; the container stays in creation."""
 
     def __init__(self, problem: BadVolume) -> None:
         super().__init__(str(problem))
@@ -98,7 +98,7 @@ class ContainerMaker:
         return self._config.logs_dir / f"{record.namespace}_{record.name}_{record.uid}"
 
     async def mount(self, record: PodRecord) -> None:
-        """Creates the pod's volumes, before anything else of the pod."""
+        """Creates the pod's volumes, before anything else of the pod is created."""
         allocated = self._ledger.allocated(record.uid)
         await self._mount(record.sized(allocated).pod if allocated is not None else record.pod, ())
 
@@ -110,7 +110,7 @@ class ContainerMaker:
             raise VolumeProblem(problem) from problem
 
     def _with_profile(self, found: Security) -> Security:
-        """A profile of the node is a file in its folder for profiles."""
+        """Resolves a profile of the node to a file in its folder for profiles."""
         if not found.seccomp.startswith(_LOCALHOST):
             return found
         file = self._config.seccomp_dir.absolute() / found.seccomp.removeprefix(_LOCALHOST)
@@ -164,7 +164,7 @@ class ContainerMaker:
         )
 
     async def _check_user(self, record: PodRecord, container: Object) -> None:
-        """`runAsNonRoot`: refused if it would be root, or if that is unknown."""
+        """Enforces `runAsNonRoot`: refuses a container that would run as root, or whose user is unknown."""
         merged = {**(record.pod["spec"].get("securityContext") or {}), **(container.get("securityContext") or {})}
         if not merged.get("runAsNonRoot"):
             return
@@ -235,7 +235,8 @@ class ContainerMaker:
         return self._volumes.folder(record.uid) / "containers" / name / f"message-{attempt}"
 
     def _hosts_mount(self, record: PodRecord, container: Object, ips: tuple[str, ...]) -> list[Mount]:
-        """/etc/hosts with the pod's address, rewritten for each container: a new sandbox has a new address."""
+        """Mounts /etc/hosts with the pod's address. It is rewritten for each container, because a new sandbox has a new
+        address."""
         if not self._config.on_disk or any(
             one["mountPath"].rstrip("/") == "/etc/hosts" for one in container.get("volumeMounts") or ()
         ):
@@ -247,7 +248,7 @@ class ContainerMaker:
 
 
 def _host_ports(spec: Object) -> tuple[PortMapping, ...]:
-    """For a pod with its own network; one in the host's network listens on them itself."""
+    """The host ports of a pod with its own network; a pod in the host's network listens on them itself."""
     if spec.get("hostNetwork"):
         return ()
     sidecars = [one for one in spec.get("initContainers") or () if is_sidecar(one)]
@@ -265,7 +266,7 @@ def _sysctls(spec: Object) -> dict[str, str]:
 
 
 def _host_ip(port: Object) -> str:
-    """ "" for any address."""
+    """The host IP of a port; "" for any address."""
     ip = str(port.get("hostIP") or "")
     return "" if ip in ("0.0.0.0", "::") else ip
 
@@ -283,7 +284,7 @@ def _sub_path(mount: Object, environment: Mapping[str, str]) -> str:
 
 
 def _check_profiles(record: PodRecord, container: Object) -> None:
-    """A requested profile that cannot be applied must not be skipped: the container would run unconfined."""
+    """Refuses a requested profile that cannot be applied: the container would otherwise run unconfined."""
     merged = {**(record.pod["spec"].get("securityContext") or {}), **(container.get("securityContext") or {})}
     for field, what in (("seccompProfile", "seccomp"), ("appArmorProfile", "AppArmor")):
         profile = merged.get(field)

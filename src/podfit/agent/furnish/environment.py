@@ -36,7 +36,7 @@ def expand(text: str, known: Mapping[str, str]) -> str:
 
 
 def expand_whole(text: str, known: Mapping[str, str]) -> str:
-    """The same, but every name must have a value. Raises MissingObject."""
+    """Expands a text in which every name must have a value. Raises MissingObject."""
     missing = sorted({match[1] for match in _REFERENCE.finditer(text) if match[1] and not known.get(match[1])})
     if missing:
         raise MissingObject(f"missing value for {', '.join(missing)}")
@@ -73,7 +73,8 @@ class Environment:
         self._services = services
 
     async def of(self, pod: Object, container: Object, ips: tuple[str, ...]) -> dict[str, str]:
-        """`pod` has its allocated sizes: resourceFieldRefs show those. Raises MissingObject."""
+        """The environment of a container. `pod` has its allocated sizes, which resourceFieldRefs show. Raises
+        MissingObject."""
         namespace = pod["metadata"].get("namespace") or "default"
         known = self._services(pod, bool(ips) and ips[0] != self.host_ip) if self._services is not None else {}
         size = 0

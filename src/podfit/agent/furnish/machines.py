@@ -1,6 +1,6 @@
 """`spec.virtualMachine` as annotations for the VM runtime: user data and keys.
 
-A pod that defines its virtual machine as a container has these annotations itself.
+Not used for a pod that defines its virtual machine as a container: that pod has the annotations itself.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ class Machines:
         self._objects = objects
 
     async def annotations(self, pod: Object) -> dict[str, str]:
-        """Raises RuntimeFailure for missing or unsupported settings."""
+        """The annotations for the pod's virtual machine. Raises RuntimeFailure for missing or unsupported settings."""
         spec = pod["spec"]
         machine = spec.get("virtualMachine")
         # Only on request: a VM with such a volume can be neither migrated nor suspended.

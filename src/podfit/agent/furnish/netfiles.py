@@ -84,7 +84,7 @@ class _Resolver:
 
 
 def resolv_conf(pod: Object, config: AgentConfig) -> str:
-    """ "" if the host has none and the pod adds nothing."""
+    """The pod's resolv.conf; "" if the host has none and the pod adds nothing."""
     spec = pod["spec"]
     host = _resolver_of_the_host(bool(spec.get("hostNetwork")))
     policy = spec.get("dnsPolicy") or "ClusterFirst"
@@ -102,7 +102,7 @@ def resolv_conf(pod: Object, config: AgentConfig) -> str:
 
 
 def _merged(base: _Resolver, extra: Object) -> _Resolver:
-    """The pod's entries come last and only once; options of the same name replace others."""
+    """Merges settings: the pod's entries come last and only once; options of the same name replace others."""
     options = {one.partition(":")[0]: one for one in base.options}
     for one in extra.get("options") or ():
         options[one["name"]] = one["name"] + (f":{one['value']}" if one.get("value") else "")
@@ -114,7 +114,8 @@ def _merged(base: _Resolver, extra: Object) -> _Resolver:
 
 
 def _resolver_of_the_host(host_network: bool) -> _Resolver:
-    """A pod with its own network cannot reach a server on the host's loopback, only those behind it."""
+    """The host's resolver settings. A pod with its own network cannot reach a server on the host's loopback, so the
+    servers behind it are used."""
     found = _read(_RESOLV)
     if host_network or not found.servers or not all(_is_loopback(server) for server in found.servers):
         return found
@@ -136,7 +137,7 @@ def _read(file: Path) -> _Resolver:
         if word == "nameserver":
             found.servers += rest[:1]
         elif word == "search":
-            # The last one wins, as for the resolver itself.
+            # The last line wins, as in the resolver itself.
             found.searches = rest
         elif word == "options":
             found.options += rest

@@ -1,4 +1,5 @@
-"""The runtime handler that a pod's RuntimeClass names: how its runtime runs it, or which of several runtimes does."""
+"""Resolves a pod's RuntimeClass to the runtime handler it names, which selects how the runtime runs the pod, or which
+of several runtimes does."""
 
 from __future__ import annotations
 
@@ -20,11 +21,12 @@ class RuntimeClasses:
         self._client, self._simulated = client, simulated
 
     async def resolve(self, record: PodRecord) -> None:
-        """Sets the pod's handler. Read whenever a sandbox is created, which is rare: no watch is needed."""
+        """Sets the pod's handler. The RuntimeClass is read whenever a sandbox is created; that is rare, so no watch is
+        needed."""
         record.class_handler = await self.handler(record.pod)
 
     async def handler(self, pod: Object) -> str:
-        """ "" is the default."""
+        """The handler's name; "" is the default."""
         name = pod["spec"].get("runtimeClassName") or ""
         if not name:
             if pod["spec"].get("virtualMachine") and not self._simulated:

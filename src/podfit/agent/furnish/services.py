@@ -45,7 +45,8 @@ class Services:
         await self._cache.run()
 
     async def known(self, patience_s: float) -> None:
-        """False until they were read; not forever, because a server may refuse to list them."""
+        """Waits until the Services were read, but no longer than the timeout, because a server may refuse to list
+        them."""
         with suppress(TimeoutError):
             async with asyncio.timeout(patience_s):
                 await self._cache.ready.wait()
@@ -60,7 +61,8 @@ class Services:
         return self._api_server is not None and _is_loopback(self._api_server[0])
 
     def variables(self, pod: Object, own_network: bool) -> dict[str, str]:
-        """Raises MissingObject until they were read; a static pod does not wait for an API server."""
+        """The variables for a pod. Raises MissingObject until the Services were read; a static pod does not wait for an
+        API server."""
         if not self._cache.ready.is_set():
             if is_static(pod):
                 return {}
@@ -80,7 +82,7 @@ class Services:
 
 
 def _is_loopback(host: str) -> bool:
-    """Only IPv4: an address of the other family cannot be redirected to."""
+    """Whether the address is an IPv4 loopback address; an IPv6 address cannot be redirected to."""
     try:
         return ip_address(host).is_loopback and ":" not in host
     except ValueError:

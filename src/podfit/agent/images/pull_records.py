@@ -1,8 +1,9 @@
-"""Which pods may run an image that is present: those that could pull it.
+"""Records which pods may run an image that is present: those that could pull it.
 
 An image pulled with credentials is not available to every pod of the node. Digests of the credentials it was pulled
 with are recorded; a pod with other ones, or with none, has to pull it itself. Images that this agent did not pull were
-put on the node by its administrator and are available to all."""
+put on the node by its administrator and are available to all.
+"""
 
 from __future__ import annotations
 
@@ -53,7 +54,7 @@ class PullRecords:
                 records[image_id] = _Pulled(before.anyone, tuple(digests))
 
     def is_open(self, image_id: str) -> bool:
-        """Whether every pod may use it."""
+        """Whether every pod may use the image."""
         record = self._read().get(image_id)
         return record is None or record.anyone
 

@@ -26,7 +26,7 @@ class PullSecrets:
 
     @staticmethod
     def of_node(image: Reference) -> list[Credentials]:
-        """Credentials that every pod of the node may use, tried after the pod's own."""
+        """The credentials that every pod of the node may use, tried after the pod's own."""
         return keyring_in(user_file()).lookup(image)
 
     async def _secrets(self, record: PodRecord) -> list[Object]:

@@ -2,7 +2,7 @@
 failures.
 
 Works with every runtime. Reasons, messages and Events are the kubelet's. Pulls run outside the pod's passes; the number
-of pulls per registry is limited, so that one which stalls does not block images of another.
+of pulls per registry is limited, so that a stalled registry does not block images of another.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class PullSlots:
     """Limits the number of concurrent pulls."""
 
     def __init__(self, per_registry: int, most: int = 0) -> None:
-        """`most`: for all registries together, instead; 0 for no such limit."""
+        """`most`: a limit for all registries together instead; 0 for no such limit."""
         self._count, self._shared = most or per_registry, bool(most)
         self._slots: dict[str, asyncio.Semaphore] = {}
 
@@ -66,7 +66,7 @@ class ImagePulls:
         self._turns: WeakValueDictionary[tuple[str, str], asyncio.Lock] = WeakValueDictionary()
 
     async def get(self, record: PodRecord, container: Object) -> str | None:
-        """The image's id; None while it is being pulled or cannot be pulled."""
+        """The image's ID; None while it is being pulled or cannot be pulled."""
         return await self._get(record, container, "")
 
     async def has_mounted(self, record: PodRecord, container: Object) -> bool:
@@ -89,7 +89,8 @@ class ImagePulls:
         return record.images.get((name, image))
 
     def used(self, record: PodRecord, container: Object) -> None:
-        """A container was created from its images, or not; for the next one they are looked up again."""
+        """Forgets the images of a container that was created, or failed to be: they are looked up again for the next
+        one."""
         for key in [key for key in record.images if key[0] == container["name"]]:
             del record.images[key]
 
@@ -226,7 +227,7 @@ class ImagePulls:
             await self._clock.sleep(min(left, _LOOK_S))
 
     async def _here(self, record: PodRecord, image: str) -> bool:
-        """Whether the pod could start with it now."""
+        """Whether the pod could start with the image that is present now."""
         try:
             # An invalid reference is rejected before any runtime is called, as in a pull.
             reference = parse(image)

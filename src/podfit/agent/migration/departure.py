@@ -1,4 +1,5 @@
-"""VM pods that leave this node. The phase in the pod decides the next step, so that a killed agent can resume.
+"""VM pods that are migrated away from this node. The phase in the pod's status decides the next step, so that a
+restarted agent can resume.
 
 The API decides where a pod is: this node releases a VM only when the pod no longer belongs to it, and it takes a VM
 back only after the migration has been recorded as failed.
@@ -48,7 +49,7 @@ class Departures:
         await self._steps.runtime(record).stay(container.id)
         record.stayed = found.requested
         if record.moving_since is None or record.moving_since[0] != found.requested:
-            # It ended before this agent started.
+            # The migration ended before this agent started.
             return
         record.story.add("stays", found.message)
         self._events.emit(

@@ -22,7 +22,7 @@ log = logging.getLogger(__name__)
 
 class Expected:
     def __init__(self, core: Core, client: Client, runtime: Runtime, roster: Roster) -> None:
-        """`runtime`: the one that may be able to migrate VMs, without the metrics around it."""
+        """`runtime`: the runtime that may be able to migrate VMs, without the wrapper that counts calls."""
         self._client, self._runtime, self._roster = client, runtime, roster
         self._clock, self._tasks = core.clock, core.tasks
         self._node_name = node_name = core.config.node_name
@@ -30,7 +30,8 @@ class Expected:
         self._cache = Cache(client, POD, clock=clock, fieldSelector=f"status.nominatedNodeName={node_name}")
 
     async def begin(self) -> None:
-        """Only if the runtime can migrate VMs and the API server supports it. Returns when all are known."""
+        """Begins to watch, only if the runtime can migrate VMs and the API server supports it. Returns when all such
+        pods are known."""
         if getattr(self._runtime, "migrations", None) is None or not await self._served():
             return
         self._tasks.start(self._cache.run(), "coming")
@@ -55,7 +56,7 @@ class Expected:
                 await self._clock.sleep(backoff.next())
 
     def on_removed(self, uid: str) -> None:
-        """A pod that left this node may be coming back."""
+        """Handles a pod that left this node and may be coming back."""
         for pod in self._cache:
             if pod["metadata"]["uid"] == uid:
                 self._changed(None, pod)

@@ -27,7 +27,7 @@ class EarlierLogs:
         self._client, self._file_of = client, file_of
 
     async def fetch(self, record: PodRecord, container: ContainerState) -> None:
-        """Once: the file exists afterwards. A log that cannot be read does not block the migration."""
+        """Fetches the log once: the file exists afterwards. A log that cannot be read does not block the migration."""
         target = self._file_of(record, container.name, container.attempt)
         if target.exists():
             return

@@ -25,7 +25,7 @@ class Steps:
         self._client, self._runtime, self.node_name = client, runtime, node_name
 
     def runtime(self, record: PodRecord) -> Migrations:
-        """Raises RuntimeFailure if the pod's runtime cannot migrate."""
+        """The pod's runtime. Raises RuntimeFailure if it cannot migrate VMs."""
         found = getattr(self._runtime, "migrations", None)
         migrations: Migrations | None = found(record.handler) if found is not None else None
         if migrations is None:
@@ -33,7 +33,8 @@ class Steps:
         return migrations
 
     async def report(self, record: PodRecord, migration: Migration, step: MigrationStep) -> bool:
-        """False if the migration has ended otherwise, or the pod is gone, before this could be reported."""
+        """Reports a step. False if the migration has ended otherwise, or the pod is gone, before the step could be
+        reported."""
         meta = record.pod["metadata"]
         binding = {
             "apiVersion": "v1",
@@ -55,6 +56,6 @@ class Steps:
 
 
 def machine_of(record: PodRecord) -> ContainerState | None:
-    """The container of a VM pod: it has one at a time."""
+    """The container of a VM pod, which has one at a time."""
     found = record.state.containers if record.state is not None else ()
     return found[-1] if found else None

@@ -105,7 +105,7 @@ def _use(folders: Mapping[str, list[Path]], volumes: Mapping[str, Path], files: 
 
 
 def _remove_old_logs(folder: Path) -> None:
-    """Rotated files of all attempts, and all files of attempts before the last two."""
+    """Removes rotated log files of all attempts, and all log files of attempts before the last two."""
     with suppress(OSError):
         for container in folder.iterdir():
             current = sorted((one for one in container.glob("*.log") if one.stem.isdecimal()), key=_attempt)

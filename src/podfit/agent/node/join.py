@@ -46,7 +46,8 @@ class JoinRefused(Exception):
 
 
 async def join(access: Access, node: str, file: Path) -> Access:
-    """The node's own access, stored in the kubeconfig `file`; `access` carries the bootstrap token."""
+    """Joins the cluster: returns the node's own access, stored in the kubeconfig `file`; `access` carries the bootstrap
+    token."""
     known = _known(file, node)
     if known is not None:
         return known
@@ -59,13 +60,13 @@ async def join(access: Access, node: str, file: Path) -> Access:
 
 
 def keep_identity(own: Access, node: str, file: Path) -> None:
-    """Stores it in the kubeconfig `file`, where the next start reads it."""
+    """Stores the identity in the kubeconfig `file`, where the next start reads it."""
     file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     write_atomic(file, json.dumps(_kubeconfig(own, node), indent=2).encode())
 
 
 def _known(file: Path, node: str) -> Access | None:
-    """The identity of an earlier join, if it is this node's and still valid for a while."""
+    """The identity of an earlier join, if it belongs to this node and stays valid for a while."""
     if not file.exists():
         return None
     try:
@@ -116,7 +117,7 @@ async def issued(client: Client, node: str, request: bytes, signer: str, usages:
 
 
 class _Waiting:
-    """Waits for a signing request. Periodically the log says what is missing."""
+    """Waits for a signing request, and logs periodically what is missing."""
 
     def __init__(self, client: Client, node: str, name: str) -> None:
         self._client, self._node, self._name = client, node, name
@@ -152,7 +153,7 @@ class _Waiting:
             pause = min(pause * 2, _NOTICE_MOST_S)
 
     async def _issued(self) -> bytes | None:
-        """None if the watch ended before there was an answer."""
+        """The issued certificate; None if the watch ended first."""
         try:
             return await self._answer()
         except Unreachable as error:

@@ -152,7 +152,8 @@ class NodeKeeper:
                 await self._clock.sleep(backoff.next())
 
     async def _publish_again(self) -> float:
-        """Returns the seconds until the next time. If a server rejects the status, the Lease is still renewed."""
+        """Publishes the status again. Returns the seconds until the next time. If a server rejects the status, the
+        Lease is still renewed."""
         try:
             await self.publish()
         except ApiError as error:

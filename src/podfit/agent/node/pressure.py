@@ -1,4 +1,4 @@
-"""Reads the machine every few seconds and reports the node's conditions as soon as a pressure begins or ends.
+"""Reads the machine every few seconds, and reports the node's conditions as soon as a pressure begins or ends.
 
 Only for runtimes that use the machine: a simulated node is independent of the host.
 """
@@ -34,7 +34,7 @@ def machine_readings(data_dir: Path, ledger: Ledger, proc: Path = Path("/proc"))
 
 
 def _memory(proc: Path) -> dict[str, int]:
-    """Bytes by name."""
+    """The kernel's memory counters, in bytes by name."""
     try:
         rows = [line.split() for line in (proc / "meminfo").read_text().splitlines()]
         return {row[0].rstrip(":"): int(row[1]) * 1024 for row in rows}
@@ -43,7 +43,7 @@ def _memory(proc: Path) -> dict[str, int]:
 
 
 def _disk(folder: Path) -> tuple[int | None, int, int | None, int]:
-    """Free and total bytes, free and total inodes; file systems that create inodes on demand report none."""
+    """Free and total bytes, free and total inodes. File systems that create inodes on demand report none."""
     try:
         found = os.statvfs(folder)
     except OSError:
@@ -53,7 +53,8 @@ def _disk(folder: Path) -> tuple[int | None, int, int | None, int]:
 
 
 def _pids(proc: Path) -> tuple[int | None, int]:
-    """Threads count: each has an id. `loadavg` has their number without a scan of all processes."""
+    """The process IDs in use. Threads count, because each has an ID. `loadavg` has their number without a scan of all
+    processes."""
     try:
         most = int((proc / "sys/kernel/pid_max").read_text())
         return int((proc / "loadavg").read_text().split()[3].partition("/")[2]), most
@@ -62,7 +63,7 @@ def _pids(proc: Path) -> tuple[int | None, int]:
 
 
 async def _nothing() -> None:
-    """There is nothing to delete."""
+    """Reclaims nothing: there is nothing to delete."""
 
 
 async def _no_eviction() -> bool:
@@ -107,7 +108,8 @@ class PressureWatch:
             await self._clock.sleep(SOON_S if leaving else EVERY_S)
 
     async def check(self) -> bool:
-        """True if a pod is being evicted: its resources will be free soon."""
+        """Reads the machine and responds to pressure. True if a pod is being evicted: its resources will be free
+        soon."""
         readings = self._read()
         self._seen = seen_after(self._seen, readings, self._clock.monotonic(), self._thresholds)
         pressed = frozenset(self._seen)
@@ -117,7 +119,7 @@ class PressureWatch:
         self._node.pressed = pressed
         if relieved:
             self.response.relieved()
-        # First to the API server: reclaiming takes a while, and no new pods should be bound meanwhile.
+        # The API server is updated first: reclaiming takes a while, and no new pods should be bound meanwhile.
         await self._publish(pressed)
         return await self.response.enforce() or await self._relieve(readings)
 
@@ -129,7 +131,7 @@ class PressureWatch:
         return short is not None and await self.response.relieve(short)
 
     def _short(self, readings: Readings) -> CrossedThreshold | None:
-        """The resource under pressure; memory first, which runs out the fastest."""
+        """The resource under pressure; memory first, because it runs out fastest."""
         found = {met.threshold.condition: met for met in reversed(crossed(readings, self._thresholds))}
         return found.get(MEMORY) or found.get(DISK)
 
@@ -140,5 +142,5 @@ class PressureWatch:
             await self._node.publish()
             self._published = pressed
         except (ApiError, Unreachable) as error:
-            # Reported with the next reading.
+            # The pressures are published again with the next reading.
             log.info("reporting the pressures of %s: %s", self._node.name, error)

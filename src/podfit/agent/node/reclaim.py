@@ -1,6 +1,6 @@
 """Evicts pods under memory or disk pressure, and pods that exceed their disk limits.
 
-One pod at a time, until the readings are above the thresholds again. Unused files and images are deleted first.
+Evicts one pod at a time, until the readings are above the thresholds again. Unused files and images are deleted first.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Reclaimer:
         """Evicts a pod, unless one is being evicted. False if there is none to evict."""
         active = self._active()
         if any(pod.termination is not None and pod.termination.reason == EVICTED for pod in active):
-            # Its resources are not free yet.
+            # The evicted pod's resources are not free yet.
             return True
         consumers = [await self._consumer(pod, met) for pod in active if pod.termination is None]
         chosen = eviction.victim(consumers)
@@ -44,7 +44,7 @@ class Reclaimer:
         return True
 
     async def enforce(self) -> bool:
-        """Evicts pods that exceed their disk limits. True if there was one."""
+        """Evicts pods that exceed their disk limits. True if any did."""
         evicted = False
         for record in self._active():
             pod = self._sized(record)

@@ -21,7 +21,7 @@ class ApiRedirect:
         self._redirecting = self._tasks.start(self._redirect(address, port, target, target_port), "redirect")
 
     async def done(self) -> None:
-        """Waits for the redirect that has begun, if one has."""
+        """Waits for the redirect in progress, if there is one."""
         if self._redirecting is not None:
             await asyncio.wait({self._redirecting})
 

@@ -1,4 +1,4 @@
-"""Two agents with the same node name would run every pod twice: the second one does not start."""
+"""Refuses to start a second agent with the same node name: two agents would run every pod twice."""
 
 from __future__ import annotations
 

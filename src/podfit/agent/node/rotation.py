@@ -73,7 +73,7 @@ class Rotation:
     ) -> None:
         self._client, self._node, self._purpose = client, node, purpose
         self._keep, self._clock, self._names = keep, clock, names
-        # Not a secret: only when a node renews.
+        # The share decides only when a node renews, so it need not be secret.
         self._share = random.random()
 
     async def run(self, current: bytes | None) -> None:

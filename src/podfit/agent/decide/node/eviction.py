@@ -1,5 +1,5 @@
-"""Which pod is evicted from a node under memory or disk pressure, with which message, and which pods are not admitted
-meanwhile. Pure."""
+"""Selects the pod that a node evicts under memory or disk pressure and composes the message; decides which pods are not
+admitted meanwhile. Pure."""
 
 from __future__ import annotations
 
@@ -37,13 +37,15 @@ class Consumer:
         return quantity.value if quantity is not None else 0
 
     def rank(self) -> tuple[bool, bool, int, int]:
-        """Pods of unknown usage first, then those above their request, by priority, then by how much they exceed it."""
+        """Orders pods for eviction: those of unknown usage first, then those above their request, by priority, then by
+        how much they exceed it."""
         over = (self.used or 0) - self.requested
         return self.used is not None, over <= 0, int(self.pod["spec"].get("priority") or 0), -over
 
 
 def victim(consumers: Sequence[Consumer]) -> Consumer | None:
-    """One at a time: the next reading shows whether that was enough. Critical pods are never chosen."""
+    """The next pod to evict. Only one at a time: the next reading shows whether that was enough. Critical pods are
+    never chosen."""
     return next((one for one in sorted(consumers, key=Consumer.rank) if not is_critical(one.pod)), None)
 
 
@@ -73,8 +75,8 @@ def _over(who: str, used: int, request: int, resource: str) -> str:
 
 
 def refusal(pod: Mapping[str, Any], qos: str, pressed: frozenset[str]) -> tuple[str, str] | None:
-    """Why a new pod is not admitted under these pressures. Under memory pressure alone, pods with a memory request
-    are."""
+    """The reason and message with which a new pod is refused under these pressures. Under memory pressure alone, pods
+    with a memory request are admitted."""
     if not pressed or is_critical(pod):
         return None
     if pressed == {MEMORY}:

@@ -1,4 +1,5 @@
-"""Which images a node deletes when its image disk is full, and which it reports. Pure: the kubelet's rules."""
+"""Selects the images that a node deletes when its image disk is full, and those that it reports, by the kubelet's
+rules. Pure."""
 
 from __future__ import annotations
 
@@ -39,14 +40,14 @@ class ImageUse(Struct, frozen=True):
 
 
 def bytes_to_free(disk: ImageDisk, policy: ImagePolicy) -> int:
-    """0 below the high threshold."""
+    """The bytes to free; 0 below the high threshold."""
     if disk.capacity_bytes <= 0 or disk.usage_percent < policy.high_percent:
         return 0
     return disk.capacity_bytes * (100 - policy.low_percent) // 100 - disk.available_bytes
 
 
 def deletable(unused: Iterable[ImageUse], now: float, min_age_s: float) -> list[ImageUse]:
-    """Images unused for the longest time come first."""
+    """The images that may be deleted, those unused for the longest time first."""
     old = [image for image in unused if now - image.first_seen >= min_age_s]
     return sorted(old, key=lambda image: (image.last_used, image.first_seen, image.id))
 
@@ -57,6 +58,6 @@ def in_use(image: ImageState, containers: Iterable[ContainerState]) -> bool:
 
 
 def reported(images: Sequence[ImageState]) -> list[Object]:
-    """For the Node's status: the largest ones."""
+    """The images listed in the Node's status: the largest ones."""
     largest = sorted(images, key=lambda image: (-image.size_bytes, image.id))[:MOST_REPORTED]
     return [{"names": [*image.digests, *image.tags][:MOST_NAMES], "sizeBytes": image.size_bytes} for image in largest]

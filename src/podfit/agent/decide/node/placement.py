@@ -1,4 +1,4 @@
-"""Whether a pod may run on this node at all: its node selector and required node affinity."""
+"""Decides whether a pod may run on this node at all: by its node selector and required node affinity."""
 
 from __future__ import annotations
 

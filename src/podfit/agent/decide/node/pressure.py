@@ -1,4 +1,4 @@
-"""Whether the machine is short of memory, disk space or process ids: readings in, the node's conditions out.
+"""Decides whether the machine is short of memory, disk space or process IDs: readings in, the node's conditions out.
 
 A pressure is reported at the first reading that shows it, and stays until no reading has shown it for five minutes:
 otherwise a node near a threshold would attract pods in every dip.
@@ -36,7 +36,7 @@ _PRESSED = {
 
 @dataclass(frozen=True, slots=True)
 class Readings:
-    """None: unknown on this machine, which is no pressure."""
+    """Readings of the machine. None means that a value is unknown, which counts as no pressure."""
 
     memory_free: int | None = None
     memory_size: int = 0
@@ -79,7 +79,7 @@ def crossed(readings: Readings, thresholds: Sequence[Threshold] = DEFAULTS) -> l
 
 
 def shown_by(readings: Readings, thresholds: Sequence[Threshold] = DEFAULTS) -> frozenset[str]:
-    """The pressures in these readings alone."""
+    """The pressures that these readings alone show."""
     shown = {met.threshold.condition for met in crossed(readings, thresholds)}
     return frozenset(shown | {DISK} if readings.unwritable else shown)
 
@@ -87,7 +87,7 @@ def shown_by(readings: Readings, thresholds: Sequence[Threshold] = DEFAULTS) -> 
 def seen_after(
     seen: Mapping[str, float], readings: Readings, now: float, thresholds: Sequence[Threshold] = DEFAULTS
 ) -> dict[str, float]:
-    """When each pressure was last seen; one not seen for `HOLD_S` is over."""
+    """The time at which each pressure was last seen; one not seen for `HOLD_S` is over."""
     kept = {kind: at for kind, at in seen.items() if now - at < HOLD_S}
     return kept | dict.fromkeys(shown_by(readings, thresholds), now)
 

@@ -1,4 +1,4 @@
-"""When a certificate is renewed. Pure."""
+"""Computes when a certificate is renewed. Pure."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ _EARLIEST, _LATEST = 0.7, 0.9
 
 
 def renew_at(begins: datetime, ends: datetime, share: float) -> datetime:
-    """After 70 to 90 % of its lifetime; `share`, from 0 to 1, spreads the nodes of a cluster over that span."""
+    """The time of renewal, after 70 to 90 % of the lifetime; `share`, from 0 to 1, spreads the nodes of a cluster over
+    that span."""
     part = _EARLIEST + (_LATEST - _EARLIEST) * min(max(share, 0.0), 1.0)
     return begins + timedelta(seconds=(ends - begins).total_seconds() * part)

@@ -1,4 +1,4 @@
-"""Whether a pod uses more of the node's disk than it may, and the message it is evicted with. Pure."""
+"""Decides whether a pod uses more of the node's disk than it may, and composes the eviction message. Pure."""
 
 from __future__ import annotations
 
@@ -37,13 +37,13 @@ def disk_volumes(pod: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
 
 
 def is_limited(pod: Mapping[str, Any]) -> bool:
-    """Whether its disk usage is limited; if not, it need not be measured."""
+    """Whether the pod's disk usage is limited; if not, it need not be measured."""
     return STORAGE in pod_limits(pod) or any(_size_limit(volume) for volume in disk_volumes(pod))
 
 
 def over_limit(pod: Mapping[str, Any], use: DiskUse) -> str:
-    """Why it has to be evicted, in the kubelet's words; "" if it need not. First volumes, then the pod, then its
-    containers."""
+    """The reason why the pod has to be evicted, worded as by the kubelet; "" if it need not be. Volumes are checked
+    first, then the pod, then its containers."""
     for volume in disk_volumes(pod):
         limit = _size_limit(volume)
         if limit is not None and use.volumes.get(volume["name"], 0) > limit.value:

@@ -1,4 +1,4 @@
-"""Eviction thresholds: parses the flag `--eviction-hard` as kubelets do, and decides when one is met. Pure."""
+"""Eviction thresholds: parses the flag `--eviction-hard` as kubelets do, and decides when a threshold is met. Pure."""
 
 from __future__ import annotations
 
@@ -23,7 +23,8 @@ _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
 
 @dataclass(frozen=True, slots=True)
 class Threshold:
-    """Met if less is available than `quantity`, or than `share` of the total (but never more than `at_most`)."""
+    """A threshold that is met if less is available than `quantity`, or than `share` of the total (but never more than
+    `at_most`)."""
 
     signal: str
     quantity: int | None = None
@@ -50,7 +51,7 @@ class Threshold:
 
 DEFAULTS = (
     Threshold("memory.available", quantity=100 << 20),
-    # The kubelet's 10 % of a large disk is too much for a machine that is not only a node.
+    # The kubelet's 10 % of a large disk is more than needed on a machine that is not only a node.
     Threshold("nodefs.available", share=0.1, at_most=1 << 30),
     Threshold("pid.available", share=0.1, at_most=1000),
 )
@@ -61,7 +62,8 @@ class BadThreshold(ValueError):
 
 
 def parse(text: str) -> tuple[Threshold, ...]:
-    """`memory.available<100Mi,nodefs.available<10%`; a signal that is not named has no threshold, as in a kubelet."""
+    """Parses `memory.available<100Mi,nodefs.available<10%`. A signal that is not named has no threshold, as in a
+    kubelet."""
     found: dict[str, Threshold | None] = {}
     for part in text.split(","):
         if not part.strip():
@@ -89,7 +91,7 @@ def _one(signal: str, value: str) -> Threshold | None:
 
 def _percentage(signal: str, value: str) -> Threshold | None:
     if value in ("0%", "100%"):
-        # The kubelet's syntax to disable one.
+        # The kubelet's syntax to disable a threshold.
         return None
     number = value.rstrip("%")
     if not _NUMBER.fullmatch(number):

@@ -1,1 +1,1 @@
-"""Decisions about one pod: which containers run next, and what its status says."""
+"""Decisions about one pod: the containers to start next, and the contents of its status."""

@@ -1,4 +1,5 @@
-"""Which containers of a pod have to be started now, and when the pod is over. Pure; no clock: delays are parameters."""
+"""Decides which containers of a pod have to be started now, and when the pod is over. Pure, without a clock: delays are
+parameters."""
 
 from __future__ import annotations
 
@@ -59,7 +60,8 @@ Delay = Callable[[Seen], float]
 
 
 def next_steps(pod: Mapping[str, Any], seen: Mapping[str, Seen], delay: Delay, wanted: frozenset[str]) -> Next:
-    """`wanted`: containers that were stopped for a resize; they are started again whatever the restart policy is."""
+    """The containers to start now. `wanted`: containers that were stopped for a resize, which are started again
+    whatever the restart policy is."""
     spec = pod["spec"]
     policy = _policy(spec)
     containers = spec.get("containers") or []
@@ -129,7 +131,7 @@ class _Collected:
 
 
 def _initialize(inits: list[Object], seen: Mapping[str, Seen], policy: str, collected: _Collected) -> str:
-    """One init container after the other: "done", "waiting" or "failed"."""
+    """Starts init containers one after the other. Returns "done", "waiting" or "failed"."""
     for container in inits:
         one = seen[container["name"]]
         if is_sidecar(container):
@@ -152,7 +154,7 @@ def _sidecars_running(inits: list[Object], seen: Mapping[str, Seen]) -> tuple[st
 
 
 def restartable(container: Mapping[str, Any], one: Seen, policy: str) -> bool:
-    """By the container's restart rules, then its own policy, then the pod's."""
+    """Whether the container may be restarted: by its own restart rules, else its own policy, else the pod's."""
     if one.last is None:
         return True
     code = one.last.exit_code
@@ -173,7 +175,7 @@ def _ended(container: Mapping[str, Any], one: Seen, policy: str, wanted: frozens
 
 
 def phase(pod: Mapping[str, Any], seen: Mapping[str, Seen], ending: bool, wanted: frozenset[str] = frozenset()) -> str:
-    """`wanted` as in `next_steps`: a pod with a container that is being restarted is not over."""
+    """The pod's phase. `wanted` as in `next_steps`: a pod with a container that is being restarted is not over."""
     spec = pod["spec"]
     policy = _policy(spec)
     containers = spec.get("containers") or []

@@ -15,7 +15,7 @@ _RESIZE = (PENDING, IN_PROGRESS)
 
 
 def known(status: Mapping[str, Any]) -> Object:
-    """The fields that a server supports, judged by a status read from it."""
+    """Keeps the fields that the server supports, judged by a status read from it."""
     kept = {key: value for key, value in status.items() if key not in _NEWER}
     if "conditions" in kept:
         kept["conditions"] = [
@@ -25,7 +25,8 @@ def known(status: Mapping[str, Any]) -> Object:
 
 
 def in_words(status: Mapping[str, Any], before: Mapping[str, Any], undecided: bool) -> Object:
-    """The status to write: `undecided` keeps the existing value of `status.resize`."""
+    """The status to write, with `status.resize` in place of conditions. `undecided` keeps the existing value of
+    `status.resize`."""
     made = known(status)
     made["resize"] = before.get("resize") if undecided else _word(status)
     return made

@@ -1,4 +1,4 @@
-"""The OOM score adjustment of a container's processes. Pure."""
+"""Computes the OOM score adjustment of a container's processes. Pure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The conditions of a pod's status. Pure."""
+"""Builds the conditions of a pod's status. Pure."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Terminated containers that the runtime no longer knows, restored from the status in the API. Pure.
 
-A runtime may lose its state: it was wiped, or the machine restarted. The status in the API still counts: a container
-that terminated for good is not started again, nor is one that must not run twice and whose exit was missed.
+A runtime loses its state when it is wiped or the machine restarts. The status in the API still counts: a container that
+terminated for good is not started again, nor is one that must not run twice and whose exit was missed.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _UNKNOWN: Object = {
 
 
 def reported_end(pod: Mapping[str, Any], container: Object) -> ContainerState | None:
-    """How the container terminated, if it did so for good; None if it may be started."""
+    """The container's termination as reported in the API, if it terminated for good; None if it may be started."""
     status = pod.get("status") or {}
     for field in _LISTS:
         for shown in status.get(field) or ():

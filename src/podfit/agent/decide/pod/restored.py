@@ -1,4 +1,5 @@
-"""Sizes of running containers whose ledger entries are lost or wrong, from the status and the kernel. Pure."""
+"""Restores the sizes of running containers whose ledger entries are lost or wrong, from the status and the kernel.
+Pure."""
 
 from __future__ import annotations
 
@@ -9,8 +10,8 @@ from podfit.api.resize.states import CPU, MEMORY, Allocated, Resources, amount, 
 
 
 def actuated(wanted: Resources, believed: Resources | None, limits: Limits) -> Object:
-    """The size that corresponds to these kernel limits. Memory requests leave no trace there: they are taken as
-    given."""
+    """The size that corresponds to these kernel limits. Memory requests leave no trace in the kernel: those of
+    `believed`, else of `wanted`, are used."""
     found: Object = {"limits": {}, "requests": {}}
     if limits.cpu_quota_us is not None:
         found["limits"][CPU] = kernel.cpu_text(kernel.milli_of_quota(limits.cpu_quota_us, limits.cpu_period_us))
@@ -45,7 +46,8 @@ def allocation(pod: Object, actual: dict[str, Limits]) -> Allocated:
 
 
 def _container(desired: Resources, reported: Object, limits: Limits | None) -> Object:
-    """Only keys of the spec: requests from the allocation in the API, limits from the kernel."""
+    """The size of one container, with only the spec's keys: requests from the allocation in the API, limits from the
+    kernel."""
     known = reported.get("allocatedResources") or {}
     known_limits = (reported.get("resources") or {}).get("limits") or {}
     requests = {name: known.get(name, text) for name, text in (desired.get("requests") or {}).items()}

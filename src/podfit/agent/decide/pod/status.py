@@ -60,8 +60,8 @@ class Facts(Struct):
 
 
 def _answered(facts: Facts) -> int:
-    """The generation that the status may report as observed. A resize that is not decided yet does not count: a client
-    that waits for the generation would take the missing conditions for a finished resize."""
+    """The generation that the status may report as observed. A resize that is not decided yet does not count: otherwise
+    a client that waits for the generation would take the absence of conditions for a completed resize."""
     generation = int(facts.pod["metadata"].get("generation") or 0)
     pending = facts.resize.pending
     decided = pending is not None and pending.generation >= generation
@@ -117,7 +117,8 @@ _POWER_STATES = {
 
 
 def _machine(facts: Facts, before: Mapping[str, Any], status: Object) -> None:
-    """Only a node knows the power state of a virtual machine; the API server derives the rest from its container."""
+    """The virtual machine's part of the status. Only the node knows a VM's power state; the API server derives the rest
+    from its container."""
     one = facts.seen.get(facts.pod["spec"]["virtualMachine"].get("name", ""))
     if one is not None and one.running and one.last is not None and one.last.machine is not None:
         state, power = _POWER_STATES.get(one.last.machine.power, ("", "nostate"))
@@ -126,7 +127,7 @@ def _machine(facts: Facts, before: Mapping[str, Any], status: Object) -> None:
 
 
 def remembered(status: Mapping[str, Any], name: str, container_id: str) -> Object:
-    """The last reported status of this very container; empty for another one, or if there is none."""
+    """The last reported status of the container with this ID; empty if none was reported."""
     for key in ("containerStatuses", "initContainerStatuses"):
         for one in status.get(key) or ():
             if one["name"] == name and str(one.get("containerID") or "").endswith(f"//{container_id}"):
@@ -135,7 +136,7 @@ def remembered(status: Mapping[str, Any], name: str, container_id: str) -> Objec
 
 
 def rejected(pod: Object, reason: str, message: str, now: str, qos: str) -> Object:
-    """A pod that this node did not admit: none of its containers ever ran."""
+    """The status of a pod that this node did not admit: none of its containers ever ran."""
     return {
         "observedGeneration": pod["metadata"].get("generation") or 0,
         "phase": "Failed",
@@ -199,7 +200,7 @@ def _container(facts: Facts, container: Object, regular: bool) -> Object:
 
 
 def _ephemeral(facts: Facts, container: Object) -> Object:
-    """Never ready, never restarted, without a size."""
+    """The status of an ephemeral container: never ready, never restarted, without a size."""
     shown = _container(facts, container, regular=False)
     for key in ("started", "allocatedResources", "resources"):
         shown.pop(key, None)
@@ -245,7 +246,7 @@ def _state(facts: Facts, one: Seen, regular: bool) -> Object:
         reason, message = one.waiting
         return {"waiting": {"reason": reason, **({"message": message} if message else {})}}
     if last is None or one.created_only:
-        # Also when init containers are done: a container that has not started waits for the pod's start.
+        # This also applies once init containers are done: a container that has not started waits for the pod's start.
         inits = facts.pod["spec"].get("initContainers")
         return {"waiting": {"reason": "PodInitializing" if inits else "ContainerCreating"}}
     if one.running:
@@ -254,7 +255,7 @@ def _state(facts: Facts, one: Seen, regular: bool) -> Object:
 
 
 def _waits(facts: Facts, one: Seen) -> bool:
-    """Whether it waits for its start or restart; in a finished pod, an exited container does not."""
+    """Whether the container waits for its start or restart; in a finished pod, an exited container does not."""
     return one.waiting is not None and not one.running and not (_over(facts) and one.exited)
 
 

@@ -1,4 +1,4 @@
-"""The change from one status to another, as a patch. Pure."""
+"""Computes the change from one status to another, as a patch. Pure."""
 
 from __future__ import annotations
 
@@ -44,8 +44,8 @@ def _condition_changes(before: list[Object], after: list[Object]) -> Object:
 
 
 def _changed_condition(one: Object, old: Object | None) -> Object | None:
-    """None if nothing changed. A merge patch keeps what it does not mention: an outdated reason is removed by an
-    explicit null."""
+    """The patch of a condition; None if nothing changed. A merge patch keeps the fields it omits, so an outdated reason
+    is removed by an explicit null."""
     if old is None:
         return one
     if old == one:

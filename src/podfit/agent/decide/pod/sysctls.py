@@ -1,4 +1,4 @@
-"""Which kernel parameters a pod may set: those that belong to its own namespaces and affect no other pod. Pure.
+"""Decides which kernel parameters a pod may set: those that belong to its own namespaces and affect no other pod. Pure.
 
 The list is that of a kubelet without allowed unsafe sysctls; every supported kernel has all of them.
 """
@@ -27,7 +27,7 @@ _SAFE = frozenset(
 
 
 def refusal(pod: Object) -> tuple[str, str] | None:
-    """Reason and message, as in a kubelet, for a pod that is rejected."""
+    """The reason and message, as in a kubelet, with which the pod is rejected."""
     spec = pod["spec"]
     for one in (spec.get("securityContext") or {}).get("sysctls") or ():
         name = normalized(str(one["name"]))
@@ -44,7 +44,7 @@ def refusal(pod: Object) -> tuple[str, str] | None:
 
 
 def normalized(name: str) -> str:
-    """Separated by dots: if a slash comes first, dots and slashes are swapped."""
+    """The parameter's name separated by dots: if a slash comes first, dots and slashes are swapped."""
     dot, slash = name.find("."), name.find("/")
     if slash < 0 or (0 <= dot < slash):
         return name

@@ -1,8 +1,8 @@
-"""Allocated → Actuated: the steps that bring the kernel to the allocation, in an order legal at every prefix.
+"""Allocated → Actuated: plans the steps that bring the kernel to the allocation. The state after each step is legal.
 
 Memory before CPU. For each: the pod grows first, containers that shrink go before those that grow, the pod shrinks
-last; so the containers never need more than the pod has. Restarts come alone: the rest is planned again once the
-containers have exited.
+last; so the containers never need more than the pod has. A plan with restarts has no other steps: the rest is planned
+once the containers have exited.
 """
 
 from __future__ import annotations
@@ -164,14 +164,14 @@ def _changes(name: str, wanted: Resources, actuated: Actuated, resource: str) ->
 
 
 def _pod_steps(resource: str, now: Limits, target: Limits) -> tuple[list[SetPod], list[SetPod]]:
-    """The pod's changes before and after those of its containers: the limit first when growing, last when shrinking."""
+    """The pod's changes before and after those of its containers: the pod grows before them and shrinks after them."""
     before: list[SetPod] = []
     after: list[SetPod] = []
     if resource == MEMORY:
         limit, current = target.memory_bytes, now.memory_bytes
         if limit is None or current in (limit, kernel.whole_pages(limit)):
             return before, after
-        # A first limit reduces memory: the containers come first, the pod last.
+        # A first memory limit reduces memory: the containers come first, the pod last.
         if current is not None and limit > current:
             before.append(SetPod(MEMORY, GROW, LimitsChange(memory_bytes=limit)))
         else:
@@ -202,7 +202,7 @@ def _container_step(
     if resource == CPU:
         change = _cpu(wanted)
     elif (old.limit or 0) != (new.limit or 0):
-        # An update carries all of the container's resources, as a CRI call does: CPU as it was last actuated.
+        # An update carries all of the container's resources, as a CRI call does; CPU has its last actuated values.
         change = replace(_cpu(effective(current, pod_level)), memory_bytes=new.limit)
     else:
         change = LimitsChange()
@@ -210,7 +210,8 @@ def _container_step(
 
 
 def _cpu(resources: Resources) -> LimitsChange:
-    """The same shares as for a new container: without a request, those of its limit or of its pod."""
+    """The CPU values of a container. Shares are those of a new container: without a request, they follow from its limit
+    or its pod."""
     limits = kernel.container_limits(resources)
     return LimitsChange(cpu_shares=limits.cpu_shares, cpu_quota_us=limits.cpu_quota_us)
 
@@ -250,7 +251,7 @@ def merged(current: Resources, wanted: Resources, resource: str) -> Object:
 
 
 def below_usage(violations: list[tuple[MemoryCheck, BelowUsage]]) -> str:
-    """The message for limits below usage."""
+    """The error message for memory limits below usage."""
     parts = []
     for check, found in violations:
         whose = f'container "{check.container}"' if check.container else "pod"

@@ -1,8 +1,9 @@
-"""Desired → Allocated: whether this node can allocate the new size. Verdicts are values; nothing is written here.
+"""Desired → Allocated: decides whether this node can allocate the new size. Verdicts are values; nothing is written
+here.
 
-The check is absolute, as the kubelet's: the pod's whole new request must fit beside the allocations of all other pods.
-Only resources whose request grows are checked: a resize that requests no more always succeeds, even on an overcommitted
-node.
+The check is absolute, like the kubelet's: the pod's whole new request must fit beside the allocations of all other
+pods. Only resources whose request grows are checked: a resize that requests no more always succeeds, even on an
+overcommitted node.
 """
 
 from __future__ import annotations
@@ -129,7 +130,7 @@ def _unsupported(
 
 
 def _fraction(desired: Desired, allocated: Allocated) -> tuple[str, int] | None:
-    """The first container whose CPU request changes to a fraction, and that request."""
+    """The first container whose CPU request changes to a fraction of a CPU, and that request."""
     for name, resources in desired.containers.items():
         before, after = amount(allocated.containers.get(name), CPU).request, amount(resources, CPU).request or 0
         if after != (before or 0) and after % 1000:
@@ -159,7 +160,7 @@ def restarts(container: Mapping[str, Any], name: str) -> bool:
 
 
 def _dialect(pod: Mapping[str, Any]) -> str:
-    """The design in which the pod was resized, if it has rules for the node."""
+    """The resize design (KEP version) by which the pod was resized, if that design has rules for the node."""
     return str((pod["metadata"].get("annotations") or {}).get(LABEL) or "")
 
 
@@ -187,8 +188,9 @@ def increases(desired: Amounts, allocated: Amounts) -> bool:
 
 
 def queue_key(pod: Object, increasing: bool, qos: str, pending_since: float | None) -> tuple[object, ...]:
-    """Sorts first: resizes that request no more, then by priority, Guaranteed before others, the longest waiting. The
-    design of 2020 has no such ranking: within a priority its resizes are handled in order of arrival."""
+    """The sort key of a pending resize: resizes that request no more come first, then by priority, then Guaranteed
+    pods, then the longest waiting. The design of 2020 has no such ranking: within a priority its resizes are handled in
+    order of arrival."""
     if _dialect(pod) == DESIGN_2020:
         return (True, 0, True, True, 0.0)
     return (

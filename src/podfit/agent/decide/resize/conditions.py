@@ -50,7 +50,8 @@ class ResizeConditions(Struct, frozen=True):
         return replace(self, pending=_found(before, generation, reason, message, now))
 
     def confirmed(self, before: int, generation: int) -> ResizeConditions:
-        """A spec that changed without its resources: the verdict on generation `before` also applies to the new one."""
+        """Applies the verdict on generation `before` to the new generation of a spec that changed without its
+        resources."""
         if self.pending is None or self.pending.generation != before or before == generation:
             return self
         return replace(self, pending=replace(self.pending, generation=generation))
@@ -66,7 +67,7 @@ class ResizeConditions(Struct, frozen=True):
         return replace(self, in_progress=_found(before, before.generation, ERROR, message, now))
 
     def under_way(self, generation: int, now: float) -> ResizeConditions:
-        """In progress without an error; keeps its times."""
+        """The conditions of a resize in progress without an error; keeps its times."""
         before = self.in_progress
         if before is None:
             return replace(self, in_progress=ResizeCondition(IN_PROGRESS, generation, now))
@@ -89,7 +90,7 @@ def _found(before: ResizeCondition, generation: int, reason: str, message: str, 
 
 
 def from_status(status: Mapping[str, Any]) -> ResizeConditions:
-    """Restored from the API when the agent starts, so that times and messages survive the restart."""
+    """Restores the conditions from the API when the agent starts, so that times and messages survive the restart."""
     found: dict[str, ResizeCondition] = {}
     for shown in status.get("conditions") or ():
         if shown.get("type") in (PENDING, IN_PROGRESS) and shown.get("status") == "True":

@@ -41,12 +41,13 @@ def rounded_by_systemd(milli: int, limits: Limits) -> bool:
 
 
 def whole_pages(size: int) -> int:
-    """Rounds a memory limit as the kernel does."""
+    """Rounds a memory limit to whole pages, as the kernel does."""
     return size // PAGE * PAGE
 
 
 def container_limits(resources: Resources) -> Limits:
-    """For a new container; `resources` are effective ones. Without a request the CPU limit gives the shares."""
+    """The limits of a new container; `resources` are effective ones. Without a request, shares follow from the CPU
+    limit."""
     cpu, memory = amount(resources, CPU), amount(resources, MEMORY)
     request = cpu.request if cpu.request is not None else cpu.limit or 0
     return Limits(shares(request), quota_us(cpu.limit or 0), memory.limit or None)
@@ -100,7 +101,7 @@ def _all_limited(spec: Mapping[str, Any], name: str) -> bool:
     return True
 
 
-# The same few numbers are printed in every status; a number always has the same text.
+# The same few numbers are printed in every status, so their texts are cached.
 @lru_cache(maxsize=4096)
 def cpu_text(milli: int) -> str:
     return str(Quantity.of_milli(milli))

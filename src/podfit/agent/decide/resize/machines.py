@@ -32,7 +32,8 @@ def machines_of(state: PodState | None) -> dict[str, Machine]:
 
 
 def impossible(desired: Desired, allocated: Allocated, machines: Mapping[str, Machine]) -> tuple[str, str] | None:
-    """Why a virtual machine cannot be resized to its new limits, and the metric's label value for it."""
+    """The reason why a virtual machine cannot be resized to its new limits, and the metric's label value for that
+    reason."""
     for name, resources in desired.containers.items():
         cpu, memory = amount(resources, CPU).limit or 0, amount(resources, MEMORY).limit or 0
         before = allocated.containers.get(name)
@@ -61,7 +62,8 @@ def _cpu(name: str, milli: int, machine: Machine | None) -> tuple[str, str] | No
 
 
 def _memory(mib: int, machine: Machine) -> str | None:
-    """None also without a limit: the VM keeps its memory. One that is shut down is redefined."""
+    """The reason why the VM cannot have this much memory; None if it can, or without a limit, when the VM keeps its
+    memory. A VM that is shut down is redefined."""
     if 0 < mib < LEAST_MEMORY_MIB:
         return f"a memory limit of {mib} MiB is too small for a VM; the minimum is {LEAST_MEMORY_MIB} MiB"
     if machine.power == SHUTDOWN:

@@ -1,4 +1,4 @@
-"""The error message for a limit that could not be set: its owner, the value, and the kernel's error. Pure."""
+"""Composes the error message for a limit that could not be set: its owner, the value, and the kernel's error. Pure."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _PERIOD_US = 100_000
 
 
 def refusal(step: Step, error: RuntimeFailure) -> str:
-    """`cannot set memory limit of container "app" to 64Mi: Invalid argument (memory.max)`."""
+    """For example `cannot set memory limit of container "app" to 64Mi: Invalid argument (memory.max)`."""
     why = error.why if isinstance(error, WriteRefused) else str(error)
     whose = f'container "{step.name}"' if isinstance(step, SetContainer) else "pod"
     if step.resource == MEMORY:

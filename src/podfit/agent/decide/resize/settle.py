@@ -1,4 +1,5 @@
-"""Actuated → Actual: what the status reports, given the limits in the kernel; never more than those."""
+"""Actuated → Actual: computes what the status reports from the limits in the kernel. It never reports more than
+those."""
 
 from __future__ import annotations
 
@@ -61,7 +62,8 @@ def _cpu_request(requests: Object, actual: Limits) -> None:
 
 
 def _memory(allocated: int | None, actuated: int | None, actual: Limits) -> str:
-    """The kernel uses whole pages; if only that differs, the requested size is reported."""
+    """The kernel's memory limit. The kernel uses whole pages: if only rounding differs, the requested size is
+    reported."""
     held = actual.memory_bytes or 0
     for known in (allocated, actuated):
         if known and held in (known, kernel.whole_pages(known)):

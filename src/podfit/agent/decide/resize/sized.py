@@ -12,7 +12,7 @@ from podfit.api.resize.states import Resources, Sizes, clean, resized, shared
 
 
 class Sized:
-    """Each part is computed once, on first use.
+    """A pod with a set of sizes. Each derived value is computed once, on first use.
 
     Belongs to one state of the pod and one set of sizes, neither of which ever changes (ADR 5).
     """
@@ -29,11 +29,12 @@ class Sized:
         self._totals: dict[str, dict[str, str]] | None = None
 
     def stands_for(self, pod: Object, sizes: Sizes) -> bool:
-        """By identity: an allocation shares its amounts with the request that it came from."""
+        """Whether this is the pod with these sizes. Compares by identity: an allocation shares its amounts with the
+        request that it came from."""
         return pod is self.origin and shared(sizes, self._sizes)
 
     def of(self, pod: Object) -> Sized:
-        """The same sizes for another state of the pod with the same spec."""
+        """A copy for another state of the pod with the same spec and sizes."""
         other = Sized(pod, self._sizes, self._asked)
         other._requests, other._limits = self._requests, self._limits
         other._shown, other._totals = self._shown, self._totals
@@ -60,7 +61,7 @@ class Sized:
         return pod_requests(self.pod, use_status=True)
 
     def _status_agrees(self) -> bool:
-        """Whether the status has exactly these requests, spelled the same."""
+        """Whether the status has exactly these requests, written the same way."""
         sizes, status = self._sizes, self.origin.get("status") or {}
         if sizes.pod is not None:
             return False
@@ -97,7 +98,8 @@ class Sized:
         return self._totals
 
 
-# The same few texts are printed in every pass. Never stale: a text always stands for the same number.
+# The same few texts are printed in every pass, so they are cached. An entry is never stale: a text always stands for
+# the same number.
 _canonical = lru_cache(maxsize=4096, typed=True)(canonical)
 
 
@@ -106,7 +108,7 @@ def _printed(amounts: Amounts) -> dict[str, str]:
 
 
 def tidy(resources: Resources | None) -> Object:
-    """Quantities in their canonical form, keys sorted."""
+    """The quantities in canonical form, with sorted keys."""
     return {
         key: {name: _canonical(listed[name]) for name in sorted(listed)} for key, listed in clean(resources).items()
     }

@@ -14,7 +14,7 @@ _SUBSCRIPT = re.compile(r"^metadata\.(labels|annotations)\['(.*)'\]$")
 
 
 def field_value(pod: Object, path: str, host_ip: str, node_name: str, ips: tuple[str, ...]) -> str:
-    """A fieldRef. Raises KeyError for fields that the downward API does not support."""
+    """The value of a fieldRef. Raises KeyError for fields that the downward API does not support."""
     meta, spec = pod["metadata"], pod["spec"]
     if match := _SUBSCRIPT.match(path):
         return str((meta.get(match[1]) or {}).get(match[2], ""))
@@ -39,7 +39,8 @@ def _listed(values: Mapping[str, str]) -> str:
 
 
 def resource_value(spec: Mapping[str, Any], own: str, ref: Mapping[str, Any], node: Mapping[str, Quantity]) -> str:
-    """A resourceFieldRef: of container `own` unless the reference names another; limits default to the node's size."""
+    """The value of a resourceFieldRef, for container `own` unless the reference names another; limits default to the
+    node's size."""
     name = ref.get("containerName") or own
     containers = [*(spec.get("initContainers") or ()), *(spec.get("containers") or ())]
     container = next(one for one in containers if one["name"] == name)

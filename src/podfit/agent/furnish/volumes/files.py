@@ -1,7 +1,7 @@
 """Files of a volume: replaced atomically, owned by the pod's fsGroup; and paths within a volume.
 
-Files from ConfigMaps, Secrets, tokens and the downward API live in a folder of their own behind the link `..data`, so
-that a container sees either all of the old or all of the new.
+Files from ConfigMaps, Secrets, tokens and the downward API are stored in a folder of their own behind the link
+`..data`, so that a container sees either all of the old or all of the new.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def make_below(volume: Path, sub: str) -> None:
 
 
 def replace_files(path: Path, files: Files, group: int | None = None) -> None:
-    """Atomically; nothing is touched if nothing changed."""
+    """Replaces the files atomically; touches nothing if nothing changed."""
     path.mkdir(parents=True, exist_ok=True)
     if group is not None:
         files = {name: (content, mode | 0o440) for name, (content, mode) in files.items()}

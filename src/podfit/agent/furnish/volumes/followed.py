@@ -92,7 +92,7 @@ class Followed:
             self._on_change(uid)
 
     def current(self, reference: Reference) -> tuple[bool, Object | None]:
-        """Whether the watch has the object's state, and the object."""
+        """Whether the watch has received the object's state, and the object."""
         watched = self._watched.get(reference)
         if watched is None or not watched.cache.connected:
             return False, None

@@ -73,7 +73,7 @@ class ReferencedObjects:
 
     # --- tokens
     def renewal_s(self, uid: str) -> float | None:
-        """Seconds until the first of the pod's tokens is due; None without tokens."""
+        """The seconds until the first of the pod's tokens is due; None without tokens."""
         due = [token.refresh_at for token in self._tokens.get(uid, {}).values()]
         return max(0.0, min(due) - self._clock.now()) if due else None
 

@@ -37,7 +37,7 @@ class BadVolume(Exception):
 
 @dataclass(slots=True)
 class _Made:
-    """When and from what a pod's files were last written."""
+    """Records when and from what a pod's files were last written."""
 
     at: float
     shown: tuple[Any, ...]
@@ -113,7 +113,7 @@ class Volumes:
             raise MissingObject(f'volume "{volume["name"]}" has unsupported type {kind}')
 
     def due_s(self, pod: Object, ips: tuple[str, ...]) -> float | None:
-        """The seconds until its files should be refreshed; None if their sources do not change."""
+        """The seconds until the pod's files should be refreshed; None if their sources do not change."""
         if not _any_made_of_objects(pod):
             return None
         uid = pod["metadata"]["uid"]
@@ -129,7 +129,7 @@ class Volumes:
         return look_again if renewal is None else min(look_again, renewal)
 
     def release(self, uid: str) -> None:
-        """The pod's files are no longer refreshed."""
+        """Stops refreshing the pod's files."""
         if self._made.pop(uid, None) is not None:
             self._objects.release(uid)
 
@@ -235,7 +235,7 @@ def _group(pod: Object) -> int | None:
 
 
 def made_of_objects(volume: Object) -> bool:
-    """Whether its files come from the API; containers can only read them."""
+    """Whether the volume's files come from the API; containers can only read them."""
     return any(volume.get(kind) for kind in _MADE_OF_OBJECTS)
 
 
