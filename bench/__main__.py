@@ -1,6 +1,6 @@
-"""Runs every benchmark, each in a process of its own so that none disturbs the next; `make bench` calls it.
+"""Runs every benchmark, each in its own process so that none affects the next; `make bench` calls it.
 
-`python -m bench resize fleet` runs only those.
+`python -m bench resize fleet` runs only those two.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What a container runtime takes by itself: the bare CRI calls behind a started pod and a resized container."""
+"""The time that a container runtime needs by itself: the bare CRI calls behind a pod start and a container resize."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ class BarePod:
     sandbox: str
     containers: list[str]
     seconds: float
-    """From the first call to the answer of the last."""
+    """From the first call to the response to the last one."""
 
 
 class BareRuntime:
-    """The same requests as the agent's, sent by nobody but the benchmark."""
+    """Sends the same requests as the agent, but directly from the benchmark."""
 
     def __init__(self, endpoint: str, folder: Path) -> None:
         self.client, self._folder = CriClient(endpoint), folder
@@ -56,7 +56,7 @@ class BareRuntime:
         return found
 
     async def update(self, pod: BarePod, milli: int, memory: int = 0) -> float:
-        """Seconds that one UpdateContainerResources of each container takes, all sent at once."""
+        """Seconds until one UpdateContainerResources per container has returned, all sent at once."""
 
         async def one(container: str) -> None:
             linux = api.LinuxContainerResources(
@@ -74,7 +74,7 @@ class BareRuntime:
         return time.perf_counter() - began
 
     async def recorded(self, container: str, milli: int, memory: int) -> None:
-        """Until the runtime itself reports the limits of a container, whoever set them."""
+        """Waits until the runtime itself reports these limits for a container, whichever client set them."""
         request = api.ContainerStatusRequest(container_id=container)
         while True:
             linux = (await self.client.ask("ContainerStatus", request)).status.resources.linux
@@ -88,7 +88,7 @@ class BareRuntime:
         await self.client.ask("RemovePodSandbox", api.RemovePodSandboxRequest(pod_sandbox_id=pod.sandbox))
 
     async def emptied(self) -> None:
-        """Until nobody has a pod in the runtime any more."""
+        """Waits until the runtime has no pods left, whichever client created them."""
         while (await self.client.ask("ListPodSandbox", api.ListPodSandboxRequest())).items:
             await asyncio.sleep(0.05)
 

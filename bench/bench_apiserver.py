@@ -1,4 +1,4 @@
-"""The API server alone: TLS, SQLite with durable commits, clients in other processes.
+"""Measures the API server alone: TLS, SQLite with durable commits, clients in other processes.
 
 The clients are separate processes speaking plain HTTP/1.1 over TLS with keep-alive, as any client does. The reference
 is a bare aiohttp server that echoes the same body, measured in the same run.
@@ -128,7 +128,7 @@ async def patch_one_by_one(url: str, tls: ssl.SSLContext, pod: str, count: int) 
 
 
 def in_processes(kubeconfig: Path, clients: int, each: int, mode: str) -> tuple[float, list[float]]:
-    """Runs client processes at once; (requests per second, all latencies)."""
+    """Runs client processes concurrently; returns (requests per second, all latencies)."""
     workers = [
         subprocess.Popen(
             [sys.executable, "-m", "bench.bench_apiserver", "client", str(kubeconfig), str(number), str(each), mode],
@@ -154,7 +154,7 @@ def in_processes(kubeconfig: Path, clients: int, each: int, mode: str) -> tuple[
 
 
 async def client_main(kubeconfig: Path, number: int, each: int, mode: str) -> None:
-    """One client process with several connections: it waits for the word, then patches its own pods."""
+    """One client process with several connections: waits for the start signal, then patches its own pods."""
     url, tls = access(kubeconfig)
     connections = 8
     if mode.startswith("echo"):
@@ -181,7 +181,7 @@ async def client_main(kubeconfig: Path, number: int, each: int, mode: str) -> No
 
 
 async def echo_main(cert: str, key: str) -> None:
-    """The reference: a bare aiohttp server that sends a pod-sized answer to everything."""
+    """The reference: a bare aiohttp server that sends a pod-sized response to every request."""
     from aiohttp import web
 
     answer = json.dumps(POD).encode()
@@ -210,7 +210,8 @@ def echo_rate(server: Server, config: Path) -> float:
 
 
 class Eye(asyncio.Protocol):
-    """A watch of one pod that only looks for marks: a full client of 40,000 events a second would measure itself."""
+    """A watch of one pod that only searches for markers: at 40,000 events a second a full client would be the
+    bottleneck."""
 
     def __init__(self, host: str, wanted: str, sent: dict[str, float], delays: list[float]) -> None:
         self._host, self._wanted, self._sent, self._delays = host, wanted, sent, delays
@@ -238,7 +239,7 @@ class Eye(asyncio.Protocol):
 
 
 async def watchers(url: str, tls: ssl.SSLContext, count: int, writes: int, rate: float) -> list[float]:
-    """How long after a write each of `count` watchers has its event."""
+    """The delay from a write until each of `count` watchers has received the event."""
     sent: dict[str, float] = {}
     delays: list[float] = []
     host, _, port = url.removeprefix("https://").rpartition(":")

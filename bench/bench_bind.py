@@ -1,7 +1,7 @@
-"""From created to bound: pods made over several connections, until the last one has its node.
+"""Measures the time from created to bound: creates pods over several connections, until the last one has its node.
 
-Everything is on (TLS, durable store, controllers, scheduler) but agents: the nodes are objects nobody runs, so what is
-measured ends at the binding. The clients are this process, the cluster is another one.
+Everything runs (TLS, durable store, controllers, scheduler) except agents: the nodes are API objects only, so the
+measurement ends at the binding. The clients run in this process, the cluster in another one.
 
 python -m bench.bench_bind [--pods 2000] [--nodes 100] [--clients 16]
 """
@@ -34,7 +34,7 @@ def node(number: int) -> Object:
 async def make_nodes(at: Cluster, count: int) -> None:
     for number in range(count):
         await at.send("POST", "/api/v1/nodes", node(number))
-    # Until the controllers say otherwise a new node is taken for not ready.
+    # A new node has the taint not-ready until the controllers remove it; here it is removed at once.
     for number in range(count):
         await at.send("PATCH", f"/api/v1/nodes/node-{number}", {"spec": {"taints": None}})
 

@@ -1,6 +1,6 @@
-"""Pods in a real containerd: how much podfit adds to the bare CRI calls, and what an idle agent costs.
+"""Pods in a real containerd: how much time podfit adds to the bare CRI calls, and what an idle agent costs.
 
-Bare calls and pods of podfit take turns, so that both meet the same machine; what counts is the ratio.
+Bare calls and pods of podfit take turns, so that both run under the same load; the ratio is what counts.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def containers(count: int, limits: Limits = LIMITED) -> list[Object]:
 
 
 def sized(count: int, milli: int, memory: int) -> Object:
-    """A resize of all containers."""
+    """The patch that resizes all containers."""
     limits = {"cpu": f"{milli}m", **({"memory": f"{memory}Mi"} if memory else {})}
     changes = [{"name": f"c{number}", "resources": {"limits": limits}} for number in range(count)]
     return {"spec": {"containers": changes}}
@@ -76,7 +76,7 @@ class Quotas:
         names, roots = ("cpu.cfs_quota_us", "cpu.max"), (Path("/sys/fs/cgroup/cpu"), Path("/sys/fs/cgroup"))
         groups = [group for root in roots for group in root.glob(f"podfit*/**/*pod{uid}*/*") if group.is_dir()]
         files = [group / name for group in groups for name in names if (group / name).exists()]
-        # The sandbox has a group of its own, without a limit.
+        # The sandbox has its own cgroup, without a limit.
         self._files = [file for file in files if file.read_text().split()[0] not in ("-1", "max")]
 
     def all_are(self, milli: int) -> bool:
@@ -97,7 +97,7 @@ async def starts(at: Cluster, bare: BareRuntime) -> list[Row]:
             made.append(await bare.run(limits))
             ours.append(await start(at, f"s{number}", limits))
         alone = [one.seconds for one in made]
-        # Not before: the end of a pod would be in the way of the next one's start.
+        # Waits for the deletion: a pod that is still terminating would delay the start of the next one.
         for one in made:
             await bare.remove(one)
         for number in range(STARTS):
@@ -119,7 +119,7 @@ def _ratio(what: str, ours: list[float], bare: list[float], goal: str) -> Row:
 
 
 async def resize(at: Cluster, name: str, change: Object, milli: int, quotas: Quotas) -> tuple[float, float]:
-    """Seconds from sending the PATCH to the cgroups of all containers, and to the status."""
+    """Seconds from sending the PATCH until the cgroups of all containers, and the status, have the new size."""
     began, times = time.perf_counter(), {}
 
     async def in_kernel() -> None:
@@ -165,13 +165,14 @@ async def _seen(at: Cluster, name: str) -> Object:
 async def _turns(
     at: Cluster, bare: BareRuntime, name: str, count: int, memory: bool, quotas: Quotas, reference: BarePod
 ) -> tuple[list[float], list[tuple[float, float]], list[float]]:
-    """Seconds of the bare calls, of ours to cgroup and status, and of what the runtime took after that."""
+    """Seconds of the bare calls; of podfit's resize up to cgroup and status; and from then until the runtime reports
+    the size."""
     alone, ours, late = [], [], []
     for number in range(RESIZES):
         milli, mebibytes = 200 + 100 * (number % 2 == 0), (64 + 32 * (number % 2 == 0)) if memory else 0
         alone.append(await bare.update(reference, milli, mebibytes * MIB))
         ours.append(await resize(at, name, sized(count, milli, mebibytes), milli, quotas))
-        # The runtime has answered before the next turn: the bare calls meet nobody else's.
+        # The runtime has finished all calls before the next turn, so that none delays the bare calls.
         began = time.perf_counter()
         for one in at.pods[name]["status"]["containerStatuses"]:
             await bare.recorded(one["containerID"].partition("://")[2], milli, mebibytes * MIB)
@@ -179,7 +180,7 @@ async def _turns(
     return alone, ours, late
 
 
-# --- an agent of its own process
+# --- an agent in its own process
 async def idle(endpoint: str, folder: Path) -> list[Row]:
     async with cluster("--runtime", "fake") as at:
         arguments = ("--runtime", "cri", "--container-runtime-endpoint", endpoint, "--stop-pods", *CAPACITY)

@@ -1,7 +1,7 @@
-"""Many nodes in one process on the fake runtime: how long they take to start, what they hold, resizes a second.
+"""Many nodes in one process on the fake runtime: their start-up time, their memory, and resizes per second.
 
 Run: PYTHONPATH=src python -m bench.bench_fleet [nodes] [pods a node]. The default is small enough for `make bench`.
-Clients call the server in the same process, so that nodes are measured and not TLS.
+Clients call the server in the same process, so that the nodes are measured and not TLS.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from podfit.api.objects import Object
 
 NODES, PODS_EACH, RESIZES, AT_ONCE = 100, 10, 1000, 100
 IDLE_S = 30.0
-"""Two scrapes of the meter and half of the autoscaler's minute."""
+"""Long enough for two scrapes of the metrics server and half of the autoscaler's interval of a minute."""
 Check = Callable[[Object], bool]
 
 

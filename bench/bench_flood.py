@@ -1,7 +1,7 @@
-"""What a flood of one kind of request costs another client's PATCH: p99 during the flood against p99 on a quiet server.
+"""How a flood of one kind of request delays another client's PATCH: p99 during the flood against p99 on an idle server.
 
-The server holds 10,000 pods. Eight connections of a process of its own ask for the same thing again and again, as fast
-as they get answers; another process patches one pod after the other. Each has its own credentials.
+The server holds 10,000 pods. One process repeats the same request over eight connections, as fast as responses arrive;
+another process patches one pod after the other. Each has its own credentials.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ async def patching(kubeconfig: Path, seconds: float) -> list[float]:
 
 
 async def flooding(kubeconfig: Path, name: str) -> None:
-    """Until it is ended."""
+    """Sends requests until the process is terminated."""
     found = load(str(kubeconfig))
     url, tls, bearer = found.server, found.tls(), {"Authorization": f"Bearer {found.token}"}
     method, path, headers = FLOODS[name]
@@ -80,7 +80,7 @@ async def flooding(kubeconfig: Path, name: str) -> None:
 
 
 async def other_user(client: aiohttp.ClientSession, server: Server, url: str) -> Path:
-    """A kubeconfig of a second user: limits are those of a user, not of a connection."""
+    """The kubeconfig of a second user: request limits apply per user, not per connection."""
     accounts = f"{url}/api/v1/namespaces/many/serviceaccounts"
     await client.post(accounts, json={"metadata": {"name": "flood"}})
     binding = {

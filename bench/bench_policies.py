@@ -1,6 +1,6 @@
-"""How good the policies are on public traces, and how long they take for 10,000 containers over ten days.
+"""Scores the recommendation policies on public traces, and measures their time for 10,000 containers over ten days.
 
-The traces are in ../shared/traces where they are there; otherwise only the time is measured.
+The traces are read from ../shared/traces; if they are missing, only the time is measured.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from podfit.vpa.policies.table import POLICIES
 TRACES = Path(__file__).resolve().parents[2] / "shared" / "traces"
 GIB = np.float32(2**30)
 CORES, BYTES = 4.0, 16.0 * 2**30
-"""What 100 % of a trace stands for."""
+"""The amounts that correspond to 100 % in a trace."""
 CONTAINERS, SAMPLES = 10_000, 2_880
 
 

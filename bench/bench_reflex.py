@@ -1,7 +1,8 @@
-"""From the moment a container crosses nine tenths of its memory limit to a larger limit in its cgroup.
+"""Measures the memory reflex: from a container's use of nine tenths of its memory limit to a larger limit in its
+cgroup.
 
 API server, node agent (real cgroups, durable ledger) and updater run in this process, as in `podfit up`. A program
-in a pod steps over the threshold at an instant that it notes itself; its own limit is read until it grows.
+in a pod crosses the threshold at a time that it records itself; its own limit is read until it grows.
 """
 
 from __future__ import annotations
@@ -51,14 +52,14 @@ def limit_file(uid: str) -> Path:
 
 
 def grown_at(file: Path, before: int) -> float:
-    """When the limit was found to be another; in a thread, so that the components have their loop to themselves."""
+    """The time at which the limit had changed. Polls in a thread, so that the event loop is left to the components."""
     while int(file.read_text()) == before:
         time.sleep(0.001)
     return time.time()
 
 
 async def once(world: Reflexive, number: int) -> float:
-    """Seconds from crossing to the larger limit."""
+    """Seconds from crossing the threshold to the larger limit."""
     name = f"step-{number}"
     python = os.path.realpath(sys.executable)
     made = await world.pod(name, [python, "-S", "-E", "-c", STEP, "256"], limit="256Mi", most="1Gi")
@@ -70,12 +71,12 @@ async def once(world: Reflexive, number: int) -> float:
         await asyncio.sleep(0.005)
     began, ended = (float(word) for word in text.split("crossed ")[1].split()[:2])
     await world.runtime.remove_pod(uid)
-    # From 80 to 93 % of the limit, at an even pace.
+    # From 80 to 93 % of the limit, at a constant rate.
     return raised - (began + (ended - began) * 10 / 13)
 
 
 async def by_hand(world: Reflexive) -> list[float]:
-    """Seconds from a PATCH of `/resize` to the cgroup: what the reflex has to do at the least, in the same run."""
+    """Seconds from a PATCH of `/resize` to the cgroup, in the same run: the lower bound for the reflex."""
     made = await world.pod("by-hand", ["sleep", "3600"], reflex=False)
     uid = made["metadata"]["uid"]
     await world.until("by-hand", lambda pod: pod["status"].get("phase") == "Running")

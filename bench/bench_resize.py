@@ -1,4 +1,4 @@
-"""The whole path of a resize: PATCH, cgroup, status; one after the other and many at once; and how fast pods start.
+"""Measures the whole path of a resize (PATCH, cgroup, status), sequentially and concurrently, and how fast pods start.
 
 `podfit up` runs in its own process with TLS, the durable store and ledger, and real cgroups where the machine has
 them. The references, a bare cgroup write and an fsync, are measured in the same run.
@@ -33,7 +33,7 @@ class Quota:
         return int(self.path.read_text().split()[0])
 
     def write_s(self) -> float:
-        """What the kernel takes to be told a limit: the same as it has."""
+        """Seconds that the kernel needs to set a limit, here to its current value."""
         value = self.path.read_bytes()
         times = []
         for _ in range(200):
@@ -58,7 +58,7 @@ def fsync_s() -> float:
 
 
 async def resize_once(at: Cluster, name: str, milli: int, quota: Quota | None) -> tuple[float, float, float]:
-    """Seconds from sending the PATCH to its answer, to the cgroup, to the status."""
+    """Seconds from sending the PATCH to its response, to the cgroup, and to the status."""
     began = time.perf_counter()
     times = {}
 
@@ -124,7 +124,7 @@ async def remove(at: Cluster, names: list[str]) -> None:
 
 
 async def starts(at: Cluster) -> list[Row]:
-    """In turns with a network of its own and in the host's, so that both meet the same machine."""
+    """Alternates between pods with their own network and pods in the host's, so that both run under the same load."""
     own, host = [], []
     for number in range(SINGLE):
         own.append(await start_pods(at, [f"single-{number}"]))

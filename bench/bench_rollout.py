@@ -1,6 +1,6 @@
-"""A Deployment of 40 replicas: created, and rolled to another template, as fast as its pods can start.
+"""Measures how fast a Deployment of 40 replicas is created, and rolled out to another template.
 
-Everything is on: TLS, durable store and ledger, scheduler, controllers, and real cgroups where the machine has them.
+Everything runs: TLS, durable store and ledger, scheduler, controllers, and real cgroups where the machine has them.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def deployment(mark: str) -> Object:
 
 
 async def rolled_out(at: Cluster) -> None:
-    """As `kubectl rollout status` sees it, and with no pod of the old template left."""
+    """Waits until `kubectl rollout status` would report success and no pod of the old template is left."""
     while True:
         found = await at.send("GET", f"{DEPLOYMENTS}/web")
         status = found.get("status") or {}
@@ -45,7 +45,7 @@ async def rolled_out(at: Cluster) -> None:
 
 
 async def timed(at: Cluster, method: str, path: str, body: Object) -> tuple[float, float]:
-    """Seconds until it was rolled out, and processor seconds of the whole system for it."""
+    """Seconds until the rollout was complete, and CPU seconds of the whole system during it."""
     began, cpu = time.perf_counter(), at.process.cpu_s()
     await at.send(method, path, body)
     await asyncio.wait_for(rolled_out(at), 50)

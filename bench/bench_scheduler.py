@@ -1,7 +1,8 @@
-"""How fast pods are placed: 5,000 nodes and 100,000 pods in the snapshot, decisions only, in CPU time of one core.
+"""Measures how fast pods are placed: 5,000 nodes and 100,000 pods in the snapshot, decisions only, CPU time of one
+core.
 
-Cyclic garbage is looked for as rarely as in the scheduler's process; a look through a snapshot of this size takes as
-long as some thousand placements.
+The garbage collector runs as rarely as in the scheduler's process: a full collection with a snapshot of this size takes
+as long as some thousand placements.
 
 python bench/bench_scheduler.py [--nodes 5000] [--pods 100000] [--place 5000]
 """
@@ -53,7 +54,8 @@ def filled(nodes: int, pods: int) -> Board:
 
 
 def mixes(count: int) -> Iterator[tuple[str, list[Object]]]:
-    """Workloads of `count` pods: alike, of one ReplicaSet, of many sizes, selecting a zone, spread, and kept apart."""
+    """Workloads of `count` pods: identical ones, one ReplicaSet, many sizes, a zone selector, spread constraints, and
+    anti-affinity."""
     yield "one shape", [pod(f"a-{n}", "a", "100m", "128Mi") for n in range(count)]
     owner = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": OWNER, "uid": "u", "controller": True}
     owned = [pod(f"o-{n}", OWNER, "100m", "128Mi") for n in range(count)]
@@ -79,7 +81,7 @@ def mixes(count: int) -> Iterator[tuple[str, list[Object]]]:
 
 
 def place(board: Board, pods: list[Object]) -> float:
-    """CPU seconds to decide and assume all of them."""
+    """CPU seconds to decide and assume the placement of all of them."""
     began = time.process_time()
     for one in pods:
         verdict = board.place(one)

@@ -1,4 +1,4 @@
-"""How fast a cluster is simulated: pod-days a second of CPU time, against real time, and the peak of memory.
+"""Measures how fast a cluster is simulated: pod-days per second of CPU time, the ratio to real time, and peak memory.
 
 python -m bench.bench_simulate [--nodes 500] [--pods 15000] [--policy default]
 """
@@ -31,7 +31,7 @@ REPLICAS = 100
 
 
 def workload(number: int, policy: str) -> Workload:
-    """One in four follows the day, bursts, leaks, or does neither; sizes differ from workload to workload."""
+    """Four equal groups of workloads: daily cycle, bursts, leaks, constant. Sizes differ between workloads."""
     cpu, memory = 200 + 10 * (number % 40), (256 + 16 * (number % 50)) * MIB
     cores = cpu / 1000
     curves = (

@@ -1,9 +1,9 @@
-"""VMs: from the PATCH of a pod until its guest has its new size, against the bare libvirt call; a crash until it is
-reported; and what many VMs cost.
+"""Measures VMs: from the PATCH of a pod until its guest has the new size, against the bare libvirt call; from a crash
+until it is reported; and the cost of many VMs.
 
-`podfit up` runs in its own process and the VM runtime in this one, where libvirt is, so that both ways meet the same
-guest in turns. Both end when the guest itself counts the new memory or vCPU. Needs what tests of VMs need; else it says
-so.
+`podfit up` runs in its own process and the VM runtime in this one, next to libvirt, so that both paths resize the same
+guest in turns. Both end when the guest itself reports the new memory or vCPU. Has the same requirements as the tests of
+VMs, and prints the missing ones.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ NAME = "guest"
 
 
 class Guest:
-    """A VM pod, and its VM as the runtime has it."""
+    """A VM pod, and its VM in the runtime."""
 
     def __init__(self, at: Cluster, runtime: Runtime, id: str) -> None:
         container = runtime.container(id)
@@ -42,7 +42,7 @@ class Guest:
         self._console = runtime.folder / "vms" / id / "console" / "raw.log"
         self.machine, self.agent = runtime.lives.machine(container), runtime.resizer.agent(container)
         self.before_call: list[float] = []
-        """Seconds from the PATCH to the runtime's call, of every resize."""
+        """Seconds from the PATCH to the call of the runtime, for every resize."""
         self._note_calls(runtime.resizer)
 
     def _note_calls(self, resizer: Any) -> None:
@@ -68,8 +68,8 @@ class Guest:
         await self._at.seen(NAME, has(cpus, memory))
 
     async def has_after(self, condition: str, work: Coroutine[Any, Any, None]) -> float:
-        """Seconds until the guest itself finds the condition true. It says so on its console: questions to its agent
-        would queue with those of the runtime."""
+        """Seconds until the condition is true in the guest, which reports it on its console: requests to the guest
+        agent would queue behind those of the runtime."""
         self._waits += 1
         begun, seen = f"waiting {self._waits}.", f"true {self._waits}."
         script = (
@@ -119,7 +119,7 @@ async def memory(guest: Guest) -> tuple[list[float], list[float]]:
 
 
 async def vcpus(guest: Guest) -> tuple[list[float], list[float]]:
-    """Plugged and never unplugged, as an emulated machine wants it."""
+    """Each step plugs more vCPUs; none is unplugged, because the machine may be emulated."""
     bare, through = [], []
     for count in range(2, MOST_VCPUS, 2):
         bare.append(await guest.has_after(online(count), plug(guest, count)))
@@ -174,7 +174,7 @@ async def crash(runtime: Runtime, vms: Vms, id: str) -> float:
 
 
 async def many(vms: Vms) -> int:
-    """KiB that the runtime's process grows by."""
+    """The growth of the runtime's process in KiB."""
     before = rss()
     for number in range(MANY):
         config = await vms.sandbox(f"many-{number}")

@@ -1,8 +1,8 @@
-"""How fast, and in how much memory, the recommender reads its past from a real Prometheus.
+"""Measures how fast, and in how much memory, the recommender reads its history from a real Prometheus.
 
-Run: PYTHONPATH=src python -m bench.bench_vpa_history [containers]. Eight days of usage are made up, written into
-Prometheus' blocks, and read in a process of its own, whose peak of memory is all of it: interpreter, numpy, histograms.
-The plain download of the same answers, in the same run, is what nobody can be faster than.
+Run: PYTHONPATH=src python -m bench.bench_vpa_history [containers]. Eight days of usage are generated, written
+to Prometheus' blocks, and read in a separate process, whose peak memory includes everything: interpreter, numpy,
+histograms. The lower bound is a plain download of the same responses in the same run.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ MIB = 1 << 20
 
 
 def made_up(containers: int, end: int) -> Iterator[str]:
-    """Named as cAdvisor and kube-state-metrics do."""
+    """Generated series with the names that cAdvisor and kube-state-metrics use."""
     instants = range(end - DAYS * 86400, end + 1, STEP)
     pods = [f'namespace="ns-{number % 20}",pod="app-{number // 4}-{number}"' for number in range(containers)]
     yield "# TYPE container_cpu_usage_seconds counter"
@@ -54,7 +54,7 @@ def made_up(containers: int, end: int) -> Iterator[str]:
 
 
 async def load(url: str, end: float, step: float) -> None:
-    """In the process that is measured: prints what it found."""
+    """Runs in the measured process: prints what it has read."""
     cluster = ClusterState(Config(), Fleet(Config()))
     past = Past(cluster)
     settings = PrometheusConfig(prometheus_address=url, history_resolution=step)
@@ -75,7 +75,7 @@ async def load(url: str, end: float, step: float) -> None:
 
 
 async def download(url: str, end: float, step: float) -> float:
-    """Seconds to fetch both answers whole and throw them away."""
+    """Seconds to download both responses completely and discard them."""
     begun = time.perf_counter()
     async with aiohttp.ClientSession() as session:
         for query in ("rate(container_cpu_usage_seconds_total[1h])", "container_memory_working_set_bytes"):

@@ -1,7 +1,7 @@
-"""How fast the autoscaler's loops are: a pass over many autoscalers, resizes a second, the webhook's latency.
+"""Measures the autoscaler's loops: a pass over many autoscalers, resizes per second, the webhook's latency.
 
-Run: PYTHONPATH=src python -m bench.bench_vpa_loops [autoscalers]. The recommender runs against canned answers, so that
-it alone is measured; updater and webhook run against our API server in the same process.
+Run: PYTHONPATH=src python -m bench.bench_vpa_loops [autoscalers]. The recommender runs against canned responses, so
+that it alone is measured; updater and webhook run against our API server in the same process.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from podfit.vpa.updater.loop import Updater
 
 
 class Canned:
-    """A server that knows a few collections by heart and accepts every write."""
+    """A server with a few fixed collections that accepts every write."""
 
     def __init__(self) -> None:
         self.lists: dict[str, list[Object]] = {}
@@ -102,7 +102,7 @@ def scrape(server: Canned, instant: float) -> None:
 
 
 async def recommender_pass(vpas: int) -> list[Row]:
-    """In this process's own time: nothing else is waited for, and other work on the machine does not count."""
+    """Measured in CPU time of this process: a pass waits for nothing, and other work on the machine does not count."""
     server = crowd(vpas, 5)
     recommender = Recommender(Client(server), RecommenderConfig(address=""))
     begun = time.process_time()
@@ -128,7 +128,7 @@ async def recommender_pass(vpas: int) -> list[Row]:
 
 
 class TenDays(NoHistory):
-    """Five-minute samples of every pod, as if they had been kept."""
+    """Five-minute samples of every pod, as a history would return them."""
 
     def __init__(self, server: Canned, days: int = 10) -> None:
         self._pods = [one["metadata"] for one in server.lists[POD.path()]]
@@ -145,7 +145,7 @@ class TenDays(NoHistory):
 
 
 async def policy_ratio(vpas: int) -> list[Row]:
-    """An hour of passes, after ten days of history, under the default recommender and under `auto`."""
+    """The time of an hour of passes after ten days of history, with the default recommender and with `auto`."""
     seconds = {}
     for name in ("default", "auto"):
         server = crowd(vpas, 1)
@@ -191,7 +191,7 @@ async def updater_rate(pods: int) -> list[Row]:
 
 
 async def step_met(before: float, after: float) -> list[Row]:
-    """How many passes of the updater pass until a pod whose load steps up has a limit above it."""
+    """The number of updater passes until a pod whose load has jumped has a limit above the new load."""
     with tempfile.TemporaryDirectory() as folder:
         async with autoscaled(Path(folder), FakeClock()) as cluster:
             cpu = f"{int(before * 1000)}m"
@@ -209,7 +209,7 @@ async def step_met(before: float, after: float) -> list[Row]:
 
 
 async def step_met_in_any_phase(before: float, after: float) -> list[Row]:
-    """The same in seconds, with recommender and updater at several seconds of their intervals."""
+    """The same in seconds, for several phases of the intervals of recommender and updater."""
     slowest, interval = 0, UpdaterConfig().updater_interval
     for recommender_at, updater_at in ((1, 1), (20, 30), (40, 59), (60, 30)):
         with tempfile.TemporaryDirectory() as folder:
@@ -228,7 +228,7 @@ async def step_met_in_any_phase(before: float, after: float) -> list[Row]:
 async def webhook_latency(count: int, rate: float) -> list[Row]:
     with tempfile.TemporaryDirectory() as folder:
         async with autoscaled(Path(folder)) as cluster:
-            # Room for all of them: pods that have to be squeezed take longer.
+            # The nodes have room for all pods: resizes that have to wait for room would take longer.
             await cluster.node("big", cpu="100000", memory="1000000Gi", pods="100000")
             await cluster.deployment("web", 0)
             await cluster.vpa("web", "web")
@@ -299,7 +299,7 @@ def main() -> None:
 
     import uvloop
 
-    # As the commands set it.
+    # The same value as in the commands.
     gc.set_threshold(20_000, 20, 20)
     vpas = int(sys.argv[1]) if len(sys.argv) > 1 else 10_000
     print_table("The autoscaler's loops", uvloop.run(measure(vpas)))

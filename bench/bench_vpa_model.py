@@ -1,7 +1,7 @@
-"""How fast and how small the recommender's model is: samples/s in, containers/s out, bytes a container.
+"""Measures the recommender's model: samples/s in, containers/s out, bytes per container.
 
-Run: PYTHONPATH=src python bench/bench_vpa_model.py [containers]. The one-at-a-time model runs in the same process, for
-a ratio that does not depend on the machine.
+Run: PYTHONPATH=src python bench/bench_vpa_model.py [containers]. A model that processes one container at a time runs in
+the same process, for a ratio that does not depend on the machine.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ START, STEP, WARM_UP, MEASURED = 1_700_000_000, 60, 60, 20
 
 
 def best(work: Callable[[], object], times: int) -> float:
-    """Seconds of this process's own time of the fastest of several runs: the one least disturbed by others."""
+    """CPU seconds of the fastest of several runs, the one least affected by other processes."""
     found = []
     for _ in range(times):
         begun = time.process_time()
@@ -33,7 +33,7 @@ def best(work: Callable[[], object], times: int) -> float:
 
 
 class Load:
-    """Containers with their own level of use, sampled once a minute with noise."""
+    """Containers with different usage levels, sampled once a minute with noise."""
 
     def __init__(self, containers: int) -> None:
         self.random = np.random.default_rng(1)
@@ -51,7 +51,7 @@ class Load:
 
 
 def one_at_a_time(config: Config, samples: int) -> float:
-    """Samples/s of the plain objects."""
+    """Samples/s of the model made of plain objects."""
     aggregate, container = AggregateState(config), ContainerState()
     begun = time.process_time()
     for number in range(samples // 2):
@@ -61,7 +61,7 @@ def one_at_a_time(config: Config, samples: int) -> float:
 
 
 def python_bytes(containers: int) -> float:
-    """What pods, names and indexes cost a container besides the arrays."""
+    """The memory per container of pods, names and indexes, in addition to the arrays."""
     import tracemalloc
 
     config = Config()

@@ -1,4 +1,4 @@
-"""`podfit up` in its own process, a client of it, and what both cost: what the benchmarks of whole clusters share."""
+"""Shared by benchmarks of whole clusters: `podfit up` in its own process, a client of it, and the resources it uses."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ PODS = "/api/v1/namespaces/bench/pods"
 
 
 def environment() -> dict[str, str]:
-    """As an installed podfit runs: with compiled modules, wherever they may be kept."""
+    """The environment of an installed podfit: with compiled modules, wherever they can be stored."""
     kept = Path(tempfile.gettempdir(), f"podfit-bench-pycache-{os.getuid()}")
     here = Path(__file__).parent.parent / "src"
     return {**os.environ, "PYTHONDONTWRITEBYTECODE": "", "PYTHONPYCACHEPREFIX": str(kept), "PYTHONPATH": str(here)}
 
 
 class Process:
-    """A `podfit …` of our own, that has printed its ready line."""
+    """A `podfit …` process started here, which has printed its ready line."""
 
     def __init__(self, folder: Path, *arguments: str) -> None:
         self.folder = folder
@@ -54,12 +54,12 @@ class Process:
         return self._process.pid
 
     def cpu_s(self) -> float:
-        """Processor time of the process so far, all its threads."""
+        """CPU time of the process so far, all threads included."""
         fields = Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()
         return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
     def memory_mib(self) -> float:
-        """Of the process and what it started for its own work (pods excluded), shared pages split."""
+        """Memory of the process and the helpers it started (pods excluded); shared pages count proportionally."""
         return sum(_pss_mib(pid) for pid in (self.pid, *_keepers(self.pid)))
 
     def rss_mib(self) -> float:
@@ -72,7 +72,7 @@ class Process:
 
 
 class Server(Process):
-    """One that serves the API."""
+    """A process that serves the API."""
 
     def __init__(self, folder: Path, *arguments: str) -> None:
         super().__init__(folder, *arguments, "--listen", "127.0.0.1:0")
@@ -93,7 +93,7 @@ def _pss_mib(pid: int) -> float:
 
 
 def _keepers(parent: int) -> list[int]:
-    """Keepers of containers live on their own; the data directory in their command line says whose they are."""
+    """Container keepers are independent processes; the data directory in their command line identifies their owner."""
     folder = Path(f"/proc/{parent}/cmdline").read_bytes().split(b"\0")
     mark = folder[folder.index(b"--data-dir") + 1]
     found = []
@@ -109,7 +109,7 @@ def _keepers(parent: int) -> list[int]:
 
 
 class Cluster:
-    """A client of a cluster in another process, and everything it saw of the pods."""
+    """A client of a cluster in another process; records every state of the pods that its watch delivered."""
 
     def __init__(self, process: Process) -> None:
         from podfit.client.kubeconfig import load
@@ -160,7 +160,7 @@ class Cluster:
                 self._changed.setdefault(name, asyncio.Event()).set()
 
     async def seen(self, name: str, wanted: Callable[[Object], bool]) -> float:
-        """When the watch showed the pod as wanted (perf_counter)."""
+        """When the watch showed the pod in the expected state (perf_counter)."""
         changed = self._changed.setdefault(name, asyncio.Event())
         while not (name in self.pods and wanted(self.pods[name])):
             changed.clear()
@@ -199,7 +199,7 @@ def size(milli: int) -> Object:
 
 
 def converged(milli: int) -> Callable[[Object], bool]:
-    """Whether the status shows the size, and no condition says that a resize is under way."""
+    """Whether the status shows the size, and no condition reports a resize in progress."""
 
     def check(one: Object) -> bool:
         status = one["status"]
@@ -212,7 +212,7 @@ def converged(milli: int) -> Callable[[Object], bool]:
 
 
 def best_runtime() -> str:
-    """Real cgroups where this machine and user have them."""
+    """The process runtime with real cgroups if this machine and user have them."""
     from podfit.agent.runtimes.process.support import check_support
 
     return "fake" if check_support() else "process"
@@ -220,7 +220,7 @@ def best_runtime() -> str:
 
 @asynccontextmanager
 async def cluster(*arguments: str) -> AsyncIterator[Cluster]:
-    """`podfit up` for the time of a benchmark; nothing of it stays."""
+    """`podfit up` for the duration of a benchmark; everything is removed at the end."""
     with tempfile.TemporaryDirectory(prefix="podfit-bench-") as folder:
         process = await asyncio.to_thread(Server, Path(folder), "up", *arguments)
         try:

@@ -1,4 +1,4 @@
-"""How benchmarks say what they measured."""
+"""The results of benchmarks as tables: rows with a measured value and a goal, and percentiles of durations."""
 
 from __future__ import annotations
 
