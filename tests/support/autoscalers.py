@@ -1,4 +1,4 @@
-"""Pods and VerticalPodAutoscalers as a decision sees them: plain objects with what it reads."""
+"""Pods and VerticalPodAutoscalers for tests of decisions: plain objects with the fields that decisions read."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from podfit.api.objects import Object
 
 START = "2026-01-01T00:00:00Z"
 START_S = 1767225600.0
-"""The same in seconds."""
+"""START in seconds since the epoch."""
 DEFERRED: Object = {"type": "PodResizePending", "status": "True", "reason": "Deferred", "lastTransitionTime": START}
 INFEASIBLE: Object = {**DEFERRED, "reason": "Infeasible"}
 IN_PROGRESS: Object = {"type": "PodResizeInProgress", "status": "True", "lastTransitionTime": START}
@@ -30,7 +30,7 @@ def pod(
     statuses: Sequence[Object] = (),
     **meta: Any,
 ) -> Object:
-    """A pod of the ReplicaSet `owner`; of no controller without one. It has run since START."""
+    """A pod of the ReplicaSet `owner`, or without a controller if that is empty. It has been running since START."""
     owners = [{"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": owner, "controller": True}] if owner else []
     return {
         "metadata": {"namespace": "ns", "name": name, "uid": f"uid-{name}", "ownerReferences": owners, **meta},
@@ -64,11 +64,11 @@ def vpa(*entries: Object, mode: str = "InPlaceOrRecreate", name: str = "v", stat
 
 
 def oom(name: str = "app", lived_s: int = 10) -> Object:
-    """The status of a container that ran out of memory so long after START."""
+    """The status of a container that was OOM-killed this long after START."""
     ended = {"reason": "OOMKilled", "exitCode": 137, "startedAt": START, "finishedAt": at(lived_s)}
     return {"name": name, "lastState": {"terminated": ended}}
 
 
 def at(seconds: int) -> str:
-    """A time after START, of the same day."""
+    """A time after START, on the same day."""
     return f"2026-01-01T{seconds // 3600:02}:{seconds // 60 % 60:02}:{seconds % 60:02}Z"

@@ -1,4 +1,4 @@
-"""What the size noted in a domain's metadata says, read back."""
+"""Reads the size recorded in the metadata of a libvirt domain."""
 
 from __future__ import annotations
 

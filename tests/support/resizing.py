@@ -1,4 +1,4 @@
-"""A pod, what it holds, the node's room, and the agent's verdict on them."""
+"""Inputs for tests of resize decisions (a pod, its allocation, the node's room), and the agent's verdict on them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Nodes and pods for the scheduler's decisions, a board that has them, and a client that keeps what is written."""
+"""Nodes and pods for tests of the scheduler, a board that contains them, and a client that records writes."""
 
 from __future__ import annotations
 
@@ -47,13 +47,13 @@ def refused(where: Board, what: Object) -> Refused:
 
 
 class RecordedWrites:
-    """Stands for a client: keeps what would be written, and refuses what `refusals` has an error for, by its path."""
+    """A fake client: records writes, and raises the error that `refusals` has for the path of one."""
 
     shares = True
 
     def __init__(self, **refusals: Exception) -> None:
         self.written: list[tuple[str, str, Any]] = []
-        """What was done (create, delete or patch, and the subresource), the pod's name, and the body."""
+        """The operation (create, delete or patch, and the subresource), the pod's name, and the body."""
         self.refusals = refusals
 
     async def create(self, kind: Kind, body: Object, namespace: str, name: str, subresource: str) -> Object:
@@ -79,7 +79,7 @@ class RecordedWrites:
 
 
 class RecordedEvents:
-    """Stands for an EventRecorder."""
+    """A fake EventRecorder."""
 
     def __init__(self) -> None:
         self.events: list[tuple[str, str, str]] = []
@@ -89,4 +89,4 @@ class RecordedEvents:
         self.events.append((pod["metadata"]["name"], reason, message))
 
     async def flush(self) -> None:
-        """Nothing waits."""
+        """Returns at once: nothing is queued."""

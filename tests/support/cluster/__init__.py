@@ -1,1 +1,1 @@
-"""Whole clusters or parts of one, in one process, and waiting by watching."""
+"""Clusters, or parts of one, in one process, and helpers that wait for a state by watching."""

@@ -1,4 +1,4 @@
-"""Small pods for the tests of a node: bound to node1, quick to end."""
+"""Small pods for tests of a node: bound to node1, with a short grace period."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Requests to an API server in this process as tests write them: JSON in, status and JSON out.
+"""Sends requests from tests to an API server in this process: JSON in, status code and JSON out.
 
-They go straight to the server's handler, so a test sees the answer itself, not what a client makes of it.
+Requests go directly to the server's handler, so a test sees the raw response and not a client's interpretation of it.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Asker:
         user: User = ADMIN,
         **query: str,
     ) -> tuple[int, Any]:
-        """The status and the decoded answer (bytes where it is not an object)."""
+        """The status code and the decoded response (bytes if it is not an object)."""
         data = b"" if body is None else json.dumps(body).encode()
         asked = {key: [value] for key, value in query.items()}
         headers = {"content-type": media, **({"accept": accept} if accept else {})}
@@ -44,7 +44,7 @@ class Asker:
 
 
 def tls_of(server: ApiServer, pair: Pair | None, folder: Path) -> ssl.SSLContext:
-    """For a client that trusts the server and shows a certificate, if it has one."""
+    """The TLS settings of a client that trusts the server and presents its certificate, if it has one."""
     context = ssl.create_default_context(cadata=server.pki.ca.decode())
     if pair is not None:
         (folder / "c.crt").write_bytes(pair.cert)
@@ -65,7 +65,7 @@ async def serving(folder: Path) -> AsyncIterator[ApiServer]:
 
 
 async def expect_code(ask: Asker, path: str, code: int) -> None:
-    """Waits until a GET answers with the code: the registry follows the store's log, a turn of the loop behind it."""
+    """Waits until a GET returns the code: the registry follows the store's log, one iteration of the loop behind."""
     async with asyncio.timeout(60):
         while (await ask("GET", path))[0] != code:
             await asyncio.sleep(0)

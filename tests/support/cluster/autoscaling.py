@@ -1,4 +1,5 @@
-"""A cluster for tests of the autoscaler: our API server on a store in memory, objects made by hand, usage made up."""
+"""A cluster for tests of the autoscaler: our API server on a store in memory, with objects and usage set by the
+test."""
 
 from __future__ import annotations
 
@@ -27,18 +28,18 @@ METRICS = "/apis/metrics.k8s.io/v1beta1/pods"
 
 
 class Metered:
-    """A transport in front of another one that answers for the resource metrics API."""
+    """A transport that answers requests to the resource metrics API itself and forwards all others."""
 
     def __init__(self, inner: Transport, clock: Clock) -> None:
         self._inner, self._clock = inner, clock
         self.usage: dict[tuple[str, str], dict[str, tuple[str, str]]] = {}
         """(namespace, pod) → container → (cpu, memory)"""
         self.throttled: dict[tuple[str, str], str] = {}
-        """(namespace, pod) → in which part of the periods its containers reach their CPU limit"""
+        """(namespace, pod) → the fraction of periods in which its containers reach their CPU limit"""
         self.window = "30s"
         self.gone = False
         self.extra: list[Object] = []
-        """PodMetrics to answer with besides, however odd."""
+        """Additional PodMetrics to return, valid or not."""
         self.requests: list[tuple[str, str]] = []
 
     async def request(self, ask: ClientRequest) -> Reply:
@@ -78,7 +79,7 @@ class Metered:
 
 
 class Autoscaled:
-    """An API server, and a client that sees made-up usage."""
+    """An API server, and a client that reads the usage set by the test."""
 
     def __init__(self, folder: Path, clock: Clock | None = None) -> None:
         self.clock: Clock = clock or RealClock()
@@ -102,7 +103,7 @@ class Autoscaled:
             "declaredFeatures": ["InPlacePodVerticalScaling"],
         }
         made = await self.admin.update(NODE, made, "status")
-        # A node starts with the taint not-ready, which a controller would take away.
+        # A new node has the taint not-ready, which a controller would remove.
         made["spec"].pop("taints", None)
         await self.admin.update(NODE, made)
 
@@ -119,7 +120,8 @@ class Autoscaled:
         restart_policy: str = "Always",
         env: Mapping[str, str] | None = None,
     ) -> list[str]:
-        """A Deployment, its ReplicaSet and running pods, as controllers and a node would have left them."""
+        """Creates a Deployment, its ReplicaSet and running pods in the state that controllers and a node would
+        produce."""
         labels = {"app": name}
         resources: Object = {"requests": {"cpu": cpu, "memory": memory}}
         if limits:
@@ -144,7 +146,7 @@ class Autoscaled:
     async def make(
         self, kind: Kind, name: str, spec: Object, namespace: str = "default", owner: Object | None = None
     ) -> Object:
-        """An object of any kind, owned by another if that is given."""
+        """Creates an object of any kind, owned by `owner` if that is given."""
         meta: Object = {"name": name, **({"ownerReferences": [owner_of(owner)]} if owner else {})}
         return await self._create(kind, namespace, {"metadata": meta, "spec": spec})
 
@@ -198,14 +200,14 @@ class Autoscaled:
         await self.admin.patch(POD, namespace, name, {"status": status}, "status")
 
     async def vpa(self, name: str, target: str, namespace: str = "default", **spec: Any) -> Object:
-        """For a Deployment, unless `spec` says otherwise."""
+        """Creates an autoscaler for a Deployment, unless `spec` has another target."""
         reference = {"apiVersion": "apps/v1", "kind": "Deployment", "name": target}
         return await self._create(
             VPA, namespace, {"metadata": {"name": name}, "spec": {"targetRef": reference, **spec}}
         )
 
     async def recommend(self, name: str, target: Mapping[str, str], namespace: str = "default", **more: Any) -> None:
-        """Puts a recommendation for container `main` into an autoscaler's status."""
+        """Writes a recommendation for container `main` to an autoscaler's status."""
         entry = {"containerName": "main", "target": dict(target), **more}
         status = {
             "recommendation": {"containerRecommendations": [entry]},
@@ -214,7 +216,7 @@ class Autoscaled:
         await self.admin.patch(VPA, namespace, name, {"status": status}, "status")
 
     async def caught_up(self, caches: Iterable[Cache]) -> None:
-        """Returns when the caches of a component have everything that the server has: watches may be behind writes."""
+        """Waits until the caches of a component have everything that the server has: watches may lag behind writes."""
         for cache in caches:
             listed = await self.admin.list(cache.kind, cache.namespace, **cache.query)
             revisions = {key_of(obj): obj["metadata"]["resourceVersion"] for obj in listed["items"]}
@@ -248,7 +250,7 @@ def _env(values: Mapping[str, str] | None) -> list[Object]:
 
 
 def owner_of(obj: Object) -> Object:
-    """A reference to an object as the controller of another."""
+    """An owner reference to an object as controller."""
     return {
         "apiVersion": obj["apiVersion"],
         "kind": obj["kind"],

@@ -1,4 +1,4 @@
-"""Waiting for what should become true, by watching rather than by sleeping."""
+"""Waits for expected states by watching objects rather than by sleeping."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ async def becomes(
     true: Callable[[Object | None], bool],
     patience_s: float = PATIENCE_S,
 ) -> Object | None:
-    """The object as soon as `true` holds of it (None: it does not exist)."""
+    """Waits until `true` returns true for the object (None: it does not exist), and returns the object."""
     seen: Object | None = None
     selector = f"metadata.name={name}"
 
@@ -54,7 +54,7 @@ async def all_become(
     patience_s: float = PATIENCE_S,
     **query: str,
 ) -> list[Object]:
-    """The collection as soon as `true` holds of it."""
+    """Waits until `true` returns true for the collection, and returns it."""
     seen: dict[str, Object] = {}
 
     async def follow() -> list[Object]:

@@ -1,4 +1,5 @@
-"""What must hold of a node at every moment. Each function yields what is wrong; `expect_node_is_sound` asserts."""
+"""Invariants of a node. Each function yields the violations of one; `expect_node_is_sound` asserts that there are
+none."""
 
 from __future__ import annotations
 
@@ -11,7 +12,7 @@ from podfit.api.quantity import ZERO
 
 
 def accounts_add_up(agent: Agent) -> Iterator[str]:
-    """The room that is left is what the pods that hold something leave."""
+    """The resources counted as used are the sum of those held by admitted pods."""
     holders = [record for record in agent.records.values() if record.admitted and record.holds]
     room = agent.allocations.room("")
     if room.pods != len(holders):
@@ -23,8 +24,8 @@ def accounts_add_up(agent: Agent) -> Iterator[str]:
 
 
 def allocations_fit(agent: Agent) -> Iterator[str]:
-    """Allocations of the node never exceed its allocatable resources. Pods that were running when the agent started
-    keep theirs, whatever the node has by then."""
+    """Allocations of the node never exceed its allocatable resources. Not checked with pods that were already running
+    when the agent started: they keep their allocations even if the node has shrunk."""
     if any(record.adopted for record in agent.records.values()):
         return
     totals: dict[str, int] = {}
@@ -39,9 +40,9 @@ def allocations_fit(agent: Agent) -> Iterator[str]:
 
 
 def children_fit(machine: FakeNodeState) -> Iterator[str]:
-    """The limits of running containers together never exceed those of their pod, in any prefix of an actuation.
+    """The sum of the limits of running containers never exceeds those of their pod, after any step of an actuation.
 
-    Holds for pods without pod-level resources and without limits below the kernel's least quota.
+    Applies to pods without pod-level resources and without limits below the kernel's minimum quota.
     """
     for name, limit, children in _limits(machine):
         if sum(children) > limit:
@@ -49,7 +50,7 @@ def children_fit(machine: FakeNodeState) -> Iterator[str]:
 
 
 def no_child_exceeds_its_pod(machine: FakeNodeState) -> Iterator[str]:
-    """The kernel refuses a container's quota above that of its pod."""
+    """No container's limit exceeds that of its pod: the kernel rejects such a quota."""
     for name, limit, children in _limits(machine):
         if max(children, default=0) > limit:
             yield f"{name}: {children} above {limit}"

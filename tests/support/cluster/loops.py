@@ -1,4 +1,5 @@
-"""Recommender and updater beside a made-up node that runs pods under their CPU limits, minute by minute."""
+"""Recommender and updater with a simulated node that runs pods within their CPU limits, in steps of a minute or a
+second."""
 
 from __future__ import annotations
 
@@ -18,7 +19,7 @@ from podfit.vpa.updater.config import UpdaterConfig
 from podfit.vpa.updater.loop import Updater
 
 METERED_S = 15
-"""Usage is an average over so long."""
+"""The period in seconds over which usage is averaged."""
 
 EAGER = UpdaterConfig(
     address="",
@@ -30,11 +31,11 @@ EAGER = UpdaterConfig(
     pod_update_threshold=0.0,
     in_recommendation_bounds_eviction_lifetime_threshold=0.0,
 )
-"""An updater that acts as soon as it may."""
+"""An updater without delays and thresholds."""
 
 
 class Loops:
-    """A pass of each a minute."""
+    """Recommender and updater, with one pass of each per minute."""
 
     def __init__(self, cluster: Autoscaled, pods: list[str], config: RecommenderConfig | None = None) -> None:
         self.cluster, self.pods = cluster, pods
@@ -51,8 +52,8 @@ class Loops:
         await self.recommender.stop()
 
     async def minute(self, cores: float, bursts: float = 0.0, part: str = "400m") -> int:
-        """The pods need so many cores for a minute, and in `part` of the time as many as `bursts` says. Answers the CPU
-        limit of the first one then, in millicores."""
+        """Simulates a minute in which the pods need `cores`, and for `part` of the time `bursts`. Returns the CPU limit
+        of the first one afterwards, in millicores."""
         for pod in self.pods:
             limit = await self._node(pod, cores)
             throttled = part if bursts * 1000 > limit else "0"
@@ -67,7 +68,7 @@ class Loops:
         return limits[0]
 
     async def _seen(self) -> None:
-        """Until both have everything that was written: the answer to a write does not wait for those who watch."""
+        """Waits until the caches of both have every write: a write returns before watches have delivered it."""
         followed = {
             VPA: (self.recommender.caches.vpas, self.updater.caches.vpas),
             POD: (self.recommender.feed.pods, self.updater.pods),
@@ -80,7 +81,8 @@ class Loops:
                         await asyncio.sleep(0.001)
 
     async def _node(self, pod: str, cores: float) -> int:
-        """Applies the pod's resources, and lets it use what it needs as far as its limit allows."""
+        """Applies the pod's resources, sets its usage to `cores` or its limit if that is lower, and returns the
+        limit."""
         found = await self.cluster.admin.get(POD, "default", pod)
         resources = found["spec"]["containers"][0]["resources"]
         await self.cluster.running("default", pod, resources=resources)
@@ -91,10 +93,10 @@ class Loops:
 
 
 class Phases(Loops):
-    """The same second by second: recommender and updater pass when their own intervals are over, not in step."""
+    """The same in steps of a second: recommender and updater run at their own intervals, not in step."""
 
     def __init__(self, cluster: Autoscaled, pods: list[str], recommender_at: int, updater_at: int) -> None:
-        """`recommender_at` and `updater_at`: the seconds of each minute at which they pass."""
+        """`recommender_at` and `updater_at`: the second of the first pass of each."""
         super().__init__(cluster, pods)
         cluster.metered.window = f"{METERED_S}s"
         self._next = [recommender_at, updater_at]
@@ -102,14 +104,14 @@ class Phases(Loops):
         self._second = 0
 
     async def seconds_until_met(self, cores: float, most: int) -> int:
-        """How long the pods need so many cores until their limit allows it, at most so long."""
+        """The seconds until the limit of pods that need `cores` allows that; `most` if it does not within that time."""
         for second in range(most):
             if await self.second(cores) >= cores * 1000:
                 return second
         return most
 
     async def second(self, cores: float) -> int:
-        """Answers the CPU limit of the first pod."""
+        """Simulates a second; returns the CPU limit of the first pod."""
         limit = await self._node(self.pods[0], cores)
         self._used.append(min(int(cores * 1000), limit))
         for pod in self.pods:

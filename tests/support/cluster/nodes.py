@@ -64,7 +64,7 @@ class Cluster:
         self.server = ApiServer(Config(MemoryStore(), folder / "server", tls=False, **options))
         self.client = local_client(self.server)
         self.native = _native(self.client)
-        """The same, for what is stored, whatever dialect a namespace speaks."""
+        """The same client, but pods are requested in native form, as stored, regardless of a namespace's dialect."""
         self.clock = FakeClock()
         self.nodes: list[TestNode] = []
 
@@ -80,7 +80,8 @@ class Cluster:
         await self.server.stop()
 
     async def namespace(self, name: str, dialect: str = "") -> None:
-        """With the service account that a controller would add; `dialect`: the form of resize it is labelled with."""
+        """Creates a namespace with the service account that a controller would add; `dialect`: the value of its dialect
+        label."""
         labels = {"labels": {LABEL: dialect}} if dialect else {}
         bodies: list[tuple[Any, Object]] = [
             (NAMESPACE, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, **labels}}),
@@ -120,7 +121,7 @@ class TestNode:
     __test__ = False
 
     def __init__(self, cluster: Cluster, name: str, config: dict[str, Any], user: User = ADMIN) -> None:
-        """`user`: who its agent is to the API server."""
+        """`user`: the identity of its agent at the API server."""
         self.cluster, self.name = cluster, name
         self._client = cluster.native if user is ADMIN else _native(local.local_client(cluster.server, user, "test"))
         self.machine = FakeNodeState()
@@ -156,14 +157,14 @@ class TestNode:
             await self.agent.stop()
 
     async def restart(self) -> None:
-        """The agent comes back on the same machine and the same disk."""
+        """Restarts the agent on the same machine and the same disk."""
         await self.stop()
         self.runtime = FakeRuntime(self.cluster.clock, self.machine)
         self.agent = self._agent()
         await self.start()
 
     async def quiet(self) -> None:
-        """Until nothing moves any more: watches delivered, passes ended, Events sent."""
+        """Waits until nothing is in progress: watch events delivered, passes ended, Events sent."""
         calm = 0
         while calm < 12:
             await asyncio.sleep(0)
@@ -182,7 +183,7 @@ class TestNode:
             seconds -= step
 
     async def until(self, done: Callable[[], Any], limit_s: float = 60.0) -> None:
-        """Lets virtual time pass until `done` says so (it may be a coroutine function)."""
+        """Advances virtual time until `done`, which may be a coroutine function, returns true."""
         spent = 0.0
         while True:
             await self.quiet()

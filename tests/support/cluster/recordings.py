@@ -1,6 +1,6 @@
-"""Recorded scenarios of a Kubernetes node: what they show of a pod, and how our own behaviour is compared with it.
+"""Compares our behaviour with recorded scenarios of a Kubernetes node.
 
-What differs on purpose is written down here as rules, each with its reason; none of them knows a scenario.
+Deliberate differences are listed here as rules, each with its reason; no rule depends on a particular scenario.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ UNLIMITED_V1 = "9007199254740988Ki"
 PAGE = 4096
 
 
-# --- what a recording shows of a pod --------------------------------------------------------------------------------
+# --- the fields of a pod that a recording contains -------------------------------------------------------------------
 
 
 def shown_state(state: dict[str, Any]) -> str:
@@ -68,11 +68,12 @@ def shown_pod(pod: dict[str, Any]) -> dict[str, Any]:
     return shown
 
 
-# --- rules: what may differ, and why --------------------------------------------------------------------------------
+# --- rules: permitted differences, and their reasons ----------------------------------------------------------------
 
 
 def crashed(container: dict[str, Any]) -> dict[str, Any]:
-    """Between two runs a container may show `terminated` or `waiting: CrashLoopBackOff`: upstream shows both."""
+    """Treats `terminated` and `waiting: CrashLoopBackOff` as equal between two runs of a container: upstream shows
+    both."""
     if container["state"] == "waiting:CrashLoopBackOff":
         return {**container, "state": "between runs", "lastState": None}
     if container["state"].startswith("terminated:"):
@@ -81,7 +82,7 @@ def crashed(container: dict[str, Any]) -> dict[str, Any]:
 
 
 def whole_bytes(pod: dict[str, Any]) -> bool:
-    """Upstream never finishes a resize to a size that is not a whole number of bytes; we do."""
+    """Whether all sizes are whole numbers of bytes: upstream never completes a resize to another size; podfit does."""
     for resources in (pod.get("spec") or {}).values():
         for kind in ("requests", "limits"):
             text = (resources.get(kind) or {}).get("memory")
@@ -97,8 +98,8 @@ def all_limited(pod: dict[str, Any], name: str) -> bool:
 
 
 def level_resources(pod: dict[str, Any], recorded: dict[str, Any], ours: dict[str, Any]) -> tuple[Any, Any]:
-    """Pod-level status: upstream's memory request is stale, small CPU values and unlimited v1 limits are artefacts,
-    and after the end it shows what is left of a cgroup."""
+    """Both pod-level statuses without known differences: upstream's memory request is stale, its small CPU values and
+    unlimited v1 limits are artefacts, and for an ended pod it shows the remains of a cgroup."""
     if pod["phase"] in ("Succeeded", "Failed"):
         return None, None
     kept: list[dict[str, Any]] = []
@@ -112,7 +113,7 @@ def level_resources(pod: dict[str, Any], recorded: dict[str, Any], ours: dict[st
         mine["limits"].pop("memory", None)
     for name in ("cpu", "memory"):
         if not all_limited(pod, name):
-            # The pod's cgroup has no limit then: upstream goes on showing the sum it saw first.
+            # The pod's cgroup has no limit then: upstream keeps reporting the first sum it computed.
             theirs["limits"].pop(name, None)
             mine["limits"].pop(name, None)
     for kind in ("requests", "limits"):
@@ -129,16 +130,17 @@ def _pages(text: str) -> int:
 
 
 def is_artefact(step: dict[str, Any]) -> bool:
-    """A restart for a resize in which upstream could not shrink the pod: cgroup v1 refuses a quota below that of a
-    container on its way out, and the pod's memory was compared with what the ended container had used."""
+    """Whether the step is a restart for a resize in which upstream could not shrink the pod: cgroup v1 rejects a quota
+    below that of a container that is still ending, and upstream compared the pod's memory with the usage of the ended
+    container."""
     said = [(one["reason"], one["message"]) for one in step.get("events") or ()]
     restarted = any("resize requires restart" in message for _, message in said)
     return restarted and any(reason == "ResizeError" for reason, _ in said)
 
 
 def weightless(spec: dict[str, Any]) -> set[str]:
-    """The containers without a CPU request or limit of their own in a pod that has a CPU limit: upstream gives them the
-    least shares when the pod is resized; ours keep those of the pod's limit, as they started."""
+    """Containers without their own CPU request or limit in a pod that has a CPU limit. When the pod is resized,
+    upstream gives them the minimum shares; podfit keeps those that they started with, derived from the pod's limit."""
     if "cpu" not in ((spec.get("resources") or {}).get("limits") or {}):
         return set()
     members = [*spec["containers"], *(spec.get("initContainers") or ())]
@@ -151,8 +153,8 @@ def weightless(spec: dict[str, Any]) -> set[str]:
 
 
 def unapplied(recorded: dict[str, Any]) -> bool:
-    """Upstream grants a pod that is being deleted its new size and does not apply it; we apply it as long as its
-    containers run, as the KEP says (Lifecycle Nuances)."""
+    """Whether upstream granted a resize of a terminating pod without applying it. Podfit applies it as long as
+    containers run, as the KEP requires (Lifecycle Nuances)."""
     return bool(recorded.get("deleting")) and recorded.get("observedGeneration") != recorded.get("generation")
 
 
@@ -191,7 +193,7 @@ def differences(recorded: dict[str, Any], pod: dict[str, Any], artefact: bool = 
 
 
 def resize_events(said: list[tuple[str, str, str]]) -> list[tuple[str, str, str]]:
-    """Those about resizes, in order; a failure that repeats counts once (we retry at another pace)."""
+    """The Events about resizes, in order; a repeated failure counts once (podfit retries at other intervals)."""
     kept: list[tuple[str, str, str]] = []
     for pod, reason, message in said:
         message = re.sub(r"usage \(\d+\)", "usage (<bytes>)", message)
@@ -209,7 +211,7 @@ def by_pod(rows: list[tuple[str, str, str]]) -> dict[str, list[tuple[str, str]]]
 
 
 def recorded_changes(step: dict[str, Any], before: dict[str, dict[str, Any]]) -> dict[str, list[tuple[str, str, int]]]:
-    """Changes of pods and of containers that were there before; the first values of a new cgroup are its creation."""
+    """Changes to cgroups that existed before the step; the first values of a new cgroup belong to its creation."""
     rows = step.get("cgroup_order") or []
     made = {row["who"] for row in rows if row["file"] == "(cgroup)" and row["value"] == "created"}
     grouped: dict[str, list[tuple[str, str, int]]] = {}
@@ -223,7 +225,7 @@ def recorded_changes(step: dict[str, Any], before: dict[str, dict[str, Any]]) ->
             value = int(row["value"])
             same = value in (2, (before.get(row["who"]) or {}).get("cpu.shares"))
             if step["do"] == "start node agent" and row["file"] == "cpu.shares" and same:
-                # Without its files upstream first tells containers empty CPU values: shares dip and come back.
+                # Without its state files upstream first applies empty CPU values to containers: shares drop and return.
                 continue
             value = value // PAGE if row["file"].startswith("memory") else value
             grouped.setdefault(pod, []).append((who, row["file"], value))
@@ -248,11 +250,11 @@ def check_events(step: dict[str, Any], said: list[tuple[str, str, str]]) -> None
         if unapplied(final.get(pod) or {}):
             mine = [one for one in mine if one[0] != "ResizeCompleted"]
         if "delete at once" in step["do"]:
-            # A race: what of the resize is done before the end differs from run to run.
+            # A race: how much of the resize is done before the pod ends differs from run to run.
             mine, theirs = mine[:1], theirs[:1]
         if patches_of(step) > 1:
-            # Resizes that follow each other quickly may be taken together, and one that is taken back at once may not
-            # be seen at all; the last one that is seen completes.
+            # Resizes in quick succession may be applied together, and one that is reverted at once may not be
+            # observed at all; the last one that is observed completes.
             assert not mine or mine[-1][0] == "ResizeCompleted"
             assert " 0 ms" in step["do"] or mine[-1:] == theirs[-1:]
             continue
@@ -262,13 +264,15 @@ def check_events(step: dict[str, Any], said: list[tuple[str, str, str]]) -> None
 
 
 def _after_start(events: list[tuple[str, str]]) -> list[tuple[str, str]]:
-    """A resize patched while no agent ran: upstream looks at it half a minute later, or takes it for allocated and
-    completes it without a start; without its files it also completes what was complete. We start it at once."""
+    """The Events that can be compared after a resize while no agent ran. Upstream processes it half a minute later, or
+    assumes that it is allocated and reports completion without a start; without its state files it also reports
+    completed resizes again. Podfit starts the resize at once."""
     return [one for one in events if one[0] not in ("ResizeStarted", "ResizeCompleted")]
 
 
 def _generation_only(event: tuple[str, str]) -> tuple[str, str]:
-    """Upstream sometimes words the completion with the sizes from before: the generation tells which resize it was."""
+    """Reduces a completion to its generation, which identifies the resize: upstream's message sometimes has old
+    sizes."""
     if event[0] == "ResizeCompleted":
         return event[0], event[1].rpartition(',"generation"')[2]
     return event
@@ -283,7 +287,7 @@ def check_order(step: dict[str, Any], theirs: dict[str, Any], ours: dict[str, An
             continue
         left, right = theirs.get(pod, []), ours.get(pod, [])
         if step["do"] == "start node agent":
-            # A container that ended meanwhile: upstream starts it with the old size and resizes it afterwards.
+            # Upstream starts a container that ended meanwhile with the old size, and resizes it afterwards.
             made = {who for who, file, _ in left + right if file == "(cgroup)"}
             left, right = ([row for row in rows if row[0] not in made] for rows in (left, right))
         assert right == left, f"{step['do']}: cgroups of {pod}: {right} instead of {left}"

@@ -1,4 +1,4 @@
-"""A node on real cgroups, an updater, and a pod that fills its memory: what a reflex needs."""
+"""A cluster for tests of the memory reflex: a node on real cgroups, an updater, and a pod that fills its memory."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ for number in range(whole):
 print("grown", flush=True)
 time.sleep(3600)
 """
-"""Fills so many MiB, at most so many a second: a machine that is late does not make up for it."""
+"""A program that fills memory up to an amount in MiB, at a maximum rate per second: lost time is not made up for."""
 
 
 class Reflexive:
@@ -65,7 +65,7 @@ class Reflexive:
     async def pod(
         self, name: str, command: list[str], *, limit: str = "64Mi", most: str = "1Gi", reflex: bool = True, **more: Any
     ) -> Object:
-        """A pod of a ReplicaSet that an autoscaler scales; nobody makes another one."""
+        """A pod of a ReplicaSet that an autoscaler scales; no controller runs that would replace it."""
         resources = {kind: {"cpu": "100m", "memory": limit} for kind in ("requests", "limits")}
         resources["limits"] = {"memory": limit}
         container = {"name": "main", "image": "host", "command": command, "resources": resources}
@@ -98,7 +98,7 @@ class Reflexive:
         return await self.client.create(POD, made, "default")
 
     async def until(self, name: str, holds: Any, patience_s: float = 120.0) -> Object:
-        """The pod as soon as something holds of it."""
+        """Waits until the condition is true for the pod, and returns the pod."""
         async with asyncio.timeout(patience_s):
             async for _, pod in self.client.watch(POD, "default", fieldSelector=f"metadata.name={name}"):
                 if holds(pod):
@@ -106,7 +106,7 @@ class Reflexive:
         raise AssertionError(f"never: {holds}")
 
     async def limit(self, uid: str) -> int:
-        """As the kernel has it."""
+        """The memory limit in the cgroup."""
         state = await self.runtime.pod(uid)
         assert state is not None
         return (await self.runtime.container_limits(state.containers[-1].id)).memory_bytes or 0

@@ -1,4 +1,4 @@
-"""Whole scrapes into a recommender's cluster, and recommendations for all of its autoscalers out of it."""
+"""Adds whole scrapes to a recommender's cluster state, and computes recommendations for all of its autoscalers."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from podfit.vpa.recommender.decide.status import Condition, Outcome, outcome
 
 @dataclass(slots=True)
 class Scrape:
-    """Samples of many containers, collected before they go in together."""
+    """Samples of many containers, collected and then added together."""
 
     handles: list[int] = field(default_factory=list)
     instants: list[Seconds] = field(default_factory=list)
@@ -24,7 +24,8 @@ class Scrape:
     unknown: int = 0
 
     def add(self, cluster: ClusterState, pod_id: PodId, usage: Mapping[str, tuple[int, int]], instant: Seconds) -> None:
-        """The millicores and bytes of a pod's containers, by name; unknown pods and containers are only counted."""
+        """Adds the millicores and bytes of a pod's containers, by name; unknown pods and containers are only
+        counted."""
         pod = cluster.pod(pod_id)
         known = pod.containers if pod is not None else {}
         for name, (cpu, memory) in usage.items():
@@ -38,7 +39,7 @@ class Scrape:
             self.memory.append(memory)
 
     def ingest(self, fleet: Fleet) -> tuple[int, int]:
-        """How many CPU and memory samples were accepted."""
+        """Adds the samples to the cluster state; returns how many CPU and memory samples were accepted."""
         return (
             fleet.ingest_cpu(self.handles, self.instants, self.cpu),
             fleet.ingest_memory(self.handles, self.instants, self.memory),
@@ -48,7 +49,7 @@ class Scrape:
 def recommend_all(
     cluster: ClusterState, now: str | None, extra: Mapping[VpaId, Iterable[Condition]] | None = None
 ) -> dict[VpaId, Outcome]:
-    """Every autoscaler's outcome, in one go."""
+    """The results for all autoscalers, computed together."""
     found = estimate_vpas(cluster, cluster.vpas.values())
     more = extra or {}
     return {id: outcome(vpa, found[id], cluster.config, now, more.get(id, ())) for id, vpa in cluster.vpas.items()}

@@ -40,7 +40,7 @@ class Whole:
             await self.up.stop()
 
     async def namespace(self, name: str, dialect: str = "") -> str:
-        """`dialect`: the form of resize that it is labelled with."""
+        """Creates a namespace. `dialect`: the value of its dialect label."""
         meta: Object = {"name": name, **({"labels": {LABEL: dialect}} if dialect else {})}
         await self.client.create(NAMESPACE, {"apiVersion": "v1", "kind": "Namespace", "metadata": meta})
         await becomes(self.client, ACCOUNT, name, "default", lambda one: one is not None)

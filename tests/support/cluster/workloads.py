@@ -1,4 +1,4 @@
-"""What tests of workloads ask of them and of their pods."""
+"""Queries and changes of workloads and their pods, for tests of the workload controllers."""
 
 from __future__ import annotations
 

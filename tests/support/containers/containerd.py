@@ -1,7 +1,7 @@
-"""A real containerd for tests: its own root, state, socket, images and network, all gone at the end.
+"""A real containerd for tests, with its own root, state, socket, images and network, all removed at the end.
 
-It runs in a network namespace of its own, joined to the machine's by a pair of interfaces, so that the addresses of its
-pods can be reached from tests and no packet leaves the machine. `crash` and `restart` leave its containers running.
+It runs in its own network namespace, connected to the machine's by a veth pair, so that tests reach the addresses of
+its pods and no packet leaves the machine. `crash` and `restart` leave its containers running.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from tests.support.containers.mirror import Mirror
 from tests.support.containers.ociimages import PAUSE, ImageSource, layout, write_archive
 
 PAUSE_IMAGE = "podfit.test/pause:1"
-# `host` stands for the node's own files in the process runtime: tests of both name one image.
+# In the process runtime, `host` means the node's own files; it exists here too, so that tests run on both runtimes.
 IMAGES = [
     ImageSource(PAUSE_IMAGE, PAUSE, ()),
     ImageSource("registry.k8s.io/pause:3.10", PAUSE, ()),
@@ -37,7 +37,8 @@ NEEDED = ("ctr", "runc", "busybox", "ip", "nsenter")
 CNI_FOLDERS = ("/usr/lib/cni", "/opt/cni/bin")
 START_S = 30.0
 PROGRAM = "PODFIT_CONTAINERD"
-"""The variable that names another containerd than the installed one; its shim lies beside it."""
+"""The environment variable with the path of a containerd to use instead of the installed one, with its shim in the same
+folder."""
 
 
 def program() -> str:
@@ -45,7 +46,7 @@ def program() -> str:
 
 
 def missing() -> str:
-    """What this machine lacks for a containerd of the tests; "" if nothing."""
+    """The requirements of these tests that this machine lacks; "" if there are none."""
     if os.geteuid() != 0:
         return "needs root"
     lacking = [name for name in (program(), *NEEDED) if shutil.which(name) is None]
@@ -68,26 +69,26 @@ def _version() -> str:
 class Containerd:
     def __init__(self, folder: Path, snapshotter: str = "overlayfs", images: list[ImageSource] | None = None) -> None:
         self.folder = folder
-        # In a folder with a short name: the path of a socket has at most 104 characters, and tests have long names.
+        # In a folder with a short name: a socket's path is limited to 104 characters, and tests have long names.
         self.socket = Path(tempfile.mkdtemp(prefix="podfit-")) / "containerd.sock"
         self.endpoint = f"unix://{self.socket}"
         self._snapshotter, self._images = snapshotter, images or IMAGES
         self._process: subprocess.Popen[bytes] | None = None
         self.version = ""
-        """Its number, such as 1.6.20."""
+        """The version number of containerd, such as 1.6.20."""
         self.mirror: Mirror
-        """Where it pulls from: images of well-known registries that are made here."""
+        """The registry that it pulls from: test images under the names of well-known registries."""
         self.network = ""
         self._number = 0
 
     @property
     def host_address(self) -> str:
-        """This machine's, as the runtime sees it."""
+        """This machine's address on the runtime's network."""
         return f"10.200.{self._number}.1"
 
     @property
     def node_address(self) -> str:
-        """Where the ports of its node are reached."""
+        """The address at which host ports of its node are reached."""
         return f"10.200.{self._number}.2"
 
     # --- life
@@ -108,7 +109,7 @@ class Containerd:
         """Starts the daemon, also after `crash`."""
         with (self.folder / "log").open("ab") as log:
             command = ("nsenter", f"--net=/run/netns/{self.network}", program(), "-c", f"{self.folder}/config.toml")
-            # Shims are looked for on the PATH.
+            # containerd finds its shims on the PATH.
             path = f"{Path(str(shutil.which(program()))).parent}:{os.environ['PATH']}"
             self._process = subprocess.Popen(
                 command, stdout=log, stderr=log, env={**os.environ, "PATH": path}, start_new_session=True
@@ -146,7 +147,7 @@ class Containerd:
             self._process = None
 
     def stop(self) -> None:
-        """Ends what is left of pods, the daemon and its network."""
+        """Stops remaining pods and the daemon, and removes its network."""
         self.end_pods()
         self._end(signal.SIGKILL)
         self._end_shims()
@@ -172,7 +173,7 @@ class Containerd:
             )
 
     def _end_shims(self) -> None:
-        """Shims outlive their daemon; those of ours name its socket."""
+        """Kills the shims, which outlive their daemon; the socket in their command line identifies them."""
         for entry in Path("/proc").iterdir():
             if not entry.name.isdecimal():
                 continue
@@ -188,7 +189,7 @@ class Containerd:
         return ["ctr", "-a", str(self.socket), "-n", "k8s.io"]
 
     def _import(self, archive: Path) -> None:
-        """The image store answers a moment after the socket does."""
+        """Retries the import: the image store becomes available a moment after the socket."""
         command = [*self._ctr(), "images", "import", "--snapshotter", self._snapshotter, str(archive)]
         deadline = time.monotonic() + START_S
         while True:
@@ -228,7 +229,7 @@ class Containerd:
         (self.folder / "config.toml").write_text(settings.format(**fill))
 
     def _make_network(self) -> None:
-        """10.200.N.1 here, 10.200.N.2 there, and 10.201.N.0/24 for pods behind it."""
+        """Addresses: 10.200.N.1 for this machine, 10.200.N.2 for the namespace, and 10.201.N.0/24 for its pods."""
         for number in random.sample(range(1, 255), 60):
             name = f"podfit-test-{number}"
             if subprocess.run(["ip", "netns", "add", name], capture_output=True, timeout=60, check=False).returncode:

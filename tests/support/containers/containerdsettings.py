@@ -1,4 +1,4 @@
-"""The configuration files of the containerd that tests start: of 1.x, and of 2.x, whose parts have other names."""
+"""Configuration files for the containerd that tests start: for 1.x, and for 2.x, whose sections have other names."""
 
 from __future__ import annotations
 

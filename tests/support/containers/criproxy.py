@@ -1,4 +1,4 @@
-"""Stands between an agent and a container runtime, and answers the CRI calls that a test wants answered otherwise."""
+"""A proxy between an agent and a container runtime that replaces the responses to CRI calls chosen by a test."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Answer = Callable[[Any], Awaitable[Any]]
 
 
 class Refusal(Exception):
-    """Raised by an answer: the call fails with this code and text."""
+    """Raised instead of a response: the call fails with this code and text."""
 
     def __init__(self, code: grpc.StatusCode, text: str) -> None:
         super().__init__(text)
@@ -29,7 +29,7 @@ class CriProxy:
         self.seen: list[tuple[str, Any]] = []
         """The names and requests of calls, in order."""
         self.answers: dict[str, Answer] = {}
-        """By the name of the call; it may pass the request on with `forward`."""
+        """Handlers by the name of the call; a handler may forward the request with `forward`."""
         self._behind, self._calls = endpoint, dict[str, Any]()
         self._server: grpc.aio.Server
         self._channel: grpc.aio.Channel

@@ -1,4 +1,4 @@
-"""Small images for tests: layers as dictionaries of files, packed as registries and archives have them."""
+"""Builds small images for tests: layers from dictionaries of files, packed as in registries and archives."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _LAYER = "application/vnd.oci.image.layer.v1.tar+gzip"
 
 
 def layer(files: Files) -> bytes:
-    """A layer as it is unpacked."""
+    """A layer as an uncompressed tar archive."""
     buffer = io.BytesIO()
     with tarfile.open(fileobj=buffer, mode="w", format=tarfile.PAX_FORMAT) as archive:
         for name, content in files.items():
@@ -43,12 +43,12 @@ def layer(files: Files) -> bytes:
 
 @dataclass
 class Built:
-    """An image with everything a registry has of it."""
+    """An image with all documents and blobs that a registry stores."""
 
     manifest: bytes
     config: bytes
     layers: list[bytes]
-    """Packed."""
+    """Compressed."""
     blobs: dict[str, bytes] = field(default_factory=dict)
 
     @property
@@ -87,7 +87,7 @@ def _descriptor(content: bytes, media_type: str) -> dict[str, Any]:
 
 
 def index_of(images: Mapping[str, Built]) -> bytes:
-    """A list by architecture, as `linux/…`."""
+    """An image index with one entry per architecture, as `linux/…`."""
     listed = [
         {
             **_descriptor(image.manifest, OCI_MANIFEST),
@@ -99,7 +99,7 @@ def index_of(images: Mapping[str, Built]) -> bytes:
 
 
 def busybox(settings: Mapping[str, Any] | None = None, **files: bytes) -> Built:
-    """An image with a shell and its tools, and these files in its root."""
+    """An image with busybox's shell and tools, and these files in its root."""
     program = shutil.which("busybox")
     assert program is not None, "busybox is not installed"
     tools = ("sh", "sleep", "cat", "echo", "ls", "id", "pwd", "httpd", "env", "true", "false", "kill", "touch", "wget")
@@ -112,7 +112,7 @@ _USERS = b"root:x:0:0:root:/root:/bin/sh\napp:x:1234:1234:app:/tmp:/bin/sh\n"
 
 
 def oci_archive(file: Path, images: Mapping[str, Built]) -> Path:
-    """By name; "" for an image without one."""
+    """An archive of images by name; "" for an image without one."""
     entries: dict[str, bytes | str] = {"oci-layout": b'{"imageLayoutVersion":"1.0.0"}'}
     listed = []
     for name, image in images.items():
@@ -126,7 +126,7 @@ def oci_archive(file: Path, images: Mapping[str, Built]) -> Path:
 
 
 def docker_archive(file: Path, name: str, image: Built) -> Path:
-    """As `docker save` wrote it for long: layers unpacked, each in a folder of its own."""
+    """An archive in the older format of `docker save`: uncompressed layers, each in a folder of its own."""
     entries: dict[str, bytes | str] = {f"{image.id[7:]}.json": image.config}
     paths = [f"{at}/layer.tar" for at in range(len(image.layers))]
     entries |= {path: gzip.decompress(packed) for path, packed in zip(paths, image.layers, strict=True)}

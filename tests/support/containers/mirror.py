@@ -1,7 +1,6 @@
-"""A registry in a thread that serves a few images to a container runtime, instead of those that tests cannot reach.
+"""A registry in a thread that serves a few images to a container runtime in place of public registries.
 
-It only answers well: the registry of the tests for pulling (tests.support.containers.registry) also refuses,
-stalls and lies.
+It has no fault injection; tests of pulling use tests.support.containers.registry, which has.
 """
 
 from __future__ import annotations
@@ -18,9 +17,9 @@ _PATH = re.compile(r"/v2/(?P<name>[^?]+)/(?P<kind>manifests|blobs)/(?P<which>[^/
 
 class Mirror:
     def __init__(self, host: str, images: Layout) -> None:
-        """`host`: the address it listens at."""
+        """`host`: the address to listen on."""
         self.pulls: list[str] = []
-        """Names of the manifests that were asked for."""
+        """Names of the requested manifests."""
         mirror = self
 
         class Handler(BaseHTTPRequestHandler):
@@ -45,7 +44,7 @@ class Mirror:
                     self.wfile.write(data)
 
             def log_message(self, format: str, *args: object) -> None:
-                """Nothing on stderr."""
+                """Suppresses the log on stderr."""
 
         self._server = ThreadingHTTPServer((host, 0), Handler)
         self._server.daemon_threads = True
@@ -69,7 +68,7 @@ class Mirror:
         return 200, data, MANIFEST if asked["kind"] == "manifests" else "application/octet-stream", digest
 
     def stand_in(self, folder: Path, registries: tuple[str, ...]) -> None:
-        """Writes containerd's configuration that sends requests for these registries here."""
+        """Writes the containerd configuration that redirects requests for these registries to this mirror."""
         for registry in registries:
             place = folder / registry
             place.mkdir(parents=True, exist_ok=True)

@@ -1,4 +1,4 @@
-"""Container images made from busybox, for runtimes that can reach no registry: one OCI archive with several names.
+"""Builds container images from busybox, for runtimes that cannot reach a registry: one OCI archive with several names.
 
 The archive is what `ctr images import` and `podfit image load` read. All images share one layer: busybox with its
 commands, and links so that the host's /usr may be mounted (a Python then runs in them).
@@ -61,7 +61,7 @@ def _layer(busybox: Path) -> bytes:
 
 @dataclass(frozen=True)
 class Layout:
-    """Images as an OCI layout has them."""
+    """The content of images as an OCI layout."""
 
     manifests: dict[str, str]
     """Digests of manifests by the images' names."""

@@ -1,4 +1,4 @@
-"""A registry on loopback that tests fill and break: it refuses, stalls, lies, cuts off, and asks for credentials."""
+"""A registry on loopback with fault injection: errors, stalls, corrupt content, cut connections, authentication."""
 
 from __future__ import annotations
 
@@ -29,34 +29,34 @@ _ERRORS = {
 
 @dataclass
 class Fault:
-    """What is done to requests whose path matches."""
+    """A fault that is injected into requests whose path matches."""
 
     path: str
     status: int = 0
     cut_after: int = -1
-    """Bytes sent of each answer before the connection is cut."""
+    """Bytes of each response sent before the connection is cut."""
     stall_after: int = -1
-    """Bytes sent before nothing more comes."""
+    """Bytes sent before the response stalls."""
     corrupt: bool = False
-    """The first byte is another."""
+    """Changes the first byte."""
     redirect: str = ""
     times: int = -1
-    """How often; -1 for always."""
+    """How often to inject it; -1 for always."""
     digest: str = ""
-    """Claimed in Docker-Content-Digest."""
+    """The value of Docker-Content-Digest."""
 
 
 class LoopbackRegistry:
     def __init__(self, tls: ssl.SSLContext | None = None, listener: socket.socket | None = None) -> None:
-        """`listener`: a socket to answer on, such as one in another network namespace."""
+        """`listener`: a socket to accept connections on, for example one in another network namespace."""
         self._tls, self._listener = tls, listener
         self.manifests: dict[tuple[str, str], tuple[bytes, str]] = {}
         self.blobs: dict[str, bytes] = {}
         self.faults: list[Fault] = []
         self.users: dict[str, str] = {}
-        """Names and passwords; without any, everybody may pull."""
+        """Names and passwords; if empty, pulls need no credentials."""
         self.scheme = "bearer"
-        """How credentials are asked for: bearer (with a token server) or basic."""
+        """The authentication scheme: bearer (with a token server) or basic."""
         self.ranges = True
         self.requests: list[tuple[str, Mapping[str, str]]] = []
         self._tokens: set[str] = set()
@@ -82,7 +82,8 @@ class LoopbackRegistry:
             await self._runner.cleanup()
 
     def push(self, name: str, image: Built, others: Mapping[str, Built] | None = None) -> str:
-        """As `repository:tag`; returns the whole reference. `others`: makes it a list by architecture, this one too."""
+        """Adds an image as `repository:tag`; returns the full reference. `others`: adds an index with these
+        architectures and this one."""
         repository, _, tag = name.partition(":")
         self.blobs |= image.blobs
         self.manifests[repository, image.digest] = (image.manifest, OCI_MANIFEST)

@@ -1,1 +1,1 @@
-"""Servers that tests start: Prometheus, webhooks, nodes that misbehave."""
+"""Servers that tests start: Prometheus, webhooks, misbehaving nodes."""

@@ -1,4 +1,4 @@
-"""Days of cAdvisor's metrics, for a Prometheus to be filled with."""
+"""Generates days of cAdvisor metrics to backfill a Prometheus with."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ DAYS, STEP = 8, 300
 
 
 class History:
-    """Lines of OpenMetrics: series of cAdvisor under one convention of labels."""
+    """cAdvisor series as lines of OpenMetrics, with one naming convention for labels."""
 
     def __init__(self, end: int, labels: tuple[str, str, str] = CONVENTIONS[0], more: str = "") -> None:
         self.end, self._labels, self._more = end, labels, more

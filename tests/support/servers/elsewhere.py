@@ -1,6 +1,6 @@
-"""Another HTTPS server for tests: a node, a pod, a webhook or an aggregated API server that misbehaves.
+"""An HTTPS server for tests that acts as a misbehaving node, pod, webhook or aggregated API server.
 
-It answers each request as it is told to, and keeps what it was sent and with which certificate.
+It returns configured responses, and records each request with its client certificate.
 """
 
 from __future__ import annotations
@@ -26,12 +26,13 @@ class Seen:
     headers: dict[str, str]
     """Keys are lower-case."""
     certificate: Any
-    """Of the client, as ssl shows it; None for a client without one."""
+    """The client's certificate as returned by ssl; None for a client without one."""
 
 
 class Elsewhere:
     def __init__(self, folder: Path, client_ca: bytes, *names: str) -> None:
-        """`client_ca`: clients may show a certificate of this authority. `names` of the server, instead of its own."""
+        """`client_ca`: clients may present a certificate of this authority. `names`: in the server's certificate,
+        instead of the default ones."""
         self._folder, self._client_ca = folder, client_ca
         self._names = list(names) or ["localhost", "127.0.0.1"]
         self.seen: list[Seen] = []

@@ -1,4 +1,4 @@
-"""A valid object of every kind the server knows, with many of its fields set: what tests send, bend and break."""
+"""A valid object of every kind that the server serves, with many fields set: tests send it, modified or invalidated."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ _SCALED = {"apiVersion": "apps/v1", "kind": "Deployment", "name": "d"}
 @dataclass(frozen=True, slots=True)
 class Example:
     path: str
-    """Of the collection."""
+    """The path of the collection."""
     body: Object
     harmless: bool = True
     """False: storing it would change how the server treats other requests."""
@@ -114,7 +114,7 @@ class Example:
 def _make(path: str, kind: str, harmless: bool = True, name: str = "x", **parts: Any) -> Example:
     steps = path.split("/")
     version = steps[2] if steps[1] == "api" else f"{steps[2]}/{steps[3]}"
-    # Access reviews are questions, and have no metadata.
+    # Access reviews are queries, and have no metadata.
     questions = path.startswith("/apis/authorization.k8s.io/")
     meta: Object = {} if questions else {"name": name, "labels": {"app": "x"}, "annotations": {"a": "b"}}
     return Example(path, {"apiVersion": version, "kind": kind, "metadata": meta, **parts}, harmless)

@@ -1,4 +1,4 @@
-"""Where a test of a history puts what the history hands over."""
+"""A sink that collects the samples of a history, for tests of history sources."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from podfit.vpa.recommender.decide.evidence.oom import Oom
 
 
 class Gathered:
-    """Rows of (series, time, millicores, bytes), in the order in which they came."""
+    """Rows of (series, time, millicores, bytes), in the order received."""
 
     def __init__(self) -> None:
         self.rows: list[tuple[Series, float, int, int]] = []

@@ -1,4 +1,4 @@
-"""A server of webhooks for tests: real HTTPS with a certificate of its own making, answers by path."""
+"""A webhook server for tests: HTTPS with its own certificate authority, and a response per path."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from podfit.api.objects import Object
 from podfit.apiserver.auth.certs.certificates import Authority, new_authority
 
 Answer = Callable[[Object], Object]
-"""A review's `request` to its `response`; the uid is added."""
+"""Maps a review's `request` to its `response`; the uid is added."""
 
 
 class HookServer:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self.asked: list[tuple[str, Object]] = []
-        """(path, request) of all reviews, as they came."""
+        """(path, request) of all reviews, in the order received."""
         self.answers: dict[str, Answer] = {}
         self.ca = ""
         self.port = 0
@@ -52,7 +52,7 @@ class HookServer:
         return {"url": f"https://localhost:{self.port}/{name}", "caBundle": self.ca}
 
     def configuration(self, kind: str, name: str, rules: list[Object], **more: Any) -> Object:
-        """A webhook configuration with one hook, which is asked at `/<name>`."""
+        """A webhook configuration with one webhook, which is called at `/<name>`."""
         hook = {
             "name": f"{name}.example.com",
             "clientConfig": self.client_config(name),

@@ -1,4 +1,4 @@
-"""A server that answers as Prometheus does, except for the faults that a test wants."""
+"""A fake Prometheus with fault injection."""
 
 from __future__ import annotations
 
@@ -18,7 +18,8 @@ Answer = Callable[[dict[str, str], dict[str, Any]], web.StreamResponse | None]
 
 
 class Lying:
-    """Answers every query with one container that uses 0.5 cores and 300 MB, unless `fault` answers instead."""
+    """Answers every query with one container that uses 0.5 cores and 300 MB, unless `fault` returns another
+    response."""
 
     def __init__(self) -> None:
         self.fault: Answer = lambda asked, answer: None
@@ -64,7 +65,7 @@ async def serving(lying: Lying) -> AsyncIterator[str]:
 
 
 class Impatient(FakeClock):
-    """Pauses are over at once."""
+    """A clock whose sleeps return at once."""
 
     async def sleep(self, seconds: float) -> None:
         return

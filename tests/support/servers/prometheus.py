@@ -1,4 +1,4 @@
-"""A real Prometheus for tests and benchmarks: history made up as text, turned into blocks, served on a free port."""
+"""A real Prometheus for tests and benchmarks: generated history is converted to blocks and served on a free port."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def installed() -> bool:
 
 
 def backfill(folder: Path, lines: Iterable[str]) -> None:
-    """Makes the folder one that a Prometheus can serve; `lines` are OpenMetrics, with `# EOF` at the end."""
+    """Writes blocks that a Prometheus can serve to the folder; `lines` are OpenMetrics, with `# EOF` at the end."""
     text = folder / "history.om"
     with text.open("w") as file:
         file.writelines(f"{line}\n" for line in lines)
@@ -30,7 +30,7 @@ def backfill(folder: Path, lines: Iterable[str]) -> None:
 
 class Prometheus:
     def __init__(self, folder: Path, config: str = "prometheus.yml") -> None:
-        """`config`: the file's name in the folder."""
+        """`config`: the name of the configuration file in the folder."""
         self.folder, self.port, self._config = folder, _free_port(), config
         self.url = f"http://127.0.0.1:{self.port}"
         self._process: asyncio.subprocess.Process | None = None
@@ -57,7 +57,7 @@ class Prometheus:
             return False
 
     async def ask(self, path: str, **query: str) -> Any:
-        """What its HTTP API answers: `ask("query", query="up")`."""
+        """The response of its HTTP API: `ask("query", query="up")`."""
         async with aiohttp.ClientSession() as session, session.get(f"{self.url}/api/v1/{path}", params=query) as answer:
             content = await answer.json()
         assert content["status"] == "success", content

@@ -1,4 +1,4 @@
-"""Bodies in protobuf: as client-go encodes them, and as it reads them."""
+"""Encodes and decodes protobuf bodies as client-go does."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def protobuf_pod(word: str) -> bytes:
 
 
 def read_body(body: bytes) -> Any:
-    """An answer as JSON has it: an object, or a list with its items."""
+    """A response converted to JSON: an object, or a list with its items."""
     assert body.startswith(MAGIC), body[:20]
     envelope = {number: value for number, _, value in _wire(body[len(MAGIC) :])}
     api_version, kind = _type_meta(envelope[1])
@@ -50,7 +50,7 @@ def read_body(body: bytes) -> Any:
 
 
 def read_event(frame: bytes) -> tuple[str, Any]:
-    """The word and the object of an event of a watch, given without its length."""
+    """The type and the object of a watch event, given without its length prefix."""
     fields = {number: value for number, _, value in _wire(frame)}
     inner = {number: value for number, _, value in _wire(fields[2])}
     return fields[1].decode(), read_body(inner[1])

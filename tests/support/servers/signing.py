@@ -1,4 +1,4 @@
-"""Certificate signing requests, as a node or a user makes them."""
+"""Certificate signing requests as created by nodes and users."""
 
 from __future__ import annotations
 
