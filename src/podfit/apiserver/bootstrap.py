@@ -1,7 +1,7 @@
-"""The initial objects of a cluster: namespaces, priority classes, roles, the Service `kubernetes`, definitions.
+"""Creates the initial objects of a cluster: namespaces, priority classes, roles, the Service `kubernetes`, definitions.
 
-Only missing ones are written, so a second start writes nothing; roles and bindings get back what they lack, and the
-endpoints of a server that moved are updated.
+Only missing objects are written, so a second start writes nothing. Permissions missing from default roles and bindings
+are restored, and the server's endpoints are updated if its address changed.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _PRIORITIES = (
 
 
 async def create_missing(writer: Writer, registry: Registry, objects: Iterable[Object]) -> None:
-    """Writes missing objects concurrently, so that they share a commit."""
+    """Creates missing objects concurrently, so that the writes share a commit."""
     await asyncio.gather(*(_create(writer, registry, obj) for obj in objects))
 
 
@@ -79,7 +79,7 @@ def _completed(kind: Kind, found: Object, wanted: Object) -> Object | None:
 
 
 def _newer_definition(found: Object, wanted: Object) -> Object | None:
-    """A definition installed by an older version and unchanged since is updated to this version's."""
+    """Updates a definition that an older version installed, if no user has changed it since."""
     meta = found["metadata"]
     notes, generation = meta.get("annotations") or {}, meta.get("generation", 1)
     if str(generation) != notes.get(_INSTALLED, "1") or _schemas(found) == _schemas(wanted):
@@ -156,7 +156,7 @@ def flow_control() -> Iterator[Object]:
 
 
 def service_cidr(cidr: str, now: str) -> Iterator[Object]:
-    """The range of the server's own configuration, as an object."""
+    """The ServiceCIDR object for the configured range."""
     ready = {"type": "Ready", "status": "True", "lastTransitionTime": now, "reason": ""}
     yield {
         "apiVersion": "networking.k8s.io/v1",
@@ -168,7 +168,7 @@ def service_cidr(cidr: str, now: str) -> Iterator[Object]:
 
 
 def extension_authentication(pki: Pki) -> Iterator[Object]:
-    """How aggregated servers recognise this one and its users."""
+    """The ConfigMap from which aggregated servers learn how to authenticate this server and its users."""
     yield {
         "apiVersion": "v1",
         "kind": "ConfigMap",

@@ -1,4 +1,4 @@
-"""A call: one request to an existing kind, with the components of the server that a verb needs."""
+"""A call: one request for a served kind, with the components of the server that the verbs use."""
 
 from __future__ import annotations
 
@@ -128,7 +128,8 @@ class Call(msgspec.Struct):
         return not self.kind.custom and knows(self.kind.api_version, self.kind.kind)
 
     def form(self, accepted: Accepted) -> Form:
-        """Created before the work is done, so that a request whose response cannot be encoded changes nothing."""
+        """The form of the response. It is negotiated before the request is executed, so that a request whose response
+        cannot be encoded changes nothing."""
         translates = self._translates()
         if not accepted.shape:
             plain = self.parts.plain_form(self.kind)
@@ -146,7 +147,7 @@ class Call(msgspec.Struct):
         return ProtobufForm(partial, partial.api_version, PARTIAL) if accepted.media == PROTOBUF else partial
 
     def _translates(self) -> bool:
-        """Whether the response may be in another dialect: now, or while a watch continues."""
+        """Whether the response may be in another dialect, now or later in a watch."""
         dialects, namespace = self.parts.dialects, self.route.namespace
         if self.route.verb != "watch" and (not dialects.active or (namespace and dialects.of(namespace) is None)):
             return False
@@ -162,7 +163,8 @@ class Call(msgspec.Struct):
         return found if found is not None and found.concerns(self.kind) else None
 
     def _expect_shape(self, shape: str) -> None:
-        """The metadata of one object, or of a list: clients may request only that."""
+        """Raises 406 unless the request is for a list as PartialObjectMetadataList or an object as
+        PartialObjectMetadata."""
         several = self.route.verb in ("list", "deletecollection")
         if several == (shape == PARTIAL_LIST):
             return
@@ -195,12 +197,12 @@ class Call(msgspec.Struct):
         return self.reply(accepted, form.object(row), status)
 
     def written(self, accepted: Accepted, form: Form, made: Written, status: int = 200) -> Response:
-        """The response with the result of a write."""
+        """Returns the response to a write."""
         record = made.record
         if record is None:
             return self.answer(accepted, form, made.obj, status)
         if self.request.shares and isinstance(form, Spliced) and form.as_stored and accepted.media == JSON:
-            # The bytes would be assembled from the object, only to be decoded again.
+            # A client in this process gets the object itself instead of bytes that it would decode again.
             shared = self.objects.decoded(record)
             return Response(status, headers=warning_headers(self.warnings), shared=shared)
         return self.answer(accepted, form, record, status)
@@ -208,7 +210,8 @@ class Call(msgspec.Struct):
     async def reply_list(
         self, accepted: Accepted, form: Form, rows: Sequence[Record], revision: int, more: Object | None, kept: str = ""
     ) -> Response:
-        """A list, assembled in slices. `kept`: the prefix below which it shows all objects in their stored form."""
+        """A list response, assembled in slices. `kept`: the prefix below which the list contains all objects as
+        stored."""
         encoding, media = self._encoding(accepted), accepted.media
         keeps = bool(kept) and encoding in (COMPACT, JOINED)
         pieces = self.parts.list_cache.find(self.kind, kept, media, rows) if keeps else None
@@ -251,7 +254,7 @@ class Call(msgspec.Struct):
 
 
 def warning_headers(warnings: list[str]) -> list[tuple[str, str]]:
-    """One header each. If they are too long together, each is truncated, and the last ones are dropped."""
+    """One Warning header each. If their total is too long, each is truncated, and the last ones are dropped."""
     if not warnings:
         return []
     texts = [text for text in dict.fromkeys(warnings) if text]

@@ -24,7 +24,7 @@ class Config:
     tls: bool = True
     extra_sans: tuple[str, ...] = ()
     advertise_host: str = ""
-    """The external address of this server; "": the listening address, or the machine's address if it listens on all."""
+    """The advertised address; "": the listening address, or the machine's address if the server listens on all."""
     enable_admission: tuple[str, ...] = ()
     disable_admission: tuple[str, ...] = ()
     anonymous: bool = True

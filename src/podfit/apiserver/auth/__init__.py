@@ -1,1 +1,1 @@
-"""Authentication and authorization. Certificates and tokens are created here as well."""
+"""Authentication and authorization of requests, and the creation of certificates and tokens."""

@@ -1,4 +1,4 @@
-"""Authentication: client certificate, bearer token, a trusted front proxy, or anonymous.
+"""Authenticates requests by client certificate, bearer token or a trusted front proxy, or as anonymous.
 
 `Authenticator.authenticate` returns a user or raises 401. Impersonation is a separate step because it needs
 authorization (`impersonate.py`).
@@ -20,13 +20,14 @@ from podfit.kit.clock import Clock, RealClock
 
 AUTHENTICATED = "system:authenticated"
 PeerCertificate = Mapping[str, Any]
-"""The result of `ssl.SSLSocket.getpeercert()` for a client certificate signed by one of our CAs."""
+"""The result of `ssl.SSLSocket.getpeercert()` for a client certificate signed by one of this server's CAs."""
 _Name = tuple[tuple[tuple[str, str], ...], ...]
 
 
 class TokenAuthenticator(Protocol):
     def authenticate_token(self, token: str) -> User | None:
-        """The bearer of the token; None if the token is not of this kind, ApiError if it is invalid."""
+        """Returns the bearer of the token, or None if the token is not of this kind. Raises ApiError if it is
+        invalid."""
 
 
 _IN_PROTOCOL = "base64url.bearer.authorization.k8s.io."
@@ -54,7 +55,7 @@ class Authenticator:
         self._clock = clock or RealClock()
 
     def authenticate(self, headers: Mapping[str, str], peer: PeerCertificate | None = None) -> User:
-        """Headers have lower-case keys. An invalid credential is a 401, never an anonymous user."""
+        """Expects lower-case header names. An invalid credential results in 401, never in an anonymous user."""
         if peer:
             return self._from_certificate(peer, headers)
         token = _bearer(headers.get("authorization", "")) or _socket_bearer(headers)
@@ -69,7 +70,7 @@ class Authenticator:
         if not starts <= self._clock.now() <= ends or not user.name:
             raise unauthorized()
         if issuer == self._proxy_authority:
-            # Only API servers have such certificates, to assert the users of requests they proxy.
+            # Only API servers have such certificates, with which they assert the users of proxied requests.
             if user.name not in self._proxy_names:
                 raise unauthorized()
             return _user_behind_proxy(headers)
@@ -90,7 +91,7 @@ def _bearer(credential: str) -> str:
 
 
 def _socket_bearer(headers: Mapping[str, str]) -> str:
-    """Browsers cannot set headers on a WebSocket: they put the token into the list of subprotocols."""
+    """The token in the list of subprotocols: browsers cannot set headers on a WebSocket."""
     if _IN_PROTOCOL not in headers.get("sec-websocket-protocol", "") or not _opens_websocket(headers):
         return ""
     words = [word.strip() for word in headers["sec-websocket-protocol"].split(",")]
@@ -114,8 +115,8 @@ def without_bearer(protocols: str) -> str:
 
 @lru_cache(maxsize=4096)
 def _identity(subject: _Name, issuer: _Name, starts: str, ends: str) -> tuple[User, str, float, float]:
-    """Common name and organisations are name and groups. Cached: a client sends many requests with the same
-    certificate.
+    """The user in a certificate: its common name and organisations are the name and the groups. Cached: a client sends
+    many requests with the same certificate.
     """
     name, groups = _names(subject)
     user = with_authenticated(User(name, groups))

@@ -1,4 +1,5 @@
-"""Authorization by a chain of authorizers: the first that allows ends it; if none does, the response is 403.
+"""Authorizes requests by a chain of authorizers. The first that allows the action decides; if none does, the response
+is 403.
 
 Decisions are cached by (user, action), if both are short. `Authorization.forget` clears the cache and must be called
 when roles or bindings change. A node's decisions depend on the pods bound to it, so they are not cached.
@@ -36,7 +37,7 @@ class Action(msgspec.Struct, frozen=True, gc=False):
     path: str = ""
     version: str = "v1"
     field_selector: str = ""
-    """As in the query of a list, watch or deletecollection; read by the node authorizer."""
+    """The field selector of a list, watch or deletecollection; used by the node authorizer."""
 
 
 class Decision(NamedTuple):
@@ -57,7 +58,7 @@ class Authorizer(Protocol):
 
 
 class Authorization:
-    """The chain. `check` is what a server calls for every request."""
+    """The chain of authorizers. The server calls `check` for every request."""
 
     def __init__(self, authorizers: Sequence[Authorizer]) -> None:
         self._authorizers = tuple(authorizers)
@@ -79,7 +80,7 @@ class Authorization:
             return self._ask(user, action)
         # Extra fields never influence the decision, so name and groups identify the user.
         if len(action.path) + len(action.name) + len(action.field_selector) > _LONGEST:
-            # A cache that only bounds the number of entries would hold as many megabytes as a client sends.
+            # Limiting only the number of entries would let a client fill memory with long names.
             return self._ask(user, action)
         key = (user.name, user.groups, action)
         decision = self._decided.get(key)
@@ -90,7 +91,7 @@ class Authorization:
         return decision
 
     def _may_any(self, user: User, action: Action) -> bool:
-        """Whether the user may do this regardless of the name: one decision for the thousands of pods of a
+        """Whether the user may do this to objects of any name. One cached decision covers the thousands of pods of a
         controller.
         """
         if not (action.name or action.field_selector) or user.name.startswith("system:node:"):
@@ -123,8 +124,9 @@ def with_selected_name(action: Action) -> Action:
 
 
 def demanded(selector: str, field: str) -> str:
-    """The value that a selector requires of a field, parsed exactly as when it is served: a value may contain an
-    escaped comma followed by text that looks like another term. "" if there is none, and for an invalid selector."""
+    """The value that a selector requires of a field; "" if there is none, or if the selector is invalid. It is parsed
+    like the selector of the list itself: a value may contain an escaped comma and then text like that of another
+    term."""
     try:
         return FieldSelector.parse(selector).exact(field) or ""
     except SelectorError:

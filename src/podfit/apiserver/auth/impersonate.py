@@ -1,7 +1,7 @@
 """Impersonation: acting as another user, by Impersonate-* headers, with permission.
 
-Two permissions are tried in this order. Constrained: the verb `impersonate-on:<mode>:<verb>` on the target of the
-request, and `impersonate:<mode>` on the user. Plain: the verb `impersonate` on the user. If neither is granted, the
+Two kinds of permission are tried, in this order. Constrained: the verb `impersonate-on:<mode>:<verb>` on the target of
+the request, and `impersonate:<mode>` on the user. Plain: the verb `impersonate` on the user. If neither is granted, the
 error of the first that applies is returned.
 """
 
@@ -36,7 +36,7 @@ class ImpersonatedUsers:
 
 
 def wanted_of(headers: Sequence[tuple[str, str]] | Mapping[str, str]) -> ImpersonatedUsers | None:
-    """Reads the headers: pairs if groups come in several headers, a mapping if they are joined by newlines."""
+    """The users named in the headers, given as pairs (one per group) or as a mapping (groups joined by newlines)."""
     pairs = headers.items() if isinstance(headers, Mapping) else headers
     name = uid = ""
     groups: list[str] = []
@@ -60,8 +60,8 @@ def wanted_of(headers: Sequence[tuple[str, str]] | Mapping[str, str]) -> Imperso
 
 
 def impersonate(authorization: Authorization, user: User, wanted: ImpersonatedUsers, action: Action) -> User:
-    """The user to continue as; raises 403 if `user` may not impersonate `wanted` for `action`."""
-    # Administrators may impersonate anybody; the checks below would all succeed.
+    """Returns the impersonated user; raises 403 if `user` may not impersonate `wanted` for `action`."""
+    # Administrators may impersonate any user; the checks below would all succeed.
     if MASTERS in user.groups:
         return _become(wanted)
     first: ApiError | None = None
@@ -136,7 +136,7 @@ def _account_of(name: str) -> tuple[str, str] | None:
 
 
 def _as_go(uid: str, groups: list[str], extra: Mapping[str, tuple[str, ...]]) -> str:
-    """The headers as Go prints the struct it builds from them."""
+    """Formats the headers as Go prints the struct that it builds from them."""
     shown = "[]string{" + ", ".join(go_quote(group) for group in groups) + "}" if groups else "[]string(nil)"
     fields = ", ".join(
         f"{go_quote(key)}:[]string{{{', '.join(go_quote(value) for value in values)}}}"

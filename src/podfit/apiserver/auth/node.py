@@ -24,7 +24,7 @@ _Edge = tuple[str, str, str]
 
 
 def node_name_of(user: User) -> str | None:
-    """None if the user is not a node, "" if it is a node without a name."""
+    """The name of the node that the user is; "" for a node without a name, None for any other user."""
     if not user.name.startswith(_PREFIX) or NODES_GROUP not in user.groups:
         return None
     return user.name[len(_PREFIX) :]
@@ -70,7 +70,7 @@ class NodeGraph:
             self._edges.setdefault(after, Counter()).update(_edges_of(new))
 
     def comes(self, node: str, namespace: str, name: str) -> bool:
-        """Whether the pod is being migrated to the node."""
+        """Whether the pod is migrating to the node."""
         return self._coming.get((namespace, name)) == node
 
     def claim_changed(self, old: Object | None, new: Object | None) -> None:
@@ -129,7 +129,7 @@ def _edges_of(pod: Object) -> set[_Edge]:
     meta = pod.get("metadata") or {}
     namespace = meta.get("namespace", "")
     edges: set[_Edge] = {("pods", namespace, meta.get("name", ""))}
-    # Mirror pods come from the node itself: their references grant it nothing.
+    # Mirror pods are created by the node itself: their references grant no permissions.
     if "kubernetes.io/config.mirror" in (meta.get("annotations") or {}):
         return edges
     edges.update(("secrets", namespace, name) for name in secret_names(pod))
@@ -151,7 +151,7 @@ NODE_RULES: tuple[Rule, ...] = (
     rule(["get", "list", "watch"], ["node.k8s.io"], ["runtimeclasses"]),
     rule(["get", "list", "watch"], ["storage.k8s.io"], ["csidrivers"]),
 )
-"""Permissions of every node, whatever runs on it."""
+"""Permissions of every node, independent of its pods."""
 
 
 _LONGEST_NAME = 253
@@ -159,7 +159,7 @@ _LONGEST_NAME = 253
 
 @lru_cache(maxsize=1024)
 def _every_node(verb: str, group: str, resource: str, subresource: str) -> Decision:
-    """None of these rules depends on names or namespaces."""
+    """Whether every node may do this. These rules do not depend on names or namespaces."""
     action = Action(verb, group, resource, subresource)
     return ALLOWED if any(each.allows(action) for each in NODE_RULES) else NO_OPINION
 

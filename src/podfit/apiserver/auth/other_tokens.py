@@ -1,4 +1,4 @@
-"""Bearer tokens that are looked up, not verified: those in a static file, and bootstrap tokens in Secrets."""
+"""Authenticates bearer tokens that are stored: those in a static file, and bootstrap tokens in Secrets."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class BadTokenFile(ValueError):
 
 
 class StaticTokens:
-    """Lines of `token,user,uid[,"group1,group2"]`, read once."""
+    """The tokens of a file with lines of `token,user,uid[,"group1,group2"]`, which is read once."""
 
     def __init__(self, users: dict[str, User]) -> None:
         self._users = users

@@ -1,4 +1,4 @@
-"""Selectors in access reviews: which are refused, and which parts are ignored because they are not understood."""
+"""Selectors in access reviews: rejects invalid ones, and ignores terms with unknown operators."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def selector_errors(selector: Object, field: str, path: str) -> list[FieldError]
 
 
 def _requirement(row: Object, field: str, path: str, errors: Errors) -> None:
-    """Operators that are not known may come from newer clients."""
+    """Validates one requirement. Unknown operators are accepted: newer clients may send them."""
     key, operator, values = row.get("key") or "", row.get("operator"), row.get("values") or ()
     if field == _OF_FIELDS and not key:
         errors.append(required(f"{path}.key", "must be specified"))

@@ -1,4 +1,4 @@
-"""Access reviews: the response is the object with its status filled in; nothing is stored."""
+"""Handles access reviews: the response is the review with its status; nothing is stored."""
 
 from __future__ import annotations
 

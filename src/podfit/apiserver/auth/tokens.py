@@ -29,7 +29,7 @@ KEY_ID = "podfit"
 _PRIVATE = "kubernetes.io"
 _EXTENDED_S = 365 * 24 * 3600
 _MARKED_S = 3607
-"""Mounted tokens request this lifetime; they get a year, and an annotation for when they should have been renewed."""
+"""The lifetime that mounted tokens request. They get a year, and a claim with the time by which to renew them."""
 _REMEMBERED = 4096
 _BINDABLE = {"Pod": POD, "Secret": SECRET, "Node": NODE}
 _GROUP = "authentication.k8s.io"
@@ -150,7 +150,7 @@ class ServiceAccountTokens:
     # --- checking -----------------------------------------------------------------------------------------------
 
     def authenticate_token(self, token: str) -> User | None:
-        """None for tokens of another kind or issuer, 401 for invalid ones of ours."""
+        """Returns None for tokens of another kind or issuer; raises 401 for invalid tokens of this issuer."""
         return self.authenticate_for(token, self.audiences)
 
     def authenticate_for(self, token: str, audiences: Sequence[str]) -> User | None:
@@ -168,7 +168,7 @@ class ServiceAccountTokens:
         return self._bearer(claims, now)
 
     def audiences_of(self, token: str) -> list[str] | None:
-        """The user of a token of ours; None if it is not one."""
+        """The audiences of a token of this issuer; None for any other token."""
         claims = self._claims_of(token)
         return None if claims is None else list(claims["aud"])
 
@@ -205,7 +205,7 @@ class ServiceAccountTokens:
         for field, kind in (("pod", POD), ("secret", SECRET)):
             if field in private:
                 self._must_stand(kind, namespace, private[field], now)
-        # A token bound only to a node is invalidated with it; in a pod's token the node is informational.
+        # A token bound only to a node is valid while that node exists; in a pod's token the node is informational.
         if "node" in private and "pod" not in private:
             self._must_stand(NODE, "", private["node"], now)
         for field in ("pod", "node"):
@@ -242,14 +242,14 @@ class ServiceAccountTokens:
 
 
 def _refused(why: str) -> ApiError:
-    """The bearer gets no reason; a reviewer of the token reads it in the status."""
+    """The error for an invalid token. The bearer gets no reason; a TokenReview shows it in its status."""
     error = unauthorized()
     error.add_note(why)
     return error
 
 
 def _group_version(text: str) -> tuple[str, str]:
-    """As Kubernetes parses an apiVersion; one with several slashes counts as empty."""
+    """Parses an apiVersion like Kubernetes, which treats one with several slashes as empty."""
     if text.count("/") > 1:
         return "", ""
     group, _, version = text.rpartition("/")

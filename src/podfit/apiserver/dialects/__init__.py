@@ -1,4 +1,4 @@
-"""Older forms of in-place resize, translated at the edge of the API. Stored objects are always native."""
+"""Older forms of in-place resize, translated in requests and responses. Stored objects are always native."""
 
 from podfit.apiserver.dialects.base import Dialect
 from podfit.apiserver.dialects.registry import Dialects, UnknownDialect

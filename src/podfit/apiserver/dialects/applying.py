@@ -18,7 +18,7 @@ _OWN = "resourcesAllocated"
 
 
 def native_configuration(dialect: Dialect, kind: Kind, applied: Object) -> Object:
-    """The configuration without dialect-only fields, and with native policies."""
+    """The configuration with native policies, and without dialect-only fields."""
     if kind != POD:
         return policies.read_template(applied, kind, dialect.words)
     made = dict(applied)
@@ -40,7 +40,7 @@ def _containers(dialect: Dialect, listed: Any) -> Any:
 
 
 def _without_own(one: Object | None) -> Object | None:
-    """A list may contain nulls: the native rules decide their effect."""
+    """A copy without dialect-only fields. Nulls in lists are kept: the native rules decide their effect."""
     return None if one is None else {key: value for key, value in one.items() if key != _OWN}
 
 

@@ -1,4 +1,4 @@
-"""The interface of a dialect: how it shows native pods, and how it reads writes of its clients.
+"""The interface of a dialect: converts native pods for its clients, and their writes to native pods.
 
 Stored objects are always native. `show` derives the dialect's form from them, and `put_back` finds the changes that a
 client made to that form and applies them to the native object; everything else stays exactly as it was stored.
@@ -38,9 +38,9 @@ class Dialect:
 
     name: ClassVar[str]
     words: ClassVar[Words]
-    """Its name for a policy, and the values."""
+    """The field of a resize policy, and its values."""
     edits: ClassVar[Mapping[str, StructDiff]] = {}
-    """Its types, as edits of the native ones."""
+    """The dialect's types, as edits of the native types."""
     on_pod: ClassVar[bool] = True
     """Whether resources are changed by an update of the pod itself."""
     on_resize: ClassVar[bool] = False
@@ -94,7 +94,8 @@ class Dialect:
         return shown
 
     def show_newer(self, kind: Kind, obj: Object) -> Object:
-        """The same for a client with types of Kubernetes 1.27 or later, without fields that these cannot represent."""
+        """Like `show`, for a client with types of Kubernetes 1.27 or later: omits fields that these cannot
+        represent."""
         return self.show(kind, obj)
 
     def _show_spec(self, pod: Object) -> Object:
@@ -121,21 +122,21 @@ class Dialect:
         return status
 
     def show_statuses(self, status: Object, pod: Object) -> None:
-        """Edits the container statuses in the copy of a status."""
+        """Converts the container statuses in place; `status` is a copy."""
 
     def resize(self, pod: Object) -> Any:
-        """`status.resize`, derived; empty if the dialect has none."""
+        """The value of `status.resize`, derived from conditions; empty if the dialect has no such field."""
         return None
 
     def stages(self, new: Object, old: Object, now: str) -> Object | None:
-        """A state that watchers should see between two native ones: an accepted resize before it is completed."""
+        """An intermediate state to show to watchers between two native ones: an accepted resize before it completes."""
         between = resize_words.accepted(new, old, now)
         if between is None or not (self.resize(between) or self.allocated_in_spec):
             return None
         return between
 
     def in_quota(self, pod: Object) -> Object:
-        """A native pod as counted by quotas."""
+        """A native pod in the form that quotas count."""
         return counted_in_quota(pod, self.name)
 
     # --- writing --------------------------------------------------------------------------------------------------
@@ -150,7 +151,7 @@ class Dialect:
         return made
 
     def put_back(self, kind: Kind, asked: Object, old: Object, now: str) -> Object:
-        """The native object with the changes that a client made to the form shown of `old`."""
+        """Applies the changes that a client made to the shown form of `old`, and returns the native object."""
         if kind != POD:
             return policies.read_template(asked, kind, self.words)
         shown = self.show(kind, old)
@@ -171,7 +172,7 @@ class Dialect:
         return new
 
     def worded(self, kind: Kind, errors: list[FieldError], obj: Object) -> list[FieldError]:
-        """Why a native object is rejected, in the wording of the dialect."""
+        """Errors about a native object, in the wording of the dialect."""
         if kind == POD:
             return policies.worded(errors, obj.get("spec") or {}, "spec", self.words)
         return policies.worded_template(errors, obj, kind, self.words)
@@ -204,14 +205,14 @@ class Dialect:
         if (written or None) != (shown.get("resize") or None):
             conditions = self.read_resize(status, conditions, written, asked, old, now)
         elif not self.is_proposed(written):
-            # The node has reported, and does not report the resize as undecided.
+            # The node has reported, and the resize is not undecided.
             _put(status, "observedGeneration", old["metadata"].get("generation") or before.get("observedGeneration"))
         _put(status, "conditions", conditions or None)
         return status
 
     @staticmethod
     def _read_conditions(asked: list[Object], stored: list[Object]) -> list[Object]:
-        """As written by the client, with those that it was not shown in their place."""
+        """The conditions that the client wrote, with the hidden ones restored in their places."""
         mine = {one.get("type"): one for one in asked}
         kept: list[Object] = []
         for one in stored:
@@ -231,7 +232,7 @@ class Dialect:
     def read_resize(
         self, status: Object, conditions: list[Object], written: Any, asked: Object, old: Object, now: str
     ) -> list[Object]:
-        """The conditions for the value that a node wrote to `status.resize`."""
+        """The native conditions for the value that a node wrote to `status.resize`."""
         generation = old["metadata"].get("generation") or 0
         if self.is_proposed(written):
             return [one for one in conditions if one.get("type") not in CONDITIONS]
@@ -251,7 +252,7 @@ def _annotated(metadata: Object, dialect: str | None) -> Object:
 
 
 def _observed(condition: Object, stored: Object) -> Object:
-    """Clients of a dialect are not shown observedGeneration, and must not remove it."""
+    """Restores observedGeneration, which clients of a dialect do not see and must not remove."""
     if "observedGeneration" not in stored or _without(stored, "observedGeneration") != condition:
         return condition
     return stored

@@ -1,7 +1,7 @@
-"""Records in the form of their namespace's dialect, shown to clients in place of the stored form.
+"""Translates stored records to the dialect of their namespace, for reads by clients.
 
-A translated record is a record of its own, so that every representation (JSON, tables, metadata, watch events) is made
-from it as from any other. It is cached until the object changes.
+A translation is itself a record, so that every representation (JSON, tables, metadata, watch events) is made from it as
+from a stored record. It is cached until the object changes.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Edge:
 
     @property
     def idle(self) -> bool:
-        """Whether everything is shown in its stored form."""
+        """Whether all objects are shown in their stored form."""
         return not self.dialects.active
 
     def record(self, record: Record) -> Record:
@@ -64,7 +64,7 @@ class Edge:
 
 
 class DialectSpliced(Spliced):
-    """JSON, from stored bytes if these are in the right form."""
+    """JSON, spliced from stored bytes if these are in the right form."""
 
     def __init__(self, splicer: wire.Splicer, edge: Edge) -> None:
         super().__init__(splicer)
@@ -89,7 +89,7 @@ class DialectSpliced(Spliced):
 
 
 class DialectForm:
-    """Any other representation, made from records in the form of their namespace."""
+    """Any other representation, made from translated records."""
 
     def __init__(self, form: Form, edge: Edge) -> None:
         self._form, self._edge = form, edge

@@ -1,7 +1,7 @@
 """Detects clients that can only decode types of Kubernetes 1.27 or later.
 
-A client written in Go with typed objects accepts protobuf, or JSON and anything else; one with untyped objects accepts
-JSON only, or tables. Both report the version they were built for, as `kubectl/v1.32.4 (linux/amd64) kubernetes/4c`.
+A Go client with typed objects accepts protobuf, or JSON and `*/*`; one with untyped objects accepts JSON only, or
+tables. The User-Agent contains the version of both, as in `kubectl/v1.32.4 (linux/amd64) kubernetes/4c`.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Mapping
 
 _BUILT_FOR = re.compile(r"[^ /]+/v1\.(\d+)[^ ]* .*\bkubernetes/")
 _NEWER = 27
-"""Since 1.27 `status.resize` is one word."""
+"""The release in which `status.resize` became a string."""
 
 
 def has_newer_types(headers: Mapping[str, str]) -> bool:

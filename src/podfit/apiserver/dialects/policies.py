@@ -45,7 +45,7 @@ def may_translate(kind: Kind) -> bool:
 
 @dataclass(frozen=True)
 class Words:
-    """The field of a policy, and its two values."""
+    """The name of a policy's field, and its two values."""
 
     key: str = "restartPolicy"
     not_required: str = NOT_REQUIRED
@@ -78,7 +78,7 @@ RELEASED = Words(on_init=False)
 
 
 def renamed(not_required: str, restart: str) -> Words:
-    """The words of the designs of 2020 and 2021: `{resourceName, policy}`."""
+    """The names in the designs of 2020 and 2021: `{resourceName, policy}`."""
     policy = edit(("restartPolicy",), word("policy", "v1.ResizePolicy", required=True))
     return Words("policy", not_required, restart, edits={"ContainerResizePolicy": policy})
 
@@ -105,7 +105,7 @@ def _requests(resources: Object) -> set[str]:
 
 
 def read(asked: Object, old: Object | None, words: Words, defaulted: bool, kept: bool) -> list[Object] | None:
-    """The native policies of a container that a client wrote; `kept`: omitted ones keep their stored value."""
+    """The native form of the policies that a client wrote; `kept`: omitted policies keep their stored value."""
     listed = asked.get("resizePolicy")
     if old is not None:
         if kept and not listed:
@@ -124,7 +124,7 @@ def _show(policy: Object, words: Words) -> Object:
 
 
 def _read(policy: Any, words: Words) -> Any:
-    """An applied configuration may contain null in place of a policy: the native rules decide its effect."""
+    """The native form of one policy. A null in an applied configuration is kept: the native rules decide its effect."""
     if not words.renames or policy is None:
         return policy
     rest = {key: value for key, value in policy.items() if key != words.key}
@@ -146,7 +146,7 @@ def errors(spec: Object, path: str, words: Words) -> list[FieldError]:
 
 
 def _go_list(listed: list[Object]) -> str:
-    """As Go prints the list."""
+    """Formats the list as Go prints it."""
     one = "core.ContainerResizePolicy{{ResourceName:{}, RestartPolicy:{}}}"
     fields = ("resourceName", "restartPolicy")
     rows = [one.format(*(go_quote(policy.get(name) or "") for name in fields)) for policy in listed]
@@ -194,7 +194,7 @@ def show_template(obj: Object, kind: Kind, words: Words) -> Object:
 
 
 def named_as(obj: Object, kind: Kind, words: Words) -> Object:
-    """An object from protobuf, which has field numbers only: the second field of a policy gets the dialect's name."""
+    """Renames the second field of policies in an object from protobuf, which has field numbers instead of names."""
     if not words.renames:
         return obj
     return _with_template(obj, TEMPLATES.get(kind.plural, ()), lambda one: {"resizePolicy": _named(one, words)})
@@ -216,7 +216,7 @@ def read_template(obj: Object, kind: Kind, words: Words) -> Object:
 
 
 def template_errors(obj: Object, kind: Kind, words: Words) -> list[FieldError]:
-    """The same for a native object with a template."""
+    """Like `errors`, for a native object with a pod template."""
     return errors(*_spec_of(obj, kind), words)
 
 
@@ -226,7 +226,7 @@ def worded_template(found: list[FieldError], obj: Object, kind: Kind, words: Wor
 
 
 def _spec_of(obj: Object, kind: Kind) -> tuple[Object, str]:
-    """The spec of the pods that an object creates, and its path."""
+    """The pod spec in the template of an object, and its path."""
     where, spec = TEMPLATES[kind.plural], obj
     for part in (*where, "spec"):
         spec = spec.get(part) or {}

@@ -1,4 +1,4 @@
-"""The dialect of each namespace: that of its label, or the server's default."""
+"""Maintains the dialect of each namespace: the one in its label, or the server's default."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Dialects:
         self._changed_in = changed_in
 
     def of(self, namespace: str) -> Dialect | None:
-        """None: native."""
+        """The dialect of the namespace; None for the native form."""
         return self._labelled.get(namespace, self._default) if self.active else None
 
     @property
@@ -78,7 +78,7 @@ class Dialects:
 
 
 def _label(namespace: Object) -> str | None:
-    """Also None if the stored labels are malformed: they may have been written directly to the store."""
+    """The value of the label; None also for malformed labels, which may have been written directly to the store."""
     labels = namespace["metadata"].get("labels")
     label = labels.get(LABEL) if isinstance(labels, dict) else None
     return label if isinstance(label, str) else None

@@ -54,7 +54,7 @@ class DialectStrategy(PodStrategy):
         return errors
 
     def _in_dialect(self, pod: Object) -> Object:
-        """The pod with default policies: in the dialects of a release these are among the immutable fields."""
+        """The pod with default policies, which are immutable in the dialects of releases."""
         if self._dialect.words.renames:
             return pod
         words = self._dialect.words
@@ -85,7 +85,7 @@ def _put_policy(container: Object, other: Object) -> Object:
 
 
 def _only_known(new: Object, old: Object) -> None:
-    """A resize is applied to the containers of the stored pod, by name; others are ignored."""
+    """Drops containers that the stored pod does not have: a resize ignores them."""
     asked = by_name((new.get("spec") or {}).get("containers"))
     spec = dict(old["spec"])
     spec["containers"] = [_resized(one, asked.get(one["name"])) for one in old["spec"]["containers"]]
@@ -105,7 +105,7 @@ def _resized(stored: Object, asked: Object | None) -> Object:
 
 
 def _keep_allocations(new: Object, written: Object, old: Object) -> None:
-    """The main endpoint does not change the status, except for a node's allocation, which is part of the spec here."""
+    """Keeps the stored status, except for a node's allocation, which this dialect has in the spec."""
     before = (old.get("status") or {}).get("containerStatuses") or []
     given = by_name(written.get("containerStatuses"))
     listed = [

@@ -10,7 +10,7 @@ from podfit.api.schema.types import Field, ListOf, MapOf, Scalar, Struct, Type
 
 
 class StructDiff(NamedTuple):
-    """The differences of one struct: removed fields, and added fields."""
+    """The fields to remove from one struct, and those to add."""
 
     without: frozenset[str] = frozenset()
     fields: tuple[Field, ...] = ()

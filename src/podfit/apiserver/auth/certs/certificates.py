@@ -1,7 +1,7 @@
 """Creates X.509 certificates: CAs, serving and client certificates, and signed requests.
 
-ECDSA P-256 throughout: keys are generated in a fraction of a millisecond, so a first start costs nothing. Nothing here
-accesses files; `pki` stores them.
+All keys are ECDSA P-256, which are generated in a fraction of a millisecond, so a first start is fast. This module does
+not access files; `pki` stores the certificates.
 """
 
 from __future__ import annotations
@@ -104,13 +104,13 @@ class Authority:
         return Pair(_pem(cert), key_pem(key))
 
     def server(self, name: str, names: Sequence[str], ttl: timedelta, organizations: Sequence[str] = ()) -> Pair:
-        """For serving; also valid for clients, which agents that call each other need."""
+        """A serving certificate. It is also valid for clients, because agents call each other."""
         key = new_key()
         cert = self._sign(subject(name, organizations), key.public_key(), ttl, [SERVER, CLIENT], names)
         return Pair(_pem(cert), key_pem(key))
 
     def answer(self, request_pem: bytes, ttl: timedelta, *, usages: Sequence[str] = ("client auth",)) -> bytes:
-        """Signs a request: its subject, its alternative names, and nothing else of it. Callers have validated these."""
+        """Signs a request. Only its subject and its alternative names are used; callers validate both."""
         request = load_request(request_pem)
         if unknown := [usage for usage in usages if usage not in USAGES and usage not in EXTENDED_USAGES]:
             raise BadRequestPem(f"unrecognized usage values: [{' '.join(map(go_quote, unknown))}]")
@@ -232,15 +232,15 @@ def _usage(*, certificates: bool) -> x509.KeyUsage:
 def _usages(usages: Sequence[str]) -> tuple[x509.KeyUsage, list[x509.ObjectIdentifier]]:
     bits = {USAGES[usage] for usage in usages if usage in USAGES}
     if "key_agreement" not in bits:
-        # They qualify key agreement and are meaningless without it.
+        # These usages qualify key agreement and are meaningless without it.
         bits -= {"encipher_only", "decipher_only"}
     extended = dict.fromkeys(EXTENDED_USAGES[usage] for usage in EXTENDED_USAGES if usage in usages)
     return x509.KeyUsage(**{bit: bit in bits for bit in USAGES.values()}), list(map(x509.ObjectIdentifier, extended))
 
 
 def _plain_subject(name: x509.Name) -> x509.Name:
-    """Only the usual attributes of a subject. Of several common names only the last is kept: readers of the certificate
-    must not see a different one than the check of the request."""
+    """The usual attributes of a subject. Of several common names only the last is kept, so that all readers of the
+    certificate see the name that was checked in the request."""
     parts = [part for oid in _SUBJECT for part in name.get_attributes_for_oid(oid)]
     for oid in (NameOID.COMMON_NAME, NameOID.SERIAL_NUMBER):
         parts += name.get_attributes_for_oid(oid)[-1:]

@@ -1,4 +1,4 @@
-"""The kubeconfigs that a cluster writes at every start: one for each component, with its permissions."""
+"""Writes the kubeconfigs of a cluster at every start: one for each component, with that component's identity."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from podfit.kit.files.atomicfile import write_again
 def write_kubeconfigs(
     folder: Path, pki: Pki, server: str, context: str, parts: Mapping[str, str], nodes: Iterable[str]
 ) -> None:
-    """Writes them to `folder`. `parts`: the user of each component of the control plane."""
+    """Writes the kubeconfigs to `folder`. `parts`: the user of each component of the control plane."""
     write = partial(write_kubeconfig, server=server, ca=pki.ca, cluster=context)
     write(folder / "admin.kubeconfig", pair=pki.admin)
     for part, user in parts.items():
@@ -36,7 +36,7 @@ def write_kubeconfig(
     cluster: str = "podfit",
     namespace: str = "",
 ) -> None:
-    """A self-contained kubeconfig, readable by its owner only. Written as JSON, which is YAML."""
+    """Writes a self-contained kubeconfig, readable by its owner only. The format is JSON, which is valid YAML."""
     who = {"token": token} if token else {}
     if pair is not None:
         who = {"client-certificate-data": _b64(pair.cert), "client-key-data": _b64(pair.key)}

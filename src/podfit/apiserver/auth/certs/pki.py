@@ -101,7 +101,7 @@ class Pki:
         return self.authority.server(f"system:node:{name}", (name, *names), ttl, ("system:nodes",))
 
     def server_tls(self) -> ssl.SSLContext:
-        """For the API server's socket: clients may present a certificate of either CA.
+        """The TLS context of the API server's socket: clients may present a certificate of either CA.
 
         Expired client certificates reach the authenticator, which responds with 401 as in Kubernetes; otherwise the
         handshake would fail.
@@ -149,7 +149,7 @@ class Pki:
             key = serialization.load_pem_private_key((self.folder / f"{file}.key").read_bytes(), None)
             cert.verify_directly_issued_by(authority.cert)
         except (ValueError, TypeError, InvalidSignature):
-            # Damaged, or of another CA: this one can be reissued.
+            # The certificate is damaged or of another CA, and can be reissued.
             return False
         if key.public_key() != cert.public_key():
             return False
@@ -171,7 +171,7 @@ class Pki:
         return Pair((self.folder / f"{file}.crt").read_bytes(), (self.folder / f"{file}.key").read_bytes())
 
     def _write(self, file: str, pair: Pair) -> None:
-        # The key first: a certificate without its key would look like a complete pair.
+        # The key is written first: a certificate without its key would look like a complete pair.
         write_atomic(self.folder / f"{file}.key", pair.key)
         write_atomic(self.folder / f"{file}.crt", pair.cert)
 

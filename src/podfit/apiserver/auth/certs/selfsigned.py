@@ -1,7 +1,6 @@
 """A self-signed serving certificate, created by a separate process.
 
-A process that only serves with a certificate need not keep the library that created it in memory: it is an eighth of an
-agent.
+A separate process keeps the cryptography library, an eighth of the memory of an agent, out of the process that serves.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Signs approved certificate signing requests with a cluster's CA, for the controllers.
 
-The content of a request is checked before, per signer. This module enforces the limits common to all of them: a signed
-request never makes an administrator, and no certificate lives longer than the signer allows.
+The controller of each signer checks the content of a request first. This module enforces the limits common to all
+signers: no certificate identifies an administrator, or is valid for longer than the signer allows.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _MASTERS = "system:masters"
 _LEAST = timedelta(minutes=10)
 _BACKDATED = timedelta(minutes=5)
 _SHORT = timedelta(hours=8)
-"""Below this, backdating the start would cost a noticeable part of the lifetime."""
+"""Shorter certificates are not backdated: that would cost a noticeable part of their lifetime."""
 
 
 class SubjectRefused(BadRequestPem):
@@ -30,14 +30,14 @@ class Signer:
 
     @staticmethod
     def from_files(cert: Path, key: Path, ttl: timedelta = SIGNING_TTL) -> Signer:
-        """Raises OSError or ValueError if they are not a certificate and its key."""
+        """Raises OSError or ValueError if the files are not a certificate and its key."""
         authority = Authority.load(Pair(cert.read_bytes(), key.read_bytes()))
         if not authority.matches:
             raise ValueError("the key is not that of the certificate")
         return Signer(authority, ttl)
 
     def __call__(self, pem: bytes, usages: Sequence[str], lifetime_s: int | None) -> bytes:
-        """The certificate as PEM."""
+        """Returns the signed certificate as PEM."""
         if _MASTERS in subject_of_request(pem)[1]:
             raise SubjectRefused(f"the request asks for {_MASTERS}")
         ttl = self._ttl if lifetime_s is None else min(self._ttl, max(_LEAST, timedelta(seconds=lifetime_s)))

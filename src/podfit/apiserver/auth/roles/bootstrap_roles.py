@@ -1,8 +1,7 @@
 """The roles and bindings that every cluster starts with. The server creates missing ones at each start.
 
-Those of Kubernetes are in `default_roles` and unchanged; the ones here are podfit's own. `admin` and `edit` may resize
-pods (they may change the pod's controller anyway). Permissions of components that Kubernetes does not have are in
-`part_roles`.
+Kubernetes' own are in `default_roles`, unchanged; this module adds podfit's. `admin` and `edit` may resize pods, whose
+controllers they may change anyway. Permissions of components that Kubernetes does not have are in `part_roles`.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ READ = ("get", "list", "watch")
 WRITE = ("create", "delete", "deletecollection", "patch", "update")
 _AGGREGATE = "rbac.authorization.k8s.io/aggregate-to-"
 _ALLOCATE = rule(["patch", "update"], [""], ["pods"])
-"""The NodeRestriction admission plugin limits it to the allocations of the node's own pods."""
+"""The NodeRestriction admission plugin limits this permission to the allocations of the node's own pods."""
 _REQUESTS = "system:certificates.k8s.io:certificatesigningrequests:"
 
 

@@ -31,7 +31,7 @@ CLUSTER_ROLES: dict[str, tuple[Rule, ...]] = {
         rule(["get"], [""], ["nodes/metrics", "nodes/proxy", "nodes/stats"]),
         rule(["create"], ["authentication.k8s.io"], ["tokenreviews"]),
         rule(["create"], ["authorization.k8s.io"], ["subjectaccessreviews"]),
-        # As a separate process it registers itself.
+        # A meter that runs as a separate process registers its APIService itself.
         rule(["create"], ["apiregistration.k8s.io"], ["apiservices"]),
         rule(["get", "patch"], ["apiregistration.k8s.io"], ["apiservices"], ["v1beta1.metrics.k8s.io"]),
         rule(["get"], ["rbac.authorization.k8s.io"], ["clusterroles"], ["system:aggregated-metrics-reader"]),
@@ -85,7 +85,7 @@ ROLES: dict[str, tuple[Rule, ...]] = {
     f"{_PREFIX}{_UPDATER}": (
         _CREATE_LEASES,
         _lease("update", "vpa-updater", "vpa-admission-controller"),
-        # The panic button.
+        # The ConfigMap that suspends all resizes.
         rule(_READ, [""], ["configmaps"], ["podfit-panic"]),
     ),
     f"{_PREFIX}{_ADMISSION}": (

@@ -79,7 +79,7 @@ class Rbac:
         return Decision(False, f"RBAC: {text}")
 
     def rules_for(self, user: User, namespace: str) -> tuple[list[Rule], list[str]]:
-        """All permissions of the user there, and errors of resolution."""
+        """All rules that apply to the user in the namespace, and errors from resolving bindings."""
         rules: list[Rule] = []
         errors: list[str] = []
         for grant in self._grants_of(user, namespace):
@@ -148,8 +148,8 @@ class Rbac:
         return sorted(name for name in labels if any(selects(selector, labels[name]) for selector in selectors))
 
     def _collect(self, name: str, selected: dict[str, list[str]]) -> Iterator[Rule]:
-        """Rules of all roles that the aggregation rule selects, by name. Those may aggregate others in turn; each
-        counts once.
+        """The rules of all roles that the aggregation rule selects, ordered by name. A selected role may aggregate
+        others in turn; each is included once.
         """
         seen, waiting = {name}, [*reversed(selected[name])]
         while waiting:

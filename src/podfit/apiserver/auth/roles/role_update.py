@@ -1,4 +1,4 @@
-"""Reconciles stored roles and bindings with those that the server starts with, as kube-apiserver does. Pure.
+"""Reconciles stored roles and bindings with the default ones, as kube-apiserver does at its start. Pure.
 
 Missing rules, subjects, labels and annotations are added, and none are removed. An object with the annotation
 `rbac.authorization.kubernetes.io/autoupdate: "false"` is not changed.
@@ -19,7 +19,8 @@ def is_replaced(stored: Object, wanted: Object) -> bool:
 
 
 def completed(stored: Object, wanted: Object) -> Object | None:
-    """`stored` with everything of `wanted` that it lacks; None if it lacks nothing, or must not be changed."""
+    """A copy of `stored` with the missing parts of `wanted`; None if nothing is missing, or if it must not be
+    changed."""
     if _is_protected(stored):
         return None
     found = {**stored, "metadata": _with_notes(stored["metadata"], wanted["metadata"])}
@@ -36,7 +37,7 @@ def _is_protected(stored: Object) -> bool:
 
 
 def _with_notes(held: Object, wanted: Object) -> Object:
-    """Labels and annotations; values that are present stay."""
+    """Adds missing labels and annotations; present values are kept."""
     merged = {
         field: {**(wanted.get(field) or {}), **(held.get(field) or {})}
         for field in ("labels", "annotations")

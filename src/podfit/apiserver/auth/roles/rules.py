@@ -31,7 +31,7 @@ class Rule:
         return any(_resource_covers(pattern, resource) for pattern in self.resources)
 
     def covers(self, other: Rule) -> bool:
-        """Whether this rule covers the other one, which is a single permission: see `rights`."""
+        """Whether this rule covers another one, which must be a single permission (see `rights`)."""
         if not _all_in(other.verbs, self.verbs):
             return False
         if other.urls:
@@ -63,7 +63,7 @@ class Rule:
         return {key: list(value) for key, value in fields.items() if value}
 
     def __str__(self) -> str:
-        """As Kubernetes prints rules in errors."""
+        """The rule as Kubernetes prints it in errors."""
         fields = (
             ("APIGroups", self.groups),
             ("Resources", self.resources),
@@ -75,7 +75,7 @@ class Rule:
 
 
 def quoted(words: Iterable[str]) -> str:
-    """Go's %q of a list of strings."""
+    """Formats a list of strings like Go's %q."""
     return "[" + " ".join(go_quote(word) for word in words) + "]"
 
 

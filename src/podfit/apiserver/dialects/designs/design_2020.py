@@ -67,7 +67,7 @@ class Design2020(Dialect):
 
 
 def allocation(container: Object, pod: Object) -> Object:
-    """The allocation of a native pod's container: as reported by its node, otherwise its requests."""
+    """The allocation of a container in a native pod: reported by the node, otherwise the requests."""
     status = by_name((pod.get("status") or {}).get("containerStatuses")).get(container.get("name", "")) or {}
     return status.get(_NATIVE) or (container.get("resources") or {}).get("requests") or {}
 
@@ -103,7 +103,7 @@ def _allocated(status: Object, changed: dict[str, Object], old: Object, now: str
 
 
 def _reports(new: Object, old: Object) -> bool:
-    """Whether a node changed its report about containers."""
+    """Whether a node changed the container statuses."""
     after, before = new.get("status") or {}, old.get("status") or {}
     return bool(after.get("containerStatuses")) and after["containerStatuses"] != before.get("containerStatuses")
 
@@ -114,7 +114,7 @@ def _unapplied(pod: Object) -> bool:
 
 
 def _preserved(status: Object, stored: Object | None, allocated: Object | None) -> Object:
-    """A container on which a node reports for the first time gets the allocation that was shown until then."""
+    """On the first report of a node about a container, keeps the allocation that was shown until then."""
     if stored is not None and (_NATIVE in stored or status == _hidden(stored)):
         return {**status, _NATIVE: stored[_NATIVE]} if _NATIVE in stored else status
     return {**status, _NATIVE: allocated} if allocated else status

@@ -1,8 +1,8 @@
 """The design of 2021: `status.resize` is a map by resource, and the status of a container has `resourcesAllocated`.
 
-The API server sets `resourcesAllocated` from the requests of a new pod, and every resource whose resize the node has
-not decided on is Proposed. An unknown value means Deferred: it is stored as the reason of PodResizePending, which means
-pending to all readers that do not know it.
+The API server sets `resourcesAllocated` from the requests of a new pod. A resource is Proposed until the node has
+decided on its resize. An unknown value means Deferred: it is stored as the reason of PodResizePending, which readers
+that do not know the reason treat as pending.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Design2021(Dialect):
     binds_nodes = True
 
     def show_newer(self, kind: Kind, obj: Object) -> Object:
-        """Newer types have one word for `status.resize`: they cannot decode a pod with a map there."""
+        """Omits `status.resize`: newer types have a string there, and cannot decode a map."""
         shown = self.show(kind, obj)
         if kind != POD or "resize" not in (shown.get("status") or {}):
             return shown
@@ -94,7 +94,7 @@ def _requests(container: Object) -> Object:
 
 
 def _fresh(container: Object) -> Object:
-    """The API server's own values for a container that no node has reported on."""
+    """The API server's values for a container on which no node has reported."""
     made = {"name": container["name"], "state": {}, "lastState": {}, "ready": False, "restartCount": 0}
     made |= {"image": container.get("image") or "", "imageID": ""}
     requests = _requests(container)
@@ -111,7 +111,7 @@ def _read(status: Object, stored: Object | None, shown: Object | None) -> Object
     made = {key: value for key, value in status.items() if key != _SHOWN}
     given = status.get(_SHOWN)
     if not given:
-        # Omitted by a client that does not know the field.
+        # A client that does not know the field omits it.
         given = (shown or {}).get(_SHOWN)
     if given and (stored is None or stored.get(_NATIVE) or status != shown):
         made[_NATIVE] = given

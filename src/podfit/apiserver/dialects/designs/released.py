@@ -1,4 +1,4 @@
-"""The common part of Kubernetes 1.31 and 1.32: `status.resize` is one word, and the wording of errors."""
+"""The common base of the dialects of Kubernetes 1.31 and 1.32: `status.resize` as a string, and error messages."""
 
 from __future__ import annotations
 
@@ -25,6 +25,6 @@ class Released(Dialect):
 
 
 def _unquoted(error: FieldError) -> FieldError:
-    """Both releases print the names of resources without quotes."""
+    """Removes the quotes around resource names, which both releases print without them."""
     named = _AMOUNT.fullmatch(error.path) if error.kind == INVALID else None
     return replace(error, value=named[1]) if named is not None and error.value == go_quote(named[1]) else error

@@ -46,7 +46,7 @@ def _in_dialect(status: Object) -> Object:
 
 
 def _read(status: Object, stored: Object | None) -> Object:
-    """A terminated container that was shown without its sizes keeps them."""
+    """A terminated container, shown without its resources, keeps the stored ones."""
     if stored is None or _in_dialect(stored) is stored or _in_dialect(stored) != status:
         return status
     return stored

@@ -58,7 +58,7 @@ class V132(Released):
 
 
 def _waits_for_a_node(pod: Object) -> bool:
-    """Whether a pod without a node was resized."""
+    """Whether the pod has been resized before it was bound to a node."""
     if (pod.get("status") or {}).get("containerStatuses"):
         return False
     return any(one.get("subresource") == "resize" for one in pod["metadata"].get("managedFields") or ())
