@@ -1,6 +1,7 @@
 """One pass over one pod: its phases in order. Level-triggered: safe to repeat, safe to kill between any two lines.
 
-Desired → Allocated happens for all pods of the node together, in `allocation`; the rest of a resize is in these phases.
+Desired → Allocated is decided for all pods of the node together, in `allocation`; these phases carry out the rest of a
+resize.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The queue of passes over pods: one task per pod, alive only while there is work, so no pod waits behind a slow
+"""The queue of passes over pods: one task per pod, alive only while there is work, so that no pod waits behind a slow
 one."""
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class PassQueue:
         self._closed = False
 
     def start(self, reconcile: Reconcile) -> None:
-        """From now on enqueued pods are reconciled; those enqueued before come first."""
+        """Starts to reconcile enqueued pods, beginning with those enqueued before this call."""
         self._reconcile = reconcile
         early, self._early = self._early, {}
         for uid in early:
@@ -72,7 +72,8 @@ class PassQueue:
         self._timers[uid] = (due, self._tasks.start(self._later(uid, seconds), f"later-{uid}"))
 
     def on_observe(self, uid: str) -> None:
-        """The pass over this pod is about to observe it, and covers everything it was enqueued for until now."""
+        """Called when the pass over this pod is about to observe it: the pass covers everything the pod was enqueued
+        for until now."""
         self._dirty.discard(uid)
 
     async def idle(self) -> None:
@@ -103,7 +104,7 @@ class PassQueue:
             self.enqueue_after(uid, requeue_s)
 
     async def _once(self, uid: str, reconcile: Reconcile) -> float:
-        """Returns the seconds until the next pass, 0 for none."""
+        """Runs one pass. Returns the seconds until the next pass, 0 for none."""
         try:
             result = await reconcile(uid)
         except ApiError as error:

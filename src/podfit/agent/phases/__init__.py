@@ -1,1 +1,2 @@
-"""A pass over a pod is a list of phases (`agent.loop`): each a function of one context, in a file of its own."""
+"""The phases of a pass over a pod, which `agent.loop` runs in order: each is a function of one context, in a file of
+its own."""

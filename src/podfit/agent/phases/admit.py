@@ -1,4 +1,4 @@
-"""Ends the pass over a pod that was rejected or is still arriving; any other continues once its allocation is on
+"""Ends the pass over a pod that was rejected or has not arrived yet; any other continues once its allocation is on
 disk."""
 
 from __future__ import annotations

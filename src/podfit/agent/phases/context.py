@@ -57,7 +57,7 @@ class Containers:
 
 @dataclass(frozen=True, slots=True)
 class NodeParts:
-    """The same for every pod of the node."""
+    """The components of the agent, which are the same for every pod of the node."""
 
     core: Core
     resizing: Resizing
@@ -94,7 +94,7 @@ class PodContext:
 
     @property
     def next(self) -> Next:
-        """Which containers start next, decided once a pass from the first snapshot."""
+        """The containers that start next, decided once a pass from the first snapshot."""
         if self._next is None:
             backoff, record = self.parts.containers.backoff, self.record
             self._next = lifecycle.next_steps(

@@ -20,7 +20,7 @@ async def enforce_deadline(pod: PodContext) -> Outcome:
 
 
 def deadline_s(pod: PodContext) -> float | None:
-    """The seconds until the deadline; None without one, or before the pod's start is reported."""
+    """The seconds until the deadline; None without a deadline, or before the pod's start is reported."""
     record, clock = pod.record, pod.parts.core.clock
     seconds = record.pod["spec"].get("activeDeadlineSeconds")
     if seconds is None or not record.start_time:

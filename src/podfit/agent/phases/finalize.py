@@ -1,4 +1,4 @@
-"""Ends the pass over a finished pod, and removes the remains of a terminated one."""
+"""Ends the pass over a finished pod, and removes what is left of a terminated one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Removes the remains of a terminated pod from this node, then releases its object in the API."""
+"""Removes what is left of a terminated pod from this node, then releases its object in the API."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Takes a snapshot of the pod, and records containers that ended."""
+"""Takes a snapshot of the pod, and records containers that exited."""
 
 from __future__ import annotations
 

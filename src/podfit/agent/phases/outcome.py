@@ -1,4 +1,5 @@
-"""How a phase ends: done, with another pass due after a while (Requeue), or with the end of the pass (Stop)."""
+"""The outcome of a phase: nothing, a request for another pass after a while (Requeue), or the end of the pass
+(Stop)."""
 
 from __future__ import annotations
 
@@ -18,5 +19,5 @@ Outcome = Result | Stop
 
 
 def requeue(after_s: float | None, reason: str) -> Result:
-    """0 or None: no other pass is needed."""
+    """Requests another pass after these seconds; none for 0 or None."""
     return Requeue(after_s, reason) if after_s else DONE

@@ -15,7 +15,7 @@ class Conditions:
         self._metrics, self._clock = metrics, clock
 
     def restore(self, record: PodRecord) -> None:
-        """Restores them from the API, so that times and messages survive a restart of the agent."""
+        """Restores the conditions from the API, so that times and messages survive a restart of the agent."""
         record.resize = conditions.from_status(record.pod.get("status") or {})
         if record.resize.pending is not None:
             self._metrics.pending_changed("", record.resize.pending.reason)
@@ -23,19 +23,19 @@ class Conditions:
             self._metrics.in_progress.inc()
 
     def confirm(self, record: PodRecord, generation_before: int) -> None:
-        """The spec changed, but not its resources: the verdict applies to the new generation."""
+        """Applies the verdict to the new generation of a spec that changed without its resources."""
         record.resize = record.resize.confirmed(generation_before, record.generation)
 
     # --- PodResizePending
     def refuse(self, record: PodRecord, reason: str, message: str) -> bool:
-        """True if the condition changed."""
+        """Records that the resize is pending. True if the condition changed."""
         before = record.resize.pending
         record.resize = record.resize.refused(reason, message, record.generation, self._clock.now())
         self._metrics.pending_changed(before.reason if before else "", reason)
         return record.resize.pending != before
 
     def clear_pending(self, record: PodRecord) -> bool:
-        """True if there was one."""
+        """Removes the condition PodResizePending. True if there was one."""
         before = record.resize.pending
         if before is None:
             return False
@@ -58,14 +58,15 @@ class Conditions:
         record.resize = record.resize.under_way(record.generation, self._clock.now())
 
     def fail(self, record: PodRecord, message: str) -> int:
-        """Returns the generation that failed."""
+        """Records that the resize failed. Returns the generation that failed."""
         self._count_in_progress(record)
         generation = record.resize.in_progress.generation if record.resize.in_progress else record.generation
         record.resize = record.resize.failed(message, generation, self._clock.now())
         return generation
 
     def complete(self, record: PodRecord) -> int | None:
-        """Returns the generation that is complete, None if no resize was in progress."""
+        """Removes the condition PodResizeInProgress. Returns the generation that is complete, None if no resize was in
+        progress."""
         before = record.resize.in_progress
         if before is None:
             return None

@@ -14,7 +14,8 @@ NORMAL, WARNING = "Normal", "Warning"
 
 
 class Events:
-    """`shown` is always the sizes of the pod's containers as Kubernetes prints them, by name."""
+    """Emits the Events about a resize. `shown` is always the sizes of the pod's containers as Kubernetes prints them,
+    by name."""
 
     def __init__(self, recorder: EventRecorder) -> None:
         self._recorder = recorder
@@ -46,7 +47,7 @@ def _field(pod: Object, container: str) -> str:
 
 
 def details(pod: Mapping[str, Any], shown: Mapping[str, Object], generation: int, error: str = "") -> str:
-    """The JSON in those messages: initContainers, containers, generation, error, in this order."""
+    """The JSON in the messages of these Events: initContainers, containers, generation, error, in this order."""
     fields: Object = {}
     for key in ("initContainers", "containers"):
         if containers := pod["spec"].get(key):
@@ -60,6 +61,6 @@ def details(pod: Mapping[str, Any], shown: Mapping[str, Object], generation: int
 
 
 def _go_json(value: Object) -> str:
-    """As Go's encoder prints it: no blanks, and <, >, & escaped."""
+    """JSON as Go's encoder prints it: no blanks, and <, >, & escaped."""
     text = msgspec.json.encode(value).decode()
     return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")

@@ -1,5 +1,5 @@
-"""Long operations on one pod that no pass waits for: stops, pulls, hooks, power changes, migrations. One task per
-name."""
+"""Long operations on one pod that no pass waits for: stops, pulls, hooks, power changes, migrations. Each name has one
+task."""
 
 from __future__ import annotations
 

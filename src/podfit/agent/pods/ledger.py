@@ -1,17 +1,17 @@
-"""The node's promises on disk: allocated and actuated sizes of every pod, in one file of lines.
+"""The ledger on disk: the allocated and actuated sizes of every pod, in one file of lines.
 
-A promise (allocated) is awaited until it is durable before anyone acts on it; what was actuated may reach the disk a
-little later, because repeating a step is harmless and the start compares it with the kernel. Changes are appended:
-one fdatasync for all that come together, and no rename, which costs three times as much. When most lines are history,
-the file is replaced as a whole. Room for some hundred lines is held behind its end, for a disk that is full.
+Callers act on an allocation only once it is on disk. An actuated size may reach the disk a little later, because
+repeating a step is harmless and the agent compares the ledger with the kernel when it starts. Changes are appended: one
+fdatasync for all that arrive together, and no rename, which costs three times as much. When most lines are outdated,
+the file is replaced as a whole. Space for some hundred lines is reserved behind its end, for a disk that is full.
 
     {"sum":<CRC-32 of the entry>,"entry":{"version":1}}
     {"sum":…,"entry":{"uid":"…","allocated":{"containers":{"c":{"limits":{…},"requests":{…}}},"pod":null}}}
     {"sum":…,"entry":{"uid":"…","actuated":{…},"restarting":{"c":"<id of the container that is ended for a resize>"}}}
     {"sum":…,"entry":{"uid":"…","gone":true}}
 
-A last line without its end was being written when the power went: it was never acted on and is dropped. Any other
-damage sets the file aside, and everything is rebuilt from the API and the kernel.
+A last line without its end was being written when the machine lost power: it was never acted on and is dropped. A file
+with any other damage is set aside, and everything is rebuilt from the API and the kernel.
 """
 
 from __future__ import annotations
@@ -118,7 +118,7 @@ class Ledger:
             self._changed["actuated", uid] = None
 
     def restart(self, uid: str, containers: Mapping[str, str]) -> None:
-        """Shares the line with the actuated size: an agent that does not know restarts can still read it."""
+        """Stored in the line of the actuated size, so that an agent that does not know restarts can still read it."""
         if self._restarting.get(uid, {}) == containers:
             return
         self._restarting.pop(uid, None)
@@ -140,7 +140,7 @@ class Ledger:
             self._write_now()
             return
         if self._writing is not None:
-            # A write in progress may lack the latest change; the one after it has that, whatever others change
+            # A write in progress may lack the latest change; the next write includes it, whatever other tasks change
             # meanwhile.
             await asyncio.shield(self._writing)
         if self._changed and self._writing is None:
@@ -149,7 +149,7 @@ class Ledger:
             await asyncio.shield(self._writing)
 
     def flush_soon(self) -> None:
-        """The same within a moment and without waiting: in a batch with other changes, or by itself.
+        """Writes the changes in a moment, without waiting: together with other changes, or alone.
 
         An error is logged, and the next flush tries again.
         """

@@ -71,7 +71,8 @@ def _container(record: PodRecord, container: Object, attempts: list[ContainerSta
         ready = ready and (last.machine is None or last.machine.power == ON)
     waiting = None if running else record.waiting.get(name)
     if waiting is None and last is not None and last.state == EXITED and name in record.restarting:
-        # Stopped for a resize. If it were reported as terminated, OnFailure and Never would forbid its restart.
+        # This container was stopped for a resize. If it were reported as terminated, OnFailure and Never would forbid
+        # its restart.
         waiting = ("ContainerCreating", "")
     previous = _with_message(record, earlier[-1]) if earlier else None
     conflict = record.port_conflicts.get(name, "") if running else ""
@@ -80,7 +81,7 @@ def _container(record: PodRecord, container: Object, attempts: list[ContainerSta
 
 
 def _health(record: PodRecord, container: Object, container_id: str) -> tuple[bool, bool]:
-    """(started, ready). Until its probes have begun, a container is as last reported in the API, and a new one is
+    """(started, ready). Until probes have begun, a container has the values last reported in the API; a new one is
     neither."""
     name, probes = container["name"], record.probes
     if probes is not None:

@@ -226,12 +226,12 @@ class PodRecord:
         return kept
 
     def rest(self) -> None:
-        """After a pass: drops cached values, which the next pass recomputes. Most of a thousand pods are idle most of
-        the time."""
+        """Drops cached values after a pass; the next pass recomputes them. Most of a thousand pods are idle most of the
+        time."""
         self._sized = None
 
     def with_status(self, pod: Object) -> None:
-        """Another state of the pod with the same spec: values read from the spec stay valid."""
+        """Sets another state of the pod with the same spec: values read from the spec stay valid."""
         if self._read is not None and self._read[0] is self.pod["spec"]:
             self._read = (pod["spec"], self._read[1])
         if self._sized is not None and self._sized.origin is self.pod:
@@ -239,7 +239,7 @@ class PodRecord:
         self.pod = pod
 
     def same_state(self, pod: Object) -> None:
-        """The state of the pod that we have, in the cache's copy: sharing it saves memory."""
+        """Replaces the pod's state by the cache's copy of the same state: sharing it saves memory."""
         if self.counted is not None and self.counted[0] is self.pod:
             self.counted = (pod, self.counted[1])
         self.with_status(pod)
@@ -257,7 +257,7 @@ class PodRecord:
 
     @property
     def handler(self) -> str:
-        """The runtime handler of its sandbox and images."""
+        """The runtime handler of the pod's sandbox and images."""
         return self.state.config.handler if self.state is not None else self.class_handler
 
     @property
@@ -275,11 +275,11 @@ class PodRecord:
 
     @property
     def terminal(self) -> bool:
-        """Succeeded or failed: holds no resources."""
+        """Whether the pod succeeded or failed, and so holds no resources."""
         return self.rejected is not None or self.finished
 
     @property
     def holds(self) -> bool:
-        """Whether its allocation still counts against the node."""
+        """Whether the pod's allocation still counts against the node."""
         termination = self.termination
         return not self.finished and self.rejected is None and (termination is None or not termination.gone)

@@ -1,4 +1,4 @@
-"""Why and with which grace period a pod is terminated. The only writer of a record's `termination`."""
+"""Records why and with which grace period a pod is terminated. The only writer of a record's `termination`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Why containers of one pod wait, as their status reports it: reason and message by container."""
+"""Records why containers of one pod wait, as the pod's status reports it: reason and message by container."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Performs one probe of a container: a command, an HTTP GET, a connection, the gRPC health protocol.
 
-The result is None on success, else the failure, worded as a kubelet words it in its Events.
+The result is None on success, else the failure, worded as in a kubelet's Events.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Liveness, readiness and startup probes: Kubernetes' thresholds and delays around `checkup`.
+"""Runs liveness, readiness and startup probes with Kubernetes' thresholds and delays around `checkup`.
 
-A task per probe of a running container and none for pods without probes.
+Each probe of a running container has a task; pods without probes have none.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class Probes:
         return result is not None and result.container_id == container_id and result.good
 
     def _spec(self, name: str) -> Object:
-        """Empty for an ephemeral container: it has no probes."""
+        """The container's spec. Empty for an ephemeral container, which has no probes."""
         return self._containers.get(name, {})
 
     def unhealthy(self, running: Mapping[str, ContainerState]) -> list[str]:
@@ -104,7 +104,8 @@ class Probes:
             self._begin(name, state)
 
     def _begin(self, name: str, state: ContainerState) -> None:
-        """A container that was running without an agent is assumed to be in its last reported state."""
+        """Begins to probe a container. One that was running while no agent was is assumed to be in its last reported
+        state."""
         spec = self._spec(name)
         known = remembered(self._record.api_object.get("status") or {}, name, state.id)
         good = {"livenessProbe": True, "readinessProbe": known.get("ready"), "startupProbe": known.get("started")}
@@ -142,7 +143,7 @@ class Probes:
                 begun.set()
                 return
             if kind != "readinessProbe" and self._failed(name, state.id) == kind:
-                # It will be restarted: no more probes of this one.
+                # The container will be restarted: its probes end here.
                 return
             await self._clock.sleep(period)
 

@@ -35,7 +35,7 @@ class NoAnswer(Exception):
 async def get_status(
     ask: Mapping[str, Any], host: str, port: int, timeout_s: float, user_agent: str = PROBE_AGENT
 ) -> int:
-    """Like `http_get`, with a single kind of failure."""
+    """Like `http_get`, but raises a single kind of failure."""
     address = f"{_bracketed(host)}:{port}"
     path = "/" + str(ask.get("path") or "/").removeprefix("/")
     what = f'Get "{str(ask.get("scheme") or "HTTP").lower()}://{address}{path}"'
@@ -76,7 +76,7 @@ async def http_get(
 
 
 async def _get(url: str, headers: Mapping[str, str]) -> tuple[int, str]:
-    """Status and Location of one response."""
+    """The status and the Location header of one response."""
     parts = urlsplit(url)
     host, port = parts.hostname or "", parts.port or (443 if parts.scheme == "https" else 80)
     sent = {"Host": f"{_bracketed(host)}:{port}", "Connection": "close", **headers}

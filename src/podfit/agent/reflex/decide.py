@@ -1,4 +1,4 @@
-"""The report of the node about a container near its memory limit. Pure."""
+"""Composes the node's report about a container near its memory limit. Pure."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class WatchedContainer:
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """A condition of the pod, and the amounts that clients read beside it."""
+    """A condition of the pod, and the amounts that are published beside it for clients."""
 
     near: NearLimit | None
     reason: str
@@ -55,7 +55,7 @@ def near(one: WatchedContainer, used: int) -> Finding:
 
 
 def stuck(one: WatchedContainer, used: int) -> Finding:
-    """The limit was not raised."""
+    """The report for a container whose limit was not raised."""
     found = NearLimit(one.name, used, one.limit)
     if one.raises >= RAISES_OF_A_LEAK:
         return Finding(found, LEAK, f"{found.words} after {one.raises} raises, and is not raised further: leak?")

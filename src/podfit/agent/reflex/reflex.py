@@ -1,5 +1,5 @@
-"""Watches containers whose pods allow the memory reflex: from the kernel's notification to the pod's status in one
-step.
+"""Watches containers whose pods allow the memory reflex, and reports in the pod's status as soon as the kernel signals
+that one is near its limit.
 
 The condition is written by a separate patch: a pass over the pod would be too late for a leak.
 """
@@ -106,7 +106,7 @@ class Reflex:
                 await self._runtime.memory_below(record.uid, one.id, int(threshold(one.limit) * CALM_SHARE))
                 was_near = True
         except RuntimeFailure as error:
-            # It exited: its successor is watched after the next pass.
+            # The container exited: its successor is watched after the next pass.
             log.debug("reflex of %s: %s", record.name, error)
 
     async def _stuck(self, record: PodRecord, one: WatchedContainer) -> None:

@@ -53,7 +53,8 @@ class Roster:
 
     # --- startup
     async def take_over(self, pods: list[Object]) -> None:
-        """Pods that already hold an allocation are restored first, so that a new pod cannot take their resources."""
+        """Adopts the node's pods. Those that already hold an allocation are restored first, so that a new pod cannot
+        take their resources."""
         ledger = self._core.ledger
         running = {state.config.uid: state for state in await self._core.runtime.pods()}
         for pod in pods:
@@ -72,7 +73,7 @@ class Roster:
                 self.add(pod, uid in running, state=running.get(uid))
 
     def _claim_cpus(self, pod: Object) -> None:
-        """Before any pod that is not running yet can be assigned the CPUs of this one."""
+        """Assigns a running pod's CPUs before any pod that is not running yet can be assigned them."""
         if (allocated := self._core.ledger.allocated(pod["metadata"]["uid"])) is not None:
             qos = (pod.get("status") or {}).get("qosClass") or qos_class(pod)
             self._cpus.claim(pod, allocated, qos)
@@ -85,8 +86,8 @@ class Roster:
         state: PodState | None = None,
         coming: bool = False,
     ) -> None:
-        """`state`: of a pod that was running before the agent started. Its resize is decided again at once, and it
-        contains the bounds of a virtual machine."""
+        """`state`: the state of a pod that was running before the agent started, with the bounds of its virtual
+        machines. The pod's resize is decided again at once."""
         uid, over = pod["metadata"]["uid"], _terminal(pod)
         record = PodRecord(
             uid,
@@ -113,7 +114,7 @@ class Roster:
         self._core.queue.enqueue(uid)
 
     def remove_missing(self, known: Collection[str]) -> None:
-        """Pods that were deleted while running pods were adopted, when no watch event was handled."""
+        """Removes pods that were deleted while running pods were adopted, when watch events were not handled yet."""
         for record in list(self._records.values()):
             if not record.static and not record.coming and record.uid not in known:
                 self._on_deleted(record.uid)
@@ -160,8 +161,8 @@ class Roster:
 
     # --- pods that are being migrated to this node
     def expect(self, before: Object | None, after: Object | None) -> PodRecord | None:
-        """Handles a watch event of these pods. Returns a record whose pod is no longer being migrated: it has arrived,
-        or will not."""
+        """Handles a watch event of a pod that is being migrated here. Returns a record whose pod no longer is: it has
+        arrived, or will not arrive."""
         last = after if after is not None else before
         assert last is not None
         record = self._records.get(last["metadata"]["uid"])
@@ -183,7 +184,8 @@ class Roster:
             self._on_deleted(uid)
 
     def _arrived(self, record: PodRecord, pod: Object) -> None:
-        """It belongs to this node now; it has been running here for a moment."""
+        """Turns a record into that of a regular pod: it now belongs to this node, and has been running here for a
+        moment."""
         before = record.desired
         record.coming, record.adopted = False, True
         attempts.distrust(record)
@@ -201,7 +203,7 @@ class Roster:
         return self._records.get(uid)
 
     def terminate_static(self, record: PodRecord) -> None:
-        """Its file was removed."""
+        """Terminates a static pod whose file was removed."""
         termination.file_removed(record)
         self._release(record.uid)
 

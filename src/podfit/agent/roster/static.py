@@ -1,4 +1,4 @@
-"""Static pods: manifests in a folder of this node, run without the API, and represented there by mirror pods."""
+"""Static pods: manifests in a folder of this node, run without the API, and represented in the API by mirror pods."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class StaticPods:
     def __init__(
         self, core: Core, client: Client, roster: Roster, updates: PodUpdates, node_uid: Callable[[], str]
     ) -> None:
-        """`node_uid`: of the Node in the API, "" if there is none."""
+        """`node_uid`: the uid of the Node in the API, "" if there is none."""
         self._config, self._clock, self._queue = core.config, core.clock, core.queue
         self._client, self._roster, self._updates, self._node_uid = client, roster, updates, node_uid
         self._stamps: dict[Path, tuple[int, int]] = {}
@@ -54,7 +54,7 @@ class StaticPods:
         self._watch: FolderWatch | None = None
 
     async def run(self) -> None:
-        """Scans after every change: of the folder, of a mirror, of a pod that others wait for."""
+        """Scans after every change of the folder, of a mirror, or of a pod for which another one waits."""
         folder = self._config.static_dir
         assert folder is not None
         watch = FolderWatch(folder, WHOLE_FILES)
@@ -72,7 +72,7 @@ class StaticPods:
                 timer.cancel()
 
     def registered(self) -> None:
-        """The API has our Node: mirrors can be created."""
+        """Called once the API has our Node: mirrors can be created."""
         self._wake()
 
     def _wake(self) -> None:
@@ -108,7 +108,7 @@ class StaticPods:
                 self._stamps[file] = stamp
 
     def _files(self) -> dict[Path, tuple[int, int]]:
-        """All but hidden files and folders, in order; time and size show whether a file has changed."""
+        """The folder's files, except hidden ones, in order; time and size show whether a file has changed."""
         folder = self._config.static_dir
         assert folder is not None
         found = {}
@@ -120,7 +120,8 @@ class StaticPods:
         return found
 
     def _load(self, file: Path) -> bool:
-        """False if it has to be loaded again later: a pod of that name is still terminating."""
+        """Loads a manifest. False if it has to be loaded again later, because a pod of that name is still
+        terminating."""
         try:
             pod = self._pod(yaml.safe_load(file.read_text()), file)
         except (OSError, yaml.YAMLError, AttributeError, KeyError, TypeError, ValueError) as error:
@@ -129,7 +130,7 @@ class StaticPods:
             return True
         uid = pod["metadata"]["uid"]
         if self._uids.get(file) == uid:
-            # Written again with the same text: the same pod.
+            # The file was written again with the same text: the pod is the same.
             return True
         self._drop(file)
         if _full_name(pod) in self._leaving.values():
@@ -150,7 +151,7 @@ class StaticPods:
             self._roster.terminate_static(record)
 
     def on_removed(self, uid: str) -> None:
-        """The pod is gone: its mirror is deleted, and the next pod of its name may start."""
+        """Called when the pod is gone: its mirror is deleted, and the next pod of its name may start."""
         if (mirror := self._mirrors_leaving.pop(uid, None)) is not None:
             self._orphans[mirror["metadata"]["uid"]] = mirror
         if self._leaving.pop(uid, None) is not None:
@@ -227,7 +228,7 @@ class StaticPods:
             self._queue.enqueue(uid)
 
     def _owner(self, uid: str) -> Object:
-        """A node may only create pods that it owns."""
+        """The owner reference to the Node: a node may only create pods that it owns."""
         return {"apiVersion": "v1", "kind": "Node", "name": self._config.node_name, "uid": uid, "controller": True}
 
     async def _existing(self, meta: Object) -> Object | None:
@@ -260,14 +261,14 @@ class StaticPods:
         try:
             await self._client.delete(POD, meta["namespace"], meta["name"], options)
         except (ApiError, Unreachable) as error:
-            # 404, 409: it is gone, or replaced by another.
+            # 404, 409: the mirror is gone, or was replaced by another.
             if not isinstance(error, ApiError) or error.code not in (404, 409):
                 log.warning("mirror %s: %s", meta["name"], error)
                 self._orphans[meta["uid"]] = mirror
 
 
 def _mirrored(mirror: Object) -> str:
-    """The uid of the static pod that it represents."""
+    """The uid of the static pod that this mirror represents."""
     return str((mirror["metadata"].get("annotations") or {}).get(MIRROR, ""))
 
 

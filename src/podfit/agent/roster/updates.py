@@ -1,4 +1,4 @@
-"""Applies newer states of a pod's object to its record, whichever way they arrive.
+"""Applies newer states of a pod's object to its record, from whichever source they arrive.
 
 States come from the watch, and from responses to the agent's own status writes. The watch also shows each of those
 writes, before or after its response: a state that is only our own write changes nothing, any other triggers a pass.
@@ -32,10 +32,10 @@ class PodUpdates:
         if pod["metadata"].get("resourceVersion") == record.written:
             record.same_state(pod)
         elif record.writing and only_status_differs(record.pod, pod):
-            # An API server in this process shows a write before it answers: the response will tell whether this is
-            # ours.
+            # An API server in this process sends the watch event of a write before the response, which shows whether
+            # the write is ours.
             if record.held_update is not None:
-                # At most one of the two is ours.
+                # At most one of the two states is ours.
                 self._queue.enqueue(record.uid)
             record.held_update = pod
         else:
@@ -44,7 +44,7 @@ class PodUpdates:
     # --- from our own status writes
     @contextmanager
     def status_write(self, record: PodRecord) -> Iterator[None]:
-        """During a write, a state that may be the write itself is held until the response arrives."""
+        """While a status write is in progress, holds a state that may be that write until the response arrives."""
         record.writing = True
         try:
             yield
@@ -58,14 +58,14 @@ class PodUpdates:
                 self.watched(record, held)
 
     def answered(self, record: PodRecord, answer: Object) -> None:
-        """The state of the pod after our status write."""
+        """Applies the state of the pod in the response to our status write."""
         record.written = answer["metadata"].get("resourceVersion", "")
         if record.static:
             record.mirror = answer
         elif newer(record.pod, answer):
             return
         elif (held := record.held_update) is not None and held["metadata"].get("resourceVersion") == record.written:
-            # It was compared with our state when it arrived, and the cache keeps this copy anyway.
+            # This state was compared with ours when it arrived, and the cache keeps this copy anyway.
             record.held_update = None
             record.with_status(held)
         elif only_status_differs(record.pod, answer):
@@ -76,14 +76,14 @@ class PodUpdates:
 
     # --- newer states
     def apply(self, record: PodRecord, pod: Object) -> None:
-        """A newer state of the pod that is not our own write."""
+        """Applies a newer state of the pod that is not our own write."""
         desired_before, generation_before = record.desired, record.generation
         record.pod = pod
         desired = record.desired
         if record.terminal:
             if record.admitted and not record.removed and not equal(desired, desired_before):
                 self._allocator.desire_changed(record, desired_before)
-            # No container runs: all that is left is to release its object.
+            # No container runs: only the object remains to be released.
             termination.deleted(record)
             if record.termination is not None:
                 self._queue.enqueue(record.uid)
@@ -99,7 +99,8 @@ class PodUpdates:
         self._queue.enqueue(record.uid)
 
     def replace(self, record: PodRecord, pod: Object) -> None:
-        """A state of a pod that is being migrated here: it belongs to another node until it has arrived."""
+        """Replaces the state of a pod that is being migrated here, which belongs to another node until it has
+        arrived."""
         record.pod = pod
 
     def set_mirror(self, record: PodRecord, mirror: Object | None) -> None:

@@ -2,7 +2,7 @@
 accepts.
 
 Certificates of system:masters may do everything; for all others a SubjectAccessReview checks access to the node's
-subresource. Results are cached for a while. Health is open to all.
+subresource. Results are cached for a while. The health endpoints need no authorization.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def serving_tls(cert: bytes, key: bytes, client_ca: bytes | None) -> ssl.SSLCont
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     with tempfile.TemporaryDirectory() as folder:
-        # Python's ssl takes files only.
+        # Python's ssl module reads certificates from files only.
         cert_file, key_file = Path(folder, "cert.pem"), Path(folder, "key.pem")
         cert_file.write_bytes(cert)
         key_file.touch(0o600)
@@ -65,14 +65,14 @@ def serving_tls(cert: bytes, key: bytes, client_ca: bytes | None) -> ssl.SSLCont
 
 
 def caller_of(certificate: Mapping[str, Any] | None) -> Caller | None:
-    """From ssl's description of a verified certificate."""
+    """The caller, from ssl's description of a verified certificate."""
     if not certificate:
         return None
     name, groups = "", []
     for part in certificate.get("subject", ()):
         for key, value in part:
             if key == "commonName":
-                # The last one counts, as in the API server: the same certificate is the same user everywhere.
+                # The last value counts, as in the API server: the same certificate is the same user everywhere.
                 name = value
             elif key == "organizationName":
                 groups.append(value)
@@ -80,7 +80,7 @@ def caller_of(certificate: Mapping[str, Any] | None) -> Caller | None:
 
 
 def subresources(head: str) -> tuple[str, ...]:
-    """The subresources that paths below `head` require, the narrow name first; nodes/proxy allows everything."""
+    """The subresources that paths below `head` require, the most specific name first; nodes/proxy allows everything."""
     fine = _FINE.get(head)
     return (fine, "proxy") if fine else ("proxy",)
 
@@ -92,8 +92,8 @@ class Gate:
         self._verdicts: dict[tuple[Caller, str, str], tuple[float, bool]] = {}
 
     async def check(self, certificate: Mapping[str, Any] | None, authorization: str, method: str, head: str) -> None:
-        """Returns if the request is allowed, else raises Refusal (401, 403). `head`: the path's first part, as used for
-        routing."""
+        """Returns if the request is allowed, else raises Refusal (401, 403). `head`: the path's first part, which
+        selects the route."""
         caller = caller_of(certificate) or await self._of_token(authorization)
         if caller is None:
             raise Refusal(401, "Unauthorized")

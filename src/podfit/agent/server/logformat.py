@@ -1,6 +1,7 @@
-"""CRI's log format: `<RFC 3339 time> <stdout|stderr> <F|P>[:tag] <text>`, and what of it a reader wants to see.
+"""Parses CRI's log format, `<RFC 3339 time> <stdout|stderr> <F|P>[:tag] <text>`, and selects the entries that a request
+asks for.
 
-P marks a part of a line whose rest follows. Pure: bytes in, bytes out.
+P marks part of a line that the next entry continues. Pure: bytes in, bytes out.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ class BadLogOptions(ValueError):
 
 
 def nanos_of(text: str) -> int:
-    """A time of RFC 3339 with up to nine decimals, as nanoseconds since the epoch."""
+    """Converts an RFC 3339 time with up to nine decimals to nanoseconds since the epoch."""
     match = _TIME.match(text)
     if match is None:
         raise BadLogOptions(f"{text!r} is not an RFC 3339 time")
@@ -106,7 +107,7 @@ class LogPrinter:
         return self._limited(b"".join([self._printable(line) for line in lines]))
 
     def finish(self) -> bytes:
-        """An entry without its line end: the writer died while writing it."""
+        """Emits an entry without its line end, whose writer died while writing it."""
         rest, self._rest = self._rest, b""
         return self._limited(self._printable(rest)) if rest else b""
 
@@ -121,7 +122,7 @@ class LogPrinter:
         if self._since is not None:
             if not self._recent(stamp):
                 return b""
-            # Times only grow: the rest need not be read.
+            # Times only increase: the rest need not be read.
             self._since = None
         start = self._fresh.get(stream, True)
         whole = not tag.startswith(b"P")

@@ -1,4 +1,5 @@
-"""Reads a container's log: across rotated files, from the end if only the tail is wanted, and following its growth.
+"""Reads a container's log: across rotated files, from the end if only the tail is requested, and following it as it
+grows.
 
 Following waits for the kernel's notification of changes in the log's folder; it ends with the container.
 """
@@ -25,13 +26,13 @@ def log_files(file: Path) -> list[Path]:
 
 
 def _counts(line: bytes, stream: bytes) -> bool:
-    """Whether an entry ends a line of the streams wanted."""
+    """Whether an entry ends a line of the requested streams."""
     parts = line.split(b" ", 3)
     return len(parts) >= 3 and not parts[2].startswith(b"P") and (not stream or parts[1] == stream)
 
 
 def tail_start(file: BinaryIO, wanted: int, stream: bytes) -> tuple[int, int]:
-    """Where the last `wanted` lines of a file begin, and how many lines there are from there on."""
+    """The offset at which the last `wanted` lines of a file begin, and the number of lines from there on."""
     position = file.seek(0, os.SEEK_END)
     found, rest = 0, b""
     while position > 0:
@@ -78,7 +79,7 @@ def _open_tail(file: Path, wanted: int | None, stream: bytes) -> BinaryIO | None
 
 
 def _after(file: Path, current: BinaryIO) -> BinaryIO | None:
-    """The file that rotation started after `current`, which is read to its end; None if there is none.
+    """The file that rotation started after `current`, which has been read to its end; None if there is none.
 
     The oldest of all if `current` is deleted: files between them are lost.
     """
@@ -99,7 +100,7 @@ def _after(file: Path, current: BinaryIO) -> BinaryIO | None:
 
 
 async def read_log(file: Path, options: LogOptions) -> AsyncIterator[bytes]:
-    """The current contents."""
+    """Reads the current contents."""
     printer = LogPrinter(options)
     there = {_identity(one) for one in log_files(file)}
     current = _open_tail(file, options.tail_lines, options.stream)
@@ -115,7 +116,7 @@ async def read_log(file: Path, options: LogOptions) -> AsyncIterator[bytes]:
             current.close()
             current = following
             if current is not None and _identity(current.fileno()) not in there:
-                # A container that writes faster than its log is read would never let this end.
+                # Otherwise a container that writes faster than its log is read would keep this from ending.
                 break
     finally:
         if current is not None:
@@ -128,7 +129,7 @@ Ended = Callable[[], Awaitable[bool]]
 
 
 async def follow_log(file: Path, options: LogOptions, watch: FolderWatch, ended: Ended) -> AsyncIterator[bytes]:
-    """The current contents and new entries, until the container has ended and everything is read."""
+    """Reads the current contents and new entries, until the container has ended and everything is read."""
     printer = LogPrinter(options)
     current = _open_tail(file, options.tail_lines, options.stream)
     try:
@@ -162,7 +163,7 @@ def _opened(file: Path) -> BinaryIO | None:
 
 
 def _identity(file: Path | int) -> tuple[int, int] | None:
-    """The same for all names of a file over time, and for its descriptor."""
+    """Identifies a file: the same for all its names over time, and for its descriptor."""
     try:
         found = os.stat(file)
     except OSError:

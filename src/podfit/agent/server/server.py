@@ -129,7 +129,7 @@ class NodeServer:
         return Quantity.parse(self.agent.node.capacity.get(name, "0"))
 
     async def log(self, namespace: str, pod: str, container: str, query: Query) -> AsyncIterator[bytes]:
-        """A container's log as it is to be sent; errors are raised before the first piece."""
+        """Reads a container's log as requested; errors are raised before the first piece."""
         options = LogOptions.parse(query, self.agent.clock.now())
         record = find_pod(self.agent, namespace, pod)
         state = await logged_container(self.agent, record, container, options.previous)

@@ -1,4 +1,4 @@
-"""The four states of a pod's size side by side, as text: desired, allocated, actuated, actual."""
+"""Renders the four states of a pod's size side by side, as text: desired, allocated, actuated, actual."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ async def four_states(agent: Agent, record: PodRecord) -> dict[str, Any]:
 
 
 async def _actual(agent: Agent, state: PodState | None) -> Actual:
-    """Without containers that do not run."""
+    """The actual sizes, without containers that do not run."""
     if state is None:
         return Actual()
     running = {
@@ -72,7 +72,7 @@ async def _pod(agent: Agent, uid: str) -> dict[str, Any] | None:
 
 
 def shown(limits: Limits) -> dict[str, Any]:
-    """The kernel's values, in the API's units and in its own."""
+    """The kernel's values, in the API's units and in the kernel's."""
     upper: dict[str, str] = {}
     if limits.cpu_quota_us is not None:
         upper["cpu"] = cpu_text(milli_of_quota(limits.cpu_quota_us, limits.cpu_period_us))

@@ -155,7 +155,7 @@ def _is_set(request: web.BaseRequest, *names: str) -> bool:
 
 
 async def _websocket(request: web.BaseRequest, protocols: Sequence[str]) -> web.WebSocketResponse:
-    """The request as a WebSocket that speaks one of the protocols."""
+    """Upgrades the request to a WebSocket that speaks one of the protocols."""
     if "websocket" not in request.headers.get("Upgrade", "").lower():
         raise Refusal(400, "Upgrade request required")
     words = request.headers.get("Sec-WebSocket-Protocol", "")

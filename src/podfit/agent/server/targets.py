@@ -19,7 +19,7 @@ def find_pod(agent: Agent, namespace: str, name: str, uid: str = "") -> PodRecor
 
 
 def _uids(record: PodRecord) -> set[str]:
-    """A static pod is addressed by its mirror's uid: the API has no other."""
+    """The uids of a pod in requests. A static pod is addressed by its mirror's uid: the API has no other."""
     return {record.uid, str(record.api_object["metadata"].get("uid") or "")}
 
 
@@ -33,14 +33,14 @@ def container_spec(record: PodRecord, name: str) -> Object | None:
 
 
 async def attempts(agent: Agent, record: PodRecord, name: str) -> list[ContainerState]:
-    """Of one container, oldest first."""
+    """The attempts of one container, oldest first."""
     state = await agent.runtime.pod(record.uid)
     found = [container for container in state.containers if container.name == name] if state is not None else []
     return sorted(found, key=lambda one: one.attempt)
 
 
 async def running_container(agent: Agent, record: PodRecord, name: str) -> ContainerState:
-    """For exec and attach."""
+    """The running container, for exec and attach."""
     known = await attempts(agent, record, name)
     if not known or known[-1].state != RUNNING:
         raise Refusal(500, f'container not found ("{name}")')
@@ -48,15 +48,15 @@ async def running_container(agent: Agent, record: PodRecord, name: str) -> Conta
 
 
 async def logged_container(agent: Agent, record: PodRecord, name: str, previous: bool) -> ContainerState:
-    """The container whose log is read: the newest attempt's, or with `previous` that of the last one that ended before
+    """The container whose log is read: the newest attempt or, with `previous`, the last attempt that ended before
     it."""
     if container_spec(record, name) is None:
         raise Refusal(404, f'container "{name}" not found in pod "{record.name}"')
     known = await attempts(agent, record, name)
     if previous:
         ended = [one for one in known if one.state == EXITED]
-        # For a container that waits to be restarted the newest exit is the previous one; for a finished one it is an
-        # earlier one.
+        # If a container waits to be restarted, its newest exit is the previous one; if it is finished, an earlier exit
+        # is.
         waits = record.waiting.reason(name) == "CrashLoopBackOff"
         over = bool(ended) and known[-1] is ended[-1] and not waits
         candidates = ended[:-1] if over else ended
@@ -78,7 +78,7 @@ def _not_started(record: PodRecord, name: str) -> str:
 
 
 def _shown_reason(record: PodRecord, name: str) -> str:
-    """Why it waits, as in its pod's status."""
+    """The reason why the container waits, as in its pod's status."""
     status = record.api_object.get("status") or {}
     for one in (*(status.get("initContainerStatuses") or ()), *(status.get("containerStatuses") or ())):
         if one["name"] == name and "waiting" in one["state"]:

@@ -1,1 +1,1 @@
-"""Measures the working set of a container: its memory.high is lowered step by step while nothing stalls."""
+"""Measures a container's working set: lowers its memory.high step by step until the container begins to stall."""

@@ -1,4 +1,4 @@
-"""The next step of a squeeze probe. Pure.
+"""Decides the next step of a squeeze probe. Pure.
 
 memory.high is lowered by a fraction of itself while the container does not stall. At the first sign of pressure, or
 when the kernel cannot reclaim the memory above it, the probe is over: the last value without pressure is sufficient.
@@ -46,7 +46,7 @@ class Lower:
 
 @dataclass(frozen=True, slots=True)
 class Finished:
-    """memory.high is to be reset. `enough` bytes are the working set."""
+    """The probe is over and memory.high is to be reset. `enough` bytes are the working set."""
 
     enough: int
     why: str
@@ -59,7 +59,7 @@ def begin(now: MemoryReading) -> Lower | Finished:
 
 
 def step(probe: Probe, now: MemoryReading) -> Lower | Finished:
-    """Called after some seconds at the current memory.high."""
+    """The next step, after some seconds at the current memory.high."""
     waited = max(now.at - probe.read.at, 1e-6)
     if (now.stalled_us - probe.read.stalled_us) / (waited * 1e6) > CALM:
         return Finished(probe.calm, "it stalled on memory")

@@ -1,4 +1,4 @@
-"""Runs squeeze probes: one container of the node at a time, a while after it started, and the brake is always lifted.
+"""Runs squeeze probes on one container of the node at a time, a while after it started. memory.high is always reset.
 
 Only where the kernel has memory.high and reports stalls (cgroup v2); elsewhere nothing happens.
 """
@@ -39,7 +39,7 @@ class Squeeze:
         self._found: dict[str, dict[str, int]] = {}
 
     def follow(self, record: PodRecord) -> None:
-        """After each pass over a pod."""
+        """Called after each pass over a pod: starts probes for its running containers and cancels those of others."""
         wanted = not record.terminal and record.termination is None and asked_for(record.pod)
         running = (
             {container.id: container for container in record.state.containers if container.state == RUNNING}
@@ -84,7 +84,7 @@ class Squeeze:
         return found
 
     async def _lift(self, record: PodRecord, id: str) -> None:
-        """Restores the previous state: the reflex's memory.high, or none."""
+        """Restores the previous memory.high: the reflex's value, or none."""
         limit = (await self._runtime.container_limits(id)).memory_bytes if has_reflex(record.pod) else None
         await self._runtime.hold_memory(id, threshold(limit) if limit else None)
 

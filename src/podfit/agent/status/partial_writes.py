@@ -1,7 +1,7 @@
-"""Writes a status in the parts that the server accepts.
+"""Writes a status in the parts that the API server accepts.
 
 One rejected field must not block the others. The whole change is sent first. If it is rejected, its fields are sent one
-by one, and the elements of a field that is rejected again. The rest is returned with the errors.
+by one; if a field is rejected, its elements are. Rejected parts are returned with the errors.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ async def _write_elements(
 
 
 def _fields(change: Object) -> Iterator[tuple[str, Object]]:
-    """The details before the phase, which summarizes them."""
+    """The changed fields: details before the phase, which summarizes them."""
     partners = {name: group for group in _TOGETHER for name in group}
     done: set[str] = set()
     for name in sorted(change, key=lambda one: (one not in _WHOLE_LISTS, one == "phase")):

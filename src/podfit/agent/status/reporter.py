@@ -26,7 +26,7 @@ class Reporter:
         await self._writer.write(record, statuses.rejected(record.pod, reason, message, started, record.qos))
 
     async def report(self, record: PodRecord, snapshot: Snapshot, initialized: bool) -> bool:
-        """True if a write was necessary."""
+        """Builds and writes the status. True if a write was necessary."""
         limits, pod_limits = await actual_limits(self._core.runtime, snapshot)
         termination = record.termination
         unconfirmed_s = confirmation.patience_s(record, self._core.clock.monotonic())
@@ -81,7 +81,7 @@ def _known_to_the_api(reported: Object) -> Object:
 
 
 def _counts(reported: Object, snapshot: Snapshot) -> dict[str, int]:
-    """Restart counts only grow, even if the runtime has lost the containers."""
+    """The restart counts, which only increase, even if the runtime has lost the containers."""
     if all(container.last is not None for container in snapshot.seen.values()):
         return {}
     status = reported.get("status") or {}

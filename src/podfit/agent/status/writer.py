@@ -1,6 +1,6 @@
 """Writes pod status: one PATCH with only the changes, or nothing at all.
 
-A field that the API server rejects does not block the others. It is omitted until it changes, and retried with a
+A field that the API server rejects does not block the others. It is omitted until its value changes, and retried with a
 backoff.
 """
 
@@ -31,13 +31,14 @@ class StatusWriter:
         self._clock, self._queue, self._client, self._updates = core.clock, core.queue, client, updates
 
     async def write(self, record: PodRecord, status: Object, allocated: Allocated | None = None) -> bool:
-        """True if a write was necessary."""
+        """Writes the status. True if a write was necessary."""
         if record.static and record.mirror is None:
             return False
         form = await self._client.server_form()
         if not form.in_words:
             return await self._write(record, record.api_object.get("status") or {}, status)
-        # An older server drops fields that it does not know: they are not sent again, and a resize has its word.
+        # An older server drops fields that it does not know: they are not sent again, and `status.resize` reports the
+        # resize.
         undecided = allocated is not None and record.resize.pending is None and not equal(record.desired, allocated)
         step = None if undecided else older.between(record.api_object, status, rfc3339(self._clock.now()))
         before = older.known(record.api_object.get("status") or {})
@@ -63,7 +64,7 @@ class StatusWriter:
             if error.code not in (404, 409):
                 raise
             if error.code != 409 or not await self._exists(record):
-                # Gone, or replaced by a pod of the same name: the watch will show that.
+                # The pod is gone, or was replaced by a pod of the same name: the watch will show that.
                 log.debug("status of %s not written: %s", record.name, error)
                 return False
             outcome = WriteOutcome(None, {"status": error})

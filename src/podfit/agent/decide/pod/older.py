@@ -15,7 +15,7 @@ _RESIZE = (PENDING, IN_PROGRESS)
 
 
 def known(status: Mapping[str, Any]) -> Object:
-    """Keeps the fields that the server supports, judged by a status read from it."""
+    """The status without the fields and conditions that API servers before 1.33 do not have."""
     kept = {key: value for key, value in status.items() if key not in _NEWER}
     if "conditions" in kept:
         kept["conditions"] = [

@@ -1,4 +1,4 @@
-"""A VM that is being migrated away: until that ends, nothing of the pod is started, stopped or resized."""
+"""Follows the migration of a VM to another node: until it ends, nothing of the pod is started, stopped or resized."""
 
 from __future__ import annotations
 

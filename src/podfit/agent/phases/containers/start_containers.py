@@ -1,4 +1,4 @@
-"""Starts the containers that are due, and observes what runs after that."""
+"""Starts the containers that are due, then takes another snapshot of the pod."""
 
 from __future__ import annotations
 

@@ -20,7 +20,8 @@ async def terminate(pod: PodContext) -> Outcome:
 
 
 async def _complete(pod: PodContext) -> Outcome:
-    """The pod's work is done: its sidecars stop, then its sandbox. The object stays until a client deletes it."""
+    """Handles a pod that has done its work: its sidecars stop, then its sandbox. The object stays until a client
+    deletes it."""
     record = pod.record
     if pod.next.stop or pod.snapshot.running:
         pod.parts.containers.stopper.stop_all(record, pod.snapshot, record.grace_s)
@@ -51,7 +52,7 @@ async def _terminate(pod: PodContext) -> Outcome:
 
 
 def _retry(pod: PodContext) -> Result:
-    """A granted resize is applied as long as containers run."""
+    """Requests another pass for a failed resize: a granted resize is applied as long as containers run."""
     if not pod.resized:
         return DONE
     pause_s = attempts.pause_s(pod.record, pod.snapshot.allocated, pod.parts.core.clock.monotonic())
@@ -59,7 +60,7 @@ def _retry(pod: PodContext) -> Result:
 
 
 async def _report_running(pod: PodContext) -> None:
-    """A terminating pod reports only which containers still run and the state of its resize."""
+    """Reports only which containers of a terminating pod still run, and the state of its resize."""
     record = pod.record
     current = (frozenset(pod.snapshot.running), pod.snapshot.allocated, record.resize, record.generation)
     if record.reported_termination != current:
@@ -69,7 +70,7 @@ async def _report_running(pod: PodContext) -> None:
 
 
 async def _finish(pod: PodContext, initialized: bool) -> None:
-    """All containers have exited: the pod's resources are free, and its final status is written."""
+    """Handles a pod whose containers have all exited: its resources are free, and its final status is written."""
     record, resizing = pod.record, pod.parts.resizing
     first = not record.finished
     record.finished = record.unreported = True

@@ -54,7 +54,8 @@ async def _place(pod: PodContext) -> Result:
 
 
 def _failed(pod: PodContext, failure: ActuationFailed) -> float:
-    """The allocation stands. Retried when usage falls, or after a backoff: returns its seconds."""
+    """Handles a failed actuation. The allocation stands, and is retried when usage falls or after a backoff, whose
+    seconds are returned."""
     record, core, allocated = pod.record, pod.parts.core, pod.snapshot.allocated
     pause_s = attempts.failed(record, allocated, core.config.error_retry_s, core.clock.monotonic())
     generation = pod.parts.resizing.conditions.fail(record, str(failure))

@@ -41,7 +41,8 @@ async def restart(pod: PodContext) -> Outcome:
 
 
 def _is_due(pod: PodContext) -> bool:
-    """A terminating pod gets the granted size as long as its containers run, without a restart."""
+    """Whether a resize is due. A terminating pod gets the granted size as long as its containers run, but without a
+    restart."""
     if not pod.terminating:
         return not pod.next.over
     snapshot = pod.snapshot

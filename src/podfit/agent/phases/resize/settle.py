@@ -1,4 +1,4 @@
-"""Actuated → Actual: whether the resize is complete, once spec, allocation and cgroup agree."""
+"""Actuated → Actual: completes the resize once spec, allocation and cgroup agree."""
 
 from __future__ import annotations
 

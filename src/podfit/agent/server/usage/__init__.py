@@ -1,1 +1,1 @@
-"""Usage of pods and containers, in the formats of its clients."""
+"""Measures usage of pods and containers, and serves it in the formats that clients read."""

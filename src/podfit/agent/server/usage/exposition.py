@@ -208,7 +208,8 @@ def _faults(page: Page, groups: list[tuple[dict[str, str], PodSample | Container
 
 
 def _ooms(page: Page, node: NodeSample) -> None:
-    """cAdvisor's counter disappears with a killed container; this one outlives it, so that the kill is visible."""
+    """OOM kills by container. cAdvisor's counter disappears with a killed container; this one outlives it, so that the
+    kill is visible."""
     rows: list[Row] = []
     for pod in node.pods:
         now = {one.state.name: one.usage.oom_kills for one in pod.containers}

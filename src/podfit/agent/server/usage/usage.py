@@ -50,7 +50,7 @@ class NodeSample:
 
 
 def resources_of(node: NodeSample) -> NodeReading:
-    """The values that a meter needs."""
+    """Selects the values that a meter needs."""
     usage = node.usage
     reading = NodeReading(Reading(node.at, usage.cpu_nanos / 1e9, usage.working_set_bytes))
     for pod in node.pods:
@@ -109,7 +109,7 @@ class UsageReader:
             return self._kept[1]
 
     async def resources(self) -> NodeReading:
-        """The values that a meter needs, as numbers. It reads every few seconds, so this has to be cheap: only
+        """The values that a meter needs, as numbers. A meter reads every few seconds, so this has to be cheap: only
         containers are read from the kernel, and limits and rates are omitted."""
         async with self._lock:
             now = self._agent.clock.monotonic()
@@ -127,7 +127,7 @@ class UsageReader:
                 if (sample := await self._pod(record)) is not None:
                     pods.append(sample)
             except (RuntimeFailure, OSError):
-                # It may have exited between two reads; then there is nothing to count.
+                # The container may have exited between two reads; then there is nothing to count.
                 state = await self._agent.runtime.pod(record.uid)
                 errors += int(state is not None and state.alive)
             # Reading files blocks the loop: without this a resize would wait for all of them.
@@ -148,7 +148,8 @@ class UsageReader:
             try:
                 uses = await runtime.usages(record.uid)
             except (RuntimeFailure, OSError):
-                # It exited between two reads, or cannot be read now. A subset of its containers would be misleading.
+                # A container exited between two reads, or cannot be read now. A subset of the pod's containers would be
+                # misleading.
                 uses = []
             for one, use in uses:
                 readings[record.namespace, record.name, one.name] = _reading(one, use)
@@ -188,7 +189,7 @@ def machine_usage(at: float, read: Callable[[str], str] = lambda name: Path("/pr
     """The whole machine: CPU time that was not idle, memory that is neither free nor an inactive file's."""
     words = read("stat").split("\n", 1)[0].split()[1:]
     ticks = [int(word) for word in words]
-    # user nice system idle iowait irq softirq steal guest guest_nice: guests are in user already.
+    # user nice system idle iowait irq softirq steal guest guest_nice: guest time is included in user already.
     busy = sum(ticks[index] for index in (0, 1, 2, 5, 6, 7) if index < len(ticks))
     memory = {
         parts[0].rstrip(":"): int(parts[1]) * 1024
