@@ -1,4 +1,4 @@
-"""Numbers in messages, printed as upstream prints them."""
+"""Formats numbers in messages as upstream does."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from decimal import Decimal
 
 
 def go_float(number: float) -> str:
-    """The fewest digits that identify it; with an exponent from a million on, and below 0.0001."""
+    """The shortest decimal that identifies the number, with an exponent from a million on and below 0.0001."""
     sign, digits, exponent = Decimal(repr(number)).normalize().as_tuple()
     if not isinstance(exponent, int):
         return repr(number)

@@ -1,9 +1,9 @@
 """One account of free capacity for all autoscalers: what nodes have left, and which pods need a place on one of them.
 
-A claim is a pod without a node: one that waits for the scheduler, or the successor of a pod that was just evicted. The
-scheduler chooses the node of a claim, so a place counts only if no placement of the other claims takes it. A
-successor's place is guaranteed: later evictions and resizes in place must leave it one. Pure; the updater checks before
-it evicts or resizes, admission before it sizes a new pod.
+A claim is a pod without a node: either it waits for the scheduler, or it is the successor of a pod that was just
+evicted. The scheduler chooses the node of a claim, so a place counts only if no placement of the other claims takes it.
+A successor's place is guaranteed: later evictions and resizes in place must not take it. Pure. The updater consults it
+before it evicts or resizes, admission before it sizes a new pod.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def as_quantity(resource: str, number: int) -> Quantity:
 
 
 def shown(resource: str, number: int) -> str:
-    """With its unit, for messages: 775m, 1.2Gi."""
+    """An amount with its unit, for messages: 775m, 1.2Gi."""
     if resource == "cpu":
         return f"{number}m"
     for unit, size in (("Gi", 1 << 30), ("Mi", 1 << 20), ("Ki", 1 << 10)):
@@ -79,7 +79,7 @@ class NodeRoom:
         return not taints or untolerated(taints, spec.get("tolerations") or [], _KEEP_OUT) is None
 
     def left(self, resource: str) -> int | None:
-        """The free capacity for a resize now."""
+        """The free capacity for a resize in place; None if it is unlimited."""
         most = self.allocatable.get(resource)
         return None if most is None else most - self.used[resource] - self.reserved[resource]
 
@@ -92,7 +92,8 @@ class NodeRoom:
         return True
 
     def reserve(self, claim: Claim) -> bool:
-        """False if it does not fit, and for a pod that waits for something other than this capacity."""
+        """Reserves capacity for a claim. False if it does not fit, or if the pod waits for something other than this
+        capacity."""
         if not self.holds(claim.needed, reserving=True):
             return False
         if claim.refused and self._has_now(claim.needed):
@@ -104,7 +105,7 @@ class NodeRoom:
         return all(needed.get(name, 0) <= most - self.used[name] for name, most in self.allocatable.items())
 
     def slack(self, resource: str, needed: Amounts, more: Amounts | None = None) -> int | None:
-        """The room that such a pod would leave; None is unlimited."""
+        """The capacity that would be left beside such a pod; None if it is unlimited."""
         most = self.allocatable.get(resource)
         if most is None:
             return None
@@ -112,7 +113,7 @@ class NodeRoom:
         return room - needed.get(resource, 0)
 
     def largest(self) -> dict[str, int]:
-        """The largest pod that fits here beside only the pods that every node has."""
+        """The largest pod that fits on this node when only pods that every node has are running."""
         return {resource: most - self.fixed[resource] for resource, most in self.allocatable.items()}
 
 
@@ -128,7 +129,7 @@ class Claim(NamedTuple):
 
 class RoomLedger:
     def __init__(self, nodes: Mapping[str, NodeRoom]) -> None:
-        """`nodes` may change under the account, as pods come and go; without any, everything fits."""
+        """`nodes` may change during the account's lifetime, as pods come and go. Without any node, everything fits."""
         self.nodes = nodes
         self.claimed: dict[str, int] = dict.fromkeys(DIMENSIONS, 0)
         """The sum of what claims may use, wherever the scheduler puts them."""
@@ -142,7 +143,7 @@ class RoomLedger:
         self._turn = 0
 
     def begin(self, claims: Mapping[Hashable, Claim], promised: Iterable[Hashable] = ()) -> None:
-        """Starts a pass: these need nodes, and the places of `promised` are guaranteed."""
+        """Starts a pass. `claims` are the pods that need nodes; the places of `promised` are guaranteed."""
         self.claimed = dict.fromkeys(DIMENSIONS, 0)
         self.stuck, self._claims, self._promised = {}, {}, {}
         self._order, self._turn = list(self.nodes.values()), 0
@@ -160,7 +161,7 @@ class RoomLedger:
                 self._promised[key] = _shape(claims[key])
 
     def add(self, key: Hashable, claim: Claim) -> bool:
-        """Counts a claim. False if it fits no node, even without the other claims."""
+        """Adds a claim. False if it fits no node, even without the other claims."""
         self.remove(key)
         reserved: NodeRoom | None = None
         fits = False
@@ -178,7 +179,7 @@ class RoomLedger:
         return True
 
     def _candidates(self, home: str) -> Iterator[NodeRoom]:
-        """The home node first, then the others, starting with the one that the last claim fitted."""
+        """The home node first, then the others, starting with the one that the last claim fitted on."""
         if home in self.nodes:
             yield self.nodes[home]
         if len(self._order) != len(self.nodes):
@@ -188,7 +189,7 @@ class RoomLedger:
             self._turn = (self._turn + 1) % len(self._order)
 
     def remove(self, key: Hashable) -> None:
-        """The pod is scheduled, or will not appear."""
+        """Removes a claim: the pod was scheduled, or will not be created."""
         self.stuck.pop(key, None)
         self._promised.pop(key, None)
         claim, node = self._claims.pop(key, (None, None))
@@ -198,7 +199,8 @@ class RoomLedger:
             _increase(node.reserved, claim.needed, -1)
 
     def promise(self, key: Hashable, claim: Claim) -> None:
-        """Counts a successor. Its predecessor counts as leaving by now, so unschedulable pods may fit there."""
+        """Adds a successor, and guarantees its place if it has one. Its predecessor counts as leaving by now, so
+        pending pods that fitted no node may fit there."""
         home = self.nodes.get(claim.home)
         for other, one in list(self.stuck.items()):
             if home is not None and home.holds(one.needed) and home.takes(one.spec):
@@ -208,10 +210,9 @@ class RoomLedger:
             self._promised[key] = _shape(claim)
 
     def has_place(self, claim: Claim, gives_back: Amounts | None = None) -> bool:
-        """Whether the pod fits a node whatever the scheduler does with the other claims, and so do the claims with a
-        guaranteed place.
+        """Whether the pod fits a node wherever the scheduler puts the other claims, and every guaranteed place remains.
 
-        `gives_back` is what its predecessor frees on the home node.
+        `gives_back` is the capacity that its predecessor frees on the home node.
         """
         if not self.nodes:
             return True
@@ -225,7 +226,7 @@ class RoomLedger:
         return self._promises_kept(rivals, claim.home, gives_back, claim)
 
     def growth_left(self, name: str, wanted: Amounts) -> dict[str, int]:
-        """How much of the CPU and memory that a pod on this node requests more keeps every guaranteed place."""
+        """The part of the requested growth of a pod on this node that leaves every guaranteed place free."""
         allowed = {resource: max(0, wanted.get(resource, 0)) for resource in DIMENSIONS[:2]}
         node = self.nodes.get(name)
         if node is None or self._kept_beside(node, allowed):
@@ -248,8 +249,8 @@ class RoomLedger:
         )
 
     def _promises_kept(self, total: Amounts, home: str, more: Amounts | None, new: Claim | None = None) -> bool:
-        """Whether guaranteed places remain if claims add up to `total` and a node has more or less capacity. A
-        guarantee that something else broke already does not count."""
+        """Whether guaranteed places remain if claims add up to `total` and a node has more or less capacity. Guarantees
+        that were broken before are ignored."""
         distinct = {shape: self._claims[key][0] for key, shape in self._promised.items()}
         return all(
             self._secure(claim, _less(total, claim.needed), home, more)
@@ -259,14 +260,14 @@ class RoomLedger:
         )
 
     def _meet(self, one: Claim, other: Claim) -> bool:
-        """Whether both can run on a common node."""
+        """Whether both pods could run on a common node."""
         return any(node.takes(one.spec) and node.takes(other.spec) for node in self.nodes.values())
 
     def _secure(self, claim: Claim, rivals: Amounts, home: str = "", gives_back: Amounts | None = None) -> bool:
         """Whether other claims cannot keep a pod off every node.
 
-        To keep it off a node, they have to use up the node's remaining capacity, of one resource at least. They cannot
-        do so for all nodes if their claims of no resource suffice.
+        To keep it off a node, they have to use up the node's remaining capacity of at least one resource. They cannot
+        do so on all nodes if their claims are too small for that in every resource.
         """
         counted = [resource for resource in DIMENSIONS if rivals[resource] > 0]
         reach = 0.0
@@ -283,7 +284,7 @@ class RoomLedger:
         return False
 
     def _rivals(self, home: str, gives_back: Amounts | None) -> dict[str, int]:
-        """The other claims, and unschedulable pods that would use the freed capacity."""
+        """The other claims, and pending pods that would use the freed capacity."""
         node = self.nodes.get(home)
         if node is None or not self.stuck:
             return self.claimed
@@ -294,9 +295,10 @@ class RoomLedger:
         return total
 
     def largest_for(self, spec: ObjectView, needed: Amounts, fixed: bool = False) -> tuple[str, dict[str, int]] | None:
-        """The node that could hold most of such a pod if it were empty, and how much; None if one could hold all of it.
+        """The node that could hold most of such a pod if it were empty, and how much of it; None if a node could hold
+        all of it.
 
-        A pod that every node has (`fixed`) need not leave room for pods of its kind.
+        A pod that every node has (`fixed`) need not leave capacity for pods of its kind.
         """
         best: tuple[float, str, dict[str, int]] | None = None
         for node in self.nodes.values():
@@ -318,12 +320,12 @@ _ANYWHERE: ObjectView = {}
 
 
 def constraints(spec: ObjectView) -> ObjectView:
-    """The scheduling constraints of a pod's spec, stored longer than the pod."""
+    """The scheduling constraints of a pod's spec. They are kept after the pod itself is dropped."""
     return {name: spec[name] for name in _CONSTRAINTS if spec.get(name)} or _ANYWHERE
 
 
 def _shape(claim: Claim) -> tuple[Any, ...]:
-    """The key of everything that decides where a claim fits."""
+    """A cache key of everything that determines where a claim fits."""
     return (tuple(claim.needed.items()), *(str(claim.spec.get(name)) for name in _CONSTRAINTS))
 
 

@@ -1,7 +1,7 @@
-"""Recommendations that come from similar containers: how an autoscaler's status marks them. Reading only.
+"""Reads how an autoscaler's status marks recommendations that come from similar containers.
 
-`uncappedTarget` is what a container's own usage gives, so a resource without samples of its own has none. Together
-with the condition this says, resource by resource, what the updater must not act on.
+`uncappedTarget` is computed from a container's own usage, so a resource without samples of its own is missing there.
+Together with the condition this shows, resource by resource, which sizes the updater must not apply to running pods.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ _SIZES = ("target", "lowerBound", "upperBound")
 
 
 def from_similar(vpa: ObjectView) -> bool:
-    """Whether some of what the autoscaler recommends comes from similar containers."""
+    """Whether part of the recommendation comes from similar containers."""
     status = vpa.get("status") or {}
     if (status.get("recommendation") or {}).get(FROM_SIMILAR):
         return True
@@ -23,13 +23,13 @@ def from_similar(vpa: ObjectView) -> bool:
 
 
 def borrowed_resources(entry: ObjectView) -> list[str]:
-    """The resources of a container's recommendation that no sample of its own stands behind."""
+    """The resources of a container's recommendation for which it has no samples of its own."""
     own = entry.get("uncappedTarget") or {}
     return [name for name in entry.get("target") or {} if name not in own]
 
 
 def own_only(vpa: ObjectView) -> ObjectView:
-    """The autoscaler as if it recommended only what its own containers' usage gives: running pods get nothing else."""
+    """The autoscaler with only the recommendations from its containers' own usage: running pods get no others."""
     if not from_similar(vpa):
         return vpa
     entries = []

@@ -1,6 +1,6 @@
-"""Instants as the model counts them: Unix seconds, with upstream's zero time and its rounding.
+"""Instants in the autoscaler's model: Unix seconds, with upstream's zero time and rounding.
 
-The model takes whole seconds almost everywhere; fractions are kept where a sample brings them.
+Almost all instants are whole seconds; those of samples may have fractions.
 """
 
 from __future__ import annotations
@@ -22,20 +22,20 @@ def elapsed(later: Seconds, earlier: Seconds) -> Seconds:
 
 
 def nearest_multiple(instant: Seconds, period: Seconds) -> Seconds:
-    """The multiple of `period`, counted from the zero time, nearest to `instant`; halves go up."""
+    """The multiple of `period`, counted from the zero time, that is nearest to `instant`; halves are rounded up."""
     since = instant - NEVER
     return NEVER + math.floor(since / period + 0.5) * period
 
 
 def to_rfc3339(instant: Seconds) -> str | None:
-    """Whole seconds in UTC, None for the zero time, as API objects print times."""
+    """Whole seconds in UTC, in the format of API objects; None for the zero time."""
     if instant == NEVER:
         return None
     return datetime.fromtimestamp(math.floor(instant), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def from_rfc3339(text: str | None) -> Seconds:
-    """Raises ValueError for what is no time."""
+    """Parses a time of an API object. Raises ValueError if it is invalid."""
     if not text:
         return NEVER
     if text.startswith("0001-01-01T00:00:00"):

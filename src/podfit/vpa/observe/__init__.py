@@ -1,1 +1,1 @@
-"""The autoscaler components' view of a cluster: caches, owners, targets."""
+"""The cluster as the autoscaler's components observe it: caches, owners, targets, free capacity."""

@@ -1,6 +1,6 @@
 """The caches of one component, started together.
 
-Each component lists the kinds that it needs; others cost it nothing (no memory, no permission).
+Each component follows only the kinds that it needs; the others take no memory and need no permission.
 """
 
 from __future__ import annotations
@@ -40,7 +40,8 @@ Trim = Callable[[Object], Object]
 
 class Caches:
     def __init__(self, client: Client, clock: Clock, namespace: str = "", ignored: Iterable[str] = ()) -> None:
-        """`namespace` limits autoscalers and pods to one namespace; those in `ignored` ones are skipped."""
+        """`namespace` restricts autoscalers and pods to one namespace; autoscalers in `ignored` namespaces are
+        skipped."""
         self.client, self.clock, self.namespace = client, clock, namespace
         self.ignored = frozenset(ignored)
         self.tasks = Tasks("vpa-caches")
@@ -53,7 +54,7 @@ class Caches:
     def follow(
         self, kind: Kind, trim: Trim | None = None, indexes: Mapping[str, Index] | None = None, **query: str
     ) -> Cache:
-        """A cache of this kind, indexed by namespace by default; it starts with the others."""
+        """Adds a cache of this kind, indexed by namespace by default."""
         namespace = self.namespace if kind.namespaced else ""
         by = {"namespace": BY_NAMESPACE} if indexes is None else indexes
         return self.add(
@@ -61,7 +62,7 @@ class Caches:
         )
 
     def add(self, cache: Cache) -> Cache:
-        """Starts this cache with the others."""
+        """Adds a cache, which starts with the others."""
         self.caches.append(cache)
         return cache
 
@@ -69,7 +70,7 @@ class Caches:
         return self.follow(POD, trim, None if by_namespace else {}, fieldSelector=selector)
 
     def watched_vpas(self) -> list[Object]:
-        """The autoscalers of the namespaces this component handles, each in usable form."""
+        """The autoscalers of the namespaces that this component handles, with unusable values replaced."""
         known, self._read = self._read, {}
         for vpa in self.vpas:
             if vpa["metadata"].get("namespace") not in self.ignored:
@@ -82,7 +83,7 @@ class Caches:
         return [] if namespace in self.ignored else [readable(vpa) for vpa in self.vpas.by("namespace", namespace)]
 
     async def start(self) -> None:
-        """Returns once every cache is synced."""
+        """Starts all caches; returns once they are synced."""
         for cache in self.caches:
             self.tasks.start(cache.run(), f"cache of {cache.kind.plural}")
         waiting = asyncio.ensure_future(self._all_ready())

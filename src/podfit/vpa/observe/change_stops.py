@@ -1,6 +1,6 @@
 """Everything that can stop changes: the panic button, freezes and maintenance windows.
 
-Checked by the updater before it changes a running pod, and by admission before it sizes a new one.
+The updater checks it before it changes a running pod, and admission before it sizes a new one.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ WINDOW = "podfit.dev/maintenance-window"
 
 
 class ChangeStops:
-    """Reads caches only, so a freeze is effective as soon as the watch delivers it."""
+    """Reads caches only, so a freeze takes effect as soon as the watch delivers it."""
 
     def __init__(self, caches: Caches, panic_namespace: str, panic_name: str, windows: str = "") -> None:
-        """`windows` are the default maintenance windows, for autoscalers without their own."""
+        """`windows` are the maintenance windows of autoscalers without their own."""
         config_map, name = kind_named("ConfigMap"), f"metadata.name={panic_name}"
-        # One ConfigMap, watched by name, so that it is the first to be delivered.
+        # Watching the one ConfigMap by name delivers it first.
         panic = Cache(caches.client, config_map, panic_namespace, clock=caches.clock, page=PAGE, fieldSelector=name)
         self._panic = caches.add(panic)
         self._namespaces = caches.follow(NAMESPACE, indexes={})
@@ -33,7 +33,7 @@ class ChangeStops:
 
     @property
     def caches(self) -> tuple[Cache, ...]:
-        """Sources of freezes; an autoscaler's own freeze is on the autoscaler."""
+        """The objects that can freeze changes, besides the autoscalers themselves."""
         return self._panic, self._namespaces
 
     def panicking(self) -> Wait | None:
@@ -50,7 +50,7 @@ class ChangeStops:
         return None
 
     def frozen(self, vpa: Mapping[str, Any]) -> Wait | None:
-        """Why this autoscaler must not change any pod, new ones included."""
+        """Why this autoscaler must not change any pod, not even a new one; None if it may."""
         waiting = self.panicking()
         if waiting is not None:
             return waiting
@@ -64,7 +64,7 @@ class ChangeStops:
         return None
 
     def holding(self, vpa: Mapping[str, Any]) -> Wait | None:
-        """Why this autoscaler's running pods must not be changed now."""
+        """Why this autoscaler's running pods must not be changed now; None if they may."""
         return self.frozen(vpa) or self._outside_window(vpa)
 
     def _outside_window(self, vpa: Mapping[str, Any]) -> Wait | None:

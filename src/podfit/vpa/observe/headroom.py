@@ -1,4 +1,4 @@
-"""The free capacity of nodes and quotas, updated event by event: no full recount for a single pod."""
+"""The free capacity of nodes and quotas, updated with every event, so that a single pod needs no full recount."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ class Successor:
 
 class Headroom:
     def __init__(self, nodes: Cache, pods: Cache, quotas: Cache, waiting: Cache | None = None) -> None:
-        """`waiting` are the pods without a node."""
+        """`waiting` has the pods without a node."""
         self._nodes, self._pods, self._waiting = nodes, pods, waiting
         self.quotas = Quotas(quotas)
         self._counted: dict[Key, CountedPod] = {}
@@ -75,7 +75,7 @@ class Headroom:
         self._known: frozenset[str] | None = None
 
     def start(self) -> None:
-        """Call once the caches are synced."""
+        """Subscribes to the caches; they must be synced."""
         self._nodes.subscribe(self._on_node)
         self._pods.subscribe(self._on_pod)
 
@@ -108,13 +108,13 @@ class Headroom:
             self._uncount(key_of(before))
 
     def count(self, pod: Object) -> None:
-        """Also counts a response of the API server, before the watch delivers it."""
+        """Counts a pod as in a response of the API server, before the watch delivers it."""
         key = key_of(pod)
         known = self._counted.get(key)
         node = (pod.get("spec") or {}).get("nodeName") or ""
         leaving = bool(pod["metadata"].get("deletionTimestamp"))
         if known is not None:
-            # An eviction that was sent is known here before the watch delivers it.
+            # An eviction that was sent is recorded here before the watch delivers it.
             leaving |= known.leaving and pod["metadata"].get("uid") == known.pod["metadata"].get("uid")
             if known.node == node and known.leaving == leaving and same_requests(known.pod, pod):
                 self._counted[key] = CountedPod(node, known.asked, leaving, known.fixed, pod)
@@ -139,7 +139,8 @@ class Headroom:
             del self._counted[key]
 
     def leave(self, pod: Object, leaving: bool = True) -> None:
-        """The pod is being evicted, whatever the watch shows yet; `leaving=False` if the eviction failed."""
+        """Records that the pod is being evicted, before the watch delivers it; `leaving=False` if the eviction
+        failed."""
         key = key_of(pod)
         known = self._counted.get(key)
         if known is not None and known.leaving != leaving:
@@ -152,7 +153,7 @@ class Headroom:
 
     def node_left(self, pod: Any, growth: Callable[[], Amounts]) -> tuple[str, dict[str, int]]:
         """The pod's node, for messages, and its free capacity for a resize. `growth` is the requested growth, by quota
-        names: the places reserved for successors without a node stay free."""
+        names. Places that are reserved for successors without a node are not free."""
         name = (pod.get("spec") or {}).get("nodeName") or ""
         words, room = f"node {name}", self._rooms.get(name)
         if room is None:
@@ -172,7 +173,7 @@ class Headroom:
         return words, left
 
     def reserve(self, pod: Any, growth: Amounts, times: int = 1) -> None:
-        """Reserves capacity for a resize that was sent and not answered yet; `times=-1` releases it."""
+        """Reserves capacity for a resize that was sent and has not been answered yet; `times=-1` releases it."""
         book = self._book((pod.get("spec") or {}).get("nodeName") or "")
         for resource in RESOURCES:
             book.used[resource] += times * max(0, growth.get(f"requests.{resource}", 0))
@@ -181,7 +182,7 @@ class Headroom:
     # --- pods that need a place
 
     def begin(self, now: float, replicas_of: ReplicasOf | None = None) -> list[tuple[Successor, Object]]:
-        """Starts a pass. Returns the successors that were created, with their pods."""
+        """Starts a pass. Returns the successors that were created since, with their pods."""
         self.quotas.begin()
         self._known = None
         come = self._arrived()
@@ -217,7 +218,7 @@ class Headroom:
         return found
 
     def _drop_unwanted(self, replicas_of: ReplicasOf) -> None:
-        """A controller that is gone, or was scaled down, creates no successor."""
+        """Drops successors that no controller will create, because it is gone or was scaled down."""
         alive: dict[tuple[str, str, str], int] = {}
         for pod in self._all():
             counted = self._counted.get(key_of(pod))
@@ -238,13 +239,13 @@ class Headroom:
         yield from self._waiting or ()
 
     def place(self, vpa: Mapping[str, Any], pod: Any, bounds: NamespaceBounds) -> Fitted:
-        """The possible size of a running pod's successor."""
+        """The size at which a running pod's successor would fit."""
         gives_back, home = self.asked_by(pod), (pod.get("spec") or {}).get("nodeName") or ""
         before = counted_by_quota(pod)
         return fitted(vpa, pod, bounds, self.ledger, self._holds(pod, home, gives_back, before))
 
     def size_new(self, vpa: Mapping[str, Any], pod: Any, bounds: NamespaceBounds) -> Fitted:
-        """The possible size of a new pod."""
+        """The size at which a new pod fits."""
         return fitted(vpa, pod, bounds, self.ledger, self._holds(pod, "", None, {}))
 
     def has_room(self, pod: Any, sized: Mapping[str, Any]) -> bool:
@@ -264,7 +265,7 @@ class Headroom:
         return holds
 
     def promise(self, pod: Any, sized: Mapping[str, Any], now: float) -> Successor:
-        """Counts the successor of a pod that is about to be evicted."""
+        """Guarantees a place for the successor of a pod that is about to be evicted."""
         home = (pod.get("spec") or {}).get("nodeName") or ""
         claim = Claim(pod.get("spec") or {}, amounts_of(sized), home)
         counted = counted_by_quota(sized)
@@ -279,7 +280,7 @@ class Headroom:
         return made
 
     def withdraw(self, made: Successor) -> None:
-        """The eviction failed."""
+        """Removes a successor after its predecessor's eviction failed."""
         self.successors.remove(made)
         self.quotas.take(made.controller[0], made.growth, -1)
         self.ledger.remove(made.key)
@@ -287,7 +288,7 @@ class Headroom:
 
 
 def wants_place(pod: Object) -> bool:
-    """Whether the scheduler will look for a node for it."""
+    """Whether the scheduler will look for a node for the pod."""
     return not (pod.get("spec") or {}).get("schedulingGates") and not pod["metadata"].get("deletionTimestamp")
 
 
@@ -310,7 +311,8 @@ _memo = Memo[bytes, Amounts](4096)
 
 
 def _requested(pod: Object) -> Amounts:
-    """The pod's reservation. Most pods, and most changes of a pod, have the same amounts."""
+    """The resources that the pod reserves on its node, cached because most pods, and most changes of a pod, have the
+    same amounts."""
     reported = requests_key(pod, use_status=True)
     found = _memo.get(reported)
     return found if found is not None else _memo.keep(reported, amounts_of(pod, use_status=True))

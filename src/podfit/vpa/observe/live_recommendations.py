@@ -1,7 +1,7 @@
-"""Queries the recommender for its current recommendation, before the one in the autoscaler's status is used.
+"""Queries the recommender for its current recommendation, which may be newer than the one in the autoscaler's status.
 
-Used for new pods by admission, and for running ones by the updater. If the recommender fails, the recommendation in the
-autoscaler's status is used. A slow or unreachable recommender never delays a pod.
+Admission uses it for new pods, and the updater for running ones. If the recommender fails, the recommendation in the
+status is used. A slow or unreachable recommender never delays a pod.
 """
 
 from __future__ import annotations
@@ -31,21 +31,21 @@ QUERY_VERSION = "recommendation.podfit.dev/v1"
 
 
 class LiveRecommendations:
-    """Queries the recommender, within a time that does not noticeably delay a pod."""
+    """Queries the recommender, with a timeout too short to delay a pod noticeably."""
 
     def __init__(self, ask: Ask | None, timeout_s: float, clock: Clock) -> None:
         self._ask, self._timeout_s, self._clock = ask, timeout_s, clock
         self._paused_until = float("-inf")
 
     async def improve(self, pod: Object, vpa: Mapping[str, Any]) -> Mapping[str, Any]:
-        """The autoscaler with the recommender's own answer in it; the answer may be that there is no recommendation."""
+        """The autoscaler with the recommender's current recommendation, or with none if the recommender has none."""
         if self._ask is None or self._clock.monotonic() < self._paused_until:
             return vpa
         try:
             async with asyncio.timeout(self._timeout_s):
                 answer = await self._ask(pod, vpa)
         except Exception as error:
-            # Whatever goes wrong with a recommender, the pod starts with the recommendation in the status.
+            # Whatever error the recommender causes, the pod gets the recommendation in the status.
             words = f"no answer within {self._timeout_s:g} s" if isinstance(error, TimeoutError) else error
             log.info("query to the recommender about a pod: %s; retrying in %g s", words, PAUSE_S)
             self._paused_until = self._clock.monotonic() + PAUSE_S
@@ -54,7 +54,7 @@ class LiveRecommendations:
 
 
 class ApiAsk:
-    """A RecommendationQuery through the API server, with this component's own credentials."""
+    """Queries with a RecommendationQuery through the API server, with this component's own credentials."""
 
     def __init__(self, client: Client) -> None:
         self._client = client
@@ -70,7 +70,7 @@ class ApiAsk:
 
 
 class HttpAsk:
-    """`POST /recommendationQuery` of a recommender elsewhere."""
+    """Queries with `POST /recommendationQuery` at a recommender's own address."""
 
     def __init__(self, url: str) -> None:
         self._url = f"{url.rstrip('/')}/recommendationQuery"
@@ -99,14 +99,15 @@ def keeping_others(vpa: Mapping[str, Any], fresh: Mapping[str, Any]) -> Mapping[
 
 
 def asker(url: str, client: Client) -> ApiAsk | HttpAsk | None:
-    """The recommender behind --recommender-url; None without one."""
+    """The client for --recommender-url; None if it is empty."""
     if not url:
         return None
     return ApiAsk(client) if url == AGGREGATED else HttpAsk(url)
 
 
 def _ours(answer: Any, vpa: Mapping[str, Any]) -> Mapping[str, Any] | None:
-    """The recommender also knows autoscalers that do not act on new pods, and might answer for another one."""
+    """The recommendation in a response; None if it is for another autoscaler, as the recommender also knows those that
+    do not act on new pods."""
     status = answer.get("status") or {}
     ours = status.get("verticalPodAutoscaler") == vpa["metadata"]["name"]
     return status.get("recommendation") if ours else None

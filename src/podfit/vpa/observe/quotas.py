@@ -1,4 +1,4 @@
-"""The unused quota of namespaces, minus what was reserved since the pass began."""
+"""The unused quota of namespaces, minus the amounts reserved since the pass began."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Quotas:
         self._left: dict[str, Amounts] = {}
 
     def begin(self) -> None:
-        """Starts a pass. During a pass the objects are not read again: reservations would be counted twice."""
+        """Starts a pass. Quotas are read once per pass; otherwise reservations would be counted twice."""
         self._left = {}
 
     def left(self, namespace: str) -> Amounts:
@@ -39,13 +39,13 @@ class Quotas:
         return found
 
     def take(self, namespace: str, growth: Mapping[str, int], times: int = 1) -> None:
-        """Reserves growth; `times=-1` releases it."""
+        """Reserves quota for growth; `times=-1` releases it."""
         left = self.left(namespace)
         for name in left:
             left[name] -= times * growth.get(name, 0)
 
     def missing(self, namespace: str, growth: Mapping[str, int]) -> str:
-        """The quota that is missing, for messages; empty if there is enough."""
+        """A message about the quota that is missing; empty if there is enough."""
         for name, left in self.left(namespace).items():
             more = growth.get(name, 0)
             if more > 0 and more > left:
@@ -61,7 +61,7 @@ class Quotas:
         for quota in self._cache.by("namespace", namespace):
             spec, status = quota.get("spec") or {}, quota.get("status") or {}
             if spec.get("scopes") or spec.get("scopeSelector"):
-                # The server decides whether a scoped quota counts this pod; it rejects what does not fit.
+                # The server decides whether a scoped quota counts this pod, and rejects the pod if it does not fit.
                 continue
             for name, hard in (status.get("hard") or {}).items():
                 known = _NAMES.get(name)

@@ -1,6 +1,6 @@
-"""Controllers of custom kinds: their pods' selector, from the scale subresource.
+"""Reads the scale subresource of custom controllers, for the selector of their pods.
 
-Results are cached; the synchronous reader never waits. `refresh` fetches what is missing or old, between passes.
+Results are cached, and the synchronous reader never waits. `refresh` fetches missing or old results between passes.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class Scales:
         """Set while a requested scale is unknown."""
 
     def check(self, what: Scalable) -> Scale | None:
-        """The cached scale; a miss makes `refresh` fetch it."""
+        """The cached scale. If it is missing, the next `refresh` fetches it."""
         scale = self._known.get(what)
         if scale is None:
             self._known[what] = None
@@ -85,7 +85,8 @@ class Scales:
         self._known[what] = Scale(selector, problem, now, before.used if before else now)
 
     async def _ask(self, what: Scalable) -> tuple[LabelSelector | None, str]:
-        """The selector, or why there is none, as upstream words it; neither if the server could not be reached."""
+        """The selector, or the reason why there is none in upstream's words; neither if the server could not be
+        reached."""
         if what.api_version.count("/") > 1:
             return None, f"unexpected GroupVersion string: {what.api_version}"
         try:
@@ -98,7 +99,8 @@ class Scales:
             return None, f"unhandled targetRef {where}, last error {error}"
 
     async def _text(self, what: Scalable) -> str:
-        """The selector as text from the scale. Raises ApiError, Unreachable, and ValueError if there is none."""
+        """Fetches the selector from the scale, as text. Raises ApiError, Unreachable, and ValueError if there
+        is none."""
         kind = await self._kind(what)
         if kind is None:
             raise ValueError(f'no matches for kind "{what.kind}" in group "{_group(what)}"')
@@ -106,7 +108,7 @@ class Scales:
             scale = await self._client.get(kind, what.namespace, what.name, "scale")
         except ApiError as error:
             if error.code == 404 and not error.reason:
-                # A server that does not know the path answers with plain text.
+                # A server that does not know the path responds with plain text.
                 raise ValueError(f"{NO_RESOURCE} (get {kind.plural} {what.name})") from error
             raise
         text = (scale.get("status") or {}).get("selector") or ""

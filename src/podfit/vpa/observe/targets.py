@@ -1,7 +1,7 @@
-"""Owners and targets: the selector of an autoscaler's target, the topmost controller above a pod, the number of
-replicas.
+"""Resolves owners and targets: the selector of an autoscaler's target, the topmost controller above a pod, the number
+of replicas.
 
-Reads caches only, so that the pure decisions can call it in the middle of a pass.
+It only reads caches, so that pure decisions can call it in the middle of a pass.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _DEPTH = 16
 
 
 class Unsupported(ValueError):
-    """Why a target cannot be used, as in the ConfigUnsupported condition."""
+    """A target cannot be used; the message is that of the ConfigUnsupported condition."""
 
 
 class Targets:
@@ -41,7 +41,7 @@ class Targets:
         """Read from these controllers."""
 
     def workload(self, kind: str, namespace: str, name: str) -> Object | None:
-        """A controller of a well-known kind: from the cache, or as passed to `learn`."""
+        """A controller of a well-known kind, from the cache or from an earlier call of `learn`."""
         found = self._caches.workloads[kind].get(namespace, name)
         return found if found is not None else self._learned.get((kind, namespace, name))
 
@@ -55,7 +55,8 @@ class Targets:
     # --- autoscalers
 
     def selector_of(self, vpa: Any) -> LabelSelector | None:
-        """For pods whose owner is known to be the target: by labels, or everything if only owners decide."""
+        """The selector for pods whose owner is known to be the target: by labels, or everything if only ownership
+        decides."""
         try:
             selector = self.resolve(vpa)
         except Unsupported:
@@ -63,7 +64,7 @@ class Targets:
         return EVERYTHING if selector is not None and _by_owner(selector) else selector
 
     def labels_of(self, pod: Object) -> Mapping[str, str]:
-        """The pod's labels, with an additional one if its topmost controller has an empty selector."""
+        """The pod's labels, plus one that names its topmost controller if that has an empty selector."""
         labels, owner = labels_of(pod), controller_of(pod)
         if owner is None or owner.get("kind") not in WITHOUT_SELECTOR:
             return labels
@@ -80,14 +81,15 @@ class Targets:
             return False
 
     def owner_unknown(self, pod: Object) -> bool:
-        """Whether the pod belongs to a Job that is not in the cache yet."""
+        """Whether the pod belongs to a Job that is not in the cache."""
         owner = controller_of(pod)
         if owner is None or owner.get("kind") != "Job":
             return False
         return self.workload("Job", (pod.get("metadata") or {}).get("namespace") or "", owner.get("name") or "") is None
 
     def resolve(self, vpa: Any) -> LabelSelector | None:
-        """The pods of a target, or those of its own selector. None: not known yet. Raises Unsupported."""
+        """The selector of a target's pods, or the autoscaler's own selector; None if it is not known yet. Raises
+        Unsupported."""
         selected = own_selector(vpa)
         if selected is not None:
             return _own(selected)
@@ -149,7 +151,8 @@ class Targets:
             if kind not in self._caches.workloads:
                 what = Scalable(namespace, owner.get("apiVersion") or "", kind, name)
                 scale = None if kind == "Node" else self._scales.check(what)
-                # An owner that cannot be scaled (an operator's own object) is not a target: what it owns is.
+                # An owner that cannot be scaled, such as an operator's own object, is not a target; the object that it
+                # owns is.
                 return Target(namespace, kind, name) if scale is not None and scale.selector is not None else top
             found = self.workload(kind, namespace, name)
             if found is None:
@@ -169,14 +172,14 @@ class Targets:
         return (template.get("metadata") or {}).get("labels") or {} if template is not None else None
 
     def wanted_of(self, namespace: str, kind: str, name: str) -> int | None:
-        """The desired number of pods of a controller: 0 if it is gone; None for kinds with an unknown number."""
+        """The desired number of pods of a controller; 0 if it is gone, None for kinds without a known number."""
         if kind not in ("ReplicationController", "ReplicaSet", "StatefulSet"):
             return None
         found = self._caches.workloads[kind].get(namespace, name)
         return 0 if found is None else int((found.get("spec") or {}).get("replicas", 1))
 
     def replicas_of(self, creator: GroupKey) -> int | None:
-        """The desired replicas (of a DaemonSet: the ready ones); None if unknown, 0 for kinds without a number."""
+        """The desired replicas (of a DaemonSet: the ready ones); None if unknown, 0 for kinds that have no number."""
         if creator.kind not in ("ReplicationController", "ReplicaSet", "StatefulSet", "DaemonSet"):
             return 0
         found = self._caches.workloads[creator.kind].get(creator.namespace, creator.name)
@@ -204,7 +207,8 @@ def _by_owner(selector: LabelSelector) -> bool:
 
 
 def workload_selector(found: Object) -> LabelSelector:
-    """A CronJob without template labels has an empty one, which would select every pod of its namespace."""
+    """The selector of a controller's pods. Without template labels a CronJob's is empty, and would select every pod of
+    its namespace."""
     spec = found.get("spec") or {}
     kind = found.get("kind")
     if kind == "CronJob":

@@ -1,4 +1,4 @@
-"""Trims objects that clusters have by the ten thousand to the fields that the autoscaler reads."""
+"""Reduces objects that clusters have by the ten thousand to the fields that the autoscaler reads."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def pod(obj: Object) -> Object:
 
 
 def pod_with_programs(obj: Object) -> Object:
-    """With each container's program: its image, a digest of command and arguments, and the heap they configure."""
+    """A pod with each container's program: its image, a digest of command and arguments, and its configured heap."""
     kept = pod(obj)
     for at, container in enumerate(kept["spec"].get("containers") or ()):
         whole = obj["spec"]["containers"][at]
@@ -63,7 +63,7 @@ def pod_with_programs(obj: Object) -> Object:
 
 
 def workload(obj: Object) -> Object:
-    """A controller: its selector and number of replicas; of the template only the labels."""
+    """A controller with its selector, its number of replicas, and the labels of its template."""
     spec, status = obj.get("spec") or {}, obj.get("status") or {}
     kept = _only(spec, ("selector", "replicas"))
     if obj.get("kind") == "CronJob":

@@ -1,1 +1,1 @@
-"""Policies: pure functions from past usage to sizes, one file each."""
+"""Sizing policies: pure functions from past usage to sizes, one in each file."""

@@ -1,7 +1,7 @@
-"""A policy: a name, and a function from usage to sizes.
+"""The interface of a policy: a name, and a function from usage to sizes.
 
-The size at a sample is the one in force when the sample was taken: it is decided from earlier samples alone, so the
-sizes of a prefix of a series are the prefix of its sizes. A size changes at most once an hour, and at once after a
+The size at a sample is the one in force when the sample was taken. It is decided from earlier samples alone, so the
+sizes for a prefix of a series are the prefix of its sizes. A size changes at most once an hour, and at once after a
 sample above it. A container's sizes do not depend on the other containers of the same call.
 """
 
@@ -28,7 +28,7 @@ class InvalidSizes(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Costs:
-    """The cost of a wrong size, in units of idle capacity. All learning policies minimise the sum."""
+    """The cost of a wrong size, in units of idle capacity. All learning policies minimise the sum of these costs."""
 
     oom_day: float = 400.0
     """GiB-hours that a day with an out-of-memory kill costs."""
@@ -47,7 +47,7 @@ class Costs:
 
 @dataclass(frozen=True, slots=True)
 class Series:
-    """Usage of containers [container, sample], in cores or bytes, NaN if unknown."""
+    """The usage of containers [container, sample], in cores or bytes; NaN if unknown."""
 
     usage: Floats
     step_s: float
@@ -55,7 +55,7 @@ class Series:
 
     @property
     def hour(self) -> int:
-        """Samples per hour; if they are further apart than an hour, each stands for its own."""
+        """The number of samples per hour; 1 if they are further apart than an hour."""
         return max(1, round(HOUR / self.step_s))
 
     @property
@@ -71,7 +71,7 @@ class Policy(Protocol):
     def name(self) -> str: ...
 
     def sizes(self, series: Series, costs: Costs) -> Floats:
-        """The size in force at each sample; NaN before the first one is decided."""
+        """The size in force at each sample; NaN before the first decision."""
         ...
 
 

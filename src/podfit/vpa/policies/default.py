@@ -1,8 +1,8 @@
-"""`default`: the numbers of the Kubernetes autoscaler, with its flags' defaults.
+"""`default`: sizes as the Kubernetes autoscaler computes them with its flags' defaults.
 
-The same model as in `vpa/recommender/decide`, for many containers at once and hour by hour: decaying histograms of CPU
-samples and of the daily peaks of memory, the 90th percentile, 15 % on top, and the smallest pod. A sample of memory
-above the size is an out-of-memory kill, which counts as a peak 20 % (or 100 MiB) higher, at once.
+It is the model of `vpa/recommender/decide`, for many containers at once and hour by hour: decaying histograms of CPU
+samples and of the daily peaks of memory, the 90th percentile, a margin of 15 %, and the smallest pod. A memory sample
+above the size is an out-of-memory kill, which counts at once as a peak that is 20 % (or 100 MiB) higher.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ ROUNDING = 1e-3
 
 @cache
 def _starts(resource: str) -> Array:
-    """The smallest whole millicores or bytes of each bucket but the first."""
+    """The smallest whole number of millicores or bytes in each bucket but the first."""
     scheme, unit = (buckets.CPU, 1000.0) if resource == CPU else (buckets.MEMORY, 1.0)
     assert isinstance(scheme, buckets.ExponentialBuckets)
     return np.array([scheme.first_whole_value(bucket, unit) for bucket in range(1, scheme.count)], np.float64)
@@ -45,7 +45,7 @@ def whole(values: Floats) -> Array:
 
 
 def _estimates(weights: Array, resource: str, fraction: float, config: Config) -> Array:
-    """Millicores or bytes: percentile, margin and minimum; NaN for an empty histogram."""
+    """Sizes in millicores or bytes, with percentile, margin and minimum applied; NaN for an empty histogram."""
     taken = np.flatnonzero(weights.any(0))
     first, end = (int(taken[0]), int(taken[-1]) + 1) if len(taken) else (0, 1)
     reached = np.cumsum(weights[:, first:end], axis=1)
@@ -97,7 +97,8 @@ class Default:
 
 
 class _Peaks:
-    """Daily peaks of memory: those of finished windows are in the histogram, that of the current one beside it."""
+    """Daily peaks of memory. Those of finished windows are in the histogram, that of the current one is kept
+    separately."""
 
     def __init__(self, rows: int, config: Config) -> None:
         self.config = config

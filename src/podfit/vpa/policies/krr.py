@@ -1,4 +1,4 @@
-"""`krr`: the published rule of the tool of that name, refreshed every hour.
+"""`krr`: the published rule of the tool of that name, applied every hour.
 
 CPU: the 95th percentile of all samples so far. Memory: their maximum plus 15 %.
 """
@@ -26,13 +26,14 @@ class Krr:
         return out
 
     def _memory(self, series: Series) -> Floats:
-        """[container, hour]: decided at the end of each hour."""
+        """Sizes [container, hour], decided at the end of each hour."""
         low = np.where(np.isnan(series.usage), -np.inf, series.usage)
         top = np.maximum.accumulate(low, axis=1)[:, series.hour - 1 :: series.hour]
         return np.where(np.isfinite(top), top * (1 + self.margin), np.nan)
 
     def _cpu(self, series: Series) -> Floats:
-        """Only as many of the largest samples are kept as a percentile of the whole series can need."""
+        """Sizes [container, hour]. Of all samples only the largest ones are kept, as many as the percentile of the
+        whole series needs."""
         rows, samples = series.usage.shape
         keep = int(np.ceil((1 - self.percentile) * samples)) + 2
         largest = np.full((rows, keep), -np.inf, np.float32)

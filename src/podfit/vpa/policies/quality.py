@@ -1,4 +1,4 @@
-"""The quality of sizes, compared with usage sample by sample, after two days of warm-up."""
+"""Scores sizes by comparing them with usage, sample by sample, after two days of warm-up."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ SUMS = ("sized", "served", "used", "samples", "short_samples", "days", "short_da
 
 @dataclass(frozen=True, slots=True)
 class Quality:
-    """For one container, or for all together; sums, so that they can be added."""
+    """The score of one container, or of all together. It consists of sums, so scores can be added."""
 
     resource: str
     sized: float
@@ -43,7 +43,7 @@ class Quality:
 
     @property
     def cut(self) -> float:
-        """The fraction of the usage above the size: throttled, or killed for."""
+        """The fraction of the usage above the size, which would be throttled, or lead to an OOM kill."""
         return 1 - self.served / self.used if self.used else float("nan")
 
     @property
@@ -60,17 +60,17 @@ class Quality:
 
     @property
     def partial(self) -> bool:
-        """Some samples were taken without a size in force."""
+        """Whether samples were taken without a size in force."""
         return self.scored < self.samples
 
     @property
     def idle_hours(self) -> float:
-        """Idle core-hours or GiB-hours."""
+        """The idle core-hours or GiB-hours."""
         unit = 1.0 if self.resource == CPU else GIB
         return (self.sized - self.served) * self.step_s / 3600 / unit
 
     def cost(self, costs: Costs) -> float:
-        """Idle core-hours or GiB-hours, plus the cost of shortages."""
+        """The idle core-hours or GiB-hours, plus the cost of shortages."""
         if self.resource == CPU:
             return self.idle_hours + costs.short * self.short_samples * self.step_s / 300
         return self.idle_hours + costs.oom_day * self.short_days
@@ -83,19 +83,19 @@ class Quality:
 
 
 def quality_of(series: Series, sizes: Floats) -> Quality:
-    """All containers of a series together."""
+    """The quality for all containers of a series together."""
     each = qualities_of(series, sizes)
     return total_of(each) if each else Quality(series.resource, 0, 0, 0, 0, 0, 0, 0, 0, 0, series.step_s)
 
 
 def total_of(each: Sequence[Quality]) -> Quality:
-    """The sums of at least one container, all of one resource and step."""
+    """The sum over at least one container; all have the same resource and step."""
     sums = {name: sum(getattr(one, name) for one in each) for name in SUMS}
     return Quality(resource=each[0].resource, step_s=each[0].step_s, **sums)
 
 
 def qualities_of(series: Series, sizes: Floats) -> list[Quality]:
-    """Each container of a series."""
+    """The quality for each container of a series."""
     found: list[Quality] = []
     for begin in range(0, len(sizes), CHUNK):
         found += _of_rows(series.rows(begin, begin + CHUNK), sizes[begin : begin + CHUNK])
@@ -127,7 +127,7 @@ def _of_rows(series: Series, sizes: Floats) -> list[Quality]:
 
 
 def _days(marked: NDArray[np.bool_], day: int) -> NDArray[np.int64]:
-    """For each container, the days with a marked sample."""
+    """The number of days with a marked sample, for each container."""
     starts = np.arange(0, marked.shape[1], day)
     if not len(starts):
         return np.zeros(len(marked), np.int64)

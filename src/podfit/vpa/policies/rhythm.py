@@ -1,4 +1,4 @@
-"""`rhythm`: usage in the coming hour of earlier days, with a margin that each container learns from its own past.
+"""`rhythm`: usage in the coming hour on earlier days, with a margin that each container learns from its own past.
 
 Daily rhythm: the hours around the coming one on earlier days. Weekly rhythm: the same hours a week ago. The usage of
 the last hour always counts.
@@ -17,7 +17,7 @@ from podfit.vpa.policies.learning.learned import Learned
 
 
 def same_hours(hours: Hours, base: Array, around: int, days: int) -> Array:
-    """The maximum of the coming hour, and of `around` hours before and after it, on so many earlier days."""
+    """The maximum over the coming hour and `around` hours before and after it, on each of the last `days` days."""
     wide = recent_max(hours.top, 2 * around + 1)
     found = base
     for day in range(1, days + 1):

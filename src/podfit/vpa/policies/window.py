@@ -1,6 +1,6 @@
-"""`window`: a sliding window whose length and margin are chosen per container by what they would have cost so far.
+"""`window`: a sliding window whose length and margin are chosen per container to minimise the cost so far.
 
-For CPU the window's maximum or mean counts, for memory its maximum.
+For CPU the window's maximum or mean is used, for memory its maximum.
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""Decides whether and how a pod may be changed."""
+"""Rules on whether and how a pod may be changed, shared by admission and updater."""

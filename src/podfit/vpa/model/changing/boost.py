@@ -1,6 +1,6 @@
-"""CPU startup boost: which containers get one, its size, and the pod's annotation for it.
+"""CPU startup boost: which containers get one, its size, and the annotation that records it.
 
-A boosted container starts with more CPU than recommended; its original resources are stored in an annotation until the
+A boosted container starts with more CPU than recommended. Its original resources are stored in an annotation until the
 updater reverts the boost.
 """
 
@@ -29,14 +29,14 @@ class BoostError(ValueError):
 
 
 def boost_of(vpa: ObjectView, container: str) -> ObjectView | None:
-    """The CPU boost of a container: its own policy's, else the pod's. A boost without cpu is none."""
+    """The CPU boost of a container: that of its own policy, or else that of the pod; None without a CPU boost."""
     own = container_policy(vpa, container).get("startupBoost")
     boost = own if own is not None else (vpa.get("spec") or {}).get("startupBoost")
     return (boost or {}).get("cpu")
 
 
 def boosted_cpu(boost: ObjectView, base: Quantity, most: Quantity | None) -> Quantity:
-    """The CPU to start with. Raises BoostError when type and value do not fit."""
+    """The CPU to start with. Raises BoostError if the boost's type and value do not match."""
     kind = boost.get("type") or "Factor"
     if kind == "Factor":
         factor = boost.get("factor")
@@ -89,7 +89,7 @@ def boosted_containers(pod: ObjectView) -> list[str]:
 
 
 def below_limit(cpu: Quantity, limit: Quantity | None) -> Quantity:
-    """A boost that must not change the limit stays one thousandth below it, if possible."""
+    """Keeps a boost that must not change the limit one thousandth below it, if possible."""
     if not limit or cpu <= limit:
         return cpu
     return Quantity.of_milli(limit.milli - 1, limit.format) if limit.milli > 1 else limit

@@ -1,4 +1,5 @@
-"""Pods that must not start before an autoscaler controls them: the annotation that requires it, and the gate."""
+"""The annotation of pods that must not start before an autoscaler controls them, and the scheduling gate that holds
+them."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Horizontal autoscalers on the same target: the vertical autoscaler ignores the resources they scale by.
+"""Horizontal autoscalers with the same target: the vertical autoscaler ignores the resources that they scale by.
 
-Two loops on one signal interfere: more replicas lower the usage of each, less usage lowers the request, a lower request
-raises the utilisation that calls for more replicas.
+Two control loops on one signal interfere: more replicas lower the usage of each, lower usage lowers the request, and a
+lower request raises the utilisation, which calls for more replicas.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _SIZES = ("target", "lowerBound", "upperBound")
 
 
 def scaled_horizontally(hpas: Iterable[ObjectView]) -> dict[Target, dict[str, str]]:
-    """For every target, the resources that a horizontal autoscaler uses, with that autoscaler's name."""
+    """The resources that horizontal autoscalers use, by target, each with the autoscaler's name."""
     found: dict[Target, dict[str, str]] = {}
     for hpa in hpas:
         reference = (hpa.get("spec") or {}).get("scaleTargetRef") or {}
@@ -34,7 +34,7 @@ def scaled_horizontally(hpas: Iterable[ObjectView]) -> dict[Target, dict[str, st
 def _resources(hpa: ObjectView) -> Iterable[str]:
     metrics = (hpa.get("spec") or {}).get("metrics")
     if not metrics:
-        # Without metrics a horizontal autoscaler uses CPU.
+        # A horizontal autoscaler without metrics uses CPU.
         yield "cpu"
         return
     for metric in metrics:
@@ -46,7 +46,8 @@ def _resources(hpa: ObjectView) -> Iterable[str]:
 def horizontal_resources(
     vpa: ObjectView, index: Mapping[Target, Mapping[str, str]], labels_of: LabelsOf
 ) -> Mapping[str, str]:
-    """The resources of its target; of an autoscaler with a selector, those of every target whose pods it selects."""
+    """The horizontally scaled resources of the autoscaler's target. For an autoscaler with a selector: of every target
+    whose pods it selects."""
     target = target_of(vpa) if index else None
     if target is not None or not index:
         return index.get(target, {}) if target is not None else {}
@@ -68,7 +69,7 @@ def _selects(selector: ObjectView | None, labels: Mapping[str, str]) -> bool:
 
 
 def without(vpa: ObjectView, resources: Iterable[str]) -> ObjectView:
-    """The autoscaler without its recommendation for these resources."""
+    """The autoscaler without its recommendations for these resources."""
     taken = frozenset(resources)
     recommendation = (vpa.get("status") or {}).get("recommendation")
     if not taken or not recommendation:

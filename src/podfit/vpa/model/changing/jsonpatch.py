@@ -1,4 +1,4 @@
-"""JSON patches of pods: resources and annotations. Used by admission (new pods) and by the updater (running ones)."""
+"""JSON patches of pods: resources and annotations. Admission applies them to new pods, the updater to running ones."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Patch = list[dict[str, Any]]
 def container_patch(
     container: ObjectView, index: int, wanted: ContainerResources, gone: Iterable[str] = ()
 ) -> tuple[Patch, list[str]]:
-    """The patch of one container, and the names of what it sets; `gone` are limits that it removes."""
+    """The patch of one container, and descriptions of what it sets. `gone` are the limits that it removes."""
     current = container.get("resources") or {}
     base = f"/spec/containers/{index}/resources"
     patch: Patch = []

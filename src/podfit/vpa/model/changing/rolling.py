@@ -1,7 +1,7 @@
-"""Policies rolled out pod by pod: reads the annotations of autoscaler and pods.
+"""Annotations for policies that are rolled out pod by pod.
 
-The autoscaler's annotation gives the number of pods that get a changed policy at a time. Each pod sized since then has
-the digest of the policy that it was sized under, so that the progress of a rollout need not be stored.
+An autoscaler's annotation gives the number of pods that get a changed policy at a time. Each pod sized since then is
+annotated with the digest of that policy, so the progress of a rollout is not stored anywhere else.
 """
 
 from __future__ import annotations
@@ -34,13 +34,14 @@ def at_once(vpa: ObjectView, pods: int) -> int:
 
 
 def policy_digest(vpa: ObjectView) -> str:
-    """Changes whenever the containers' policy or the mode changes."""
+    """A digest of the containers' policy and the update mode."""
     said = [(vpa.get("spec") or {}).get("resourcePolicy") or {}, update_mode(vpa)]
     return blake2b(json.dumps(said, sort_keys=True).encode(), digest_size=8).hexdigest()
 
 
 def sized_under(pod: ObjectView) -> tuple[str, Seconds]:
-    """The digest of the policy that a pod was sized under, and since when; empty and NEVER if not recorded."""
+    """The digest of the policy that a pod was sized under, and since when. They are empty and NEVER if they were not
+    recorded."""
     digest, _, since = annotations_of(pod).get(SIZED_UNDER, "").partition(" ")
     try:
         return digest, from_rfc3339(since) if since else NEVER
@@ -49,7 +50,8 @@ def sized_under(pod: ObjectView) -> tuple[str, Seconds]:
 
 
 def note_policy(vpa: ObjectView, now: Seconds | None = None) -> Patch:
-    """Records on a pod the policy it is sized under, if the autoscaler rolls out changes; `now` for a running pod."""
+    """The patch that records on a pod the policy it is sized under, if the autoscaler rolls out changes. `now` is given
+    for a running pod."""
     if ROLLING not in annotations_of(vpa):
         return []
     since = f" {to_rfc3339(now)}" if now is not None else ""

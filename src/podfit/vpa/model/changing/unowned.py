@@ -1,4 +1,5 @@
-"""Pods that no controller would recreate after an eviction, under an autoscaler that changes pods only by eviction."""
+"""Pods without a controller, under an autoscaler that changes pods only by eviction: after an eviction they would be
+lost."""
 
 from __future__ import annotations
 
@@ -13,13 +14,14 @@ HELP = "update mode InPlaceOrRecreate resizes them in place"
 
 
 def may_have_unowned(vpa: ObjectView) -> bool:
-    """Only a selector matches pods without a controller, and only some modes evict."""
+    """Whether the autoscaler may evict pods without a controller: only selectors match those, and only some modes
+    evict."""
     mode = update_mode(vpa)
     return own_selector(vpa) is not None and mode in EVICTING_MODES and mode not in IN_PLACE_MODES
 
 
 def unowned(pods: Iterable[ObjectView]) -> list[str]:
-    """The names of an autoscaler's live pods that have no controller."""
+    """The names of live pods that have no controller."""
     alive = (pod for pod in pods if phase_of(pod) not in ("Succeeded", "Failed"))
     return sorted(pod["metadata"]["name"] for pod in alive if controller_of(pod) is None)
 

@@ -1,4 +1,4 @@
-"""The verdict that a change has to wait."""
+"""A verdict of the updater: a change has to wait."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Wait:
-    """Not now: the rule that applies, and a message with its numbers and with what would change the verdict."""
+    """The change is not made now. It names the rule, and has a message with the numbers and with what would change the
+    verdict."""
 
     reason: str
     message: str

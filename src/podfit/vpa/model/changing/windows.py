@@ -16,7 +16,7 @@ _DAY_MINUTES = 24 * 60
 
 
 class BadWindow(ValueError):
-    """Not a valid window; the message gives the format."""
+    """The text is not a valid window; the message describes the format."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,12 +36,12 @@ class Window:
 
 
 def windows(text: str) -> tuple[Window, ...]:
-    """Raises BadWindow."""
+    """Parses windows separated by semicolons. Raises BadWindow."""
     return tuple(_window(part.strip()) for part in text.split(";") if part.strip())
 
 
 def open_now(text: str, now: float) -> bool:
-    """Without any window it is always open. Raises BadWindow."""
+    """Whether a window is open now; without any window the answer is always yes. Raises BadWindow."""
     found = windows(text)
     return not found or any(window.holds(now) for window in found)
 

@@ -1,4 +1,4 @@
-"""Caps of resource lists: by policy, by limit. Every cap is described in the pod's annotation."""
+"""Caps recommendations at policies and limits. Each cap is described in the pod's annotation."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ Resources = Mapping[str, Quantity]
 
 
 def cap_to_policy(recommended: Resources, least: Resources, most: Resources) -> tuple[ResourceList, list[str]]:
-    """minAllowed first, then maxAllowed, which therefore wins; zero means no bound. Also returns the notes about
+    """Applies minAllowed, then maxAllowed, which therefore wins; zero means no bound. Also returns notes about the
     caps."""
     capped, notes = dict(recommended), []
     for resource in sorted(capped):
@@ -26,7 +26,7 @@ def cap_to_policy(recommended: Resources, least: Resources, most: Resources) -> 
 
 
 def cap_to_limits(recommended: Resources, limits: Resources) -> tuple[ResourceList, list[str]]:
-    """A request may not exceed the limit in force; compared in thousandths."""
+    """Caps requests at the limits in force. Amounts are compared in thousandths."""
     capped, notes = dict(recommended), []
     for resource in sorted(capped):
         limit = limits.get(resource)

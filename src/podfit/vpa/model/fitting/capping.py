@@ -1,6 +1,6 @@
-"""Fits a recommendation to one pod: LimitRanges of pod and container, the policy, the limits in force.
+"""Fits a recommendation to one pod: the LimitRanges of pod and container, the policy, and the limits in force.
 
-Used by updater and admission alike, so that both give a pod the same resources.
+Updater and admission both use it, so that they give a pod the same resources.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def capped_for_pod(
 ) -> tuple[list[Recommended], Notes] | None:
     """The recommendation for the pod's containers, with notes on every capped target; None if there is none.
 
-    The policy comes after the LimitRange and overrides it.
+    The policy is applied after the LimitRange and overrides it.
     """
     recommended = recommendation(vpa)
     if recommended is None and (vpa.get("spec") or {}).get("resourcePolicy") is None:
@@ -50,8 +50,8 @@ def capped_for_pod(
 
 
 def _only_given(entries: list[Recommended], given: list[Recommended]) -> list[Recommended]:
-    """Without containers and resources that have no recommendation: they stay unchanged."""
-    # Containers that only counted with their requests come after the others.
+    """Omits containers and resources that have no recommendation, so that they stay unchanged."""
+    # Containers that were only included with their requests come after the others.
     pairs = zip(entries, given, strict=False)
     return [replace(entry, **{field: _known(entry, own, field) for field in _FIELDS}) for entry, own in pairs]
 
@@ -107,10 +107,10 @@ def _within_limit_range(
 
 
 def _within_pod(entries: list[Recommended], pod: ObjectView, bounds: Bounds) -> list[Recommended]:
-    """Scales all containers proportionally until the pod's summed limits fit."""
+    """Scales all containers proportionally until the sum of their limits fits the pod's LimitRange."""
     known = {entry.container for entry in entries}
     names = [container.get("name") or "" for container in containers(pod)]
-    # Containers without a recommendation count with their requests.
+    # Containers without a recommendation are included with their requests.
     missing = [(name, requests_of(pod, name)) for name in names if name not in known]
     entries = entries + [Recommended(name, requests, {}, {}, {}) for name, requests in missing if requests]
     for field in _FIELDS:

@@ -1,4 +1,4 @@
-"""The resources one pod's containers should have: the capped recommendation and the limits that go with it."""
+"""The resources that one pod's containers should have: the capped recommendation, and limits in proportion to it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from podfit.vpa.model.objects.policy import CPU, container_policy, controls_limi
 
 @dataclass(slots=True)
 class ContainerResources:
-    """Empty lists: leave the container unchanged."""
+    """The resources of one container. Empty lists leave it unchanged."""
 
     requests: ResourceList = field(default_factory=dict)
     limits: ResourceList = field(default_factory=dict)
@@ -24,7 +24,7 @@ class ContainerResources:
 def resources_for_pod(
     vpa: ObjectView, pod: ObjectView, bounds: NamespaceBounds = NO_BOUNDS
 ) -> tuple[list[ContainerResources], Notes]:
-    """In the order of the pod's containers, with notes for its annotation."""
+    """The resources in the order of the pod's containers, with notes for its annotation."""
     found = capped_for_pod(vpa, pod, bounds) if recommendation(vpa) is not None else None
     recommended, notes = found or ([], {})
     targets = {entry.container: entry.target for entry in reversed(recommended)}

@@ -38,7 +38,7 @@ NO_BOUNDS = NamespaceBounds()
 
 
 def merged(limit_ranges: Iterable[ObjectView], namespace: str, all_containers: bool = False) -> NamespaceBounds:
-    """The tightest bounds. Of several defaults the last counts, in order of the objects' names."""
+    """The tightest bounds of a namespace's objects. If several set defaults, the last one by name applies."""
     items: dict[str, list[ObjectView]] = {"Container": [], "Pod": []}
     here = [entry for entry in limit_ranges if (entry.get("metadata") or {}).get("namespace") == namespace]
     for entry in sorted(here, key=lambda entry: str(entry["metadata"].get("name"))):

@@ -1,7 +1,7 @@
-"""Limits that keep their ratio to the request, and the requests at which a limit would hit a bound.
+"""Limits that keep their ratio to the request, and the requests at which a limit would reach a bound.
 
-All arithmetic is on whole numbers (millicores; bytes) of any size; results are floored and keep the format of the
-quantity they were scaled from.
+All arithmetic is on whole numbers (millicores, bytes) of any size. Results are rounded down and keep the format of the
+quantity that they were scaled from.
 """
 
 from __future__ import annotations
@@ -17,8 +17,7 @@ Resources = Mapping[str, Quantity]
 
 
 def scale(resource: str, amount: Quantity, base: Quantity, result: Quantity, up: bool = False) -> tuple[Quantity, bool]:
-    """amount · result / base, and whether it had to be capped to 64 bits. CPU counts in thousandths, memory in
-    bytes."""
+    """amount · result / base, and whether it had to be capped at 64 bits. CPU is in thousandths, memory in bytes."""
     if resource == CPU:
         # Thousandths of absurd amounts wrap around at 64 bits, as in upstream's arithmetic (seen in recorded limits).
         whole, rest = _divided(_int64(amount.milli) * _int64(result.milli), _int64(base.milli) or 1)
@@ -33,7 +32,7 @@ def scale(resource: str, amount: Quantity, base: Quantity, result: Quantity, up:
 
 
 def _divided(number: int, by: int) -> tuple[int, int]:
-    """Euclidean division: the remainder is never negative, as for Go's big numbers."""
+    """Euclidean division: the remainder is never negative, as in Go's math/big."""
     whole, rest = divmod(number, abs(by))
     return (whole if by > 0 else -whole), rest
 
@@ -49,7 +48,7 @@ def proportional_limit(
     recommended: Quantity | None,
     default: Quantity | None,
 ) -> tuple[Quantity | None, str]:
-    """The limit that goes with a recommended request, if there should be one, and a note for the pod's annotation."""
+    """The limit for a recommended request, or None, and a note for the pod's annotation."""
     limit = limit or default
     if not limit:
         return None, f"{resource}: limit NOT set since originalLimit is nil or 0"
@@ -65,7 +64,7 @@ def proportional_limit(
 def proportional_limits(
     limits: Resources, requests: Resources, recommended: Resources, default: Resources
 ) -> tuple[ResourceList, list[str]]:
-    """For cpu and memory. Notes only accompany limits: without a computed limit there are none."""
+    """The limits for CPU and memory, with notes on computed limits only."""
     found, notes = {}, []
     for resource in RESOURCES:
         limit, note = proportional_limit(
@@ -81,7 +80,7 @@ def proportional_limits(
 def boundary_request(
     resource: str, request: Quantity | None, limit: Quantity | None, boundary: Quantity | None, default: Quantity | None
 ) -> Quantity | None:
-    """The request whose proportional limit is exactly the boundary; zero when there is no limit to bound."""
+    """The request whose proportional limit equals the boundary; zero if there is no limit."""
     limit = limit or default
     if not limit:
         return Quantity(0)

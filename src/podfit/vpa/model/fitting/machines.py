@@ -1,7 +1,7 @@
-"""Sizes for pods that are virtual machines: their CPU limit is a whole number of vCPUs.
+"""Sizes of pods that are virtual machines: their CPU limit is a whole number of vCPUs.
 
 The limit keeps its ratio to the request as far as whole numbers allow: it is rounded down, but never below the request.
-Rounded up, it would grow with every resize, because the next one starts from the rounded ratio.
+If it were rounded up, it would grow with every resize, because the next one starts from the rounded ratio.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ def is_machine(pod: ObjectView) -> bool:
 
 
 def whole_vcpus(request: Quantity, limit: Quantity, same: bool) -> tuple[Quantity, Quantity]:
-    """The whole vCPUs nearest to the request and the limit of a VM. `same`: its request equals its limit, and must stay
-    so."""
+    """The whole numbers of vCPUs nearest to the request and the limit of a VM. `same`: its request equals its limit,
+    and must stay equal."""
     needed = -(-request.nanos // NANO)
     vcpus = max(needed if same else limit.nanos // NANO, needed, 1)
     whole = limit if limit.nanos == vcpus * NANO else Quantity(vcpus * NANO, limit.format)

@@ -1,4 +1,4 @@
-"""A pod's own requests as its recommendation, until there is a real one. Pure."""
+"""Uses a pod's own requests as its recommendation until the recommender has one. Pure."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from podfit.vpa.model.objects.policy import container_policy, controlled_resourc
 
 
 def at_own_size(vpa: ObjectView, pod: ObjectView) -> ObjectView:
-    """The autoscaler as if it recommended the pod's own requests: its policy then caps them.
+    """The autoscaler as if it recommended the pod's own requests, so that its policy caps them.
 
     A resource without a request gets the policy's minimum, if there is one.
     """

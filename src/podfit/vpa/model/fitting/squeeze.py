@@ -1,7 +1,7 @@
-"""Fits the size of a new pod: capped at what the largest node can hold, and reduced towards the recommended minimum if
-the target does not fit. Pure.
+"""Fits the size of a new pod to free capacity: at most what the largest node can hold, reduced towards the recommended
+minimum if the target does not fit. Pure.
 
-Used by the updater for the successor of an evicted pod, and by admission for the pod itself, so that both agree.
+The updater uses it for the successor of an evicted pod, and admission for the pod itself, so that both agree.
 """
 
 from __future__ import annotations
@@ -43,7 +43,8 @@ class Fitted:
 def fitted(vpa: ObjectView, pod: ObjectView, bounds: NamespaceBounds, ledger: RoomLedger, holds: Holds) -> Fitted:
     """The largest size between the lower bound and the target that fits.
 
-    If neither fits, the result is the target, capped at the largest node: it may run some day.
+    If not even the lower bound fits, the result is the target, capped at the largest node: capacity may become free
+    later.
     """
     wanted = sized(pod, resources_for_pod(vpa, pod, bounds)[0])
     capped = _capped(vpa, pod, bounds, wanted, ledger)
@@ -67,13 +68,13 @@ def fitted(vpa: ObjectView, pod: ObjectView, bounds: NamespaceBounds, ledger: Ro
 
 
 def lowest(vpa: ObjectView, pod: ObjectView, bounds: NamespaceBounds) -> ObjectView:
-    """The pod at the recommended minimum."""
+    """The pod at its recommended lower bound."""
     _, sizes = _range(vpa, pod, bounds)
     return sized(pod, resources_for_pod(with_targets(vpa, sizes), pod, bounds)[0])
 
 
 def sized(pod: ObjectView, wanted: list[ContainerResources]) -> ObjectView:
-    """The pod with these resources, as a new one: without a status."""
+    """The pod with these resources as a new pod, that is, without a status."""
     made = []
     for container, new in zip(containers(pod), wanted, strict=True):
         old = container.get("resources") or {}
@@ -87,7 +88,7 @@ def sized(pod: ObjectView, wanted: list[ContainerResources]) -> ObjectView:
 
 
 def with_targets(vpa: ObjectView, sizes: Mapping[tuple[str, str], int]) -> ObjectView:
-    """The autoscaler with other targets for these containers and resources."""
+    """The autoscaler with these targets instead of its own."""
     entries = []
     for entry in container_recommendations(vpa):
         name = entry.get("containerName") or ""
@@ -101,7 +102,7 @@ def with_targets(vpa: ObjectView, sizes: Mapping[tuple[str, str], int]) -> Objec
 
 
 def _range(vpa: ObjectView, pod: ObjectView, bounds: NamespaceBounds) -> tuple[Sizes, Sizes]:
-    """The targets, and their minimum: the target itself without a lower bound."""
+    """The targets, and the least acceptable sizes: the lower bounds, or the targets where there is none."""
     targets: Sizes = {}
     least: Sizes = {}
     for entry in (capped_for_pod(vpa, pod, bounds) or ([], {}))[0]:
@@ -130,7 +131,7 @@ def _capped(
         over = needed[resource] - room.get(resource, needed[resource])
         total = sum(size for key, size in targets.items() if key[1] == resource)
         if over <= 0 or over >= total:
-            # Nothing to cap, or not even an empty recommendation would fit.
+            # Nothing has to be capped, or not even an empty recommendation would fit.
             continue
         changed.update({key: size * (total - over) // total for key, size in targets.items() if key[1] == resource})
         notes.append(
@@ -152,7 +153,7 @@ def _squeezed(
     resources: tuple[str, ...],
     holds: Holds,
 ) -> tuple[ObjectView, ObjectView, Sizes] | None:
-    """As much as fits of these resources, all of the others; None if not even the minimum fits."""
+    """The pod with as much of these resources as fits, and all of the others; None if not even the minimum fits."""
 
     def trial(part: int) -> tuple[ObjectView, ObjectView, Sizes]:
         sizes = {

@@ -1,8 +1,8 @@
-"""Limits that are removed, limits that cannot be, and limits that cap a request.
+"""Limits of new pods that the autoscaler removes, limits that must stay, and limits that cap a request.
 
-The design document says that the autoscaler sets no limits: `controlledValues: RequestsWithoutLimits`. In Kubernetes a
-limit cannot be removed from a running pod, and a namespace may require limits; other limits are removed when a pod is
-created.
+`controlledValues: RequestsWithoutLimits` implements the design document's statement that the autoscaler sets no limits.
+In Kubernetes a limit cannot be removed from a running pod, and a namespace may require limits; other limits are removed
+when a pod is created.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def insisted_on(namespace: str, limit_ranges: Iterable[ObjectView], quotas: Iter
 
 
 def held_down(vpa: ObjectView, pod: ObjectView) -> list[str]:
-    """Recommendations that a pod's limits prevent, if the policy does not change limits; a phrase for each."""
+    """Recommendations that a pod's limits prevent, because the policy does not change limits; one phrase for each."""
     targets = {entry.get("containerName"): entry for entry in container_recommendations(vpa)}
     found = []
     for name in (container.get("name") or "" for container in containers(pod)):

@@ -1,1 +1,1 @@
-"""Parses autoscaler objects and pods for the autoscaler."""
+"""Reads the fields of autoscaler objects and pods."""

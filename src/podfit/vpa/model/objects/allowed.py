@@ -1,4 +1,4 @@
-"""Whether minAllowed and maxAllowed of a policy are valid: the same rules and messages for webhook and readers."""
+"""Validates minAllowed and maxAllowed of a policy: one set of rules and messages for the webhook and for readers."""
 
 from __future__ import annotations
 

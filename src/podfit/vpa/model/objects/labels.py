@@ -1,4 +1,4 @@
-"""Label sets as text: equal sets have equal text, so it serves as a key."""
+"""Label sets as text: equal sets have equal text, so the text serves as a key."""
 
 from __future__ import annotations
 
@@ -14,5 +14,5 @@ def label_text(labels: Labels | Iterable[tuple[str, str]] | None) -> str:
 
 
 def labels_from(text: str) -> dict[str, str]:
-    """The label set of a canonical text; neither names nor values can contain a comma or an equals sign."""
+    """Parses a canonical text; neither names nor values of labels can contain a comma or an equals sign."""
     return dict(pair.split("=", 1) for pair in text.split(",")) if text else {}  # type: ignore[misc]

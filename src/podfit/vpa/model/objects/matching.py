@@ -1,4 +1,4 @@
-"""Which autoscaler controls a pod."""
+"""Finds the autoscaler that controls a pod."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def own_selector(vpa: ObjectView) -> ObjectView | None:
 
 
 def index_key(vpa: ObjectView) -> Target | None:
-    """The key of an autoscaler in the index; None if it selects nothing."""
+    """The autoscaler's key in the index; None if it selects nothing."""
     if own_selector(vpa) is not None:
         return _selecting((vpa.get("metadata") or {}).get("namespace") or "")
     return target_of(vpa)
@@ -55,7 +55,8 @@ def _selecting(namespace: str) -> Target:
 
 
 def by_target(vpas: Iterable[ObjectView]) -> dict[Target, list[ObjectView]]:
-    """An index, so that finding a pod's autoscaler does not depend on the number of targets."""
+    """An index of autoscalers by target, so that the cost of finding a pod's autoscaler does not grow with their
+    number."""
     index: dict[Target, list[ObjectView]] = {}
     for vpa in vpas:
         key = index_key(vpa)
@@ -67,7 +68,7 @@ def by_target(vpas: Iterable[ObjectView]) -> dict[Target, list[ObjectView]]:
 def controlling_vpa(
     pod: ObjectView, index: Mapping[Target, list[ObjectView]], selector_of: SelectorOf, topmost_of: TopmostOf
 ) -> ObjectView | None:
-    """Of several the oldest, then the one whose name sorts first."""
+    """The pod's autoscaler: of several the oldest, or of equally old ones the first by name."""
     owner = controller_of(pod) if index else None
     if not index or (owner is not None and owner.get("kind") == "Node"):
         return None
@@ -83,11 +84,11 @@ def controlling_vpa(
 
 
 def acts_on_creation(vpa: ObjectView) -> bool:
-    """Mode Off leaves new pods unchanged, unless they have a startup boost."""
+    """Whether the autoscaler changes new pods. In mode Off it does so only for a startup boost."""
     return update_mode(vpa) != "Off" or has_boost(vpa)
 
 
 def age(vpa: ObjectView) -> tuple[str, str]:
-    """The sort key by age: of several autoscalers for a pod the first one wins."""
+    """The sort key by age. If several autoscalers select a pod, the first one controls it."""
     meta = vpa.get("metadata") or {}
     return meta.get("creationTimestamp") or "", meta.get("name") or ""

@@ -35,7 +35,7 @@ def container_status(pod: ObjectView, name: str) -> ObjectView | None:
 
 
 def resources_of(pod: ObjectView, name: str) -> ObjectView:
-    """The resources block in force: the one in the container's status if there is one, else the spec's."""
+    """The resources in force: those in the container's status if it has any, else those in the spec."""
     status = container_status(pod, name)
     if status is not None and status.get("resources") is not None:
         reads[FROM_STATUS] += 1

@@ -1,4 +1,4 @@
-"""Reads a VerticalPodAutoscaler object: modes, container policies, recommendation."""
+"""Reads a VerticalPodAutoscaler object: mode, container policies, recommendation."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ IN_PLACE_MODES = ("InPlaceOrRecreate", "InPlace")
 
 
 def update_mode(vpa: ObjectView) -> str:
-    """Recreate unless the object says otherwise."""
+    """The update mode; Recreate by default."""
     policy = (vpa.get("spec") or {}).get("updatePolicy") or {}
     return policy.get("updateMode") or "Recreate"
 
@@ -23,7 +23,8 @@ def container_policies(vpa: ObjectView) -> list[ObjectView]:
 
 
 def container_policy(vpa: ObjectView, container: str) -> ObjectView:
-    """The policy that names the container, else the one for `*`; of several equal ones the first, or the last `*`."""
+    """The policy that names the container, else the one for `*`. Of several policies for a name the first applies, for
+    `*` the last."""
     fallback: ObjectView = {}
     for policy in container_policies(vpa):
         name = policy.get("containerName")
@@ -39,9 +40,9 @@ def scaling_off(policy: ObjectView) -> bool:
 
 
 def controls_limits(policy: ObjectView) -> bool:
-    """Whether limits follow requests; otherwise controlledValues is RequestsOnly.
+    """Whether limits follow requests, as they do unless controlledValues is RequestsOnly.
 
-    RequestsWithoutLimits removes limits from new pods. A running pod cannot lose them, so there they follow too.
+    RequestsWithoutLimits removes limits from new pods. A running pod cannot lose its limits, so there they follow, too.
     """
     return (policy.get("controlledValues") or "RequestsAndLimits") != "RequestsOnly"
 
@@ -51,7 +52,7 @@ def removes_limits(policy: ObjectView) -> bool:
 
 
 def controlled_resources(policy: ObjectView) -> tuple[str, ...]:
-    """cpu and memory, unless a list was given: then those of them that it names, even if there are none."""
+    """The resources that the policy names in its list, without unsupported ones; cpu and memory if it has no list."""
     named = policy.get("controlledResources")
     return RESOURCES if named is None else tuple(name for name in named if name in RESOURCES)
 
@@ -60,7 +61,7 @@ def recommendation(vpa: ObjectView) -> ObjectView | None:
     """The autoscaler's recommendation; None if its condition RecommendationProvided is False, whatever the status
     contains.
 
-    Without this condition the recommendation counts.
+    Without this condition the recommendation is valid.
     """
     status = vpa.get("status") or {}
     for condition in status.get("conditions") or ():
@@ -71,14 +72,14 @@ def recommendation(vpa: ObjectView) -> ObjectView | None:
 
 
 def recommending(vpa: ObjectView, given: ObjectView) -> ObjectView:
-    """The autoscaler with this recommendation instead of its own."""
+    """The autoscaler with this recommendation instead of the one in its status."""
     status = vpa.get("status") or {}
     others = [condition for condition in status.get("conditions") or () if condition.get("type") != PROVIDED]
     return {**vpa, "status": {**status, "conditions": others, "recommendation": given}}
 
 
 def container_recommendations(vpa: ObjectView) -> list[ObjectView]:
-    """An entry for each container with a recommendation."""
+    """One entry for each container with a recommendation."""
     return (recommendation(vpa) or {}).get("containerRecommendations") or []
 
 

@@ -1,4 +1,4 @@
-"""The program of a container: its image, command and arguments."""
+"""Identifies the program of a container: its image, command and arguments."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ RUN = "run"
 
 
 class Program(NamedTuple):
-    """The program of a container. `run` is a digest of command and arguments; empty: the image's own."""
+    """The program of a container. `run` is a digest of command and arguments; empty if the image's own are used."""
 
     name: str
     image: str
@@ -28,7 +28,7 @@ class Program(NamedTuple):
 
 
 def digest(container: Mapping[str, Any]) -> str:
-    """A digest of command and arguments; equal only if both are."""
+    """A digest of command and arguments, for comparing them; empty if there are none."""
     command, args = container.get("command") or [], container.get("args") or []
     if not command and not args:
         return ""
@@ -36,6 +36,6 @@ def digest(container: Mapping[str, Any]) -> str:
 
 
 def program_of(container: Mapping[str, Any]) -> Program:
-    """Of a whole container, or of a trimmed one."""
+    """The program of a whole container, or of a trimmed one that has the digest."""
     run = container[RUN] if RUN in container else digest(container)
     return Program(container.get("name") or "", container.get("image") or "", run)

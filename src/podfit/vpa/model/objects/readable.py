@@ -1,5 +1,5 @@
-"""Autoscaler objects with values that cannot be used: quantities that pass the schema and cannot be parsed (`1e1.5`),
-and policies whose maximum is below their minimum.
+"""Handles autoscaler objects with unusable values: quantities that pass the schema but cannot be parsed (`1e1.5`), and
+policies whose maximum is below their minimum.
 
 Such an object must not affect the others. It is replaced by one that requests no changes and contains the error.
 """
@@ -22,7 +22,7 @@ _SIZES = ("target", "lowerBound", "upperBound", "uncappedTarget")
 
 
 def readable(vpa: Object) -> Object:
-    """The object itself if all of it can be parsed, as almost always."""
+    """The object itself, if all of its values can be used; otherwise a harmless copy with the error."""
     if _first_wrong(_in_status(vpa)):
         status = {name: value for name, value in vpa["status"].items() if name != "recommendation"}
         vpa = {**vpa, "status": status}

@@ -1,4 +1,4 @@
-"""The recommendation for one container, as values."""
+"""The recommendation for one container, as parsed values."""
 
 from __future__ import annotations
 
@@ -30,5 +30,5 @@ def from_object(entry: Mapping[str, Any]) -> Recommended:
 
 
 def to_object(recommended: list[Recommended]) -> dict[str, Any]:
-    """The form in an object's status: without containers, an empty object."""
+    """The recommendation as it appears in an object's status; an empty object without containers."""
     return {"containerRecommendations": [entry.to_object() for entry in recommended]} if recommended else {}

@@ -1,9 +1,9 @@
-"""Many simple rules, and for each container the one that would have cost least so far.
+"""Many simple rules, of which each container follows the one that would have cost least so far.
 
-An expert is a base (a maximum, a mean, a forecast) times a factor. After every hour each expert is charged with what
-its size would have cost in that hour: idle capacity, and a price for being short. What older hours cost fades for CPU;
-out-of-memory kills are rare, so those of all days count, next to how often the same expert failed other containers
-(the prior, from public traces).
+An expert is a base (a maximum, a mean, a forecast) times a factor. After every hour each expert is charged with the
+cost that its size would have had in that hour: idle capacity, and a price for shortages. For CPU the cost of older
+hours fades. Out-of-memory kills are rare, so those of all days count, together with how often the same expert failed
+other containers (the prior, from public traces).
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ CALM_BLEND, BURSTY_BLEND = 0.5, 1.2
 
 @dataclass(frozen=True, slots=True)
 class Family:
-    """One base and its factors: `base * exp(factor * spread)`; without a spread `base * exp(factor)`."""
+    """A base and its factors: `base * exp(factor * spread)`, or without a spread `base * exp(factor)`."""
 
     name: str
     base: Array
@@ -60,7 +60,7 @@ def _powers(factors: tuple[float, ...]) -> Sizes:
 
 
 def _at(families: list[Family], hour: int, least: float) -> Sizes:
-    """[expert, container]: the sizes decided at the end of an hour."""
+    """The sizes [expert, container] that are decided at the end of an hour."""
     out = np.empty((sum(len(one.factors) for one in families), len(families[0].base)), np.float32)
     at = 0
     for one in families:
@@ -72,7 +72,7 @@ def _at(families: list[Family], hour: int, least: float) -> Sizes:
 
 
 def _open_to(families: list[Family], bursty: bool) -> NDArray[np.intp] | slice:
-    """The experts that these containers may follow; a slice if possible, which avoids a copy."""
+    """The experts that these containers may follow, as a slice if possible, because that avoids a copy."""
     found = np.flatnonzero(np.concatenate([[one.bursty in (None, bursty)] * len(one.factors) for one in families]))
     if not len(found) or found[-1] - found[0] + 1 == len(found):
         return slice(int(found[0]), int(found[-1]) + 1) if len(found) else slice(0)
@@ -80,16 +80,17 @@ def _open_to(families: list[Family], bursty: bool) -> NDArray[np.intp] | slice:
 
 
 def choose_cpu(hours: Hours, families: list[Family], prior: Array, bursty: Flags, costs: Costs, least: float) -> Array:
-    """[container, hour]: the size decided at the end of each hour. `bursty` marks hours in which bursts are cheap.
+    """The sizes [container, hour] that are decided at the end of each hour. `bursty` marks hours in which bursts are
+    cheap.
 
-    In a calm container the first short sample raises the size at once, so an hour has one at most.
+    In a calm container the first short sample raises the size at once, so an hour has at most one.
     """
     calm_ones, bursty_ones = (_open_to(families, kind) for kind in (False, True))
     spent = CPU_PRIOR_HOURS * prior[:, None].astype(np.float32) * np.float32(costs.short * FIVE_MINUTES)
     spent = np.repeat(spent, len(hours.top), axis=1)
     chosen = np.full(hours.top.shape, np.nan)
     ever, always = bool(bursty.any()), bool(bursty.all())
-    # [hour, container], so that an hour is one piece of memory.
+    # The order [hour, container] keeps an hour contiguous in memory.
     idle_above = np.where(hours.known, hours.mean, np.inf).T.astype(np.float32, order="C")
     price = (np.where(bursty, costs.burst, costs.short) * hours.known * FIVE_MINUTES).T.astype(np.float32, order="C")
     ranked = [one.T.astype(np.float32, order="C") for one in hours.ranked]
@@ -119,7 +120,7 @@ def choose_cpu(hours: Hours, families: list[Family], prior: Array, bursty: Flags
 
 
 def choose_memory(hours: Hours, families: list[Family], prior: Array, costs: Costs, least: float) -> Array:
-    """[container, hour], as for CPU; an expert is charged once for a day with a kill."""
+    """The sizes [container, hour], as for CPU. An expert is charged once for a day with a kill."""
     price = np.float32(costs.oom_day * FIVE_MINUTES * GIB)
     count = len(prior)
     idle = np.zeros((count, len(hours.top)), np.float32)
@@ -128,7 +129,7 @@ def choose_memory(hours: Hours, families: list[Family], prior: Array, costs: Cos
     expected = (MEMORY_PRIOR_DAYS * prior[:, None]).astype(np.float32)
     chosen = np.full(hours.top.shape, np.nan)
     short, work = np.empty_like(today), np.empty_like(idle)
-    # [hour, container], so that an hour is one piece of memory.
+    # The order [hour, container] keeps an hour contiguous in memory.
     tops = np.ascontiguousarray(hours.ranked[0].T)
     levels = np.where(hours.known, hours.mean, np.inf).T.astype(np.float32, order="C")
     standing: Sizes | None = None
@@ -156,14 +157,15 @@ def choose_memory(hours: Hours, families: list[Family], prior: Array, costs: Cos
 
 
 def _blended(sizes: Sizes, cost: Sizes, within: float) -> Array:
-    """The geometric mean of the sizes of the best experts, those within about `within` of the cheapest."""
+    """The geometric mean of the sizes of the best experts: those that cost at most about `within` more than the
+    cheapest."""
     weights = np.exp(-(cost - cost.min(0)) / np.float32(within))
     total, share = (_in_order(one) for one in (weights * np.log(sizes), weights))
     return np.asarray(np.exp(total / share), np.float64)
 
 
 def _in_order(values: Sizes) -> Sizes:
-    """The sum of the rows, added in order: a plain sum would round differently for one container than for many."""
+    """The sum of the rows, added in order. NumPy's own sum would round differently for one container than for many."""
     total: Sizes = values[0].copy()
     for row in values[1:]:
         total += row

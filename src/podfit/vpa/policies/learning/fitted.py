@@ -1,4 +1,4 @@
-"""Constants that were fitted to public traces, read from `fitted.json`; `scripts/fit-policies` writes that file."""
+"""Constants fitted to public traces. They are read from `fitted.json`, which `scripts/fit-policies` writes."""
 
 from __future__ import annotations
 
@@ -29,6 +29,6 @@ def both_signs(traits: list[Array]) -> list[Array]:
 
 
 def prior(policy: str, resource: str, family: str, count: int) -> Array:
-    """How often each expert of a family was short on public traces: in an hour (CPU), or in a day (memory)."""
+    """How often each expert of a family was short on public traces: per hour (CPU) or per day (memory)."""
     rates = constants()["prior"].get(policy, {}).get(resource, {}).get(family)
     return np.asarray(rates) if rates and len(rates) == count else np.zeros(count)

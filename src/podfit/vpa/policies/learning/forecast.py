@@ -1,4 +1,4 @@
-"""The size that would be cheapest for the next hour of a container, by a small network on its traits, with weights from
+"""Forecasts the cheapest size for the next hour of a container, with a small network on its traits and weights from
 public traces."""
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ def read(hours: Hours, base: Array) -> list[Array]:
 
 
 def with_amounts(values: list[Array], hours: Hours, price: float) -> list[Array]:
-    """Traits and the container's size relative to the price of a shortage."""
+    """The traits, and the container's size relative to the price of a shortage."""
     least = FLOOR["cpu"]
     amounts = (np.maximum(instead(steady_mean(hours, span), least), least) / price for span in (24, 240))
     day, all_ = (np.log(amount) for amount in amounts)
@@ -28,6 +28,7 @@ def with_amounts(values: list[Array], hours: Hours, price: float) -> list[Array]
 
 
 def cheapest(kind: str, values: list[Array], hours: Hours, base: Array, price: float) -> Array:
-    """From the network for calm or for bursty containers, which was fitted to cost, not to usage."""
+    """The sizes from the network for calm or for bursty containers. It was fitted to minimise cost, not to predict
+    usage."""
     out = network(with_amounts(values, hours, price), constants()[kind])
     return np.asarray(base * np.exp(np.clip(out, *LIMITS)))

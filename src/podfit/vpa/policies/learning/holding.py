@@ -1,4 +1,4 @@
-"""From sizes decided hour by hour to the size in force at every sample."""
+"""Computes the size in force at every sample from sizes decided hour by hour."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ Flags = NDArray[np.bool_]
 
 
 def hold(series: Series, decided: Array, bursty: Flags, raised: float, drop: Array) -> Floats:
-    """`decided` [container, hour] at the end of each hour is in force in the next one.
+    """The sizes in force: `decided` [container, hour] at the end of each hour applies in the next one.
 
-    A size rises to the decided one, and falls by at most 5 % an hour, unless the drop is more than `drop`. A sample
-    above the size raises it at once to `raised` times that sample. Where `bursty` [container, hour] is set, only a
-    second such sample in a row does, and to the sample itself: a burst is mostly over by the next sample.
+    A size rises to the decided one at once, and falls by at most 5 % an hour, unless the drop is more than `drop`. A
+    sample above the size raises it at once to `raised` times that sample. Where `bursty` [container, hour] is set, only
+    a second such sample in a row raises it, to the sample itself: a burst is mostly over by the next sample.
     """
     per, (rows, samples) = series.hour, series.usage.shape
     out = np.full((rows, samples), np.nan, np.float32)
@@ -38,7 +38,7 @@ def hold(series: Series, decided: Array, bursty: Flags, raised: float, drop: Arr
 
 
 def _tops(usage: Floats, per: int) -> Floats:
-    """The maximum of every hour, the last one even if it is not whole."""
+    """The maximum of every hour, including an incomplete last one."""
     low = np.where(np.isnan(usage), np.float32(-np.inf), usage)
     if not low.shape[1]:
         return low
@@ -53,7 +53,7 @@ def _next(size: Array, decided: Array, drop: Array) -> Array:
 
 
 def _raise(used: Floats, size: Array, raised: float, bursty: Flags) -> tuple[Floats, Array]:
-    """Within one hour: the sizes at its samples, and at its end."""
+    """The sizes at the samples of one hour, and at its end."""
     out = np.empty(used.shape, np.float32)
     needed = used.astype(np.float64)
     factor, most = np.where(bursty, 1.0, raised), np.where(bursty, BURST_MOST * size, np.inf)

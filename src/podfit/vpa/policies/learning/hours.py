@@ -19,7 +19,7 @@ RANK_WEIGHTS = (1, 2, 3, 6)
 
 @dataclass(frozen=True, slots=True)
 class Hours:
-    """[container, hour]; NaN where an hour has no sample."""
+    """Usage by hour [container, hour]; NaN where an hour has no sample."""
 
     top: Array
     mean: Array
@@ -42,7 +42,7 @@ class Hours:
 
 
 def hours_of(series: Series) -> Hours:
-    """Only complete hours count."""
+    """Groups samples by hour; only complete hours are included."""
     per = series.hour
     whole = series.usage.shape[1] // per
     used = series.usage[:, : whole * per].astype(np.float64).reshape(len(series.usage), whole, per)
@@ -75,7 +75,7 @@ def hours_of(series: Series) -> Hours:
 
 
 def shifted(values: Array, hours: int) -> Array:
-    """The value of so many hours ago; NaN where that was before the first hour."""
+    """The values of this many hours ago; NaN before the first hour."""
     out = np.full_like(values, np.nan)
     if hours < values.shape[1]:
         out[:, hours:] = values[:, : values.shape[1] - hours]
@@ -93,7 +93,7 @@ def instead(values: Array, other: Array | float) -> Array:
 
 
 def recent_max(values: Array, hours: int) -> Array:
-    """The maximum of the last hours, the current one included; -inf where none is known."""
+    """The maximum of the last hours, the current one included; -inf if none is known."""
     out = np.where(np.isnan(values), -np.inf, values)
     have = 1
     while have < min(hours, values.shape[1]):
@@ -109,14 +109,14 @@ def recent_mean(values: Array, hours: int) -> Array:
 
 
 def recent_means(values: Array, *spans: int) -> list[Array]:
-    """The same for several spans of hours."""
+    """The means of the known values of the last hours, for several spans of hours."""
     known = ~np.isnan(values)
     total, count = np.cumsum(np.where(known, values, 0.0), 1), np.cumsum(known, 1, dtype=np.float64)
     return [_last(total, hours) / np.maximum(_last(count, hours), 1.0) for hours in spans]
 
 
 def _last(total: Array, hours: int) -> Array:
-    """Of a running total: what the last hours added."""
+    """The amount that the last hours added to a running total."""
     out = total.copy()
     if hours < out.shape[1]:
         out[:, hours:] -= total[:, :-hours]
@@ -124,6 +124,6 @@ def _last(total: Array, hours: int) -> Array:
 
 
 def steady_mean(hours: Hours, span: int) -> Array:
-    """The mean of the last hours; during a gap, and until more is known, its previous value."""
+    """The mean of the last hours; during a gap its last known value."""
     known = recent_max(np.where(hours.known, 1.0, 0.0), span) > 0
     return filled(np.where(known, recent_mean(hours.mean, span), np.nan))

@@ -1,4 +1,4 @@
-"""A policy that learns: families of experts, of which each container follows the cheapest."""
+"""A policy that learns: it has families of experts, of which each container follows the cheapest."""
 
 from __future__ import annotations
 
@@ -48,7 +48,8 @@ class Learned:
         return hold(series, decided, np.zeros(decided.shape, bool), MEMORY_RAISE, drop)
 
     def _cpu(self, hours: Hours, bursty: NDArray[np.bool_], costs: Costs) -> Array:
-        """Containers that were never bursty, or never calm, are not evaluated with the other's experts."""
+        """Decides CPU sizes. Containers that were never bursty, or never calm, are not evaluated with the other kind's
+        experts."""
         decided = np.full(hours.top.shape, np.nan)
         some, all_ = np.asarray(bursty.any(1)), np.asarray(bursty.all(1))
         for rows, kinds in ((~some, (False,)), (all_ & some, (True,)), (some & ~all_, (False, True))):

@@ -1,7 +1,7 @@
 """Weighted sums of traits, and a small network: one layer of rectified sums, and their sum.
 
 Traits and weights are rounded to multiples of a power of two, so that a matrix product is exact in whatever order it is
-added: what a container gets does not depend on how many are in the same call.
+added: a container's result does not depend on how many containers are in the same call.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ processor time and gains nothing."""
 
 
 def standard(values: Array, center: Array, scale: Array) -> Array:
-    """Traits [trait, any] in units of 1/256 of a deviation."""
+    """Standardises traits [trait, any], in units of 1/256 of a standard deviation."""
     values *= (TRAIT / scale)[:, None]
     values -= (center * TRAIT / scale)[:, None]
     np.rint(values, out=values)
@@ -33,7 +33,7 @@ def standard(values: Array, center: Array, scale: Array) -> Array:
 
 
 def sums(values: list[Array], weights: list[list[float]], center: list[float], scale: list[float]) -> Array:
-    """[row of weights, container, hour]; the last weight of a row is its constant."""
+    """The weighted sums [row of weights, container, hour]. The last weight of a row is its constant."""
     flat = [one.reshape(-1) for one in values]
     matrix = np.rint(np.asarray(weights) * WEIGHT)
     middle, deviation = np.asarray(center), np.asarray(scale)
@@ -50,7 +50,8 @@ def sums(values: list[Array], weights: list[list[float]], center: list[float], s
 
 
 def network(values: list[Array], constants: dict[str, Any]) -> Array:
-    """[container, hour]. The first row of `layer` is added as it is, the others where they are positive."""
+    """The network's output [container, hour]. The first row of `layer` is added unchanged, the others where they are
+    positive."""
     direct, *hidden = sums(values, constants["layer"], constants["center"], constants["scale"])
     for weight, one in zip(constants["out"], hidden, strict=True):
         np.maximum(one, 0.0, out=one)

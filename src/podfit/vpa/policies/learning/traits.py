@@ -1,5 +1,5 @@
 """Features of a container at the end of an hour, as dimensionless numbers: logarithms relative to its maximum of that
-hour. Input of the networks of `auto`."""
+hour. They are the input of the networks of `auto`."""
 
 from __future__ import annotations
 
@@ -33,7 +33,8 @@ BURSTY = 0.25
 
 
 def swing24(hours: Hours) -> Array:
-    """The variation of samples within an hour, relative to their mean, over a day; after a gap, its previous value."""
+    """The variation of samples within an hour, relative to their mean, averaged over a day; after a gap its previous
+    value."""
     known = recent_max(np.where(hours.known, 1.0, 0.0), 24) > 0
     return instead(filled(np.where(known, recent_mean(hours.spread / hours.mean, 24), np.nan)), 0.0)
 
@@ -79,7 +80,7 @@ def levels_of(hours: Hours, base: Array) -> list[Array]:
 
 
 def _rhythm(top: Array, level: Array) -> dict[str, Array]:
-    """Usage in the coming hour of earlier days, and how it compared with the hour before it."""
+    """Usage in the coming hour on earlier days, and its ratio to the hour before it."""
     coming = [shifted(top, 24 * day - 1) for day in range(1, 8)]
     ratios = [np.log(next_) - np.log(shifted(top, 24 * day)) for day, next_ in enumerate(coming, 1)]
     after = [shifted(top, 24 * day - 2) for day in range(1, 4)]
