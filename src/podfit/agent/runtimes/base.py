@@ -1,4 +1,4 @@
-"""The interface between the agent and a container runtime. Fit for CRI: values are the kernel's.
+"""The interface between the agent and a container runtime. It maps to CRI: values are the kernel's.
 
 One contract suite (tests/contract/test_runtime.py) covers every runtime. Ids are the runtime's; a pod is identified by
 its UID, a container by the id that `create_container` returned. Every call is idempotent where that makes sense:
@@ -54,7 +54,7 @@ class Runtime(Protocol):
         """The handlers for RuntimeClasses, as in the Node's status; () if there are none."""
 
     async def problem(self) -> str:
-        """Why it cannot run pods now, for the Node's Ready condition; "" if it can."""
+        """The reason why the runtime cannot run pods now, for the Node's Ready condition; "" if it can."""
 
     async def open(self) -> None:
         """Prepares the runtime and finds pods that were running before the agent started."""
@@ -63,7 +63,7 @@ class Runtime(Protocol):
         """Disconnects; pods keep running."""
 
     async def purge(self) -> None:
-        """Ends and removes every pod, and everything this runtime stores on the machine for pods."""
+        """Stops and removes every pod, and everything this runtime stores on the machine for pods."""
 
     def events(self) -> AsyncIterator[RuntimeEvent]:
         """For a single consumer. Never blocks the runtime; after a gap the agent observes every pod anyway."""
@@ -89,7 +89,7 @@ class Runtime(Protocol):
     async def start_container(self, container_id: str) -> None: ...
 
     async def stop_container(self, container_id: str, grace_s: float) -> None:
-        """SIGTERM, then SIGKILL after the grace period; returns when it has exited."""
+        """Sends SIGTERM, then SIGKILL after the grace period; returns when the container has exited."""
 
     async def remove_container(self, container_id: str) -> None: ...
 
@@ -100,20 +100,22 @@ class Runtime(Protocol):
         """Writes the pod's cgroup. Memory below usage raises BelowUsage and changes nothing."""
 
     async def update_container(self, container_id: str, change: LimitsChange) -> None:
-        """Writes the cgroup of a created or running container; the same guarantee."""
+        """Writes the cgroup of a created or running container, with the guarantee of `update_pod`."""
 
     async def update_all(self, uid: str, changes: Sequence[tuple[str, LimitsChange]]) -> bool:
-        """Applies changes of a pod ("") and its containers (by id) as one, for runtimes whose backend answers late.
-        True: the kernel has them all, written in this order, and `confirmations` gets the answer when it arrives; an
-        event (confirmed, refused) announces it. False: nothing has changed, and they are to be applied one by one,
-        which also shows which one is refused."""
+        """Applies changes of a pod ("") and its containers (by ID) as one, for runtimes whose backend answers late.
+
+        True: the kernel has all of them, written in this order; `confirmations` receives the backend's answer, and an
+        event (confirmed, refused) announces it. False: nothing has changed, and the caller applies the changes one by
+        one, which also shows which one is refused.
+        """
 
     async def set_power(self, container_id: str, power: str, grace_s: float) -> None:
         """Pauses, suspends, shuts down or starts a virtual machine; its container stays. A guest that does not shut
         down within the grace period is powered off."""
 
     async def pod_limits(self, uid: str) -> Limits:
-        """The current limits in the kernel (CPU shares as configured if the kernel's form is coarser)."""
+        """The current limits in the kernel (CPU shares as configured, if the kernel's representation is coarser)."""
 
     async def container_limits(self, container_id: str) -> Limits: ...
 
@@ -122,7 +124,7 @@ class Runtime(Protocol):
     async def container_usage(self, container_id: str) -> Usage: ...
 
     async def usages(self, uid: str) -> list[tuple[ContainerState, Usage]]:
-        """Of all running containers of a pod, and of no other pod: a meter reads every pod."""
+        """Usage of all running containers of one pod: a meter reads every pod."""
 
     async def memory_below(self, uid: str, container_id: str, bytes: int) -> None:
         """Returns once usage of the container (of the pod if the id is "") is below `bytes`, notified by the kernel if
@@ -161,7 +163,7 @@ class Runtime(Protocol):
         node, even on a loopback address."""
 
     def use_range(self, pod_range: str) -> None:
-        """The Node's spec.podCIDR, for pods that are created from now on."""
+        """Sets the Node's spec.podCIDR, for pods that are created from now on."""
 
     # images
     async def image_status(self, image: str, handler: str = "") -> ImageState | None:
@@ -179,10 +181,10 @@ class Runtime(Protocol):
         """The folder of images: its disk is the image file system. None without one."""
 
     async def writable_layer(self, container_id: str) -> Path | None:
-        """The folder of the node with a container's writable layer; None without one."""
+        """The node's folder that contains a container's writable layer; None if there is none."""
 
     async def pod_files(self, uid: str) -> list[Path]:
-        """Files of the node that every container of a pod can write to, such as its /etc/hosts."""
+        """Files of the node that every container of a pod can write to, such as the pod's /etc/hosts."""
 
     async def reclaim_disk(self) -> None:
         """Deletes the writable layers of exited containers, and leftovers of interrupted operations. Images stay."""

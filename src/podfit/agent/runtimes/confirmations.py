@@ -1,7 +1,7 @@
-"""Resizes that are in the kernel and not yet confirmed by the container runtime.
+"""Resizes that are applied in the kernel and not yet confirmed by the container runtime.
 
-Shared by the runtimes of a node, and empty for those that alone own their containers' cgroups. A pod's resize is
-complete when none of its confirmations is outstanding: all were given, or a refusal was handled.
+Shared by the runtimes of a node, and empty for runtimes that are the only writers of their containers' cgroups. A pod's
+resize is complete when none of its confirmations is outstanding: all were given, or a refusal was handled.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ class Confirmations:
         return uid in self._waiting or uid in self._refused
 
     def refused(self, uid: str) -> bool:
-        """The runtime refused the kernel's values: the kernel has the previous values again."""
+        """Whether the runtime refused the kernel's values, after which the kernel has the previous values again."""
         return uid in self._refused
 
     async def wait(self, uid: str) -> None:
-        """Waits until the runtime has answered, or the timeout."""
+        """Waits until the runtime has answered or its call has timed out."""
         if (waiting := self._waiting.get(uid)) is not None:
             await asyncio.wait({waiting})
 
     def begin(self, uid: str, answer: asyncio.Task[None], ended: Callable[[], None]) -> None:
-        """`answer` ends with the runtime's answer; `ended` is called when it has arrived."""
+        """Registers a resize. `answer` ends when the runtime answers; `ended` is called then."""
 
         def end(_: asyncio.Task[None]) -> None:
             del self._waiting[uid]
@@ -41,5 +41,5 @@ class Confirmations:
         self._refused.add(uid)
 
     def settle(self, uid: str) -> None:
-        """The refusal has been handled, or the pod is gone."""
+        """Called when the refusal has been handled, or the pod is gone."""
         self._refused.discard(uid)

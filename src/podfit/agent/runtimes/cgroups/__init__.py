@@ -30,47 +30,48 @@ class Cgroups(Protocol):
         """The files with the same content in the cgroup of every container of a pod: values by file."""
 
     def note_shares(self, group: str, shares: int) -> None:
-        """Records the shares that another program created a group with, unless recorded already: the kernel's own form
-        may be coarser."""
+        """Records the shares with which another program created a group, unless they are recorded already: the kernel's
+        representation may be coarser."""
 
     def exists(self, group: str) -> bool: ...
 
     def write(self, group: str, change: LimitsChange) -> None:
-        """In the order the kernel needs; BelowUsage if memory does not fit, with nothing changed."""
+        """Writes the limits in the order the kernel needs. Raises BelowUsage, with nothing changed, if the memory limit
+        is below usage."""
 
     def limits(self, group: str) -> Limits: ...
 
     def usage(self, group: str) -> Usage: ...
 
     def held_memory(self, group: str) -> int:
-        """Usage without memory that the kernel can reclaim (page cache)."""
+        """Memory usage without memory that the kernel can reclaim (page cache)."""
 
     def memory_stall(self, group: str) -> int | None:
         """Microseconds that members have stalled on memory; None if the kernel does not count them."""
 
     def hold(self, group: str, threshold: int | None) -> None:
-        """Throttles the group instead of letting it run out of memory: above the threshold (v2), or at its limit (v1);
-        None removes that."""
+        """Throttles the group instead of letting it run out of memory: above the threshold (v2), or at its limit (v1).
+        None removes the threshold."""
 
     def join_files(self, group: str) -> list[str]:
         """Files to which a process writes 0 to join the group."""
 
     def expect_cpusets(self) -> None:
-        """Another program may restrict the CPUs of groups: from now on `limits` reads them."""
+        """Announces that another program may restrict the CPUs of groups: from now on `limits` reads them."""
 
     def pin_files(self, group: str) -> list[str]:
-        """The same for hierarchies that contain the group only if its CPUs are restricted."""
+        """Like `join_files`, for hierarchies that contain the group only if its CPUs are restricted."""
 
     def views(self, group: str) -> dict[str, str]:
-        """The folders mounted at /sys/fs/cgroup in a container, by name; v2 has one, named ""."""
+        """The folders mounted at /sys/fs/cgroup in a container, by name; v2 has a single one, named ""."""
 
     def oom_file(self, group: str) -> str:
-        """The file with a line `oom_kill N`."""
+        """The file with the line `oom_kill N`."""
 
     def procs_file(self, group: str) -> str: ...
 
     def kill_all(self, group: str) -> None:
-        """SIGKILL to all members, also of groups below; none can fork away."""
+        """Sends SIGKILL to all members, also of groups below; none can fork and escape it."""
 
     def below(self, group: str) -> list[str]:
         """All groups below, parents first."""
@@ -90,7 +91,8 @@ def pod_group(root: str, qos: str, uid: str) -> str:
 
 
 def detect() -> Cgroups:
-    """The version with the cpu and memory controllers; v1 first, because on a hybrid machine v2 has neither."""
+    """The version that has the cpu and memory controllers. v1 is tried first, because on a hybrid machine v2 has
+    neither."""
     controllers, unified = mounted()
     if "cpu" in controllers and "memory" in controllers:
         return CgroupsV1(controllers)

@@ -47,7 +47,7 @@ class CpusetsV1:
 
     @staticmethod
     def _move(members_file: str, procs_file: str) -> None:
-        """Repeated, because a process may fork before it is moved."""
+        """Moves the processes. Repeated, because a process may fork before it is moved."""
         for _ in range(_MOVE_TRIES):
             outside = set(read(members_file).split()) - set(read(procs_file).split())
             if not outside:
@@ -57,7 +57,7 @@ class CpusetsV1:
                     write(procs_file, pid)
 
     def cpus(self, group: str) -> str:
-        """Empty if nothing is restricted."""
+        """The group's CPUs. Empty if nothing is restricted."""
         if not self._used:
             return ""
         try:

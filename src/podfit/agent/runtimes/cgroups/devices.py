@@ -1,5 +1,5 @@
-"""Which devices a container may open: harmless ones, as in container engines. Creating device files is allowed
-(CAP_MKNOD is a default capability), opening them is not.
+"""Restricts the devices that a container may open to harmless ones, as container engines do. Creating device files is
+allowed (CAP_MKNOD is a default capability), opening them is not.
 
 cgroup v1 has a controller for it, v2 a BPF program at the group.
 """
@@ -38,7 +38,8 @@ def _instruction(opcode: int, target: int = 0, source: int = 0, offset: int = 0,
 
 
 def program() -> bytes:
-    """Returns 1 where an access is allowed. The context is bpf_cgroup_dev_ctx: access << 16 | type, major, minor."""
+    """A program that returns 1 if an access is allowed. The context is bpf_cgroup_dev_ctx: access << 16 | type, major,
+    minor."""
     allow = _instruction(_MOVE, 0, value=1) + _instruction(_EXIT)
     text = b"".join(
         (

@@ -73,7 +73,7 @@ def tree(point: str, group: str) -> list[str]:
 
 
 def remove_tree(path: str) -> bool:
-    """Deepest first; a group with members answers EBUSY."""
+    """Removes the deepest groups first; a group with members answers EBUSY."""
     for child in subgroups(path):
         if not remove_tree(child):
             return False

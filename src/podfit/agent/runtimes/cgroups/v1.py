@@ -90,7 +90,7 @@ class CgroupsV1:
             raise refused(error, group) from error
 
     def _set_memory(self, group: str, wanted: int) -> int:
-        """Returns the previous value, as an argument for this function."""
+        """Sets the limit. Returns the previous value, which can be passed to this function again."""
         base = self._memory + group
         limit, swap = f"{base}/memory.limit_in_bytes", f"{base}/memory.memsw.limit_in_bytes"
         try:
@@ -200,7 +200,7 @@ class CgroupsV1:
         return tree(self._memory, group)
 
     def remove(self, group: str) -> bool:
-        # First the hierarchy that not every group is in: leftovers are found through the others.
+        # Removes from the hierarchy that does not contain every group first: leftovers are found through the others.
         gone = [self._cpusets.remove(group), *(remove_tree(point + group) for point in self._points)]
         return all(gone)
 

@@ -2,7 +2,7 @@
 
 The kernel accepts memory.max below usage and then kills: so before a decrease, memory.high stops growth and
 memory.reclaim frees cache; then usage is read, and the limit is written only if it fits. CPU weight is coarser than
-shares: the configured shares are stored as an attribute of the group itself, and so live exactly as long as it.
+shares: the configured shares are stored as an attribute of the group itself, and so exist exactly as long as it.
 """
 
 from __future__ import annotations
@@ -61,8 +61,7 @@ class CgroupsV2:
                     write(f"{path}/{name}", value)
 
     def container_files(self, pod_group: str) -> dict[str, str]:
-        # The container is killed as a whole when it runs out of memory, and does not swap; kernels may not account
-        # swap.
+        # A container that runs out of memory is killed as a whole, and does not swap; kernels may not account swap.
         swap = os.path.exists(f"{self._point}{pod_group}/memory.swap.max")
         return {"memory.oom.group": "1", **({"memory.swap.max": "0"} if swap else {})}
 
@@ -114,7 +113,7 @@ class CgroupsV2:
             raise refused(error, group) from error
 
     def _set_memory(self, group: str, wanted: int) -> int:
-        """Returns the previous value, as an argument for this function."""
+        """Sets the limit. Returns the previous value, which can be passed to this function again."""
         path = self._point + group
         try:
             before = self._memory_max(path)
@@ -176,8 +175,8 @@ class CgroupsV2:
             return ""
 
     def _formula(self, path: str) -> Callable[[int], int]:
-        """The formula of the program that created the group: containers of one pod are weighted relative to each
-        other."""
+        """The formula that the program which created the group used: containers of one pod are weighted relative to
+        each other."""
         try:
             configured, weight = int(os.getxattr(path, SHARES_ATTRIBUTE)), int(read(f"{path}/cpu.weight"))
         except (OSError, ValueError):
@@ -229,7 +228,7 @@ class CgroupsV2:
         return max(0, used - stat.get("inactive_file", 0) - stat.get("active_file", 0))
 
     def memory_stall(self, group: str) -> int | None:
-        """From the line `some … total=N` of memory.pressure."""
+        """The total of the line `some … total=N` in memory.pressure."""
         try:
             some = read(f"{self._point}{group}/memory.pressure").split("\n", 1)[0]
         except OSError:
@@ -263,7 +262,7 @@ class CgroupsV2:
         try:
             write(f"{self._point}{group}/cgroup.kill", "1")
         except FileNotFoundError:
-            # Before Linux 5.14, or the group is gone.
+            # The kernel is older than Linux 5.14, or the group is gone.
             self._kill(self._point + group)
 
     def _kill(self, path: str) -> None:

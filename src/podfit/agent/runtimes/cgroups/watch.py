@@ -97,7 +97,7 @@ class OomWatch:
             self._files[container_id] = file, kills
             self._on_oom(container_id)
         elif self._eventfds.get(container_id) is not None and kills == before and os.path.exists(file):
-            # v1's eventfd fires when the group runs dry, a moment before the kill is counted.
+            # v1's eventfd fires when the group runs out of memory, a moment before the kill is counted.
             asyncio.get_running_loop().call_later(0.01, self._look_again, container_id)
 
     def _look_again(self, container_id: str) -> None:
@@ -125,8 +125,9 @@ async def memory_below(cgroups: Cgroups, group: str, threshold: int) -> None:
 
 
 async def memory_above(cgroups: Cgroups, group: str, threshold: int) -> None:
-    """v1's eventfd signals the crossing; on v2 memory.events does, if the group is throttled at the threshold. Page
-    cache does not count: while it fills the group, two small files are read every few milliseconds."""
+    """Returns once usage is above the threshold. v1's eventfd signals the crossing; on v2 memory.events does, if the
+    group is throttled at the threshold. Page cache does not count: while it fills the group, two small files are read
+    every few milliseconds."""
     eventfd = cgroups.usage_eventfd(group, threshold)
     inotify = -1 if eventfd is not None else kernel.inotify_init()
     try:
@@ -143,7 +144,7 @@ async def memory_above(cgroups: Cgroups, group: str, threshold: int) -> None:
 
 
 async def _readable(descriptor: int, timeout_s: float) -> None:
-    """An eventfd or an inotify descriptor; its value is read and discarded."""
+    """Waits for an eventfd or an inotify descriptor; its value is read and discarded."""
     loop = asyncio.get_running_loop()
     ready = asyncio.Event()
     loop.add_reader(descriptor, ready.set)

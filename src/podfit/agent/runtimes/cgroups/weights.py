@@ -25,10 +25,10 @@ def steeper_weight_of(shares: int) -> int:
 
 
 def shares_of(weight: int) -> int:
-    """The lossy inverse, for groups whose configured shares are unknown."""
+    """The shares for a weight, approximately: used for groups whose configured shares are unknown."""
     return (weight - 1) * 262142 // 9999 + 2
 
 
 def formula(shares: int, weight: int) -> Callable[[int], int]:
-    """The formula that produced this weight from these shares; the linear one if neither did."""
+    """The formula that produced this weight from these shares; the linear one if neither formula did."""
     return steeper_weight_of if weight == steeper_weight_of(shares) != weight_of(shares) else weight_of

@@ -10,7 +10,7 @@ _NOT_READY = {"RuntimeReady": "container runtime not ready", "NetworkReady": "co
 
 
 def not_ready(status: api.RuntimeStatus) -> str:
-    """Why a runtime that answers cannot run pods, in the kubelet's words; "" if it can."""
+    """The reason why a runtime that answers cannot run pods, in the kubelet's words; "" if it can."""
     return ", ".join(
         f"{_NOT_READY[condition.type]}: {condition.type}=false reason:{condition.reason} message:{condition.message}"
         for condition in status.conditions

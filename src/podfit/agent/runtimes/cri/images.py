@@ -42,7 +42,8 @@ class Images:
         return [self._state(image) for image in answer.images]
 
     async def remove(self, image_id: str) -> None:
-        """Runtimes also remove an image that is in use: the containers of all agents are listed first."""
+        """Removes an image. Runtimes would also remove one that is in use, so the containers of all agents are listed
+        first."""
         try:
             listed = await self._client.ask("ListContainers", api.ListContainersRequest())
         except CriError as error:

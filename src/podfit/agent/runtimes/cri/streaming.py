@@ -1,7 +1,7 @@
 """Exec, attach and port-forward through the runtime's streaming server.
 
-The runtime answers with a URL. The connection to it is upgraded to SPDY, as kubectl does with an API server. It has a
-stream each for input, output, errors, the terminal's size and the result.
+The runtime answers with a URL. The connection to it is upgraded to SPDY, as kubectl does with an API server. The
+connection has a stream each for input, output, errors, the terminal's size and the result.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ class CriExec:
         self._code: asyncio.Task[int] | None = None
 
     async def begin(self, stdin: bool, tty: bool) -> None:
-        """In the order that servers expect from kubectl."""
+        """Opens the streams in the order in which kubectl does, which servers expect."""
         session = self._streams.session
         self._error = await session.open({"streamtype": "error"})
         if stdin:

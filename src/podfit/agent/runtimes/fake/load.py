@@ -26,10 +26,11 @@ class Load(Protocol):
         """The area below the curve up to `cap`, and the area above it."""
 
     def time_above(self, start: float, end: float, cap: float) -> float:
-        """How long the load exceeds the cap."""
+        """The seconds for which the load exceeds the cap."""
 
     def first_above(self, level: float, start: float) -> float | None:
-        """When the load next exceeds the level (now counts); None: never, or it cannot be computed."""
+        """The time at which the load next exceeds the level (now counts); None if never, or if it cannot be
+        computed."""
 
     def first_below(self, level: float, start: float) -> float | None: ...
 
@@ -50,7 +51,7 @@ class Curve:
         if self._period:
             t %= self._period
             if self._period - t < _HAIR_S:
-                # 1.0 % 0.1 is not 0, yet 1.0 is where a round of 0.1 begins.
+                # 1.0 % 0.1 is not 0, yet 1.0 is the beginning of a period of 0.1.
                 t = 0.0
         i = bisect_right(self._times, t) - 1
         if i >= len(self._times) - 1:
@@ -107,7 +108,7 @@ class Curve:
         return self._crossing(start, level, -1.0)
 
     def _crossing(self, start: float, level: float, sign: float) -> float | None:
-        """When it next crosses the level, in the direction of `sign`."""
+        """The time of the next crossing of the level, in the direction of `sign`."""
         if self._level is not None:
             return max(start, 0.0) if sign * (self._level - level) > 0 else None
         horizon = start + self._period if self._period else math.inf
@@ -134,7 +135,7 @@ def _over(width: float, v0: float, v1: float, cap: float) -> float:
 
 
 def _longer(width: float, v0: float, v1: float, cap: float) -> float:
-    """How long a linear piece exceeds the cap."""
+    """The seconds for which a linear piece exceeds the cap."""
     low, high = min(v0, v1), max(v0, v1)
     if high <= cap:
         return 0.0
@@ -179,7 +180,7 @@ def as_load(given: float | Callable[[float], float] | Load) -> Load:
 
 
 def parse_load(text: str) -> Curve:
-    """Parses an annotation; ValueError gives the error in it."""
+    """Parses an annotation. Raises ValueError with the error in it."""
     shape, _, rest = text.strip().partition(":")
     if shape == "constant":
         return constant(_number(rest))

@@ -89,7 +89,8 @@ class FakeContainer:
             self.throttled_periods += throttled_s * 1e6 / self.limits.cpu_period_us
 
     def view(self) -> ContainerState:
-        """Rebuilt when the state changes, or the message: times, code and reason are set with the state."""
+        """The container's state, rebuilt when the state or the message changes: times, code and reason are set with the
+        state."""
         if self._view is None or self._view.state != self.state or self._view.message != self.message:
             self._view = self._made_view()
         return self._view

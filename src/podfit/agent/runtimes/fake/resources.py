@@ -1,4 +1,4 @@
-"""The calls of the fake runtime about amounts: limits, usage and memory, simulated for each container."""
+"""The fake runtime's calls about resources: limits, usage and memory, simulated for each container."""
 
 from __future__ import annotations
 

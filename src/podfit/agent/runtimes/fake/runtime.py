@@ -71,11 +71,12 @@ class FakeRuntime(ResourceCalls):
     # --- scripting
 
     def fail_next(self, operation: str, error: BaseException, times: int = 1) -> None:
-        """The next calls of that operation raise before they change anything."""
+        """Makes the next calls of that operation raise before they change anything."""
         self.state.failures.setdefault(operation, []).extend([error] * times)
 
     def set_load(self, uid: str, container: str, cpu: Loadable | None = None, memory: Loadable | None = None) -> None:
-        """CPU in cores, memory in bytes, as numbers, functions or curves of the seconds since the container's start."""
+        """Sets the load: CPU in cores, memory in bytes, as numbers, functions or curves of the seconds since the
+        container's start."""
         old = self.state.loads.get((uid, container), (None, None))
         given = (as_load(cpu) if cpu is not None else old[0], as_load(memory) if memory is not None else old[1])
         self.state.loads[uid, container] = given
@@ -243,7 +244,8 @@ class FakeRuntime(ResourceCalls):
             raise CannotRun(f"container {container_id} is not running", "ExecFailed")
         program = read_program(tuple(command), {})
         if program.unknown and not (command[0] == "cat" and stdin):
-            # As a kubelet answers for an image without the program. Waiting for its exit would be waiting forever.
+            # The error is that of a kubelet for an image without the program. Otherwise the caller would wait for its
+            # exit forever.
             raise CannotRun(f"failed to exec in container: {_no_program(command[0])} ({_PLAYED})", "ExecFailed")
         return FakeStream.of_program(program, command, stdin, self._clock)
 
@@ -285,12 +287,12 @@ class FakeRuntime(ResourceCalls):
         return f"fake:{image}"
 
     async def images(self) -> list[ImageState]:
-        """Images used by containers; any other image is treated as present, too."""
+        """The images used by containers; any other image is treated as present, too."""
         used = {container.config.image for container in self.state.containers.values()}
         return [found for name in sorted(used) if (found := await self.image_status(name)) is not None]
 
     async def remove_image(self, image_id: str) -> None:
-        """Images are not stored."""
+        """Does nothing, because images are not stored."""
 
     async def images_folder(self) -> Path | None:
         return None
@@ -308,7 +310,7 @@ class FakeRuntime(ResourceCalls):
         return []
 
     async def reclaim_disk(self) -> None:
-        """Fake containers write nothing."""
+        """Does nothing, because fake containers write nothing."""
 
     # bookkeeping
 

@@ -45,7 +45,7 @@ class FakeStream:
 
     @classmethod
     def of_program(cls, program: Program, command: list[str], stdin: bool, clock: Clock) -> FakeStream:
-        """An exec. `cat` echoes its input."""
+        """The streams of an exec. `cat` echoes its input."""
         stream = cls()
         if command[0] == "cat" and stdin:
             stream._echo = True
@@ -110,7 +110,7 @@ class FakeConnection:
             self._queue.put_nowait(answer)
 
     async def close_write(self) -> None:
-        """The client has closed its input."""
+        """Called when the client has closed its input."""
         self._queue.put_nowait(b"")
 
     async def close(self) -> None:

@@ -1,4 +1,4 @@
-"""Events of the fake machine: programs exit, print and run out of memory, and waiters are woken.
+"""Events of the fake machine: programs exit, print and run out of memory, and waiters are resumed.
 
 One timer, asleep until the next event, and none if there is none. Every read or change first calls `settle` or
 `advance`, so an observer never sees an outdated state.
@@ -90,7 +90,8 @@ class FakeTime:
         self._wake_waits()
 
     async def ended_within(self, container_id: str, seconds: float) -> None:
-        """By our clock: under a fake one the grace period ends when the test advances it."""
+        """Waits until the container exits or the time is over, by the runtime's clock: under a fake clock the grace
+        period ends when the test advances it."""
         event = self._ends.setdefault(container_id, asyncio.Event())
         ended, grace = asyncio.ensure_future(event.wait()), asyncio.ensure_future(self.clock.sleep(seconds))
         try:
@@ -112,7 +113,7 @@ class FakeTime:
             self._waits.remove(entry)
 
     async def memory_above(self, uid: str, container_id: str, threshold: int) -> None:
-        """Follows its curve; checked periodically, because the curve may be changed."""
+        """Waits by the load's curve, and checks periodically, because the curve may be changed."""
         while self._memory(uid, container_id) < threshold:
             container = self.state.containers.get(container_id)
             if container is None or container.state != RUNNING:
@@ -125,7 +126,8 @@ class FakeTime:
     # when
 
     def _dry_at(self, container: FakeContainer, now: float) -> float:
-        """When it runs out of memory by its own curve; the usage of the rest of the pod is taken as constant."""
+        """The time at which a container runs out of memory by its own curve; usage of the rest of the pod is assumed to
+        be constant."""
         pod = self.state.pods.get(container.pod_uid)
         bound = container.limits.memory_bytes
         if pod is not None and pod.limits.memory_bytes is not None:

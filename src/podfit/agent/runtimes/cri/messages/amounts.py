@@ -7,8 +7,8 @@ from podfit.cri import api_pb2 as api
 
 
 def resources(limits: Limits, oom_score_adj: int = 0) -> api.LinuxContainerResources:
-    """0 means "not set" in CRI: no limit at creation. Without swap: the limits of memory and memory with swap are the
-    same."""
+    """CRI's resources of a new container, where 0 means no limit. Swap is disabled: the limits of memory and of memory
+    with swap are equal."""
     memory = limits.memory_bytes or 0
     return api.LinuxContainerResources(
         cpu_period=limits.cpu_period_us,
@@ -22,7 +22,7 @@ def resources(limits: Limits, oom_score_adj: int = 0) -> api.LinuxContainerResou
 
 
 def update(change: LimitsChange, period_us: int) -> api.LinuxContainerResources:
-    """Only changes: 0 leaves a value unchanged, -1 removes a limit."""
+    """CRI's resources of an update, with only the changes: 0 leaves a value unchanged, -1 removes a limit."""
     memory = change.memory_bytes or 0
     return api.LinuxContainerResources(
         cpu_period=period_us if change.cpu_quota_us is not None else 0,
@@ -46,7 +46,7 @@ def limits_of(linux: api.LinuxContainerResources) -> Limits:
 
 
 def merged(first: LimitsChange, then: LimitsChange) -> LimitsChange:
-    """Both changes, one after the other."""
+    """Merges two changes: where both have a value, that of `then` applies."""
     return LimitsChange(
         then.cpu_shares if then.cpu_shares is not None else first.cpu_shares,
         then.cpu_quota_us if then.cpu_quota_us is not None else first.cpu_quota_us,

@@ -24,7 +24,7 @@ def path(names: tuple[str, ...], driver: str) -> str:
 
 class CgroupPaths:
     def __init__(self, root: str = "/", driver: str = CGROUPFS) -> None:
-        """`root`: as the kubelet's --cgroup-root, the parent of `kubepods`."""
+        """`root`: the parent of `kubepods`, as in the kubelet's --cgroup-root."""
         self.driver = driver
         self._above = tuple(name for name in root.split("/") if name)
 
@@ -35,8 +35,8 @@ class CgroupPaths:
 
     @property
     def own(self) -> str:
-        """The group that may be removed with the last pod. "" for the machine's root, whose `kubepods` others may
-        use."""
+        """The group that may be removed with the last pod. "" for the machine's root, whose `kubepods` other programs
+        may use."""
         return path(self._above, self.driver) if self._above else ""
 
     def pod(self, qos: str, uid: str) -> str:
@@ -44,7 +44,7 @@ class CgroupPaths:
 
 
 async def cgroup_driver(client: CriClient, status: api.StatusResponse) -> str:
-    """Older runtimes do not report it: it is read from containerd's configuration."""
+    """The runtime's cgroup driver. Older runtimes do not report it: then it is read from containerd's configuration."""
     try:
         answer = await client.ask("RuntimeConfig", api.RuntimeConfigRequest())
     except CriError:

@@ -107,7 +107,7 @@ def namespaces(pod: PodConfig) -> api.NamespaceOption:
 
 
 def dns(resolv_conf: str) -> api.DNSConfig | None:
-    """None: the runtime copies the host's resolv.conf."""
+    """The sandbox's DNS settings. With None, the runtime copies the host's resolv.conf."""
     if not resolv_conf:
         return None
     found = api.DNSConfig()
@@ -175,5 +175,5 @@ def container(
 
 
 def log_path(file: Path, folder: Path) -> str:
-    """Runtimes require it below the sandbox's folder."""
+    """The path of the log. Runtimes require it below the sandbox's folder."""
     return str(file.relative_to(folder)) if file.is_relative_to(folder) else file.name

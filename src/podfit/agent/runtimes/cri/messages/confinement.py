@@ -53,7 +53,7 @@ READ_ONLY = ("/proc/bus", "/proc/fs", "/proc/irq", "/proc/sys", "/proc/sysrq-tri
 
 
 def _profile(name: str) -> api.SecurityProfile:
-    """ "" is unconfined; Localhost/NAME a profile on the node."""
+    """Converts a profile: "" is unconfined, Localhost/NAME is a profile on the node."""
     if name.startswith(LOCALHOST):
         kind, reference = api.SecurityProfile.Localhost, name.removeprefix(LOCALHOST)
         return api.SecurityProfile(profile_type=kind, localhost_ref=reference)
@@ -64,7 +64,7 @@ def _profile(name: str) -> api.SecurityProfile:
 
 
 def _old_apparmor(name: str) -> str:
-    """For runtimes from before the field `apparmor`."""
+    """The AppArmor profile for runtimes older than the field `apparmor`."""
     if name.startswith(LOCALHOST):
         return "localhost/" + name.removeprefix(LOCALHOST)
     return {"RuntimeDefault": "runtime/default", "Unconfined": "unconfined"}.get(name, "")

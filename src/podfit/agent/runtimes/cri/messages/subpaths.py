@@ -56,7 +56,7 @@ class SubPaths:
             linux.unmount(str(place))
 
     def remove(self, uid: str) -> None:
-        """Removes all of a pod, with its last container."""
+        """Removes all mounts of a pod, with its last container."""
         folder = self._folder / uid
         if not folder.is_dir():
             return

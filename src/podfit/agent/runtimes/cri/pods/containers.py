@@ -53,7 +53,7 @@ class Containers:
             answer = await inventory.client.ask("CreateContainer", request)
             made = await inventory.refresh(answer.container_id)
         except CriError as error:
-            # It may exist although the response was lost: it is looked up in a list.
+            # The container may exist although the response was lost: it is looked up in a list.
             inventory.relist_soon()
             raise CannotRun(self._why(error, pod, kills), "CreateContainerError") from error
         if made is None:
@@ -61,7 +61,8 @@ class Containers:
         return made.state.id
 
     async def _with_user(self, config: ContainerConfig) -> ContainerConfig:
-        """CRI does not accept a group without a user: the image's, if it is a number, else root."""
+        """Adds a user, because CRI does not accept a group without one: the image's user if that is a number, else
+        root."""
         security = config.security
         if security.gid is None or security.uid is not None:
             return config
@@ -87,7 +88,7 @@ class Containers:
             raise CannotRun(self._why(error, pod, kills), "RunContainerError") from error
         pod = inventory.pods.get(known.pod_uid)
         if pod is None or pod.ending:
-            await self._stop(container_id, 0)  # it did not exist yet when all others were stopped
+            await self._stop(container_id, 0)  # the container did not exist yet when all others were stopped
             raise CannotRun(f"pod {known.pod_uid} is stopped", "RunContainerError")
 
     # --- helpers of the runtime that run inside the pod's cgroup, such as CRI-O's
@@ -100,7 +101,8 @@ class Containers:
             return 0
 
     def _why(self, error: CriError, pod: Pod | None, kills: int) -> str:
-        """The runtime does not report, and may not know, that the pod's limit was too small for its own processes."""
+        """The cause of a failed start. The runtime does not report, and may not know, that the pod's limit was too
+        small for the runtime's own processes."""
         if pod is None or self._kills(pod) <= kills:
             return error.details
         size = self._inventory.cgroups.limits(pod.group).memory_bytes if self._inventory.cgroups is not None else None
@@ -116,7 +118,8 @@ class Containers:
             await self._stop(container_id, grace_s)
 
     async def _signal(self, known: Container, grace_s: float) -> None:
-        """The signal of the pod's spec: containerd before 2.2 only knows that of the image."""
+        """Sends the stop signal of the pod's spec and waits for the exit: containerd before 2.2 only knows the image's
+        signal."""
         try:
             process = os.pidfd_open(known.state.pid)
         except OSError:

@@ -21,7 +21,7 @@ _CANNOT = "the container runtime of this node cannot move containers"
 
 
 class Migrations:
-    """Raises RuntimeFailure; the message says why a container cannot move."""
+    """Migrates containers. Each call raises RuntimeFailure if the container cannot move; the message says why."""
 
     def __init__(self, inventory: Inventory, subpaths: SubPaths) -> None:
         self._inventory, self._subpaths = inventory, subpaths
@@ -42,7 +42,7 @@ class Migrations:
         return found
 
     async def move(self, container_id: str, place: dict[str, Any]) -> None:
-        """Returns when it runs on the target."""
+        """Moves the container. Returns when it runs on the target."""
         await self._ask("Move", MOVE_S, id=container_id, place=place)
 
     async def stay(self, container_id: str) -> None:
@@ -50,7 +50,7 @@ class Migrations:
 
     # --- on the target node
     async def prepare(self, uid: str, config: ContainerConfig, offer: dict[str, Any]) -> dict[str, Any]:
-        """In the pod's sandbox, which is already running. The container keeps its id."""
+        """Prepares for a container in the pod's sandbox, which is already running. The container keeps its ID."""
         inventory, pod = self._inventory, self._inventory.pod(uid)
         config.log_file.parent.mkdir(parents=True, exist_ok=True)
         mounts = self._subpaths.resolve(uid, config.name, config.attempt, config.mounts)
@@ -58,7 +58,7 @@ class Migrations:
         encoded = base64.b64encode(message.SerializeToString()).decode()
         answer = await self._ask("Prepare", sandbox=pod.sandbox_id, config=encoded, offer=offer)
         place: dict[str, Any] = answer["place"]
-        # It may have been here before, and left.
+        # The container may have been on this node before.
         inventory.removed.pop(str(offer["id"]), None)
         try:
             await inventory.refresh(str(offer["id"]))

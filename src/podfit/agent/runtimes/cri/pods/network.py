@@ -34,7 +34,7 @@ class Network:
             await self._redirects.follow(pod.ips)
 
     async def redirect(self, address: str, port: int, target: str, target_port: int) -> None:
-        """The network belongs to the runtime and CNI: only this redirect is ours."""
+        """Sets up one redirect. The network belongs to the runtime and CNI: only this redirect is ours."""
         try:
             await self._redirects.redirect(address, port, target, target_port)
         except NetworkFailure as error:
@@ -48,7 +48,7 @@ class Network:
             self._tasks.start(self._announce(pod_range), "cri-range")
 
     async def _announce(self, pod_range: str) -> None:
-        """For runtimes that write CNI's configuration from a template; others ignore it."""
+        """Sends the range to runtimes that write CNI's configuration from a template; others ignore it."""
         config = api.RuntimeConfig(network_config=api.NetworkConfig(pod_cidr=pod_range))
         try:
             await self._client.ask("UpdateRuntimeConfig", api.UpdateRuntimeConfigRequest(runtime_config=config))

@@ -1,4 +1,5 @@
-"""Rotates container logs, which CRI leaves to the agent: renames the file, and has the runtime open a new one."""
+"""Rotates container logs, which CRI leaves to the agent: renames the file, and requests that the runtime open a new
+one."""
 
 from __future__ import annotations
 
@@ -37,8 +38,8 @@ class Rotation:
                     log.warning("the log of container %s cannot be rotated: %s", known.state.id, error)
 
     async def _rotate(self, known: Container) -> None:
-        """The old file's name gets the time as a suffix: readers sort by it. If the runtime cannot open a new file, it
-        still writes to the old one, which gets its name back."""
+        """Rotates one log. The time is appended to the old file's name, because readers sort by it. If the runtime
+        cannot open a new file, it still writes to the old one, which gets its name back."""
         file = known.kept.log_file
         folder, name = os.path.split(file)
         old = sorted(one for one in os.listdir(folder) if one.startswith(f"{name}."))

@@ -38,7 +38,7 @@ class Sandboxes:
         attempt = known.attempt + 1 if known is not None else 0
         config.log_folder.mkdir(parents=True, exist_ok=True)
         if inventory.cgroups is not None:
-            # Without its CPU quota, which would slow down the sandbox's own start.
+            # The quota is not set yet: it would slow down the sandbox's own start.
             inventory.cgroups.create(group, structs.replace(config.limits, cpu_quota_us=None))
         request = api.RunPodSandboxRequest(
             config=configs.sandbox(config, inventory.node, attempt, group), runtime_handler=config.handler
@@ -51,12 +51,12 @@ class Sandboxes:
             pod.sandboxes.append(pod.sandbox_id)
             inventory.add_pod(pod)
             if inventory.cgroups is not None:
-                # Also values that systemd, with its driver, has replaced by its defaults: the slice is a systemd unit
-                # now.
+                # Also restores values that systemd, with its driver, has replaced by its defaults: the slice is a
+                # systemd unit now.
                 inventory.cgroups.create(group, config.limits)
             await inventory.follow_sandbox(pod)
         except CriError as error:
-            # It may exist although the response was lost: it is looked up in a list.
+            # The sandbox may exist although the response was lost: it is looked up in a list.
             inventory.relist_soon()
             if inventory.cgroups is not None and config.uid not in inventory.pods:
                 remove_everywhere(group)
@@ -85,7 +85,7 @@ class Sandboxes:
         self._inventory.drop_pod(uid)
 
     async def remove_all(self) -> None:
-        """Includes sandboxes that this agent does not know yet."""
+        """Removes all sandboxes, including those that this agent does not know yet."""
         try:
             await self._inventory.relist()
         except CriError as error:
@@ -94,7 +94,7 @@ class Sandboxes:
 
         async def remove(uid: str) -> None:
             async with turns:
-                # A call that the agent abandoned when it stopped may still be running in the runtime, which then
+                # A call that the agent abandoned when it stopped may still be in progress in the runtime, which then
                 # refuses.
                 for pause in _BUSY_PAUSES_S:
                     try:
@@ -109,7 +109,7 @@ class Sandboxes:
         await asyncio.gather(*(remove(uid) for uid in list(self._inventory.pods)))
 
     async def _ask(self, method: str, request: api.StopPodSandboxRequest | api.RemovePodSandboxRequest) -> None:
-        """Stops and removes; a missing sandbox counts as removed."""
+        """Sends a stop or remove call; a missing sandbox counts as removed."""
         try:
             await self._inventory.client.ask(method, request)
         except CriError as error:
@@ -117,7 +117,7 @@ class Sandboxes:
                 raise failure(error) from error
 
     async def remove_group(self, group: str) -> None:
-        """A helper of the runtime may take a moment to exit: the group is busy until then."""
+        """Removes the pod's group, which is busy until helpers of the runtime have exited."""
         for attempt in range(REMOVE_TRIES):
             if remove_everywhere(group):
                 return

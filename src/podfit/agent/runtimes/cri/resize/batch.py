@@ -1,9 +1,11 @@
-"""All changes of a resize at once: the kernel first, in the order given, then one update of each container.
+"""Applies all changes of a resize at once: to the kernel first, in the order given, then one runtime update of each
+container.
 
 The runtime starts a program for every update, which takes longer than everything else of a resize. So the containers of
 a pod are updated side by side, each once for CPU and memory, and the pass does not wait: the kernel has the values; the
-answers are kept in `confirmations`. If the runtime refuses one of them, all are put back in reverse order, each step of
-which is as legal as it was forwards; the caller then makes the changes one by one, and learns what was refused.
+answers are kept in `confirmations`. If the runtime refuses one of them, all are reverted in reverse order, in which
+each step is as legal as it was forwards. The caller then makes the changes one by one, which shows which of them is
+refused.
 """
 
 from __future__ import annotations
@@ -51,7 +53,8 @@ class ResizeBatch:
         self._confirmations = confirmations
 
     async def apply(self, uid: str, changes: Sequence[tuple[str, LimitsChange]]) -> bool:
-        """False if nothing changed: the kernel refused one of the changes, or a cgroup is not ours to write."""
+        """Applies the changes. False if nothing changed: the kernel refused one of them, or a cgroup is not ours to
+        write."""
         containers = {cid: self._inventory.container(cid) for cid, _ in changes if cid}
         resize = _Resize(self._inventory.pod(uid), containers)
         async with AsyncExitStack() as locks:

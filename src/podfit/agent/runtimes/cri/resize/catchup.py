@@ -1,4 +1,5 @@
-"""A runtime that lags behind: the kernel has a container's new limits, and the runtime has not answered in time.
+"""Repeats updates to a runtime that lags behind: the kernel has a container's new limits, and the runtime has not
+answered in time.
 
 Whether it carried out the request is unknown. The kernel's values stand, and the runtime is called again until it
 answers; if it refuses then, the previous values are restored.

@@ -1,4 +1,4 @@
-"""A pod's CPU quota and the cgroups of exited containers.
+"""Writes a pod's cgroup. Removes the CPU quotas of exited containers if they keep the pod's quota from being lowered.
 
 On cgroup v1 the kernel refuses a pod's quota below that of any cgroup in it. Two kinds are empty and still count: that
 of an exited container, until the runtime removes it, and one that the runtime has just removed, for the few

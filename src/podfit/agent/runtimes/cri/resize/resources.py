@@ -1,12 +1,12 @@
-"""Changes of limits of pods and containers: the cgroup first, then the runtime.
+"""Changes limits of pods and containers: in the cgroup first, then in the runtime.
 
-The pod's cgroup is the agent's own. A container's is the runtime's, but the agent writes it too, before it asks the
-runtime: the kernel has the new limit within a millisecond and says at once what it refuses, and the runtime (which
-starts a program for every update) catches up. If the runtime refuses what the kernel accepted, the cgroup is put back.
-If it does not answer, the kernel's values stand, and it is asked again until it has caught up: it is unknown whether it
-did what was asked, and both orders end the same.
+The pod's cgroup is the agent's own. A container's is the runtime's, but the agent writes it too, before it calls the
+runtime: the kernel has the new limit within a millisecond and reports a refusal at once, and the runtime (which starts
+a program for every update) follows. If the runtime refuses what the kernel accepted, the cgroup is restored. If the
+runtime does not answer, it may or may not have made the update: the kernel's values stand, and the call is repeated
+until it succeeds.
 
-Containers whose cgroup cannot be read, such as virtual machines, are the runtime's alone.
+Containers whose cgroup cannot be read, such as virtual machines, are updated through the runtime only.
 """
 
 from __future__ import annotations
@@ -72,7 +72,8 @@ class Resources:
             known.pinned = known.pinned or bool(change.cpuset_cpus)
 
     def _write(self, known: Container, change: LimitsChange) -> LimitsChange | None:
-        """Returns the change that restores the previous values, None if its cgroup is not ours to write."""
+        """Writes the container's cgroup. Returns the change that restores the previous values, None if the cgroup is
+        not ours to write."""
         cgroups = self._inventory.cgroups
         if cgroups is None or not known.writable:
             return None
@@ -88,7 +89,7 @@ class Resources:
         await self._inventory.client.ask("UpdateContainerResources", request, UPDATE_S)
 
     async def _notify_pod(self, pod: Pod, change: LimitsChange) -> None:
-        """For runtimes and plugins that want to be notified; the cgroup is written already."""
+        """Notifies runtimes and plugins that request it; the cgroup is written already."""
         if not self._pod_updates or not pod.alive:
             return
         request = api.UpdatePodSandboxResourcesRequest(

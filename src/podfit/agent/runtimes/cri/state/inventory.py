@@ -159,7 +159,7 @@ class Inventory:
         return known
 
     def lose(self, pod: Pod) -> None:
-        """Another program removed the pod's cgroup: the pod has to be stopped and recreated."""
+        """Called when another program removed the pod's cgroup: the pod has to be stopped and recreated."""
         if pod.alive and self.cgroups is not None and not self.cgroups.exists(pod.group):
             pod.alive = False
             self.emit("pod-gone", pod.config.uid)
@@ -183,7 +183,7 @@ class Inventory:
             self._reading.discard(container_id)
 
     async def read_end(self, container_id: str) -> None:
-        """The process is gone; the runtime knows its exit code a moment later."""
+        """Reads how a container exited: its process is gone, and the runtime knows the exit code a moment later."""
 
         async def ended() -> bool:
             known = await self.refresh(container_id)
@@ -202,8 +202,8 @@ class Inventory:
 
     @staticmethod
     async def _until(true: Callable[[], Awaitable[bool]], what: str) -> None:
-        """Queries the runtime until it agrees with the kernel. If it insists that nothing exited, the process was not
-        on this machine: lists will find its exit."""
+        """Queries the runtime until it agrees with the kernel. If the runtime keeps reporting that nothing exited, the
+        process was not on this machine: lists will find its exit."""
         pause, patience = _FIRST_LOOK_S, time.monotonic() + _END_S
         while time.monotonic() < patience:
             try:
@@ -235,7 +235,7 @@ class Inventory:
         await Comparison(self).run()
 
     async def read_sandbox(self, pod: Pod) -> int:
-        """Its addresses, and whether it is ready. Returns the id of its process."""
+        """Reads a sandbox: its addresses, and whether it is ready. Returns the ID of its process."""
         request = api.PodSandboxStatusRequest(pod_sandbox_id=pod.sandbox_id, verbose=True)
         answer = await self.client.ask("PodSandboxStatus", request)
         network = answer.status.network

@@ -1,4 +1,4 @@
-"""Limits and usage of pods and containers from the kernel, or from the runtime if the cgroup cannot be read.
+"""Reads limits and usage of pods and containers from the kernel, or from the runtime if the cgroup cannot be read.
 
 Containers whose cgroup cannot be read, such as virtual machines, are the runtime's alone.
 """
@@ -70,7 +70,7 @@ class Readings:
         known, cgroups = self._inventory.container(container_id), self._inventory.cgroups
         state = known.state
         if state.state != RUNNING:
-            # Its cgroup is gone with it; only the OOM kill remains to be recorded.
+            # The container's cgroup is gone with it; only the OOM kill remains to be recorded.
             return Usage(state.finished_at or time.time(), oom_kills=int(state.reason == "OOMKilled"))
         if cgroups is not None and known.group:
             return cgroups.usage(known.group)
@@ -92,7 +92,7 @@ class Readings:
                 try:
                     found.append((known.state, await self.container_usage(known.state.id)))
                 except RuntimeFailure:
-                    # It has just exited, or the runtime has no statistics: others are not affected.
+                    # The container has just exited, or the runtime has no statistics of it: others are not affected.
                     continue
         return found
 

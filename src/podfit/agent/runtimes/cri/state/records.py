@@ -44,12 +44,12 @@ class Container:
 
     @property
     def writable(self) -> bool:
-        """Whether the agent writes its cgroup itself."""
+        """Whether the agent writes the container's cgroup itself."""
         return bool(self.group) and self.state.state == RUNNING
 
     @property
     def running(self) -> bool:
-        """Also according to the kernel: the runtime may not have noticed an exit."""
+        """Whether the container runs, by the runtime and by the kernel: the runtime may not have noticed an exit."""
         return self.state.state == RUNNING and (not self.state.pid or os.path.exists(f"/proc/{self.state.pid}"))
 
 
@@ -143,7 +143,7 @@ def process_id(info: str) -> int:
 
 
 def group_of(pid: int, controller: str) -> str:
-    """A process's cgroup: of a v1 controller, or v2's one ("")."""
+    """The cgroup of a process: of a v1 controller, or v2's single one ("")."""
     try:
         with open(f"/proc/{pid}/cgroup") as file:
             rows = [line.rstrip("\n").split(":", 2) for line in file]
