@@ -55,7 +55,8 @@ class Metrics:
             registry=self.registry,
         )
         self._children: dict[tuple[Any, ...], tuple[Counter, Histogram]] = {}
-        """Keyed by the attributes of request and response that determine the labels, which cost more than counting."""
+        """Series by the attributes of request and response that determine the labels: computing labels costs more than
+        counting."""
         self.reading = self._inflight.labels("readOnly")
         self.mutating = self._inflight.labels("mutating")
 
@@ -81,11 +82,11 @@ class Metrics:
         found[1].observe(seconds)
 
     def watching(self, route: Route) -> Gauge:
-        """Open watches with these labels."""
+        """The gauge of open watches with these labels."""
         return self._watches.labels(*_labels(route))
 
     def watch_events(self, route: Route) -> Counter:
-        """Events sent to watches of this resource."""
+        """The counter of events sent to watches of this resource."""
         return self._events.labels(route.group, route.version, route.resource)
 
     def text(self) -> bytes:

@@ -1,4 +1,4 @@
-"""Non-resource paths: discovery documents, health, version, metrics, OpenAPI."""
+"""Serves non-resource paths: discovery documents, health, version, metrics, OpenAPI."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _METRICS = "text/plain; version=0.0.4; charset=utf-8"
 
 
 class PageNotFound(ApiError):
-    """404 as plain text, where Kubernetes sends no Status."""
+    """Results in 404 as plain text, for paths where Kubernetes sends no Status."""
 
 
 def page_not_found() -> ApiError:
@@ -67,7 +67,7 @@ class Paths:
         self.metrics: dict[str, Callable[[], bytes]] = {"/metrics": core.metrics.text}
         """Prometheus' text by path: the server's own, and that of components in the same process."""
         self.checks: dict[str, Callable[[], str]] = {"ping": _passed, "log": _passed, "store": _passed}
-        """Health checks by name: why a component does not work, "" if it does."""
+        """Health checks by name: each returns why a component does not work, or "" if it does."""
 
     async def answer(self, request: Request, route: Route | None) -> Response:
         parts = _parts(request.path)
@@ -103,7 +103,7 @@ class Paths:
         return bool(parts) and parts[0] in ("api", "apis", "version", *_HEALTH)
 
     def _dialect(self) -> dict[str, str]:
-        """Tells our components the dialect of namespaces without a label."""
+        """Serves the default dialect, that of namespaces without a label, to podfit's components."""
         default = self._core.dialects.default
         return {} if default == NATIVE else {VERSION_FIELD: default}
 
@@ -114,7 +114,7 @@ class Paths:
         return Response(200, made)
 
     def _plain_document(self, request: Request, *name: str) -> Response:
-        """A discovery document that is not aggregated, in any form."""
+        """A discovery document in its plain form, in any encoding."""
         answer = self._document(request, *name)
         media = plain_media(request.headers.get("accept", ""))
         if media == PROTOBUF:
@@ -137,7 +137,8 @@ class Paths:
         raise page_not_found()
 
     def _openapi(self, parts: list[str], request: Request) -> Response:
-        """Documents are large: generated on first request, cached as bytes until the kinds change."""
+        """OpenAPI documents are large: they are generated on first request, and cached as bytes until the kinds
+        change."""
         media = JSON if parts == ["v3"] else _openapi_media(parts[0], request.headers.get("accept", ""))
         compact = media == openapi_proto.MEDIA_TYPE
         where = "/".join(parts) + " protobuf" * compact
@@ -180,7 +181,7 @@ class Paths:
     def _health(self, kind: str, rest: list[str], request: Request) -> Response:
         problems = {check: problem() for check, problem in self.checks.items()}
         if kind == "livez":
-            # A restart does not free disk space.
+            # A full disk does not fail liveness: a restart does not free disk space.
             problems["store"] = ""
         problems[_BOOTSTRAP] = "" if self.ready or kind == "livez" else "not finished"
         if rest:
@@ -205,8 +206,8 @@ class Paths:
 
 
 def _parts(path: str) -> list[str]:
-    """The segments of a path. It is served as it was authorized: an empty segment is not skipped, and a trailing slash
-    is part of the path except for a few documents."""
+    """The segments of a path. Empty segments result in 404, as does a trailing slash except for a few documents: the
+    path must be served exactly as it was authorized."""
     parts = path[1:].split("/")
     if not parts[-1] and (len(parts) == 1 or parts[0] in _ENDED):
         parts.pop()
@@ -224,17 +225,17 @@ def _passed() -> str:
 
 
 def _line(check: str, problem: str, excluded: bool) -> str:
-    """As Kubernetes lists a check: the reason of a failure is only logged."""
+    """A health check as Kubernetes lists it; the reason of a failure is only logged."""
     if excluded:
         return f"[+]{check} excluded: ok"
     return f"[-]{check} failed: reason withheld" if problem else f"[+]{check} ok"
 
 
 def tagged(request: Request, body: bytes, media: str) -> Response:
-    """With an ETag of its content, so that a client that has it need not receive it again."""
+    """Adds an ETag of the content, and responds with 304 to a client that has it."""
     tag = f'"{zlib.crc32(body):08x}{len(body):x}"'
     if request.headers.get("if-none-match", "") == tag:
-        # The media type is repeated: a client's cache takes it over from the response.
+        # The response repeats the media type, because the cache of a client copies it from here.
         return Response(304, content_type=media, headers=[("Etag", tag)])
     return Response(200, body, media, headers=[("Etag", tag)])
 

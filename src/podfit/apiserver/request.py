@@ -36,27 +36,29 @@ class Request(msgspec.Struct):
     path: str
     query: dict[str, list[str]]
     headers: Mapping[str, str]
-    """Keys are lower-case."""
+    """Headers with lower-case names."""
     sent: bytes | Object = b""
     """The body as received. A component of this process may pass the object itself: it is read, and never retained."""
     user: User = ANONYMOUS
     upgrade: Any = None
     """The connection, for requests that switch protocols (exec, attach, port-forward, WebSocket watches)."""
     arriving: Callable[[], Awaitable[bytes]] | None = None
-    """Reads the body, if it has not arrived yet: it is not read for unauthorized clients."""
+    """Reads a body that has not arrived yet. It is called only after the client is authorized."""
     client: str = ""
     """The key of the limit of requests in flight; "" for components of this process, which have none."""
     patient: bool = False
-    """Called when a request turns out to be long: the rest of its work waits for short ones (`long_responses`)."""
+    """Called when a request turns out to be long: the rest of its work waits for short requests (`long_responses`)."""
     short: bool = False
-    """Reads of other clients wait for this request (`turns`): it has begun, and has not turned out to be long."""
+    """Whether reads of other clients wait for this request (`turns`): it has begun, and has not turned out to be
+    long."""
     shares: bool = False
-    """Sent by a component of this process that accepts the server's own objects as response, read-only."""
+    """Whether the client is a component of this process that accepts the server's own objects as response,
+    read-only."""
 
     @property
     def native(self) -> bool:
-        """Whether the client uses the native form of in-place resize, whatever its namespace or the server's default:
-        components of this process do."""
+        """Whether the client uses the native form of in-place resize, regardless of the namespace's dialect: true for
+        components of this process."""
         return self.shares or self.headers.get(_NATIVE_HEADER) == NATIVE
 
     @property
@@ -97,4 +99,4 @@ class Response(msgspec.Struct):
     stream: AsyncIterator[bytes] | None = None
     """If set, the body is a stream of chunks (watches, logs); each is sent immediately."""
     shared: Object | None = None
-    """Instead of a body, if the request has `shares`."""
+    """The server's own object instead of a body, if the request has `shares`."""

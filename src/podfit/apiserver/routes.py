@@ -35,7 +35,7 @@ def parse(method: str, path: str, query: dict[str, list[str]]) -> Route | None:
     parts = path.split("/")
     end = len(parts)
     if end < 2:
-        return None  # the target of CONNECT and OPTIONS need not be a path
+        return None  # The target of CONNECT and OPTIONS need not be a path.
     if parts[1] == "api" and end > 2:
         group, version, at = "", parts[2], 3
     elif parts[1] == "apis" and end > 3:
@@ -56,7 +56,7 @@ def parse(method: str, path: str, query: dict[str, list[str]]) -> Route | None:
         namespace = parts[at + 1]
         if end > at + 2 and parts[at + 2] not in _NAMESPACE_SUBRESOURCES:
             at += 2
-    # The path behind a proxy is not ours; in a path of ours no segment is empty.
+    # Empty segments are allowed only in the path behind a proxy, which belongs to its target.
     if "" in parts[1 : min(end, at + 3)]:
         return None
     resource = parts[at]

@@ -1,8 +1,8 @@
-"""The API server without its sockets: a request in, a response out.
+"""The API server without its sockets: handles a request and returns a response.
 
-`handle` serves clients in the same process as well as the HTTP front end (`http`). The order is Kubernetes':
-impersonation, flow control, authorization, then whether the resource exists at all, then the verb. Every error becomes
-a metav1.Status.
+`handle` is called by the HTTP front end (`http`) and by clients in the same process. The order of steps is Kubernetes':
+impersonation, flow control, authorization, the check that the resource exists, and the verb. Every error becomes a
+metav1.Status.
 """
 
 from __future__ import annotations
@@ -124,7 +124,7 @@ class ServerCore:
         return response
 
     def _is_served(self, route: Route) -> bool:
-        """Whether the resource exists, here or in the discovery document of another server."""
+        """Whether the resource exists, in this server or in the discovery document of another one."""
         if not route.resource:
             return self.discovery.document("version", route.group, route.version) is not None
         kind = self.registry.resource(route.group, route.version, route.resource)
@@ -138,7 +138,7 @@ class ServerCore:
         """Replaces the request's user by the one that the headers name. Returns the error response if that is
         forbidden.
         """
-        # Whether there may be such a header; the joined keys may contain it by chance, then there is nothing to do.
+        # A fast check for such headers. A false positive is harmless: no user is found then.
         if "impersonate-" not in "".join(request.headers):
             return None
         try:
@@ -196,7 +196,7 @@ class ServerCore:
         return response
 
     async def _receive(self, request: Request, route: Route | None) -> None:
-        """Reads the body of an authorized client, and takes the seat: a body that arrives slowly holds none."""
+        """Reads the body of an authorized client before it takes a seat: a body that arrives slowly holds none."""
         self.authorization.check(request.user, self._action(request, route))
         await self.seats.take(request, body=True)
         try:
@@ -210,7 +210,7 @@ class ServerCore:
         gauge.inc()
         CLIENT.set(request.client or request.user.name)
         if is_endless(route) and not is_watch(route):
-            # Nobody waits for a connection that stays open.
+            # Reads of other clients do not wait for a connection that stays open.
             request.patient = True
             self.parts.long_responses.turns.lengthen(request)
         else:
@@ -271,7 +271,7 @@ class ServerCore:
         try:
             return await self.paths.answer(request, route)
         except paths.PageNotFound:
-            # In a group that is served elsewhere and whose discovery has not been read yet.
+            # The resource may exist in an aggregated group whose discovery document has not been read yet.
             foreign = self.aggregation.handler(route.group, route.version) if route is not None else None
             if foreign is None:
                 raise
@@ -317,27 +317,27 @@ class ServerCore:
             raise not_found(kind.plural, route.name, kind.group)
         if found is None or (kind.namespaced and not route.namespace):
             raise self._nothing_there(kind.group)
-        # OPTIONS is not a verb of the API; the target of a proxy has to handle it.
+        # OPTIONS is not a verb of the API; only the target of a proxy can handle it.
         if route.verb not in found.verbs and (method, found.name) != ("OPTIONS", "proxy"):
             raise method_not_allowed()
         special = self.handlers.subresource(kind, route.subresource, route.verb)
         return special or VERBS[route.verb]
 
     def _nothing_there(self, group: str) -> ApiError:
-        """Groups of built-in kinds respond with a Status, all others with plain text."""
+        """The 404 of an unknown resource: a Status in groups of built-in kinds, plain text in all others."""
         built_in = not group or any(kind.group == group and not kind.custom for kind in self.registry)
         return not_found_status() if built_in else paths.page_not_found()
 
 
 def _misplaced(kind: Kind, route: Route) -> bool:
-    """A namespaced path to a cluster-scoped resource. Authorization has only checked that namespace, where roles may
-    allow everything."""
+    """Whether the path of a cluster-scoped resource names a namespace. Such a request must be rejected: authorization
+    has only checked that namespace, where roles may allow everything."""
     own = route.name if kind.plural == "namespaces" else ""
     return not kind.namespaced and route.namespace != own
 
 
 def _check_timeout(text: str) -> None:
-    """The client may choose any timeout, but it has to be a valid duration."""
+    """Raises an error if the timeout that the client chose is not a valid duration."""
     if text and not _DURATION.fullmatch(text):
         why = f"time: invalid duration {go_quote(text)}"
         if re.fullmatch(r"[-+]?[0-9.]+", text):
@@ -346,7 +346,7 @@ def _check_timeout(text: str) -> None:
 
 
 def read_protobuf(request: Request) -> None:
-    """From here on the request is as if the client had sent JSON."""
+    """Converts a protobuf body to an object, so that the request is handled as if the client had sent JSON."""
     try:
         request.body = protobuf.to_json(request.body) if request.body else b""
     except protobuf.BadProtobuf as error:

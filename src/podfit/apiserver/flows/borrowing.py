@@ -1,7 +1,7 @@
-"""Divides the seats of a server among priority levels, which can borrow from each other. Pure.
+"""Divides the seats of a server among priority levels, which can borrow seats from each other. Pure.
 
-A level has a nominal limit derived from its shares. It lends part of it while it does not need it, and borrows up to
-its own limit; the current limits follow the demand of the last period, as in kube-apiserver.
+A level has a nominal limit derived from its shares. It lends unused seats up to its lending limit, and borrows up to
+its borrowing limit. The current limits follow the demand of the last period, as in kube-apiserver.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class Division:
 
 
 def divide(levels: Mapping[str, Bounds], demands: Mapping[str, Demand]) -> Division:
-    """Exempt levels take what they need; if little is left, the others get no more than their lower bounds."""
+    """Exempt levels get the seats that they need; if few are left, the other levels get only their lower bounds."""
     wanted = {name: _wanted(level, demands[name]) for name, level in levels.items()}
     shared = {name: level for name, level in levels.items() if not level.exempt}
     targets = {name: max(float(wanted[name]), demands[name].smoothed) for name in shared}
@@ -88,7 +88,7 @@ def divide(levels: Mapping[str, Bounds], demands: Mapping[str, Demand]) -> Divis
 
 
 def _wanted(level: Bounds, demand: Demand) -> int:
-    """The minimum of a level: what it used, within the seats that it does not lend."""
+    """The minimum of a level: its lower bound, or its peak demand (of a limited level at most the nominal limit)."""
     return max(level.least, demand.high if level.exempt else min(level.nominal, demand.high))
 
 
@@ -111,7 +111,7 @@ def _fair(
 
 
 def _rounded(value: float) -> int:
-    """Halves are rounded up, as in Go. The bisection of `_fair` ends a little beside them."""
+    """Rounds halves up, as in Go, and tolerates the small error of the bisection in `_fair`."""
     return math.floor(round(value, 9) + 0.5)
 
 

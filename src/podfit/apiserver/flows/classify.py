@@ -105,7 +105,7 @@ def _allows_path(row: Object, attributes: RequestAttributes) -> bool:
 
 
 def _covers(pattern: str, path: str) -> bool:
-    """A pattern covers everything below it, with or without `/*`."""
+    """Whether a pattern matches a path. It matches all paths below it, with or without `/*`."""
     return pattern in (_ANY, path) or path.startswith(pattern.removesuffix("*").removesuffix("/") + "/")
 
 

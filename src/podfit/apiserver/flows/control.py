@@ -1,7 +1,7 @@
 """Flow control: every request of a client gets seats in a priority level before it is executed.
 
-The cluster's flow schemas and priority levels decide which; both are reloaded when one of them changes. Components of
-this process are not limited. Requests are classified by the impersonated user, if any.
+The cluster's flow schemas and priority levels select the level; both are reloaded when one of them changes. Requests of
+components in this process are not limited. Requests are classified by the impersonated user, if any.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ class FlowControl:
             self._timer = None
 
     def changed(self, event: WatchEvent) -> None:
-        """A listener of the hub: changes come in groups, which are processed once."""
+        """A listener of the hub. Changes arrive in groups; each group is processed once."""
         if not self._stale:
             self._stale = True
             asyncio.get_running_loop().call_soon(self.configure)
@@ -149,7 +149,7 @@ class FlowControl:
                 turn.cancel()
                 level.abandon(ticket, now)
             elif isinstance(error, TimeoutError):
-                return  # it was granted at this moment
+                return  # The seats were granted at the moment of the timeout.
             else:
                 level.finish(ticket, now)
                 level.free(ticket, now)
@@ -178,7 +178,7 @@ class FlowControl:
     def _find(self, asked: RequestAttributes) -> Classified | None:
         schema = first_match(self._schemas, asked)
         if schema is None:
-            return None  # before the mandatory objects are stored
+            return None  # The mandatory objects are not stored yet.
         level = self._levels[schema.level]
         headers = [
             ("X-Kubernetes-Pf-Flowschema-Uid", schema.uid),

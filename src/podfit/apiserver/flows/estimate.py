@@ -1,7 +1,7 @@
 """Estimates the seats of a request, and how long they are held after the response, like kube-apiserver 1.36.
 
-Lists take seats by the bytes they hold in memory at once. Writes of objects with many watchers keep some seats for the
-time needed to send the events.
+The seats of a list depend on the bytes that it holds in memory at once. Writes of objects with many watchers keep some
+seats for the time needed to send the events.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ ONE_SEAT = WorkEstimate()
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """The factors that determine how much of a list is in memory at once."""
+    """The parameters of a list that determine how much of it is in memory at once."""
 
     limit: int = 0
     """0: all objects."""
@@ -79,7 +79,7 @@ def most_seats(spec: Object, bounds: Bounds) -> int:
 
 
 def list_work(count: int, average_bytes: int, asked: Asked, most: int) -> WorkEstimate:
-    """For a list of `count` stored objects; `most` as of `most_seats`."""
+    """The work of a list of `count` stored objects; `most` is the result of `most_seats`."""
     held = min(asked.limit, count) if asked.limit > 0 else count
     if asked.single:
         held = 1
@@ -108,7 +108,7 @@ def work_of(objects: Objects, request: Request, route: Route | None, most: int) 
         return ONE_SEAT
     kind = objects.registry.resource(route.group, route.version, route.resource)
     if kind is None or route.subresource == "token":
-        # An object of another server, or a token of a service account, which is stored nowhere.
+        # The object belongs to another server, or is a token of a service account, which is not stored.
         return ONE_SEAT
     if is_write:
         return write_work(objects.hub.followers(kind.storage_prefix, route.namespace, route.name), most)
@@ -120,7 +120,7 @@ def _list_work(objects: Objects, request: Request, route: Route, kind: Kind, mos
     limit, version = first(query, "limit"), first(query, "resourceVersion")
     match, fields = first(query, "resourceVersionMatch"), first(query, "fieldSelector")
     if limit and not (limit.isdigit() and len(limit) < _DIGITS):
-        # It will be rejected.
+        # The limit is invalid, and the request will be rejected.
         return WorkEstimate(min(most or MOST_LIST_SEATS, MOST_LIST_SEATS))
     exact = match == "Exact" or (not match and bool(int(limit or 0)) and version not in ("", "0"))
     asked = Asked(

@@ -1,8 +1,8 @@
-"""The requests of one priority level: those being executed, and the fair queues of the waiting ones.
+"""The requests of one priority level: the executing ones, and the fair queues of the waiting ones.
 
 Seats are granted by start-time fair queuing: each queue has a virtual time, which advances by the work it dispatches,
-and the queue with the lowest is next. A queue that was idle starts at the level's virtual time, so that idling earns no
-credit.
+and the queue with the lowest virtual time is next. A queue that was idle starts at the level's virtual time, so that
+idling earns no credit.
 """
 
 from __future__ import annotations
@@ -47,13 +47,13 @@ class Ticket:
     work: WorkEstimate
     arrived: float
     seats: int
-    """The most seats that it holds at a time."""
+    """The maximum number of seats that the request holds at a time."""
     queue: Queue | None = None
     turn: asyncio.Future[None] | None = None
-    """Set while it waits for seats."""
+    """Set while the request waits for seats."""
     started: float = 0.0
     length: int = 0
-    """The number of requests that waited in its queue when it arrived, itself included."""
+    """The number of requests in its queue when it arrived, itself included."""
 
 
 class Level:
@@ -61,11 +61,11 @@ class Level:
         self.name, self.uid = name, ""
         self.bounds = Bounds(0, 0, 0)
         self.limit = 0
-        """The current limit: its own seats, minus lent and plus borrowed ones."""
+        """The current limit: nominal seats, minus lent and plus borrowed ones."""
         self.demand = Demand()
         self.retries = Retries()
         self.most_seats = 0
-        """That one request may take; 0: not limited."""
+        """The maximum number of seats of one request; 0: not limited."""
         self.exempt = False
         self.executing = 0
         """Seats in use."""
@@ -93,7 +93,7 @@ class Level:
         self._length = queuing.get("queueLengthLimit") or 50
         if count > len(self._queues):
             self._queues += [Queue() for _ in range(count - len(self._queues))]
-        # Queues beyond a reduced number get no more requests; those already in them are still served.
+        # If the number of queues is reduced, the removed ones get no more requests, but those in them are served.
         self._dealt = count
         self._hands.clear()
 
@@ -104,7 +104,8 @@ class Level:
     # --- coming and going ---------------------------------------------------------------------------------------
 
     def arrive(self, work: WorkEstimate, flow: int, now: float) -> Ticket:
-        """A ticket whose `turn` is None may be executed immediately; any other waits for it. Raises Rejected."""
+        """Returns a ticket. If its `turn` is None the request may be executed immediately; otherwise it must wait for
+        `turn`. Raises Rejected."""
         ticket = Ticket(work, now, work.most)
         if self.exempt or (not self.waiting and self._has_room(work)):
             if self._dealt and not self.exempt:
@@ -130,7 +131,7 @@ class Level:
         return ticket
 
     def abandon(self, ticket: Ticket, now: float) -> None:
-        """For a ticket that is still waiting."""
+        """Removes a waiting ticket from its queue."""
         assert ticket.queue is not None
         self._observe(now)
         ticket.queue.waiting.remove(ticket)
@@ -139,7 +140,7 @@ class Level:
         self._dispatch(now)
 
     def finish(self, ticket: Ticket, now: float) -> None:
-        """Called with the response. Final seats are held until `free`."""
+        """Called when the response is ready. Final seats are held until `free`."""
         self._account(ticket, now)
         self._running -= 1
         self._release(ticket, ticket.seats - self.final(ticket), now)
@@ -177,7 +178,7 @@ class Level:
     # --- seats --------------------------------------------------------------------------------------------------
 
     def _has_room(self, work: WorkEstimate) -> bool:
-        """A request wider than the level is executed when no other is; one that can wait needs a free seat."""
+        """Whether the ticket may be executed. A request wider than the level waits until no other is executing."""
         if self._dealt and self.executing >= self.limit:
             return False
         return self.executing + work.most <= self.limit or (work.most > self.limit and not self._running)
@@ -212,7 +213,7 @@ class Level:
             queue.virtual += ticket.seats * _GUESS_S
 
     def _narrow(self, ticket: Ticket) -> None:
-        """For a level that has become smaller than the final seats of a request."""
+        """Reduces the final seats of a request to the limit of the level, which may have become smaller."""
         work = ticket.work.within(self.limit)
         if work is not ticket.work and ticket.queue is not None:
             ticket.queue.load -= ticket.seats - work.most

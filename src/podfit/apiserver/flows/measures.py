@@ -125,7 +125,7 @@ class FlowMeasures:
         self._waiting_seats.labels(level, schema).inc(seats)
 
     def served(self, level: str, schema: str, exempt: bool) -> ServedMeasures:
-        """Metrics updated for every request of a schema."""
+        """The metrics of a schema that every request updates."""
         return ServedMeasures(
             self._dispatched.labels(level, schema),
             self._executing.labels(level, schema),
@@ -144,7 +144,7 @@ class FlowMeasures:
             self._target.labels(name).set(target)
 
     def level(self, level: Level) -> None:
-        """The limits and the demand of a level, updated after either changed."""
+        """Updates the metrics of a level after a change of its limits or demand."""
         name, bounds, demand = level.name, level.bounds, level.demand
         self._nominal.labels(name).set(bounds.nominal)
         self._lower.labels(name).set(bounds.least)

@@ -1,4 +1,4 @@
-"""After how many seconds a rejected client should try again: longer while a level rejects many. Pure.
+"""Computes the Retry-After of rejected requests, which grows while a level rejects many. Pure.
 
 As in kube-apiserver 1.36: the delay of a level doubles if it rejected at least three requests for every second of the
 delay, and falls by a second if it rejected fewer than one.
@@ -12,7 +12,7 @@ LONGEST_S = 32
 
 
 class Retries:
-    """Of one priority level."""
+    """The delay of one priority level."""
 
     def __init__(self) -> None:
         self.delay_s = 1

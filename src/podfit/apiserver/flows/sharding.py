@@ -14,11 +14,11 @@ def flow_hash(schema: str, flow: str) -> int:
 
 
 def deal(number: int, queues: int, hand_size: int) -> list[int]:
-    """`hand_size` different queues out of `queues`, drawn by the number as cards are drawn from a deck."""
+    """Selects `hand_size` different queues out of `queues`, determined by the hash, like cards dealt from a deck."""
     hand: list[int] = []
     for drawn in range(min(hand_size, queues)):
         number, card = divmod(number, queues - drawn)
-        # The card is an index into the rest of the deck.
+        # The card is an index into the remaining deck.
         for earlier in sorted(hand):
             if card >= earlier:
                 card += 1

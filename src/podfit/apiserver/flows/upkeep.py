@@ -33,7 +33,7 @@ class FlowUpkeep:
         self._objects, self._writer = objects, writer
         self._tasks = Tasks("flow upkeep")
         self._waiting = False
-        """For the next reconciliation."""
+        """Whether a reconciliation is already scheduled."""
         writer.after_write[SCHEMA.storage_prefix] = self.settle
 
     async def stop(self) -> None:
@@ -100,7 +100,7 @@ class FlowUpkeep:
         try:
             await self._objects.put(SCHEMA, record.key, stored, record.modified)
         except Mismatch:
-            return  # the writer of the newer version updates it
+            return  # A newer version was written; its writer updates the condition.
 
     def _condition(self, schema: Object) -> Object:
         level = ((schema.get("spec") or {}).get("priorityLevelConfiguration") or {}).get("name", "")

@@ -1,7 +1,7 @@
-"""The HTTP front end: sockets, TLS, bodies, compression, streams. Independent of kinds.
+"""The HTTP front end of the API server: sockets, TLS, bodies, compression, streams. Independent of kinds.
 
-One catch-all handler; routing is the server's task. Request bodies are limited (413), responses above a size are
-compressed if the client accepts it, streams are written chunk by chunk.
+One catch-all handler passes requests to `server`, which routes them. Request bodies are limited (413), responses above
+a size are compressed if the client accepts it, streams are written chunk by chunk.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _UNREADABLE = (
     ConnectionError,
 )
 _REQUEST_LINE = re.compile(r"""\n  b['"][!#$%&'*+.^_`|~0-9A-Za-z-]+ \S+ HTTP/""")
-"""In the parser's message: a valid request line except for an unknown method."""
+"""Matches the parser's message for a request line whose only fault is an unknown method."""
 
 
 class HttpFront:
@@ -132,7 +132,7 @@ class HttpFront:
                 return await send_watch(http, response.stream, response.content_type == STREAM_TYPE)
             return await self._chunked_stream(http, response, response.stream)
         except ConnectionError:
-            # The client disconnected before its response: this one is not read.
+            # The client disconnected before it got the response; this empty one is never sent.
             return web.Response()
         finally:
             await _end(response.stream)
@@ -153,7 +153,7 @@ class HttpFront:
             outlet.let_go()
             await answer.write_eof()
         except TimeoutError:
-            # The client reads nothing and pending data stays buffered; only closing the connection frees it.
+            # The client does not read; only closing the connection frees the buffered data.
             if http.transport is not None:
                 http.transport.abort()
         except (ConnectionError, asyncio.CancelledError):
@@ -172,10 +172,10 @@ class _ChunkWriter:
         self._size = 0
 
     def take(self, piece: bytes) -> bool:
-        """Almost every event of a watch: there is nothing to wait for.
+        """Writes an event without waiting, which is possible for almost every event of a watch.
 
-        Chunks written in one iteration of the loop are sent together at its end: changes come in groups, and each write
-        of its own would be a TLS record of its own.
+        Chunks written in one iteration of the loop are sent together at its end: changes arrive in groups, and each
+        separate write would become a TLS record of its own.
         """
         transport = self._http.transport
         if transport is None or transport.is_closing() or not 0 < len(piece) <= _SLICE - self._size:
@@ -196,21 +196,21 @@ class _ChunkWriter:
         try:
             transport.write(b"%x\r\n%b\r\n" % (size, b"".join(taken)))
         except (RuntimeError, OSError):
-            # The connection was lost at this moment; the reader of the stream notices at the next chunk.
+            # The connection was lost meanwhile; the reader of the stream notices at the next chunk.
             log.debug("a watcher is gone", exc_info=True)
 
     async def send(self, piece: bytes) -> None:
         if self.take(piece):
             return
         self.let_go()
-        # In slices, because a TLS connection buffers whatever it is given, and applies back-pressure only afterwards.
+        # Data is written in slices, because a TLS connection buffers all of a write before it applies back-pressure.
         for start in range(0, len(piece), _SLICE):
             async with asyncio.timeout(self._patience_s):
                 await self._answer.write(piece[start : start + _SLICE])
 
 
 class _Connection(Connection):
-    """Methods that HTTP parsers do not know get Kubernetes' error, too."""
+    """A connection that answers methods unknown to the HTTP parser with Kubernetes' error."""
 
     def handle_error(
         self,
@@ -273,14 +273,14 @@ async def _body(http: web.BaseRequest, patience_s: float) -> bytes:
         why = "Timeout: request did not complete within the allotted timeout"
         raise ApiError(504, "Timeout", why) from None
     except _UNREADABLE as error:
-        # aiohttp's stream keeps its error, whose traceback references the frame with the data, and the stream.
+        # aiohttp's stream references its error, whose traceback references the frame with the data and the stream.
         error.__traceback__ = None
         raise ApiError(400, "BadRequest", f"the body could not be read: {error}") from None
 
 
 def _closing(http: web.BaseRequest, answer: web.Response) -> web.Response:
-    """Unread parts of a body end with the connection, and so does anything a client sends after a rejected upgrade:
-    none of it is a request."""
+    """Closes the connection if unread data would otherwise be parsed as a request: the rest of a body, or data that a
+    client sends after a rejected upgrade."""
     if (http.body_exists and not http.content.at_eof()) or "Upgrade" in http.headers:
         answer.force_close()
     return answer

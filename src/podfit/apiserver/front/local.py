@@ -1,4 +1,4 @@
-"""Clients of a server in the same process: no sockets, no TLS, a trusted user."""
+"""Clients for components in the server's process: no sockets, no TLS, a trusted user."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 def local_client(server: ApiServer, user: User, name: str, shares: bool = False) -> Client:
     """A client of a server in this process, acting as `user`.
 
-    With `shares`, watched objects and results of writes are the server's own, shared: read only.
+    With `shares`, watched objects and results of writes are shared with the server and must not be modified.
     """
 
     def call(

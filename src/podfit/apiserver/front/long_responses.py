@@ -1,8 +1,8 @@
-"""Long responses on the event loop: lists of thousands of objects, tables, YAML.
+"""Schedules the assembly of long responses on the event loop: lists of thousands of objects, tables, YAML.
 
-They are assembled in slices of a few milliseconds, one slice at a time, round-robin over clients, and a slice waits
-while short requests are being handled, up to a limit. So a client that lists everything as often as it can does not
-delay another one's PATCH, but still makes progress.
+Responses are assembled in slices of a few milliseconds, one slice at a time, round-robin over clients. A slice waits
+while short requests are being handled, up to a limit. So a client that lists everything in a loop does not delay the
+PATCH of another client, but still makes progress.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ class LongResponses:
         self._lock, self.turns = FairLock(), Turns(clock)
 
     def enter(self) -> None:
-        """A request is being handled; it counts as short until proven long."""
+        """Called when the handling of a request begins. A request counts as short until it turns out to be long."""
         self._short += 1
 
     def leave(self, request: Request) -> None:
-        """It was answered, or has turned out to be long."""
+        """Called when a request has been answered, or has turned out to be long."""
         if request.patient:
             return
         request.patient = True
@@ -46,7 +46,7 @@ class LongResponses:
         self.turns.lengthen(request)
 
     async def wait(self, request: Request) -> None:
-        """Waits for a turn before work that is certainly long: none of it runs before short requests."""
+        """Waits for a turn before work that is certainly long, so that short requests run first."""
         self._lengthen(request)
         await self._turn(request.user.name)
         self._lock.give_back()

@@ -1,8 +1,8 @@
 """Limits how many requests of each client are processed concurrently.
 
-Flow control (`podfit.apiserver.flows`) decides which requests are admitted. Those of one client then share a few seats
-for reads and a few for writes: all work happens on one event loop, and a flood from one client delays others by a few
-seats, not by everything that it was admitted with. Watches and other streams take no seat.
+Flow control (`podfit.apiserver.flows`) decides which requests are admitted. The admitted requests of one client share a
+few seats for reads and a few for writes. All work runs on one event loop, so a flood from one client delays others by
+those few seats only. Watches and other streams take no seat.
 
 A body that is still arriving takes a slot of its own, of which there are more: a client that sends slowly delays its
 other requests only if it has many such bodies, and the memory for them is bounded.
@@ -22,7 +22,7 @@ _ENDLESS_PARTS = frozenset(("attach", "exec", "proxy", "log", "portforward"))
 
 
 class Limits:
-    """For one class of requests: the limit per client, and the limit in total."""
+    """The limits of one class of requests: per client, and in total."""
 
     def __init__(self, seats: int) -> None:
         self.seats = seats
@@ -100,7 +100,7 @@ def _key(request: Request, body: bool) -> tuple[str, str]:
 
 
 def is_endless(route: Route | None) -> bool:
-    """Streams: not limited in time, and free while nothing happens."""
+    """Whether the request is a stream: not limited in time, and without cost while idle."""
     return route is not None and (route.verb in _ENDLESS or route.subresource in _ENDLESS_PARTS)
 
 
@@ -109,7 +109,7 @@ def is_watch(route: Route | None) -> bool:
 
 
 def too_many(headers: list[tuple[str, str]], retry_s: int) -> Response:
-    """429 as in kube-apiserver: a line of text."""
+    """The response 429, with a line of text as in kube-apiserver."""
     text = b"Too many requests, please try again later.\n"
     fixed = [("Retry-After", str(retry_s)), ("X-Content-Type-Options", "nosniff")]
     return Response(429, text, "text/plain; charset=utf-8", [*fixed, *headers])

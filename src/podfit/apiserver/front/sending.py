@@ -1,5 +1,5 @@
-"""Sends long responses: in slices, because a TLS connection encrypts whatever it is given at once, and compressed in a
-thread of low priority if the client accepts that.
+"""Sends long responses in slices, because a TLS connection encrypts each write at once. They are compressed in a thread
+of low priority if the client accepts that.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""The order in which reads of several clients begin.
+"""Orders the reads of several clients fairly.
 
-All requests share one event loop, and each takes several of its iterations. A client with many requests in flight lets
-those of clients with fewer go first, and begins one read per iteration, so that the others do not wait for all of its
-own in each. A client that is alone is not held up, nobody waits for long, and writes never wait: those of one iteration
-share a commit.
+All requests share one event loop, and each takes several of its iterations. The reads of a client with many requests in
+flight wait for those of clients with fewer, and begin one per iteration, so that other clients do not wait for all of
+them in each iteration. A client that is alone does not wait, waits are short, and writes never wait: those of one
+iteration share a commit.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from podfit.kit.clock import Clock
 _ALONE_S = 1.0
 """After this long without a request of another client, a client is alone."""
 _PATIENCE_S = 0.008
-"""How long a read waits at most, and how long a request that has begun is waited for."""
+"""How long a read waits at most, and how long others wait for a request that has begun."""
 _Turn = asyncio.Future[None]
 
 
@@ -27,9 +27,9 @@ class Turns:
         self._present: dict[str, int] = {}
         """Requests by client, waiting ones included."""
         self._short: dict[str, int] = {}
-        """Those that have begun, except the ones that turned out to be long."""
+        """Requests that have begun, except those that turned out to be long."""
         self._since: dict[str, float] = {}
-        """When the last of them began."""
+        """The time at which the last of these requests began."""
         self._waiting: dict[str, deque[_Turn]] = {}
         self._begun: set[str] = set()
         """Clients that began a read in this iteration."""
@@ -52,7 +52,7 @@ class Turns:
         self._begin(request)
 
     def lengthen(self, request: Request) -> None:
-        """The request will take long: nobody waits for it."""
+        """Called when a request turns out to be long: the others no longer wait for it."""
         if not request.short:
             return
         request.short, client = False, request.client
@@ -111,7 +111,7 @@ class Turns:
             self._end_of_iteration = asyncio.get_running_loop().call_soon(self._end)
 
     def _end(self) -> None:
-        """The iteration is over: every client that need not give way begins its next read."""
+        """Ends an iteration: every client that need not wait for another begins its next read."""
         self._end_of_iteration, now = None, self._monotonic()
         self._begun.clear()
         for client, queue in list(self._waiting.items()):

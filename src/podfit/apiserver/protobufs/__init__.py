@@ -1,1 +1,1 @@
-"""Responses in protobuf: lists and watches of built-in kinds, from their stored JSON."""
+"""Encodes responses in protobuf: objects, lists and watches of built-in kinds, from their stored JSON."""

@@ -1,4 +1,4 @@
-"""Lists and watch events in protobuf.
+"""The protobuf form of objects, lists and watch events.
 
 A stored object is encoded once for every revision, whether it is a response, an item of a list or part of an event;
 other values stay JSON until they are sent (`Call.reply`). An event is a frame of four bytes of length and a WatchEvent,
@@ -27,7 +27,7 @@ _ITEM = delimited(2)
 
 
 class ProtobufForm:
-    """Another form, encoded in protobuf."""
+    """Wraps another form and encodes its output in protobuf."""
 
     def __init__(self, form: Form, api_version: str, kind: str, kept: MessageCache | None = None) -> None:
         """`kept`: the cache of messages, for a form that shows objects as they are stored."""
@@ -70,7 +70,7 @@ class ProtobufForm:
         return opening(self._api_version, f"{self._kind}List", size) + listed
 
     def whole(self, record: Record) -> bytes:
-        """A single object, as a response: events of its revision contain the same bytes."""
+        """A single object as a response; watch events of its revision contain the same bytes."""
         data = self._found(record)
         return opening(self._api_version, self._kind, len(data)) + data
 

@@ -11,7 +11,7 @@ _BYTES = 96 << 20
 
 
 class MessageCache:
-    """For the most recently requested objects."""
+    """The messages of the most recently requested objects."""
 
     def __init__(self, most_bytes: int = _BYTES) -> None:
         self._most_bytes = most_bytes

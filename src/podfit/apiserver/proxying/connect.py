@@ -1,7 +1,7 @@
 """CONNECT: a request that opens a connection to a pod, a node or a service (exec, attach, port-forward, proxy).
 
-Its query is an object of its own kind (PodExecOptions, …). Admission sees that object and may change it; the connection
-is made with the result.
+The query of such a request is decoded as an object of a kind of its own (PodExecOptions, …). Admission may change that
+object; the connection is opened with the result.
 """
 
 from __future__ import annotations
@@ -43,8 +43,8 @@ async def admitted(call: Call) -> Object:
 
 
 def check_create(authorization: Authorization, call: Call) -> None:
-    """A WebSocket opens with GET: read permission alone must not give access to a pod that way, nor to the server of
-    its node, which runs commands in all of them."""
+    """Requires permission to create for WebSockets, which open with GET: read permission alone must not give access to
+    a pod, or to the server of its node, which runs commands in all pods."""
     route = call.route
     through_node = route.resource == "nodes" and upgrade.wanted(call.request)
     if route.verb == "create" or not (route.subresource in _STREAMING or through_node):

@@ -1,7 +1,7 @@
 """Outgoing connections: allowed addresses, no redirects, and errors in Go's wording.
 
-Whoever supplies an address (a node in its status, a pod's address, a client that picks a port) must not be able to
-direct the API server to targets that only it can reach: link-local addresses serve a cloud's credentials, loopback its
+Addresses come from untrusted sources: the status of nodes and pods, and ports that clients choose. They must not direct
+the API server to targets that only it can reach: link-local addresses serve a cloud's credentials, and loopback is its
 own machine.
 """
 
@@ -22,8 +22,8 @@ class NotAllowed(Exception):
 
 
 class Redirected(aiohttp.ClientError):
-    """The other side responded to an upgrade with a redirect, which is never followed: it would send our credentials to
-    a target of its choice."""
+    """The target responded to an upgrade with a redirect. Redirects are never followed: the target could direct the
+    API server's credentials to any address."""
 
 
 AS_ASKED = ("Accept-Encoding", "Content-Type", "User-Agent")
@@ -31,7 +31,8 @@ AS_ASKED = ("Accept-Encoding", "Content-Type", "User-Agent")
 
 
 def no_redirects() -> aiohttp.TraceConfig:
-    """For sessions: aiohttp follows redirects of WebSocket handshakes and has no option to disable that."""
+    """A trace configuration for sessions: aiohttp follows redirects of WebSocket handshakes, without an option to
+    disable that."""
 
     async def refuse(_: object, __: object, what: aiohttp.TraceRequestRedirectParams) -> None:
         what.response.close()
@@ -43,7 +44,7 @@ def no_redirects() -> aiohttp.TraceConfig:
 
 
 async def allowed_address(host: str, loopback: bool) -> str:
-    """The address to connect to. A name is resolved here, once: a second resolution could give another address."""
+    """The address to connect to. Names are resolved here, once: a second resolution could return another address."""
     found = parsed(host)
     if found is None:
         try:
@@ -60,7 +61,7 @@ async def allowed_address(host: str, loopback: bool) -> str:
 
 
 def parsed(text: str) -> Address | None:
-    """An address; IPv4-mapped IPv6 addresses are converted to IPv4."""
+    """Parses an address; IPv4-mapped IPv6 addresses are converted to IPv4."""
     try:
         address = ipaddress.ip_address(text.partition("%")[0])
     except ValueError:

@@ -1,5 +1,4 @@
-"""Rewrites links in pages of pods, services and nodes that are proxied by the API server, so that they go through it,
-too.
+"""Rewrites links in proxied pages of pods, services and nodes, so that browsers follow them through the API server.
 
 A page at `/api/v1/namespaces/ns/pods/p/proxy/` that links to `/next` means the pod's `/next`. Only links are changed:
 anything that is not a start tag, or is not terminated, is left unchanged. One pass over the text, whatever the pod
@@ -81,7 +80,7 @@ class Links:
         return urlunsplit((*(parts[:2] if here else ("", "")), path, *parts[3:]))
 
     async def rewritten(self, answer: Response) -> Response:
-        """Redirects and pages."""
+        """Rewrites a redirect, or the links of a page."""
         moved = [value for name, value in answer.headers if name.lower() == "location"]
         if moved:
             others = [(name, value) for name, value in answer.headers if name.lower() != "location"]
@@ -92,7 +91,7 @@ class Links:
         return replace(answer, body=await asyncio.to_thread(self.page, page), stream=None)
 
     def page(self, data: bytes) -> bytes:
-        """UTF-8 is assumed; other bytes are preserved."""
+        """Rewrites the links of a page. UTF-8 is assumed; other bytes are preserved."""
         text = data.decode("utf-8", "surrogateescape")
         return "".join(self._pieces(text)).encode("utf-8", "surrogateescape")
 
@@ -131,7 +130,7 @@ class Links:
 
 
 def leading_through(request: Request, path: str, host: str) -> Links:
-    """For the response to a request whose URL ends in `path`, sent to `host`."""
+    """The rewriter for the response to a request whose URL ends in `path`, sent to `host`."""
     asked = request.headers.get("host", "")
     prefix = quote(request.path, safe="/:@!$&'()*+,;=~").removesuffix(path)
     return Links(prefix, frozenset((host, asked)), asked)

@@ -1,4 +1,4 @@
-"""Options of a request for a pod's logs, validated before the node is contacted."""
+"""Validates the options of a request for a pod's logs, before the node is contacted."""
 
 from __future__ import annotations
 

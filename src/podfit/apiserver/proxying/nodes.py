@@ -1,4 +1,4 @@
-"""Requests that only a node can serve: logs, exec, attach, port-forward, and its own HTTP paths.
+"""Proxies requests that only a node can serve: logs, exec, attach, port-forward, and its own HTTP paths.
 
 Plain requests are forwarded and their responses streamed back; WebSockets are connected end to end and relayed message
 by message, other upgrades (SPDY) byte by byte. The paths on the node are the kubelet's.
@@ -34,7 +34,7 @@ from podfit.kit.web.listener import LARGEST_MESSAGE
 _DEFAULT_PORT = 10250
 _DEFAULT_CONTAINER = "kubectl.kubernetes.io/default-container"
 _STREAMS = (("stdin", "input"), ("stdout", "output"), ("stderr", "error"), ("tty", "tty"))
-"""Their names in the API and in the kubelet."""
+"""Names of log options in the API and in the kubelet."""
 _PLAIN = "/:@!$&'()*+,;=~"
 """Characters of a path that need no escaping."""
 _LOG_OPTIONS = ("follow", "previous", "sinceSeconds", "sinceTime", "timestamps", "tailLines", "limitBytes", "stream")
@@ -168,8 +168,8 @@ class NodeProxy:
     async def _forward(
         self, call: Call, scheme: str, host: str, port: int, path: str, context: ssl.SSLContext | None = _UNVERIFIED
     ) -> Response:
-        """`context`: for a node's own server only. Other targets must not get the client certificate for nodes: a pod's
-        address may be that of a node, or of this very server."""
+        """Forwards a request. `context` is for a node's own server only. Other targets must not get the client
+        certificate for nodes: a pod's address may be that of a node, or of this API server."""
         request, base = call.request, await self._url(scheme, host, port)
         query = urlencode([(key, value) for key, values in request.query.items() for value in values])
         target = f"{base}{quote(path, safe=_PLAIN) or '/'}" + (f"?{query}" if query else "")
@@ -177,7 +177,7 @@ class NodeProxy:
             return await self._relay(call, target, context)
         links = leading_through(request, quote(path, safe=_PLAIN), f"{_host(host)}:{port}")
         if not path and request.method in ("GET", "HEAD"):
-            # Relative links of the page would not resolve otherwise.
+            # Without the trailing slash, relative links of the page would not resolve.
             where = f"{quote(request.path, safe=_PLAIN)}/" + (f"?{query}" if query else "")
             return Response(301, b"", "text/plain; charset=utf-8", [("Location", where)])
         headers = {k: v for k, v in request.headers.items() if k not in _HOP_BY_HOP and not _is_private(k)}
@@ -204,7 +204,7 @@ class NodeProxy:
                 raise ApiError(503, "ServiceUnavailable", f"error trying to reach service: {why}") from None
             raise ApiError(500, "", f"Get {go_quote(url)}: {why}") from None
         if call.route.subresource == "log" and 300 <= answer.status < 400:
-            # A client would follow it with its own credentials.
+            # A client would follow the redirect with its own credentials.
             answer.close()
             raise ApiError(500, "", f"Get {go_quote(url)}: redirects forbidden")
         if call.route.subresource == "log" and answer.status >= 400:
@@ -306,7 +306,7 @@ def _first_port(pod: Object) -> int:
 
 
 def _is_private(header: str) -> bool:
-    """Specific to the connection between the client and us: credentials, and impersonation."""
+    """Whether a header is only for the API server: credentials, and impersonation."""
     return header in _PRIVATE or header.startswith(("impersonate-", "x-remote-"))
 
 

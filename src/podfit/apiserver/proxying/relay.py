@@ -22,7 +22,7 @@ class Upgraded(Response, kw_only=True):
 
 
 async def first_of(*sides: Coroutine[None, None, None]) -> None:
-    """Runs all until one of them ends; the others are cancelled, and their errors ignored."""
+    """Runs all coroutines until one ends; the others are cancelled, and their errors are ignored."""
     tasks = [asyncio.ensure_future(side) for side in sides]
     try:
         await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
@@ -33,7 +33,7 @@ async def first_of(*sides: Coroutine[None, None, None]) -> None:
 
 
 async def relay(http: web.BaseRequest, there: aiohttp.ClientWebSocketResponse) -> Response:
-    """Accepts the client's upgrade with the protocol selected by the other side, and relays."""
+    """Accepts the client's upgrade with the protocol that the target selected, and relays messages."""
     spoken = [there.protocol] if there.protocol else ()
     here = web.WebSocketResponse(protocols=spoken, max_msg_size=LARGEST_MESSAGE)
     await here.prepare(http)

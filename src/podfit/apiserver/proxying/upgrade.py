@@ -1,7 +1,7 @@
-"""Upgraded connections, forwarded as bytes: SPDY for exec, attach and port-forward, any protocol for proxies.
+"""Forwards upgraded connections as bytes: SPDY for exec, attach and port-forward, any protocol for proxies.
 
-The other side is dialled first. Only if it accepts does the client get its 101, with the other side's headers; a
-rejection is returned like any response. The protocol spoken afterwards is not inspected.
+The target is dialled first. If it accepts the upgrade, the client gets a 101 with the target's headers; a rejection is
+returned like any response. The data sent afterwards is not inspected.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ _DIAL_S = 10.0
 _PIECE = 64 * 1024
 _MOST_OF_A_REFUSAL = 1 << 20
 _OURS = ("host", "authorization", "content-length", "transfer-encoding", "keep-alive")
-"""Headers that concern only the connection between the client and us; the other side authenticates us by our
+"""Headers that concern only the connection between the client and the API server, which the target authenticates by
 certificate.
 """
 
 
 class NoAnswer(Exception):
-    """The other side cannot be reached, or does not speak HTTP."""
+    """The target cannot be reached, or does not speak HTTP."""
 
 
 def wanted(request: Request) -> bool:
@@ -49,7 +49,7 @@ async def pass_on(request: Request, url: str, context: ssl.SSLContext | None) ->
         raise NoAnswer(_words(url, error)) from None
     try:
         if answer.status < 400 and answer.status != 101:
-            # Neither a rejection nor a usable response: redirects least of all are forwarded.
+            # Neither an acceptance nor a rejection; redirects in particular are not forwarded.
             raise NoAnswer(f"invalid upgrade response: status code {answer.status}")
         if answer.status != 101:
             return await _refusal(answer, reader)
@@ -126,7 +126,7 @@ Way = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
 
 async def _both_ways(*ways: Way) -> None:
-    """Until either side closes; data received until then is still delivered."""
+    """Copies bytes in both directions until either side closes; data received until then is still delivered."""
     try:
         await first_of(*(_pump(*way) for way in ways))
     finally:

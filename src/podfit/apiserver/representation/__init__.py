@@ -1,1 +1,1 @@
-"""Representations of objects: JSON, YAML, metadata only; and the selection of a list."""
+"""Representations of objects (JSON, YAML, metadata only), content negotiation, and the selection of lists."""

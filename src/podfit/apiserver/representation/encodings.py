@@ -1,5 +1,5 @@
-"""Encodings of a list: compact JSON, indented JSON, YAML, protobuf. Each works item by item, so that a long list can be
-written in slices.
+"""Encodings of a list: compact JSON, indented JSON, YAML, protobuf. Each encodes item by item, so that a long list can
+be written in slices.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ class Encoding(Protocol):
         """Encodes an item that is given as compact JSON."""
 
     def frame(self, head: bytes, tail: bytes, empty: bool) -> tuple[bytes, bytes]:
-        """Everything around the items: `head` and `tail` are those of the list in compact JSON."""
+        """Encodes the parts around the items; `head` and `tail` are given as compact JSON."""
 
 
 class Compact:
@@ -38,7 +38,7 @@ class Compact:
 
 
 class Joined(Compact):
-    """Items without a separator."""
+    """Concatenates items without a separator."""
 
     between = b""
 
@@ -83,7 +83,7 @@ def yaml_of_json(data: bytes) -> bytes:
 
 
 def yaml_of(value: Any) -> bytes:
-    import yaml  # rarely requested, and slow to load
+    import yaml  # YAML is rarely requested, and the module is slow to load.
 
     dumper = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
     text: str = yaml.dump(value, Dumper=dumper, default_flow_style=False, allow_unicode=True)

@@ -1,4 +1,4 @@
-"""The forms of objects: spliced JSON, converted JSON, metadata only. Tables are in `tables`.
+"""The forms of objects in responses: spliced JSON, converted JSON, metadata only. Tables are in `tables`.
 
 A form converts records (or an object that is not stored) to response bytes and watch events. Forms of one kind are
 shared by all clients, except tables: these belong to one request.
@@ -53,7 +53,7 @@ class Spliced:
 
     @property
     def as_stored(self) -> bool:
-        """Whether it shows the stored form, whatever version is requested."""
+        """Whether the form shows objects as stored, in every requested version."""
         return not self._splicer.custom
 
     @property
@@ -80,7 +80,7 @@ class Spliced:
 
 
 class Converted:
-    """Kinds with a different stored form: decoded, converted, encoded."""
+    """The form of kinds that are stored in a different form: records are decoded, converted and encoded."""
 
     def __init__(self, kind: Kind) -> None:
         self._kind = kind
@@ -116,8 +116,8 @@ Event = tuple[str, Record, int]
 
 
 class HeldEvents:
-    """Not a form of its own: events of one watcher whose objects have to be converted, elsewhere, before they are
-    sent.
+    """A placeholder form for one watcher, whose events are held until their objects have been converted elsewhere and
+    are sent.
     """
 
     def __init__(self) -> None:

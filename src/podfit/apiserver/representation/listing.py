@@ -1,5 +1,5 @@
-"""A list of records as a response: assembled in slices and kept in chunks, because copying the whole would take longer
-than a slice.
+"""Assembles lists of records in slices, and keeps them in chunks, because copying a whole list would take longer than a
+slice.
 """
 
 from __future__ import annotations
@@ -40,7 +40,8 @@ def _join(pieces: Pieces, items: list[bytes], between: bytes) -> None:
 
 
 class ListCache:
-    """The encoded items of the last large lists of everything below a prefix, until something below it changes."""
+    """Caches the encoded items of recent large lists of all objects below a prefix, until one of the objects
+    changes."""
 
     def __init__(self) -> None:
         self._known: dict[tuple[Kind, str, str], tuple[tuple[int, int], Pieces]] = {}
@@ -65,5 +66,6 @@ class ListCache:
 
 
 def _state(rows: Sequence[Record]) -> tuple[int, int]:
-    """Every write raises the newest revision and every deletion lowers the count: together they identify the state."""
+    """The newest revision and the count, which identify the state: every write raises the revision, every deletion
+    lowers the count."""
     return len(rows), max(row.modified for row in rows)

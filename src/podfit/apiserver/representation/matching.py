@@ -1,4 +1,4 @@
-"""A watch with a field selector on objects that are converted for it: whether one matches is known only after the
+"""Evaluates the field selector of a watch on converted objects: whether an object matches is known only after its
 conversion.
 """
 
@@ -18,14 +18,14 @@ class Matching:
         """By key: the last version of each matching object that the watcher has seen."""
 
     def begin(self, records: Iterable[Record]) -> list[Record]:
-        """The matching objects; the watcher already knows them, or will be shown them."""
+        """The matching objects, which are remembered as seen by the watcher."""
         taken = [record for record in records if self._selection.takes(record)]
         self._shown.update((record.key, record) for record in taken)
         return taken
 
     def between(self, event: Event) -> Event | None:
-        """The event from the watcher's view: an object that starts to match is added, one that stops matching is
-        deleted.
+        """Converts an event to the watcher's view: ADDED for an object that starts to match, DELETED for one that stops
+        matching. None if the watcher does not see the object.
         """
         word, record, revision = event
         before = self._shown.pop(record.key, None)

@@ -1,4 +1,4 @@
-"""Content negotiation: JSON, YAML or protobuf; the object itself, a Table or its metadata only."""
+"""Negotiates the content of responses: JSON, YAML or protobuf; the object itself, a Table or its metadata only."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Clause(NamedTuple):
 
 
 def clauses(accept: str) -> list[Clause]:
-    """Best first; equally good ones in the order given."""
+    """The clauses of an Accept header by descending quality; equal ones keep their order."""
     found = []
     for part in accept.split(","):
         media, *words = (word.strip() for word in part.split(";"))
@@ -60,25 +60,25 @@ def clauses(accept: str) -> list[Clause]:
 
 @remembered(512)
 def negotiate(accept: str) -> Accepted:
-    """Raises 406 if none of the accepted types can be produced."""
+    """Selects the representation of the response; raises 406 if none of the accepted types can be produced."""
     return _negotiated(accept, False)
 
 
 @remembered(512)
 def negotiate_built_in(accept: str) -> Accepted:
-    """The same for kinds that protobuf has."""
+    """Like `negotiate`, for kinds that have a protobuf message."""
     return _routed(accept, listing=False)
 
 
 @remembered(512)
 def negotiate_list(accept: str) -> Accepted:
-    """The same for lists of them."""
+    """Like `negotiate_built_in`, for lists."""
     return _routed(accept, listing=True)
 
 
 def _routed(accept: str, *, listing: bool) -> Accepted:
-    """Kubernetes' router sees these requests first: the only pattern it knows is that for everything, and where it
-    answers lists it offers watches, too."""
+    """Negotiates like Kubernetes, whose router checks the Accept header first: its only wildcard is `*/*`, and its
+    error for lists also names the types of watches."""
     if accept and _EXACT.isdisjoint(clause.media for clause in clauses(accept)):
         raise not_acceptable(listing)
     return _negotiated(accept, True)
@@ -86,7 +86,7 @@ def _routed(accept: str, *, listing: bool) -> Accepted:
 
 @remembered(64)
 def negotiate_review(accept: str) -> Accepted:
-    """For kinds that are created and never read: there is no table of them."""
+    """Like `negotiate`, for kinds that are only created, never read: they have no table."""
     return _negotiated(accept, True, tables=False)
 
 

@@ -1,7 +1,8 @@
-"""The selection of a list or a watch, by labels and fields: parsed once, evaluated for every record or change.
+"""Selects the objects of a list or a watch by labels and fields. Selectors are parsed once, and evaluated for every
+record or change.
 
-A list evaluates records, of which it decodes the few fields that selectors use; a change is evaluated on the objects
-before and after it, which are already decoded.
+A list is evaluated on records, of which only the few fields that selectors use are decoded; a change is evaluated on
+the objects before and after it, which are already decoded.
 """
 
 from __future__ import annotations
@@ -24,15 +25,15 @@ _UNSUPPORTED = {
     "Job": 'field label "{}" not supported for Job',
     "ResourceSlice": "field label not supported for resource.k8s.io/v1, Kind=ResourceSlice: {}",
 }
-"""How kinds with fields of their own refuse another one, where it is not in the usual words."""
+"""The error for an unknown field, for kinds whose wording differs from the usual one."""
 
 
 class Chosen:
     def __init__(
         self, views: Views, labels: LabelSelector, fields: FieldSelector, text: tuple[str, str], converted: bool
     ) -> None:
-        """`text`: the selectors as they were written. `converted`: it applies to objects in the version of the client,
-        and can be evaluated only on those."""
+        """`text`: the selectors as written. `converted`: the selection can be evaluated only on objects in the version
+        of the client."""
         self.converted = converted
         self._views, self._labels, self._fields = views, labels, fields
         self.key = f"{id(views)} {text!r}"
@@ -65,7 +66,7 @@ class Chosen:
         return obj is not None and self._labels.matches(obj["metadata"].get("labels"))
 
     def filter(self, records: list[Record], found: list[Record], limit: int = 0) -> Iterator[None]:
-        """Appends matching ones to `found`, up to `limit`, some in each step."""
+        """Appends matching records to `found`, up to `limit`; each step processes some records."""
         step = max(1, _STEP // max(1, len(self._labels.requirements) + len(self._fields.terms)))
         for at in range(0, len(records), step):
             found += [record for record in records[at : at + step] if self.takes(record)]
@@ -84,8 +85,8 @@ class Chosen:
 
 
 def chosen(objects: Objects, kind: Kind, labels: str, fields: str, name: str = "") -> Chosen | None:
-    """None if everything is selected; `name`: of the only object that may match. Raises 400 with Kubernetes'
-    message.
+    """The selection of a query; None if it selects everything. `name`: of the only object that may match. Raises 400
+    with Kubernetes' message.
     """
     if not labels and not fields and not name:
         return None
@@ -94,7 +95,7 @@ def chosen(objects: Objects, kind: Kind, labels: str, fields: str, name: str = "
     except SelectorError as error:
         raise bad_request(str(error)) from None
     if name:
-        # Not as text: a selector that ends in a backslash would absorb the name.
+        # The name is not appended as text: a selector that ends in a backslash would absorb it.
         by_fields = FieldSelector((*by_fields.terms, FieldTerm("metadata.name", True, name)))
     views = objects.views(kind)
     for term in by_fields.terms:

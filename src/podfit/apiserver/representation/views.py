@@ -1,5 +1,5 @@
-"""The few fields that selectors use: of objects, and of records, whose fields are decoded once and cached while the
-rest of an object stays bytes.
+"""Reads the few fields that selectors use, from objects and from records. The fields of a record are decoded once and
+cached, without decoding the rest of the object.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class View(NamedTuple):
 
 
 class Fields:
-    """The fields of one object by their selector names. Few are ever used, so each is read on demand."""
+    """The fields of one object by their names in selectors, read on demand because few are used."""
 
     __slots__ = ("_obj", "_paths")
 
@@ -94,8 +94,8 @@ class Views:
         self._readers: dict[str, Callable[[Object], str]] = {}
 
     def reader(self, name: str) -> Callable[[Object], str]:
-        """Reads the field of this name, like `of(record).fields`, from a decoded stored object. The same function for
-        all callers, so that results can be cached by it."""
+        """A function that reads the field of this name from a decoded stored object, like `of(record).fields`. All
+        callers get the same function, so that it can be a cache key."""
         known = self._readers.get(name)
         if known is None:
             known = self._readers[name] = self._reader(name)

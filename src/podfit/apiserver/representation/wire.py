@@ -1,4 +1,4 @@
-"""Objects as bytes: their stored form, and the splicing of responses from it.
+"""Objects as bytes: encodes their stored form, and splices responses from it.
 
 A stored value is compact JSON that starts with kind, apiVersion and metadata and has no resourceVersion. To show it,
 the revision is inserted right after `"metadata":{`, so lists and watch events are joined bytes, never decoded.
@@ -29,7 +29,7 @@ def decode(data: bytes) -> Any:
 
 
 def stored_value(obj: Object) -> bytes:
-    """The bytes to store. `obj` itself is not modified."""
+    """Encodes an object for the store. `obj` itself is not modified."""
     meta = dict(obj["metadata"])
     meta.pop("resourceVersion", None)
     ordered: Object = {"kind": obj["kind"], "apiVersion": obj["apiVersion"], "metadata": meta}
@@ -45,7 +45,7 @@ def head_of(kind: str, api_version: str) -> bytes:
 
 
 def object_of(record: Record) -> Object:
-    """A new, mutable object. Decoding is faster than copying a decoded one."""
+    """Decodes a new, mutable object, which is faster than copying a decoded one."""
     obj: Object = _decode(record.value)
     obj["metadata"]["resourceVersion"] = str(record.modified)
     return obj
@@ -65,7 +65,7 @@ def metadata_bounds(value: bytes) -> tuple[int, int]:
 
 
 def metadata_of(record: Record, revision: int) -> msgspec.Raw:
-    """An object's encoded metadata, with the revision inserted. Nothing else of the object is read."""
+    """An object's encoded metadata, with the revision inserted. The rest of the object is not read."""
     stored = bytes(memoryview(_only_metadata(record.value).metadata)[1:])
     return msgspec.Raw(b'{"resourceVersion":"%d",%b' % (revision, stored))
 
@@ -76,7 +76,7 @@ def body_of(value: bytes) -> bytes:
 
 
 class Splicer:
-    """The bytes around stored values, for one kind as served (group, version)."""
+    """Builds responses of one served kind (group, version) from stored values."""
 
     __slots__ = ("_head", "_item", "api_version", "custom", "kind", "list_kind")
 

@@ -81,7 +81,7 @@ class ServiceAddresses:
             spec["clusterIP"], spec["clusterIPs"] = address, [address]
 
     def _settle_families(self, service: Object, spec: Object, stored: Object, wanted: str) -> None:
-        """One family, the cluster's. Only a Service without addresses and pods of its own may have others."""
+        """Sets the cluster's only family. A headless Service without a selector may have others."""
         alone = wanted == "None" and not spec.get("selector")
         otherwise = "RequireDualStack" if alone else "SingleStack"
         policy = spec["ipFamilyPolicy"] = spec.get("ipFamilyPolicy") or stored.get("ipFamilyPolicy") or otherwise
@@ -128,7 +128,7 @@ class ServiceAddresses:
         net = self._net
         usable = address in net and address not in (net.network_address, net.broadcast_address)
         if dry_run:
-            # The address has no owner to check, and the error for one outside the range is different.
+            # There is no owner to check, and the error for an address outside the range is different.
             outside = f"the provided IP ({wanted}) is not in the valid range. The range of valid IPs is {net}"
             why = "" if usable else outside
         elif not usable:

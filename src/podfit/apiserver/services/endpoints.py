@@ -11,7 +11,7 @@ _OF_SERVICE = "kubernetes.io/service-name"
 
 
 def reached_at(objects: Objects, namespace: str, name: str, port: int) -> tuple[str, int] | None:
-    """`endpoint_of` for servers that administrators register: an external name is accepted, too."""
+    """Like `endpoint_of`, for servers that administrators register: an external name is accepted, too."""
     spec = (objects.get(_SERVICE, namespace, name) or {}).get("spec") or {}
     if spec.get("type") == "ExternalName" and spec.get("externalName"):
         return str(spec["externalName"]), port
@@ -37,7 +37,7 @@ def endpoint_of(objects: Objects, namespace: str, name: str, port: str) -> tuple
 
 
 def _in_slices(objects: Objects, namespace: str, name: str, wanted: Object | None) -> tuple[str, int] | None:
-    """Slices may exist without Endpoints, if they are not written by the controller."""
+    """Looks for the address in EndpointSlices: those that another writer created have no Endpoints."""
     for row in objects.list(_SLICE, namespace):
         if (row["metadata"].get("labels") or {}).get(_OF_SERVICE) != name or row.get("addressType") == "FQDN":
             continue

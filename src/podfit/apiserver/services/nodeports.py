@@ -75,7 +75,8 @@ class _Request:
         self._taken = allocator.taken(_key(old) if old else None, self._key)
 
     def ports(self, spec: Object) -> None:
-        """For a new Service. A port that is served over several protocols has one number for all of them."""
+        """Allocates the ports of a new Service. A port that is served over several protocols has the same number for
+        all."""
         ports, shared = spec.get("ports") or [], dict[int, int]()
         for at, port in enumerate(ports):
             served = port.get("port", 0)

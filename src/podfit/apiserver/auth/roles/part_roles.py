@@ -85,7 +85,7 @@ ROLES: dict[str, tuple[Rule, ...]] = {
     f"{_PREFIX}{_UPDATER}": (
         _CREATE_LEASES,
         _lease("update", "vpa-updater", "vpa-admission-controller"),
-        # The ConfigMap that suspends all resizes.
+        # The ConfigMap that suspends all changes by the autoscaler.
         rule(_READ, [""], ["configmaps"], ["podfit-panic"]),
     ),
     f"{_PREFIX}{_ADMISSION}": (
