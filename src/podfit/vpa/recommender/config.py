@@ -67,7 +67,8 @@ class RecommenderConfig:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The names of the recommenders in this process. Under its default name it also serves the built-in ones."""
+        """The names of the recommenders in this process: the configured one and, if that is the default, the built-in
+        ones."""
         from podfit.vpa.recommender.plugins import BUNDLED
 
         return (self.recommender_name, *BUNDLED) if self.recommender_name == "default" else (self.recommender_name,)

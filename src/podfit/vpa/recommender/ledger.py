@@ -1,4 +1,4 @@
-"""The recommender's record of its own results: out-of-memory events counted, and sizes recommended."""
+"""The recommender's record of its own results: the out-of-memory kills it counted, and the sizes it recommended."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class RecentChanges:
         self._ooms.append(CountedOom(oom, labels, outcome))
 
     def note_change(self, id: VpaId, now: Seconds, recommendation: Mapping[str, Any], why: str) -> None:
-        """Only sizes that differ from the last ones are recorded."""
+        """Records a recommendation if it differs from the last one."""
         kept = self._changes.setdefault(id, deque(maxlen=CHANGES))
         if not kept or kept[-1]["recommendation"] != recommendation:
             kept.append({"at": to_rfc3339(now), "recommendation": recommendation, "by": why})

@@ -134,7 +134,7 @@ class Recommender:
     # --- running
 
     async def run(self) -> None:
-        """Works until cancelled."""
+        """Runs until cancelled."""
         try:
             await self.start()
             while True:
@@ -147,21 +147,21 @@ class Recommender:
             await self.stop()
 
     def rest_s(self) -> float:
-        """The time until the next pass. A container that has just become starved is recomputed soon: its new size may
-        still be too small."""
+        """The time until the next pass. It is short after a container became starved, because its new size may still be
+        too small."""
         interval = self.config.recommender_interval
         if self.starvation.begun_after(self.clock.now() - 2 * interval):
             return min(interval, STARVED_S)
         return interval
 
     async def start(self) -> None:
-        """Waits for the caches, then for the history; after it passes may run."""
+        """Waits for the caches, then for the history; then passes may run."""
         self._tasks.start(self.events.run(), "events")
         await self.http.start()
         if self.config.secure_address:
             self._tasks.start(self.extension.run(), "recommendation.podfit.dev")
         await self.caches.start()
-        # Autoscalers first: pods then find theirs by label, instead of each autoscaler scanning all pods.
+        # Autoscalers are added first, so that pods find theirs by label and no autoscaler scans all pods.
         await self._load_vpas()
         self.feed.start()
         loading = self._tasks.start(self.past.load(), "history")
@@ -218,7 +218,7 @@ class Recommender:
         self._report(outcomes)
 
     def decide(self) -> dict[VpaId, Outcome]:
-        """Every autoscaler's outcome; unchanged ones are not recomputed."""
+        """The outcome for every autoscaler; unchanged ones are not recomputed."""
         chosen = self.policies.follow()
         sizes = sizes_by_plugin(self.cluster, chosen)
         self.policies.apply(sizes)
@@ -245,11 +245,11 @@ class Recommender:
         return {id: decided for id, (_, decided) in self._outcomes.items()}
 
     def needs_of(self, vpa: Vpa) -> dict[str, Need]:
-        """The needs of its starved containers, by name. Only lasting starvation justifies an eviction."""
+        """The needs of the autoscaler's starved containers, by name. Only lasting starvation justifies an eviction."""
         return self.starvation.needs(vpa, sustained=update_mode(vpa.object) not in IN_PLACE_MODES)
 
     def _adjust_memory(self, sizes: dict[VpaId, dict[str, Estimate]]) -> None:
-        """Adjusts memory to squeeze probes and heap settings."""
+        """Adjusts memory sizes to squeeze probes and heap settings."""
         for id, vpa in self.cluster.vpas.items():
             if found := self.working_sets(vpa):
                 sizes[id] = squeezed(sizes[id], found, self.config.model.recommendation_margin_fraction)
@@ -257,11 +257,11 @@ class Recommender:
                 sizes[id] = with_floors(sizes[id], heaps)
 
     def working_sets(self, vpa: Vpa) -> dict[str, int]:
-        """The working sets of its containers from squeeze probes, if the autoscaler enables them."""
+        """The working sets that squeeze probes measured, by container, if the autoscaler enables probes."""
         return working_sets(vpa.object, (self.feed.pods.get(*id) for id in vpa.pods))
 
     def heaps_of(self, vpa: Vpa) -> dict[str, Heap]:
-        """The heaps configured in its containers, by container; none if they are ignored."""
+        """The configured heaps, by container; empty if heap settings are ignored."""
         return self.feed.heaps.of(vpa.pods) if self.config.model.respect_heap_settings else {}
 
     def loans_of(self, vpa: Vpa) -> Loans:
@@ -336,12 +336,12 @@ class Recommender:
         return status.get("recommendation") or {}
 
     def with_similar(self, vpa: Mapping[str, Any], pod: Object, given: list[Any]) -> dict[str, Any]:
-        """A recommendation from the given sizes, and from similar containers for the pod's other containers.
+        """A recommendation from the given sizes, with sizes from similar containers for the pod's other containers.
 
-        It names the containers whose sizes come from similar ones, as an autoscaler's condition does.
+        The result names the containers whose sizes come from similar ones, as an autoscaler's condition does.
         """
         known = {entry["containerName"] for entry in given}
-        # An autoscaler of another recommender gets its recommendation there.
+        # An autoscaler of another recommender gets its recommendation from that one.
         handled = self.config.handles(vpa)
         lent = self.feed.similar.for_pod(vpa, pod, known, self.clock.now()) if handled else []
         entries = [*given, *lent]

@@ -1,4 +1,4 @@
-"""The recommender's metrics: upstream's names, and gauges of the recommendations themselves, which upstream lacks."""
+"""The recommender's metrics: those of upstream, and gauges of the recommendations themselves, which upstream lacks."""
 
 from __future__ import annotations
 
@@ -112,8 +112,8 @@ class Measures:
 
 
 class Recommendations(Collector):
-    """Gauges of all recommendations, computed when scraped: a pass over ten thousand autoscalers costs nothing
-    extra."""
+    """Gauges of all recommendations. They are computed when scraped, so a pass over ten thousand autoscalers costs
+    nothing extra."""
 
     label_values: ClassVar[dict[str, tuple[str, ...]]] = {"resource": RESOURCES, "bound": tuple(_SIZES.values())}
 
@@ -136,7 +136,8 @@ class Recommendations(Collector):
 
 
 class PolicyQuality(Collector):
-    """The quality of policies over the last days, for all containers together; computed when scraped."""
+    """Gauges of the quality of policies over the last days, for all containers together. They are computed when
+    scraped."""
 
     label_values: ClassVar[dict[str, tuple[str, ...]]] = {"policy": tuple(POLICIES), "resource": RESOURCES}
 

@@ -1,6 +1,7 @@
-"""The conditions beyond upstream's two: low confidence, history not loaded, metrics missing, resources scaled by HPAs.
+"""Conditions beyond upstream's two: low confidence, history not loaded, metrics missing, resources scaled by HPAs.
 
-A condition that never held is not written; one that no longer holds is set to False, so that readers see it end.
+A condition that never held is not written. One that no longer holds is set to False, so that readers can see when it
+ended.
 """
 
 from __future__ import annotations
@@ -48,7 +49,7 @@ def trust_of(
 ) -> float | None:
     """The lowest confidence among the recommended containers; None without a recommendation.
 
-    `more` are minutes represented by samples of a history, beyond the minute that each sample counts for.
+    `more` are the minutes that samples of a history represent, beyond the minute that each counts for.
     """
     interval = max(config.confidence_interval_cpu, config.confidence_interval_memory)
     found = [
@@ -60,7 +61,8 @@ def trust_of(
 
 
 def missing_since(vpa: Vpa, missing: Missing, now: Seconds) -> str:
-    """Since when metrics are missing: since the containers were first seen, or since the time in the conditions.
+    """The time since which metrics have been missing: when the containers were first seen, or the time in the
+    conditions if that is earlier.
 
     The conditions preserve it across a restart of the recommender.
     """
@@ -74,7 +76,8 @@ def missing_since(vpa: Vpa, missing: Missing, now: Seconds) -> str:
 
 
 def metrics_gone(vpa: Vpa, missing: Missing, usage_gone: str, since: str, stale_before: Seconds) -> Condition:
-    """Whether, why and since when samples are missing. A container that has just started has time to get its first."""
+    """The condition that samples are missing, with reason and time. A container that has just started has time to get
+    its first sample."""
     if not usage_gone and missing is NOTHING_MISSING:
         return METRICS_THERE
     waited = missing.seen <= stale_before or _is_deleted(vpa)
@@ -86,7 +89,8 @@ def metrics_gone(vpa: Vpa, missing: Missing, usage_gone: str, since: str, stale_
 
 
 def starved(needs: Mapping[str, Need] | None) -> Condition:
-    """Whether containers use up their CPU limit, always or in bursts. Without numbers: they change with every step."""
+    """The condition that containers use up their CPU limit, always or in bursts. Its message has no numbers, which
+    would change with every step."""
     if not needs:
         return NOT_STARVED
     words = [
@@ -116,7 +120,8 @@ def newly_overruled(vpa: Vpa, status: Mapping[str, Any]) -> str:
 
 
 def capped_by_limits(vpa: Vpa, pod_of: Callable[[str, str], Mapping[str, Any] | None]) -> Condition:
-    """Whether limits, which the policy does not change, cap requests below the recommendation; names one pod."""
+    """The condition that limits, which the policy does not change, cap requests below the recommendation; it names one
+    pod."""
     policies = container_policies(vpa.object)
     if not policies or all(controls_limits(policy) for policy in policies):
         return NOT_CAPPED
@@ -131,7 +136,7 @@ def capped_by_limits(vpa: Vpa, pod_of: Callable[[str, str], Mapping[str, Any] | 
 
 
 def policy_failed(why: str) -> Condition:
-    """Whether the autoscaler's policy gives no sizes, and why."""
+    """The condition that the autoscaler's policy gives no sizes, with the reason."""
     if not why:
         return NOT_FAILED
     return Condition(
@@ -153,12 +158,12 @@ def extra_conditions(
     policy: Condition = NOT_FAILED,
     winner: str = "",
 ) -> tuple[Condition, ...]:
-    """`fetching` is empty or the state of the history; `scaled` are resources with their HPA; `winner` is the
-    autoscaler that changes the pods instead of this one."""
+    """All extra conditions. `fetching` is empty or the state of the history; `scaled` are resources with their HPA;
+    `winner` is the autoscaler that changes the pods instead of this one."""
     low = trust is not None and trust < low_below
     wanted: list[Condition] = []
     if low:
-        # Without the number, which grows with every sample: the status is written on changes, not in every pass.
+        # Without the number, which grows with every sample: the status is to be written on changes, not in every pass.
         words = f"The recommendation is based on less than {low_below:g} confidence interval(s) of samples."
         wanted.append(Condition(LOW_CONFIDENCE, True, "TooFewSamples", words))
     if fetching:
@@ -172,7 +177,7 @@ def extra_conditions(
 
 
 def _ended(wanted: Collection[Condition], vpa: Vpa) -> Iterator[Condition]:
-    """Conditions in the status that no longer hold."""
+    """Conditions in the status that no longer hold, as False."""
     for entry in (vpa.object.get("status") or {}).get("conditions") or ():
         type = entry.get("type")
         if type in OURS and all(type != condition.type for condition in wanted):

@@ -1,8 +1,8 @@
-"""Recommenders by name. A recommender is a function from autoscalers to sizes; everything around it is shared.
+"""Recommenders by name. A recommender is a function from autoscalers to sizes; everything else is shared.
 
-`default` is upstream's model. `batch` is for pods that run to completion: throughput counts, so their CPU is the mean
+`default` is upstream's model. `batch` is for pods that run to completion: throughput matters, so their CPU is the mean
 usage, not the peak. The policies of `vpa/policies` work on usage over time, not on histograms (`decide/curves`); until
-one has decided, its containers get the sizes of `default`.
+a policy has decided, its containers get the sizes of `default`.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def batch(cluster: ClusterState, vpas: Sequence[Vpa]) -> Sizes:
 
 
 def _batch(state: AggregateState, config: Config, least: dict[str, int], given_trust: float | None = None) -> Estimate:
-    """Memory as in `default`; the CPU target is the mean. The bounds still enclose it."""
+    """The sizes of `batch`: memory as in `default`, and the mean as the CPU target, which the bounds enclose."""
     sizes = estimate(state, config, least, given_trust)
     if "cpu" not in sizes.target:
         return sizes
@@ -68,12 +68,12 @@ PLUGINS: Mapping[str, Plugin] = {DEFAULT: default, BATCH: batch, **dict.fromkeys
 def estimate_one(
     plugin: str, state: AggregateState, config: Config, least: dict[str, int], given_trust: float | None = None
 ) -> Estimate:
-    """The sizes of one container from a recommender."""
+    """The sizes that a recommender gives one container."""
     return (_batch if plugin == BATCH else estimate)(state, config, least, given_trust)
 
 
 def plugin_for(vpa: Vpa, own_name: str, policies: Iterable[str], pod_notes: Iterable[str] = ()) -> str:
-    """The recommender of an autoscaler. `policies` and `pod_notes` are its pods' restartPolicy and annotation.
+    """The name of an autoscaler's recommender. `policies` and `pod_notes` are its pods' restartPolicy and annotation.
 
     `batch` and policies are opt-in: the default keeps upstream's numbers. A long-running pod under `batch` gets the
     default.

@@ -1,7 +1,7 @@
 """The quality of recommendations: every sample is compared with the recommendation at its time.
 
-Upstream's `vpa_quality_*` metrics. A sample is compared with the uncapped target of its aggregate after the last pass;
-usage without one counts as missing. Whole scrapes are compared at once.
+These are upstream's `vpa_quality_*` metrics. A sample is compared with the uncapped target of its aggregate after the
+last pass; usage without one counts as missing. Whole scrapes are compared at once.
 """
 
 from __future__ import annotations
@@ -87,8 +87,7 @@ class Quality:
     # --- recommendations
 
     def recommended(self, cluster: ClusterState, found: Mapping[Any, Mapping[str, Any]]) -> None:
-        """Called after a pass: the current recommendations, by autoscaler, and their difference from the previous
-        ones."""
+        """Records the recommendations after a pass, by autoscaler, and their difference from the previous ones."""
         fleet = cluster.fleet
         assert fleet is not None
         rows = len(fleet.first)
@@ -98,7 +97,7 @@ class Quality:
         for id, vpa in cluster.vpas.items():
             standing = found.get(id) or {}
             seen, before = last.get(id, _NOTHING)
-            # An unchanged recommendation is the same object: it need not be parsed again.
+            # An unchanged recommendation is the same object, which need not be parsed again.
             targets = before if standing is seen else _targets(standing)
             self._last[id] = standing, targets
             mode = _mode_of(vpa)
@@ -123,7 +122,7 @@ class Quality:
     # --- usage
 
     def scraped(self, found: Scraped, fleet: Fleet) -> None:
-        """Called before the samples are ingested: those that will be accepted are compared."""
+        """Compares samples before they are ingested: only those that will be accepted."""
         if not len(found.handles) or not len(self._mode):
             return
         handles, instants, cpu, memory = found.handles, found.instants, found.cpu, found.memory
@@ -134,7 +133,7 @@ class Quality:
         self._compare("memory", rows[use := known & (memory >= 0) & new_memory], memory[use].astype(np.float64), False)
 
     def ran_out(self, state: Any, needed: int) -> None:
-        """An out-of-memory event, counted as this many bytes."""
+        """Compares an out-of-memory kill that counts as this many bytes."""
         if isinstance(state, RowAggregate) and state.row < len(self._mode):
             self._compare("memory", np.array([state.row]), np.array([float(needed)]), True)
 
@@ -162,7 +161,7 @@ class Quality:
 
 
 def _mode_of(vpa: Vpa) -> str:
-    """As in the object: empty if absent."""
+    """The update mode in the object; empty if absent."""
     return str(((vpa.object.get("spec") or {}).get("updatePolicy") or {}).get("updateMode") or "")
 
 

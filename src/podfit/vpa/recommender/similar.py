@@ -1,7 +1,7 @@
-"""Sizes from similar containers for containers with few samples of their own.
+"""Sizes from similar containers, for containers with few samples of their own.
 
-Records the program of every container as pods are added, and finds loans for the containers of autoscalers and of new
-pods.
+It records the program of every container as pods are added, and finds loans for the containers of autoscalers and of
+new pods.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class Similar:
     def loans(
         self, vpa: Vpa, spans: Mapping[str, Span], sizes: Mapping[str, Estimate], plugin_of: PluginOf, now: Seconds
     ) -> Loans:
-        """For the autoscaler's containers without enough samples, if a loan changes anything."""
+        """Loans for the autoscaler's containers without enough samples, if a loan changes any size."""
         config = self._cluster.config
         thin = [name for name, span in spans.items() if self._on and not suffices(span, MOST_TRUST, config, now)]
         found: dict[str, tuple[Loan, Estimate]] = {}
@@ -77,7 +77,7 @@ class Similar:
         return found
 
     def for_pod(self, vpa: ObjectView, pod: ObjectView, known: Collection[str], now: Seconds) -> list[dict[str, Any]]:
-        """Entries of a recommendation for a new pod's containers that have no samples yet."""
+        """Recommendations for a new pod's containers that have no samples yet."""
         lacking = [one for one in containers(pod) if self._on and one.get("name") not in known]
         namespace, siblings = vpa["metadata"].get("namespace") or "", len(containers(pod))
         sizes: dict[str, Estimate] = {}
@@ -96,7 +96,7 @@ class Similar:
         return for_group(restricted(lent, controlled_resources(container_policy(vpa, name))), pods, config)
 
     def _program(self, vpa: Vpa, container: str) -> Program | None:
-        """The program of the autoscaler's containers of this name; of several programs the latest."""
+        """The program of the autoscaler's containers of this name; the latest if there are several."""
         found = None
         for key in vpa.aggregates:
             if key.container == container:
@@ -105,7 +105,7 @@ class Similar:
 
 
 def similar_condition(vpa: Vpa, loans: Loans, kept: Collection[str]) -> Condition:
-    """Whether sizes come from similar containers. Published sizes that are `kept` do not change."""
+    """The condition that sizes come from similar containers. While published sizes are `kept`, it does not change."""
     words = [
         f"Container {name} has too few samples of its own: its sizes come from containers with {loan.words(vpa.id[0])}."
         for name, (loan, _) in sorted(loans.items())

@@ -1,4 +1,4 @@
-"""The recommender's writes: changed statuses, checkpoints, and the deletion of orphaned ones."""
+"""The recommender's writes: changed statuses, checkpoints, and the deletion of orphaned checkpoints."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ Ready = tuple[Vpa, State, list[Object]]
 async def write_statuses(
     client: Client, outcomes: Mapping[VpaId, Outcome], workers: int, measures: Measures
 ) -> dict[VpaId, str]:
-    """Patches changes; returns which could not be written, and why."""
+    """Patches changed statuses; returns the errors by autoscaler."""
     gate = asyncio.Semaphore(max(1, workers))
     failed: dict[VpaId, str] = {}
 
@@ -65,17 +65,18 @@ class Checkpoints:
         note_of: Callable[[Vpa], str] = lambda vpa: "",
         curve_of: Callable[[VpaId, str], str] = lambda vpa, container: "",
     ) -> None:
-        """`note_of` returns the settings of an autoscaler's recommender, for explanations; `curve_of` the usage of one
-        of its containers, for policies."""
+        """`note_of` returns the settings of an autoscaler's recommender, for explanations; `curve_of` returns the usage
+        of one of its containers, for policies."""
         self._client, self._cache, self._clock = client, cache, clock
         self._workers, self._measures, self._note_of, self._curve_of = max(1, workers), measures, note_of, curve_of
         self._written: dict[VpaId, tuple[Seconds, State]] = {}
 
     async def write(self, cluster: ClusterState, now: Seconds, timeout_s: float) -> int:
-        """Returns how many autoscalers' checkpoints were written; each worker writes one even after the time limit."""
+        """Writes checkpoints; returns the number of autoscalers. Each worker writes at least one, even after the time
+        limit."""
         for id in [id for id in self._written if id not in cluster.vpas]:
             del self._written[id]
-        # Peaks of open windows are excluded. They have ended an interval later, and may be the only samples.
+        # The peaks of open windows are excluded. An interval later they have ended, and may be the only samples.
         open_after = now - cluster.config.memory_aggregation_interval
         waiting = [vpa for vpa in cluster.vpas.values() if self._is_due(vpa, open_after)]
         waiting.sort(key=lambda vpa: self._written.get(vpa.id, (float("-inf"), None))[0])
@@ -140,7 +141,7 @@ class Checkpoints:
         return [{"op": "add", "path": "/metadata/annotations", "value": wanted}]
 
     async def collect(self, exists: Callable[[VpaId], bool], cares: Callable[[str], bool]) -> int:
-        """Deletes the checkpoints of deleted autoscalers; those of other recommenders' stay."""
+        """Deletes the checkpoints of deleted autoscalers, but not those of other recommenders."""
         gone = []
         for checkpoint in self._cache:
             namespace, name = key_of(checkpoint)
@@ -167,6 +168,6 @@ def _whole(namespace: str, checkpoint: Object, notes: Mapping[str, str]) -> Obje
 
 
 def _state(vpa: Vpa) -> State:
-    """Changes with every new sample."""
+    """A value that changes with every new sample."""
     states = [*vpa.aggregates.values(), *vpa.initial.values()]
     return sum(state.count for state in states), sum(state.memory.total for state in states)

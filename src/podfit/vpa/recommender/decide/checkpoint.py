@@ -1,4 +1,4 @@
-"""Histograms and aggregates in checkpoint objects, compatible with upstream's.
+"""Converts histograms and aggregates to and from checkpoint objects, compatible with upstream's.
 
 Weights are stored relative to the heaviest bucket, as whole numbers up to 10000; the total restores their scale.
 """
@@ -17,7 +17,7 @@ VERSION = "v3"
 
 
 class CheckpointError(ValueError):
-    """The checkpoint cannot be used; nothing of it was loaded."""
+    """The checkpoint cannot be used; no part of it was loaded."""
 
 
 def save_histogram(histogram: Histogram) -> Object:

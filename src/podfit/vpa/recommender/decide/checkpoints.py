@@ -1,4 +1,4 @@
-"""Which checkpoint objects to write for an autoscaler, and the API calls that write them."""
+"""The checkpoint objects of an autoscaler, and the API calls that write them."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ def checkpoint_name(vpa: str, container: str) -> str:
 
 
 def checkpoints_of(cluster: ClusterState, vpa: Vpa, now: Seconds) -> list[Object]:
-    """One object per container, in order of names."""
+    """One object per container, sorted by name."""
     states = sorted(cluster.for_checkpoint(vpa, now).items())
     return _objects(vpa, {container: state.save(now) for container, state in states})
 
 
 def checkpoints_of_all(cluster: ClusterState, vpas: Sequence[Vpa], now: Seconds) -> list[list[Object]]:
-    """The same for many autoscalers, much faster for a fleet."""
+    """The checkpoints of many autoscalers; much faster than one call for each."""
     if cluster.fleet is None:
         return [checkpoints_of(cluster, vpa, now) for vpa in vpas]
     return [_objects(vpa, found) for vpa, found in zip(vpas, statuses_of(cluster, vpas, now), strict=True)]
@@ -40,5 +40,6 @@ def _objects(vpa: Vpa, statuses: Mapping[str, Object]) -> list[Object]:
 
 
 def status_patch(checkpoint: dict[str, Any]) -> list[dict[str, Any]]:
-    """A checkpoint has no status subresource: its status is replaced in the object itself."""
+    """The patch of an existing checkpoint. Checkpoints have no status subresource, so the object's own status is
+    replaced."""
     return [{"op": "replace", "path": "/status", "value": checkpoint["status"]}]

@@ -69,7 +69,7 @@ class Config:
 
     @property
     def max_allowed(self) -> dict[str, Quantity]:
-        """The cluster-wide upper limits that are set."""
+        """The cluster-wide maxima that are set."""
         limits = {
             "cpu": self.container_recommendation_max_allowed_cpu,
             "memory": self.container_recommendation_max_allowed_memory,
@@ -78,7 +78,8 @@ class Config:
 
 
 def from_flags(flags: dict[str, Any]) -> Config:
-    """Reads flags by their names on the command line; durations in seconds. Unknown ones raise ValueError."""
+    """Creates a configuration from flags by their names on the command line, with durations in seconds. Unknown flags
+    raise ValueError."""
     known = {field.name for field in fields(Config)}
     values: dict[str, Any] = {}
     for flag, value in flags.items():

@@ -1,4 +1,4 @@
-"""Several autoscalers for the same pods: the oldest acts, the others only recommend. Pure."""
+"""Resolves conflicts between autoscalers for the same pods: the oldest acts, the others only recommend. Pure."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from podfit.vpa.recommender.decide.histograms.cluster import Vpa, VpaId
 
 
 class Rivals:
-    """Autoscalers that may share pods, found once for many passes."""
+    """Sets of autoscalers that may share pods. They are computed once and used in many passes."""
 
     def __init__(self, vpas: Iterable[Vpa]) -> None:
         acting = [vpa for vpa in vpas if update_mode(vpa.object) != "Off"]
@@ -27,7 +27,7 @@ class Rivals:
         self._near = [(vpa, here[namespace]) for namespace, vpas in selecting.items() for vpa in vpas]
 
     def losers(self) -> Mapping[VpaId, str]:
-        """The autoscalers that change nothing, each with the name of the one that does."""
+        """The autoscalers that must not change pods, each with the name of the one that does."""
         won: dict[VpaId, Vpa] = {}
         for vpas in self._same:
             first = min(vpas, key=lambda vpa: age(vpa.object))
@@ -43,7 +43,7 @@ class Rivals:
 
 
 def _lose(won: dict[VpaId, Vpa], loser: Vpa, winner: Vpa) -> None:
-    """Of several winners the oldest is named."""
+    """Records that an autoscaler loses; if several win against it, the oldest of them is named."""
     known = won.get(loser.id)
     if known is None or age(winner.object) < age(known.object):
         won[loser.id] = winner

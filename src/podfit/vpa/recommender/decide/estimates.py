@@ -1,4 +1,4 @@
-"""Raw estimates for all autoscalers of a cluster in one call, for the recommender's loop."""
+"""Raw estimates for all autoscalers of a cluster in one call. The recommender's loop calls it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from podfit.vpa.recommender.decide.histograms.estimate import Estimate, estimate
 
 
 def estimate_vpas(cluster: ClusterState, vpas: Iterable[Vpa]) -> dict[VpaId, dict[str, Estimate]]:
-    """Raw estimates by autoscaler and container; containers that are switched off, or without samples, are omitted."""
+    """Raw estimates by autoscaler and container. Containers that are switched off or have no samples are omitted."""
     if cluster.fleet is None:
         return {vpa.id: estimate_all(cluster.for_recommendation(vpa), cluster.config) for vpa in vpas}
     members = [(vpa, _rows_by_container(vpa)) for vpa in vpas]
@@ -58,7 +58,7 @@ def _rows_by_container(vpa: Vpa) -> dict[str, list[int]]:
 
 
 def _whole(cpu: Sequence[int], memory: Sequence[int]) -> Estimate:
-    """From target, lower and upper bound of each resource."""
+    """Builds an estimate from the target, lower and upper bound of each resource."""
     return Estimate(
         {"cpu": cpu[0], "memory": memory[0]},
         {"cpu": cpu[1], "memory": memory[1]},

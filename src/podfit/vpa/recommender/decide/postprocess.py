@@ -1,4 +1,4 @@
-"""From estimated amounts to the recommendation in an object's status: formatting, whole cores, policy limits."""
+"""Turns estimates into the recommendation in an object's status: formatting, whole cores, policy limits."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _INTEGER_PREFIX, _INTEGER_SUFFIX = "vpa-post-processor.kubernetes.io/", "_intege
 def formatted(
     estimates: Mapping[str, Estimate], config: Config, own: Mapping[str, Estimate | None] | None = None
 ) -> list[Recommended]:
-    """In order of the containers' names. `own`: for containers with a loan, the sizes from their own samples."""
+    """The recommendations sorted by container name. `own` has the sizes from own samples of containers with a loan."""
 
     def listed(amounts: Mapping[str, int]) -> ResourceList:
         return quantities(amounts, config.humanize_memory, config.round_cpu_millicores, config.round_memory_bytes)
@@ -36,7 +36,8 @@ def formatted(
 
 
 def post_processed(vpa: ObjectView, recommended: list[Recommended], config: Config) -> list[Recommended]:
-    """Whole cores if an annotation requests them, then the policy's and the cluster's limits (which win)."""
+    """Rounds to whole cores if an annotation requests that, then applies the limits of the policy and the cluster,
+    which win."""
     if config.cpu_integer_post_processor_enabled:
         whole = _whole_core_containers(vpa)
         recommended = [_with_whole_cores(entry) if entry.container in whole else entry for entry in recommended]
@@ -44,14 +45,14 @@ def post_processed(vpa: ObjectView, recommended: list[Recommended], config: Conf
 
 
 def published(vpa: ObjectView, config: Config, containers: Collection[str]) -> list[Recommended]:
-    """The published sizes of these containers, within the current policy."""
+    """The published sizes of these containers, restricted to the current policy."""
     entries = ((vpa.get("status") or {}).get("recommendation") or {}).get("containerRecommendations") or ()
     found = [from_object(entry) for entry in entries if entry.get("containerName") in containers]
     return [_within_policy(vpa, _controlled(vpa, entry), config) for entry in found]
 
 
 def _controlled(vpa: ObjectView, entry: Recommended) -> Recommended:
-    """Without resources that the policy no longer controls, and with the target before any cap."""
+    """A published entry without resources that the policy no longer controls; its target is the one before any cap."""
     controlled = controlled_resources(container_policy(vpa, entry.container))
 
     def only(resources: ResourceList) -> ResourceList:
@@ -71,7 +72,7 @@ def _whole_core_containers(vpa: ObjectView) -> set[str]:
 
 
 def whole_cores(vpa: ObjectView, container: str, cpu: Quantity) -> Quantity:
-    """An amount of CPU, rounded up if the autoscaler asks for that."""
+    """An amount of CPU, rounded up to whole cores if the autoscaler requests that."""
     return _rounded(cpu) if container in _whole_core_containers(vpa) else cpu
 
 

@@ -42,7 +42,8 @@ class Outcome:
 
 
 def recommend(cluster: ClusterState, vpa: Vpa, now: str | None, extra: Iterable[Condition] = ()) -> Outcome:
-    """One autoscaler's recommendation from its whole state. `now` (RFC 3339) stamps conditions that change.
+    """One autoscaler's recommendation from all of its usage data. `now` (RFC 3339) is the transition time of conditions
+    that change.
 
     `extra` conditions come from the caller, such as LowConfidence or FetchingHistory.
     """
@@ -60,8 +61,8 @@ def outcome(
     kept: Collection[str] = (),
     own: Mapping[str, Estimate | None] | None = None,
 ) -> Outcome:
-    """`missing` lists missing samples; `kept` are containers whose published sizes stay; `own` are the sizes from own
-    samples of containers whose sizes come from similar ones."""
+    """The outcome of a pass. `missing` are missing samples; `kept` are containers whose published sizes are kept; `own`
+    are the sizes from own samples of containers whose sizes come from similar ones."""
     fresh = {name: sizes for name, sizes in estimates.items() if name not in kept}
     recommended = post_processed(vpa.object, formatted(fresh, config, own), config)
     recommended = sorted([*recommended, *published(vpa.object, config, kept)], key=lambda entry: entry.container)
@@ -77,7 +78,8 @@ def outcome(
 
 
 def reported(decided: Outcome, now: str) -> Outcome:
-    """The outcome with its most important message first; an unchanged status is not written for its time alone."""
+    """Adds the time and the most important message to a status that changed. An unchanged status is not written for its
+    time alone."""
     if decided.patch is None:
         return decided
     status = {**decided.status, "lastUpdateTime": now, "statusMessage": _in_words(decided.status)}
@@ -96,7 +98,8 @@ def _in_words(status: ObjectView) -> str:
 
 
 def conditions(provided: bool, matched: bool, unsupported: str | None, missing: str = "") -> list[Condition]:
-    """Conditions that do not hold are absent, except RecommendationProvided, which is then False."""
+    """The conditions of upstream. Those that do not hold are absent, except RecommendationProvided, which is then
+    False."""
     found = []
     if unsupported is not None:
         found.append(Condition(UNSUPPORTED, True, "", unsupported))
@@ -112,7 +115,8 @@ def conditions(provided: bool, matched: bool, unsupported: str | None, missing: 
 
 
 def _stamped(observed: Iterable[ObjectView], wanted: Iterable[Condition], now: str | None) -> list[dict[str, Any]]:
-    """Sorted by type; the time of the last transition stays while the status does."""
+    """The conditions sorted by type, with transition times. The time of a condition changes only when its
+    status does."""
     before = {condition["type"]: condition for condition in observed}
     ours = {condition.type for condition in wanted}
     kept = {
@@ -135,7 +139,8 @@ def _stamped(observed: Iterable[ObjectView], wanted: Iterable[Condition], now: s
 
 
 def _comparable(status: ObjectView) -> Any:
-    """Quantities by value, and absent like empty, so that another spelling is not a change."""
+    """The status in a form that can be compared: quantities by value, absent fields as empty, so that another spelling
+    is not a change."""
     recommendation = status.get("recommendation")
     entries = (recommendation or {}).get("containerRecommendations") or ()
     sizes = [

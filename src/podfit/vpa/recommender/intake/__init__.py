@@ -1,1 +1,1 @@
-"""Sources of samples: metrics, history, the cluster's objects."""
+"""The recommender's input: metrics, history, and the cluster's objects."""

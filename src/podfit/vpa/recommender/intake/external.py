@@ -1,7 +1,7 @@
-"""Usage from the external metrics API (`--use-external-metrics`), in the form of the resource metrics API.
+"""Reads usage from the external metrics API (`--use-external-metrics`), in the form of the resource metrics API.
 
-One query per pod of an autoscaler and configured resource, as in upstream, but several at a time. A resource without a
-metric produces no samples here; upstream would count zeros for it.
+As in upstream there is one query for each pod of an autoscaler and configured resource, but several run at a time. A
+resource without a metric produces no samples; upstream would count zeros for it.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Updates the recommender's model of the cluster from the API server.
 
-Pods are processed as they change; autoscalers are processed once a pass, because their selection depends on other
-objects too. A deleted pod is dropped at the end of the pass, so that its last out-of-memory event still counts.
+Pods are processed as they change. Autoscalers are processed once a pass, because their selection also depends on other
+objects. A deleted pod is dropped at the end of the pass, so that its last out-of-memory event still counts.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ class Feed:
         self.refused_checkpoints: dict[VpaId, str] = {}
 
     def start(self) -> None:
-        """Call once the caches are synced."""
+        """Subscribes to the caches; they must be synced."""
         self.pods.subscribe(self._on_pod)
         self.evictions.subscribe(self._on_eviction)
         self._started_up = True
@@ -98,7 +98,7 @@ class Feed:
         (self.ooms if self._started_up else self.earlier_ooms).extend(found)
 
     def note_counters(self, oom_ends: Mapping[tuple[str, str, str], int]) -> None:
-        """Kills counted by nodes, by namespace, pod and container."""
+        """Records the kills that nodes counted, by namespace, pod and container."""
         now = self._caches.clock.now()
         for (namespace, name, container), count in () if self._config.model.miss_oom_kills else oom_ends.items():
             pod = self.pods.get(namespace, name)
@@ -106,7 +106,7 @@ class Feed:
                 self.ooms.extend(self._kills.node_says((namespace, name), container, count, pod, now))
 
     def count_earlier(self, known: Callable[[Oom], bool]) -> None:
-        """Counts the kills that pods reported when this recommender started, except those that are `known`."""
+        """Counts the kills that pods reported before this recommender started, except those that are `known`."""
         self.ooms.extend(oom for oom in self.earlier_ooms if not known(oom))
         self.earlier_ooms.clear()
 
@@ -197,7 +197,7 @@ class Feed:
                     self._note_limits(None, pod)
 
     def load_checkpoints(self, wanted: Callable[[Vpa, str], bool]) -> None:
-        """Loads the `wanted` checkpoints into their autoscalers; invalid ones are reported."""
+        """Loads the `wanted` checkpoints into their autoscalers. Invalid ones are logged."""
         for checkpoint in self.checkpoints:
             spec = checkpoint.get("spec") or {}
             id = (checkpoint["metadata"].get("namespace", ""), spec.get("vpaObjectName") or "")
@@ -211,7 +211,7 @@ class Feed:
                 log.warning("checkpoint %s/%s: %s", *key_of(checkpoint), error)
 
     def checkpointed(self) -> dict[tuple[str, str], Seconds]:
-        """When the newest checkpoint was written, by namespace and container."""
+        """The time of the newest checkpoint, by namespace and container."""
         found: dict[tuple[str, str], Seconds] = {}
         for checkpoint in self.checkpoints:
             container = (checkpoint.get("spec") or {}).get("containerName") or ""
@@ -231,7 +231,7 @@ class Feed:
         self.gone.clear()
 
     def collect_garbage(self, now: Seconds) -> None:
-        """Hourly: drops aggregates that can get no more samples, and checkpointed state that is too old."""
+        """Once an hour drops aggregates that can get no more samples, and checkpointed data that is too old."""
         self.cluster.stamp_created(now)
         if now - self._collected < GC_EVERY_S and now >= self._collected:
             return
@@ -241,7 +241,7 @@ class Feed:
         self.similar.forget(now)
 
     def label_names(self) -> set[str]:
-        """All label names in use."""
+        """All label names in use, of pods and selectors."""
         found: set[str] = set()
         for pod in self.cluster.pods.values():
             found.update(labels_from(pod.label_text))
@@ -251,7 +251,7 @@ class Feed:
 
 
 def _counts_the_same(before: Object, after: Object) -> bool:
-    """Whether `add_pod` would treat both the same."""
+    """Whether `add_pod` would have the same effect for both versions of a pod."""
     if labels_of(before) != labels_of(after):
         return False
     if before.get("status") is not after.get("status") and phase_of(before) != phase_of(after):

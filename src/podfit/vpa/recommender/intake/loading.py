@@ -1,4 +1,4 @@
-"""The recommender's input: its history when it starts, usage and out-of-memory kills in every pass."""
+"""Reads the recommender's input: its history when it starts, then usage and out-of-memory kills in every pass."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class PastLoader:
         self._of.policies.past_taken(until)
         past.end()
         if self._of.history.writes_checkpoints:
-            # State that is in the history is not also taken from checkpoints.
+            # Checkpoints are not loaded for usage that is in the history.
             self._of.feed.load_checkpoints(lambda vpa, container: (vpa.id[0], container) not in past.containers)
             self._of.feed.refused_checkpoints |= self._of.policies.restore(self._of.feed.checkpoints, until)
             self._report_checkpoints()
@@ -64,7 +64,7 @@ class PastLoader:
         self.missing = ""
 
     def _count_earlier(self, past: Past, started: Seconds) -> None:
-        """Kills from before the start count once: not if the history or a checkpoint has them, nor if they are old."""
+        """Counts kills from before the start, unless the history or a checkpoint includes them, or they are too old."""
         within = self._of.history.step if isinstance(self._of.history, PrometheusHistory) else 1.0
         written = self._of.feed.checkpointed() if self._of.history.writes_checkpoints else {}
         oldest = started - self._of.config.model.memory_aggregation_interval
@@ -82,7 +82,8 @@ class PastLoader:
                 self._of.events.record(dict(vpa.object), "Warning", "CheckpointUnusable", words)
 
     def minutes_beyond(self, vpa: Vpa) -> Mapping[str, float]:
-        """By container, how many minutes more than their number the samples of the history represent."""
+        """The minutes that samples of the history represent beyond the one minute that each counts for, by
+        container."""
         found: dict[str, float] = {}
         for key in vpa.aggregates if self.stretch else ():
             if key in self.stretch:
@@ -115,7 +116,7 @@ class UsageLoader:
                 log.warning("no usage: %s", error)
             self.missing = str(error)
         self._of.measures.usage_answered(bool(self.missing))
-        # Other tasks run meanwhile, and pods may be added; they are dropped in this pass only, after it.
+        # Other tasks run during this loop, and may add pods. Deleted pods are dropped only after it.
         turns = TimeSlice(self._of.clock)
         for found in usage.in_parts(used, self._of.cluster, now, self._of.feed.gone):
             self._of.measures.quality.scraped(found, self._of.cluster.fleet)

@@ -1,7 +1,7 @@
 """Adds samples from a history to the histograms.
 
-Deleted pods count under their old labels while loading lasts; their samples stay. A pod that already sent live samples
-gets a second entry for its past, because samples older than the last one are rejected.
+While the history is loaded, deleted pods count under their old labels; their samples are kept. A pod that already has
+live samples gets a second entry for its past, because samples older than the last one are rejected.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _SHADOW = "\0past"
 
 class PastCurves(Protocol):
     def take_past(self, handles: NDArray[np.int64], batch: Batch) -> None:
-        """`handles[i]` stands for `batch.series[i]`, NONE for an unknown one."""
+        """Adds the samples of a batch. `handles[i]` is the handle of `batch.series[i]`, NONE if it is unknown."""
 
     def killed(self, state: AggregateState | None, instant: Seconds, memory: int) -> None: ...
 
@@ -36,7 +36,7 @@ class Past:
     def __init__(
         self, cluster: ClusterState, namespaces: frozenset[str] = frozenset(), curves: PastCurves | None = None
     ) -> None:
-        """`namespaces` to skip; `curves` gets every sample, too."""
+        """`namespaces` are skipped. `curves` also receives every sample."""
         self._cluster, self._ignored, self._curves = cluster, namespaces, curves
         self._made: set[PodId] = set()
         self._of: dict[PodId, PodId] = {}
@@ -58,7 +58,7 @@ class Past:
         if self._curves is not None:
             self._curves.take_past(handles, batch)
         for oom in batch.ooms:
-            # In order of time: an event counts relative to the peak known at that time.
+            # In order of time, because an event counts relative to the peak at that time.
             end = int(np.searchsorted(batch.times, oom.instant, side="right"))
             self.samples += ingest_handles(fleet, handles, _cut(batch, start, end))
             start = end
@@ -66,7 +66,7 @@ class Past:
         self.samples += ingest_handles(fleet, handles, _cut(batch, start, len(batch.times)))
 
     def _count(self, batch: Batch, handles: np.ndarray) -> None:  # type: ignore[type-arg]
-        """Records the containers of samples, and their number."""
+        """Records the containers that have samples, and the number of samples."""
         given = np.bincount(batch.index[batch.cpu != NONE], minlength=len(batch.series)).tolist()
         any_given = np.bincount(batch.index, minlength=len(batch.series)).tolist()
         for one, handle, cpu, both in zip(batch.series, handles.tolist(), given, any_given, strict=True):
@@ -79,7 +79,7 @@ class Past:
                 self.stretch[key] = self.stretch.get(key, 0) + cpu
 
     def end(self) -> None:
-        """Drops the pods that only exist in the history; their samples stay."""
+        """Drops the pods that only exist in the history; their samples are kept."""
         for id in self._made:
             self._cluster.delete_pod(id)
         self._made.clear()
@@ -91,7 +91,7 @@ class Past:
         pod = self._cluster.pod(id)
         if pod is None or one.container not in pod.containers:
             if pod is not None and id not in self._made:
-                # A live pod does not have this container: it was renamed, or it is an init container.
+                # The live pod does not have this container: it was renamed, or it is an init container.
                 return NONE
             self._cluster.add_container(id, one.container)
             pod = self._cluster.pod(id)
@@ -118,7 +118,7 @@ class Past:
         return id
 
     def knows(self, kill: Oom, within: Seconds) -> bool:
-        """Whether the history contains this kill, at most this much later than the pod's status has it."""
+        """Whether the history contains this kill, at most `within` later than in the pod's status."""
         found = self._kills.get(((kill.namespace, kill.pod), kill.container), ())
         return any(-1.0 <= instant - kill.instant <= within for instant in found)
 

@@ -1,7 +1,8 @@
-"""Runs policies next to the loop: they get every sample and kill, and size the autoscalers that name them.
+"""Runs policies beside the recommender's loop: they receive every sample and kill, and size the autoscalers that name
+them.
 
-An invalid size from a policy becomes one line in the log and a condition; the default recommender's sizes are used
-meanwhile.
+An invalid size from a policy becomes a log line and a condition; until it is fixed, the default recommender's sizes are
+used.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ class Policies:
         """The number of aggregates when the mapping of samples was last updated."""
 
     def follow(self) -> dict[str, list[Vpa]]:
-        """The autoscalers by the recommender that sizes them; the policies track theirs from now on."""
+        """Makes the policies track all autoscalers; returns these by the recommender that sizes them."""
         found: dict[str, list[Vpa]] = {}
         for vpa in self._cluster.vpas.values():
             found.setdefault(self._plugin_of(vpa), []).append(vpa)
@@ -55,13 +56,15 @@ class Policies:
     # --- usage
 
     def scraped(self, found: Scraped) -> None:
-        """Called before samples go into the fleet: samples that it already has are not counted twice."""
+        """Adds samples. It is called before the fleet gets them, so that samples which the fleet already has are not
+        counted twice."""
         if self.live:
             fresh = np.where(found.instants > self._fleet.last_cpu[found.handles], found.cpu, NONE)
             self.live.curves.take(found.handles, found.instants, fresh, found.memory)
 
     def take_past(self, handles: NDArray[np.int64], batch: Batch) -> None:
-        """`handles[i]` stands for `batch.series[i]`. Deleted pods may have added aggregates."""
+        """Adds samples of the history. `handles[i]` is the handle of `batch.series[i]`. Deleted pods may have added
+        aggregates."""
         if self._cluster.aggregates_known != self._followed:
             self.follow()
         if self.live:
@@ -71,12 +74,12 @@ class Policies:
         self.live.curves.settle(slot_of(until) + 1)
 
     def killed(self, state: AggregateState | None, instant: Seconds, memory: int) -> None:
-        """An out-of-memory kill that counts as this much memory."""
+        """Records an out-of-memory kill that counts as this much memory."""
         if self.live and isinstance(state, RowAggregate):
             self.live.killed(state.row, instant, memory)
 
     def restore(self, checkpoints: Iterable[Object], now: Seconds) -> dict[VpaId, str]:
-        """Restores the usage of containers from checkpoints; returns what could not be read."""
+        """Restores the usage of containers from checkpoints; returns the errors by autoscaler."""
         self.follow()
         refused: dict[VpaId, str] = {}
         for checkpoint in checkpoints if self.live else ():
@@ -94,7 +97,8 @@ class Policies:
     # --- sizes
 
     async def refresh(self, now: Seconds) -> None:
-        """In a thread: ten thousand containers that are all due, as after a start, take some seconds."""
+        """Computes the sizes that are due, in a thread: ten thousand containers, which are all due after a start, take
+        some seconds."""
         if self.live:
             await asyncio.to_thread(self.live.refresh, now)
         troubles = {id: why for id in self._cluster.vpas if (why := self.live.failed(id))} if self.live else {}
@@ -104,17 +108,17 @@ class Policies:
         self.troubles = troubles
 
     def apply(self, sizes: dict[VpaId, dict[str, Estimate]]) -> None:
-        """Replaces the sizes from histograms by those of policies."""
+        """Replaces sizes from histograms by those of policies."""
         for name in NAMES:
             for vpa in self._chosen.get(name, ()):
                 with_policy(vpa, sizes[vpa.id], self.live.of(vpa.id), self._cluster.config)
 
     def given(self, vpa: Vpa) -> dict[str, Estimate]:
-        """By container: the size from the autoscaler's policy, before any later adjustment."""
+        """The size of each container from the autoscaler's policy, before any later adjustment."""
         given = self.live.of(vpa.id)
         before = estimate_vpas(self._cluster, [vpa])[vpa.id] if given else {}
         return given_by_policy(vpa, before, given, self._cluster.config)
 
     def saved(self, vpa: VpaId, container: str) -> str:
-        """The container's usage, for a checkpoint."""
+        """The container's usage as text, for a checkpoint."""
         return self.live.saved(vpa, container)

@@ -1,4 +1,4 @@
-"""Detects, in new samples, containers that use up their CPU limit, and those whose bursts are throttled."""
+"""Detects containers that use up their CPU limit, and those whose bursts are throttled, in new samples."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Written = dict[str, tuple[str | None, str | None]]
 
 
 def cpu_limits(pod: Object) -> Written:
-    """The CPU limits and requests in force: from the container's status if present, else the spec."""
+    """The CPU limits and requests in force: those in the container's status if it has any, else those in the spec."""
     found = {one.get("name") or "": one.get("resources") for one in containers(pod)}
     for status in (pod.get("status") or {}).get("containerStatuses") or ():
         if status.get("resources") is not None:
@@ -47,11 +47,11 @@ def _milli(text: str | None) -> int:
 
 
 def note_starved(found: Scraped, fleet: Fleet, starvation: Starvation, config: Config) -> None:
-    """Called before the samples are ingested: new ones count."""
+    """Records starved containers. It is called before the samples are ingested, because only new ones count."""
     if not config.starved_above or not len(found.handles):
         return
     limits, rows = fleet.limit[found.handles], fleet.row[found.handles]
-    # A sample is an average: one that began before the limit changed is not compared with it.
+    # A sample is an average, so one that began before the limit changed is not compared with the limit.
     begun = found.instants - found.windows
     at_limit = (limits > 0) & (found.cpu >= limits * config.starved_above) & (begun >= fleet.lowered[found.handles])
     concerned = at_limit | ((rows != NO_ROW) & fleet.watched[rows])

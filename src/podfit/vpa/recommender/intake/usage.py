@@ -1,6 +1,6 @@
-"""Polls usage once a pass from the resource metrics API and ingests whole scrapes into the fleet's arrays.
+"""Reads usage once a pass from the resource metrics API, and ingests whole scrapes into the fleet's arrays.
 
-A meter of this process delivers numbers, any other the objects of the API. Both count alike.
+A meter of this process returns numbers, any other server the API's objects. Both lead to the same samples.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ AT_ONCE = 500
 
 
 class UsageUnavailable(Exception):
-    """The metrics API did not answer."""
+    """The metrics API did not respond, or responded with an error."""
 
 
 Used = Sequence[Object] | Numbers
@@ -47,7 +47,7 @@ Used = Sequence[Object] | Numbers
 
 
 async def fetch(client: Client, namespace: str = "") -> Used:
-    """Of all pods. Raises UsageUnavailable."""
+    """Fetches the usage of all pods. Raises UsageUnavailable."""
     headers = {"Accept": ACCEPT} if client.shares else None
     try:
         answer = await client.raw("GET", POD_METRICS.path(namespace), headers=headers)
@@ -62,7 +62,7 @@ async def fetch(client: Client, namespace: str = "") -> Used:
 
 @dataclass(frozen=True, slots=True)
 class Scraped:
-    """Samples of known containers, as columns. Pods and names are for callers that store them."""
+    """Samples of known containers, as columns. Pods and names are for callers that store the samples."""
 
     pods: Sequence[Pod]
     names: Sequence[str]
@@ -76,7 +76,7 @@ class Scraped:
     """The seconds over which the CPU usage is averaged."""
 
     def batch(self) -> Batch:
-        """For a history, in order of time."""
+        """The samples as a batch for a history, in order of time."""
         order = np.argsort(self.instants, kind="stable")
         series = [Series(*pod.id, name, pod.label_text) for pod, name in zip(self.pods, self.names, strict=True)]
         return Batch(series, order, self.instants[order], self.cpu[order], self.memory[order])
@@ -88,14 +88,15 @@ def ooms_alone(ooms: Sequence[Oom]) -> Batch:
 
 
 def in_parts(used: Used, cluster: ClusterState, now: Seconds, gone: Collection[PodId] = ()) -> Iterator[Scraped]:
-    """Samples of known containers, in batches that yield to other tasks. `gone` are known pods that were deleted."""
+    """Samples of known containers, in batches, between which other tasks run. `gone` are known pods that were
+    deleted."""
     for start in range(0, len(used), AT_ONCE):
         part = used[start : start + AT_ONCE]
         yield counted(part, cluster, now, gone) if isinstance(part, Numbers) else scraped(part, cluster, now)
 
 
 def counted(numbers: Numbers, cluster: ClusterState, now: Seconds, gone: Collection[PodId] = ()) -> Scraped:
-    """Rounded as the API would print it and `scraped` would parse it."""
+    """Samples from numbers, rounded as the API would print them and `scraped` would parse them."""
     pods: list[Pod] = []
     names: list[str] = []
     handles: list[int] = []
@@ -121,7 +122,7 @@ def counted(numbers: Numbers, cluster: ClusterState, now: Seconds, gone: Collect
 
 
 def _whole(amounts: Floats) -> Ints:
-    """Whole numbers; NONE for values that are too large."""
+    """Rounds to whole numbers; NONE for values that are too large."""
     rounded = np.rint(amounts)
     return np.where((rounded >= 0) & (rounded < 2.0**62), rounded, NONE).astype(np.int64)
 
@@ -152,9 +153,9 @@ class _Columns:
 
 
 def scraped(items: Iterable[Object], cluster: ClusterState, now: Seconds) -> Scraped:
-    """Samples of known containers; invalid values are skipped."""
+    """Samples from the API's objects, of known containers; invalid values are skipped."""
     found = _Columns()
-    # Upstream counts a resource that is not reported as 0.
+    # Upstream counts a missing resource as 0.
     absent = 0 if cluster.config.recommend_without_samples else NONE
     instants: dict[object, Seconds] = {}
     for item in items:
@@ -176,7 +177,7 @@ def scraped(items: Iterable[Object], cluster: ClusterState, now: Seconds) -> Scr
 
 
 def _instant(stamp: str, now: Seconds) -> Seconds:
-    """NEVER for an invalid time, or one in the future."""
+    """Parses a timestamp; NEVER if it is invalid or in the future."""
     try:
         instant = from_rfc3339(stamp)
     except ValueError:
@@ -185,7 +186,7 @@ def _instant(stamp: str, now: Seconds) -> Seconds:
 
 
 def _window(text: object) -> Seconds:
-    """A minute by default."""
+    """Parses the window of a sample; a minute if it is invalid."""
     try:
         return duration(text) if isinstance(text, str) else WINDOW_S
     except ValueError:
@@ -208,7 +209,7 @@ def _add(found: _Columns, pod: Pod, container: Object, instant: Seconds, window:
 
 
 def _amount(text: object, milli: bool, absent: int) -> int:
-    """`absent` if the resource is not reported; an invalid quantity is not a sample."""
+    """Parses a quantity: `absent` if the resource is missing, NONE if the quantity is invalid."""
     if text is None:
         return absent
     if not isinstance(text, (str, int, float)):
@@ -222,7 +223,7 @@ def _amount(text: object, milli: bool, absent: int) -> int:
 
 
 def ingest(found: Scraped, fleet: Fleet) -> int:
-    """Adds samples to the arrays, which reject negative ones; returns how many CPU samples were new."""
+    """Adds samples to the arrays, which reject negative ones; returns the number of new CPU samples."""
     if not len(found.handles):
         return 0
     order = np.argsort(found.instants, kind="stable")
@@ -232,7 +233,8 @@ def ingest(found: Scraped, fleet: Fleet) -> int:
 
 
 def ingest_handles(fleet: Fleet, handles: np.ndarray, batch: Batch) -> int:  # type: ignore[type-arg]
-    """`handles[i]` stands for `batch.series[i]`, NONE for an unknown one. Returns how many samples counted."""
+    """Adds the samples of a batch; returns how many CPU samples were accepted. `handles[i]` is the handle of
+    `batch.series[i]`, NONE if it is unknown."""
     who = handles[batch.index]
     known = who != NONE
     cpu, memory = known & (batch.cpu != NONE), known & (batch.memory != NONE)
@@ -241,9 +243,9 @@ def ingest_handles(fleet: Fleet, handles: np.ndarray, batch: Batch) -> int:  # t
 
 
 def heal_clock(fleet: Fleet, now: Seconds) -> int:
-    """Resets last instants in the future: the clock moved back, and new samples would all look old.
+    """Resets last instants that are in the future: if the clock was set back, new samples would all look old.
 
-    Returns how many containers were affected. Their histograms stay unchanged.
+    Returns the number of affected containers. Their histograms do not change.
     """
     limit = now + AHEAD_S
     ahead = (fleet.last_cpu > limit) | (fleet.last_memory > limit)

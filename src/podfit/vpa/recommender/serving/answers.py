@@ -1,4 +1,4 @@
-"""The recommender's HTTP responses: the recommendation for an existing or future pod, and its explanation."""
+"""The recommender's own HTTP endpoints: the recommendation for an existing or future pod, and its explanation."""
 
 from __future__ import annotations
 

@@ -64,14 +64,14 @@ DEFAULT, BATCH = "default", "batch"
 
 
 def settings_note(config: Config, recommender: str, url: str = "") -> str:
-    """The annotation's text; empty if all settings are defaults."""
+    """The text of a checkpoint's annotation; empty if all settings are defaults."""
     flags = to_flags(config) | ({"recommender": recommender} if recommender not in ("", DEFAULT) else {})
     flags |= {LISTENS: url} if url else {}
     return json.dumps(flags, sort_keys=True) if flags else ""
 
 
 def noted_settings(checkpoint: ObjectView) -> tuple[Config, str]:
-    """The settings and the recommender of a checkpoint; the defaults if they cannot be parsed."""
+    """The settings and the recommender's name from a checkpoint; defaults if the annotation cannot be parsed."""
     text = ((checkpoint.get("metadata") or {}).get("annotations") or {}).get(SETTINGS)
     try:
         flags = dict(json.loads(text)) if text else {}
@@ -95,9 +95,10 @@ def explain(
     found: Mapping[str, int] | None = None,
     policies: Mapping[str, Estimate] | None = None,
 ) -> dict[str, Any]:
-    """The explanation of an autoscaler's recommendation, by container and resource. `needs`: of starved containers;
-    `pods`: their number, if known; `loans`: of containers whose sizes come from similar ones; `heaps`: of containers
-    whose language runtime sizes its own heap; `found`: results of squeeze probes; `policies`: sizes from a policy."""
+    """The explanation of an autoscaler's recommendation, by container and resource. `needs` are those of starved
+    containers, `pods` is their number, if known, `loans` those of containers whose sizes come from similar ones,
+    `heaps` those of containers whose language runtime sizes its own heap, `found` the results of squeeze probes, and
+    `policies` the sizes from a policy."""
     meta = vpa.get("metadata") or {}
     counted = {name: state for name, state in states.items() if not scaling_off(container_policy(vpa, name))}
     least = minimums(config, len(counted)) if counted else {}
@@ -146,7 +147,7 @@ def _controlled(vpa: ObjectView, container: str) -> tuple[str, ...]:
 
 
 def _sampled(vpa: ObjectView, container: str, state: AggregateState, config: Config) -> list[str]:
-    """The resources that have sizes."""
+    """The container's resources that have sizes."""
     known = sampled_resources(state, config)
     return [resource for resource in _controlled(vpa, container) if resource in known]
 
@@ -157,7 +158,7 @@ def explain_objects(
     config: Config | None = None,
     heaps: Mapping[str, Heap] | None = None,
 ) -> dict[str, Any]:
-    """The same from an autoscaler and its checkpoint objects, if no recommender is reachable.
+    """The explanation from an autoscaler and its checkpoint objects alone, if no recommender is reachable.
 
     Without a configuration, the settings recorded on the checkpoints are used.
     """
@@ -180,7 +181,7 @@ def explain_objects(
 
 @dataclass(frozen=True, slots=True)
 class _Inputs:
-    """One resource of one container, and all inputs of its sizes."""
+    """One resource of one container, with everything that its sizes depend on."""
 
     vpa: ObjectView
     container: str
@@ -272,7 +273,7 @@ def _why_raised(need: Need) -> str:
 
 
 def _enclosing(inputs: _Inputs, size: str) -> tuple[int, Steps]:
-    """The same as `_estimated`, with bounds that enclose a target that is a mean."""
+    """The size and its steps as in `_estimated`, with bounds that enclose a target that is a mean."""
     if inputs.given is not None and inputs.resource in inputs.given.target:
         sizes = {"target": inputs.given.target, "lowerBound": inputs.given.lower, "upperBound": inputs.given.upper}
         amount = sizes[size][inputs.resource]
@@ -288,14 +289,14 @@ def _enclosing(inputs: _Inputs, size: str) -> tuple[int, Steps]:
 
 
 def _raised(inputs: _Inputs, need: Need, size: str) -> int:
-    """The raised size of a starved container."""
+    """A size of a starved container after it was raised."""
     target, lower, upper = ({"cpu": _enclosing(inputs, one)[0]} for one in ("target", "lowerBound", "upperBound"))
     found = raised(Estimate(target, lower, upper), need, inputs.config)
     return {"target": found.target, "lowerBound": found.lower, "upperBound": found.upper}[size]["cpu"]
 
 
 def _estimated(inputs: _Inputs, size: str) -> tuple[int, Steps]:
-    """Whole millicores or bytes, as in the estimator, and the steps that lead to them."""
+    """A size in whole millicores or bytes, as in the estimator, with the steps that lead to it."""
     config, resource = inputs.config, inputs.resource
     fraction = getattr(config, _PERCENTILES[size].format(resource))
     state = inputs.lent[0].state if inputs.borrowed and inputs.lent is not None else inputs.state
@@ -321,7 +322,7 @@ def _estimated(inputs: _Inputs, size: str) -> tuple[int, Steps]:
 
 
 def _minimum(inputs: _Inputs) -> str:
-    """The flag and its value; containers of a pod share it evenly."""
+    """The flag of the smallest pod with its value, which the containers of a pod share evenly."""
     field = f"pod_recommendation_min_{'cpu_millicores' if inputs.resource == 'cpu' else 'memory_mb'}"
     flag = f"--{field.replace('_', '-')}={getattr(inputs.config, field):g}"
     return flag if inputs.siblings == 1 else f"{flag}, divided among {inputs.siblings} containers"
@@ -353,7 +354,7 @@ def _quantity(resource: str, amount: int) -> Quantity:
 
 
 def judgements(found: Mapping[str, Mapping[str, Mapping[str, Quality]]]) -> dict[str, Any]:
-    """By container, policy and resource: the quality that sizes would have had, as JSON numbers."""
+    """The quality that sizes would have had, by container, policy and resource, as JSON numbers."""
     return {
         container: {
             policy: {resource: _judgement(one) for resource, one in each.items() if one.scored}

@@ -1,6 +1,6 @@
-"""The HTTPS server behind an API server that forwards recommendation.podfit.dev to this recommender.
+"""Serves recommendation.podfit.dev over HTTPS, behind an API server that forwards the group to this recommender.
 
-Only the API server is a client: it has authenticated and authorised the user, and it shows the front proxy's
+Only the API server may connect: it has authenticated and authorised the user, and presents the front proxy's client
 certificate. The serving certificate is issued at every start; its authority is registered in the APIService.
 """
 
@@ -43,7 +43,7 @@ class Extension:
         self.port = 0
 
     async def run(self) -> None:
-        """Serves and registers, and retries until the API server accepts it."""
+        """Serves and registers the group; retries until the API server accepts it."""
         backoff = Backoff(1.0, 60.0)
         while True:
             try:
@@ -54,12 +54,12 @@ class Extension:
                 await self._of.clock.sleep(backoff.next())
 
     async def start(self) -> None:
-        """Raises ApiError, Unreachable, BadFlag."""
+        """Serves and registers the group. Raises ApiError, Unreachable, BadFlag."""
         config, client = self._of.config, self._of.client
         found = (await client.get(_CONFIG_MAP, "kube-system", "extension-apiserver-authentication")).get("data") or {}
         self._allowed = frozenset(json.loads(found.get("requestheader-allowed-names") or "[]"))
         if self._listener is None:
-            # Loads cryptography, several megabytes that a recommender without this server saves.
+            # Imported late, because cryptography takes several megabytes that a recommender without this server saves.
             from podfit.vpa.admission.certificates import CA_DAYS, load_chain, made
 
             service = f"{config.secure_service}.{own_namespace()}.svc"

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def vpa_of(recommender: Recommender, pod: Any) -> Vpa | None:
-    """By the pod's owner, as for every pod; a pod without an owner is found by its labels."""
+    """The autoscaler for a pod: by its owner or, for a pod without an owner, by its labels."""
     cluster, targets = recommender.cluster, recommender.targets
     namespace = pod["metadata"].get("namespace") or "default"
     here = [vpa for id, vpa in cluster.vpas.items() if id[0] == namespace]

@@ -1,7 +1,7 @@
 """recommendation.podfit.dev/v1: the recommender as an extension API server.
 
-A RecommendationQuery is created and answered, but not stored, like a TokenReview. Users reach it through an API server,
-which authenticates and authorises them: `create` on `recommendationqueries` in the pod's namespace.
+A RecommendationQuery is created and answered, but not stored, like a TokenReview. Users send it to an API server, which
+authenticates and authorises them: `create` on `recommendationqueries` in the pod's namespace.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ def _read(body: bytes) -> Object:
 
 
 def _pod_of(query: Object, namespace: str) -> Object:
-    """The pod of the query, in the namespace of the request. Raises ApiError."""
+    """The pod in the query, in the namespace of the request. Raises ApiError."""
     spec = query.get("spec")
     pod = spec.get("pod") if isinstance(spec, dict) else None
     name = str((query.get("metadata") or {}).get("name") or "")
@@ -101,7 +101,7 @@ def _pod_of(query: Object, namespace: str) -> Object:
 
 
 async def status_for(recommender: Recommender, pod: Any) -> Object:
-    """The recommendation for the pod's own containers; for all, if the pod names none."""
+    """The recommendation for the pod's own containers, or for all containers if the pod names none."""
     vpa = vpa_of(recommender, pod)
     if vpa is None:
         return {"error": NO_VPA}
@@ -120,7 +120,8 @@ async def status_for(recommender: Recommender, pod: Any) -> Object:
 async def _own(
     recommender: Recommender, vpa: Vpa, wanted: Sequence[Mapping[str, Any]], known: Mapping[str, Object]
 ) -> list[Object]:
-    """By name; a container of another name by its program, compared with a pod of the autoscaler."""
+    """The recommendations of these containers: by name or, for other names, by a program that a pod of the autoscaler
+    runs."""
     renamed = [container for container in wanted if container.get("name") not in known]
     alike = await _names_by_program(recommender, vpa) if renamed and vpa.pods else {}
     found = []
@@ -141,7 +142,7 @@ async def _names_by_program(recommender: Recommender, vpa: Vpa) -> dict[str, str
 
 
 def _program(container: Mapping[str, Any]) -> str:
-    """Image, command and arguments."""
+    """A key of image, command and arguments."""
     return json.dumps([container.get("image"), container.get("command") or [], container.get("args") or []])
 
 

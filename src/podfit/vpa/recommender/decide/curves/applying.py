@@ -1,4 +1,4 @@
-"""From the sizes of policies to estimates: target and bounds, in millicores and bytes."""
+"""Turns the sizes of policies into estimates: target and bounds, in millicores and bytes."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ def least_of(config: Config) -> Amounts:
 
 
 def amount_of(resource: str, size: float) -> int:
-    """Millicores or bytes, rounded up, from cores or bytes."""
+    """Converts cores or bytes to millicores or bytes, rounded up."""
     return math.ceil(round(size * 1000.0, 6)) if resource == "cpu" else math.ceil(size)
 
 
 def given_by_policy(
     vpa: Vpa, before: Mapping[str, Estimate], given: Mapping[str, PolicySizes], config: Config
 ) -> dict[str, Estimate]:
-    """By container: the policy's own sizes, for the resources that it has decided."""
+    """The policy's own sizes by container, for the resources that it has decided."""
     found = dict(before)
     with_policy(vpa, found, given, config)
     return {name: restricted(found[name], one.size) for name, one in given.items() if name in found and one.size}
@@ -55,7 +55,8 @@ def with_policy(vpa: Vpa, estimates: dict[str, Estimate], given: Mapping[str, Po
 
 
 def _bounded(target: Amounts, before: Estimate, sized: set[str], narrow: bool) -> Estimate:
-    """Near the target if changes are made in place; otherwise the usual bounds, which enclose it."""
+    """Bounds near the target if changes are made in place; otherwise the usual bounds, widened to enclose the
+    target."""
     lower, upper = dict(before.lower), dict(before.upper)
     for name in sized:
         if narrow:

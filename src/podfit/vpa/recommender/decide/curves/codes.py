@@ -1,7 +1,7 @@
-"""Amounts as two bytes each, on a logarithmic scale: a container's last days fit into a few kilobytes.
+"""Encodes amounts in two bytes each, on a logarithmic scale: a container's last days fit into a few kilobytes.
 
 Neighbouring codes are 0.05 % apart, from a thousandth of a millicore, or one byte, upwards. 0 means unknown. The same
-codes are stored in the annotation of a checkpoint, so that sizes are the same after a restart.
+codes are stored in the annotation of a checkpoint, so that sizes do not change after a restart.
 """
 
 from __future__ import annotations
@@ -25,20 +25,20 @@ _VERSION = "1"
 
 
 class BadCurve(ValueError):
-    """A text that is not a saved curve."""
+    """The text is not a saved curve."""
 
 
 @cache
 def _scale() -> NDArray[np.float32]:
-    """The multiple of the least amount that each code stands for. Computed when the first curve is read, as it takes
-    two megabytes: most recommenders have none."""
+    """The amount of each code, as a multiple of the least amount. Computed when the first curve is read, because it
+    takes two megabytes and most recommenders have no curves."""
     scale: NDArray[np.float32] = np.exp(STEP * (np.arange(MOST + 1) - 1)).astype(np.float32)
     scale[0] = np.nan
     return scale
 
 
 def coded(amounts: Amounts, resource: str) -> Codes:
-    """Cores or bytes; NaN is 0, and values out of range are clipped."""
+    """Encodes cores or bytes. NaN becomes 0, and values out of range are clipped."""
     with np.errstate(divide="ignore", invalid="ignore"):
         steps = np.rint(np.log(np.maximum(amounts, LEAST[resource]) / LEAST[resource]) / STEP) + 1
     return np.where(np.isnan(amounts), 0, np.clip(steps, 1, MOST)).astype(np.uint16)
@@ -53,7 +53,7 @@ def code_of(amount: float, resource: str) -> int:
 
 
 def as_text(first: int, cpu: Codes, memory: Codes) -> str:
-    """Both resources from slot `first` on, compressed."""
+    """Both resources from slot `first` on, as compressed text."""
     both = np.concatenate([cpu, memory]).astype("<u2")
     steps = np.diff(both, prepend=np.uint16(0)).astype("<u2")
     packed = zlib.compress(steps.tobytes(), 6)
@@ -61,7 +61,8 @@ def as_text(first: int, cpu: Codes, memory: Codes) -> str:
 
 
 def from_text(text: str, most: int) -> tuple[int, Codes, Codes]:
-    """The first slot, and the codes of CPU and memory. Raises BadCurve, also for more than `most` slots."""
+    """The first slot, and the codes of CPU and memory. Raises BadCurve if the text is invalid or has more than `most`
+    slots."""
     try:
         version, first, count, packed = text.split(":")
         slots = int(count)

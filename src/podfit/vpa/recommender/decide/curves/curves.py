@@ -1,6 +1,6 @@
-"""Usage of autoscalers' containers, slot by slot: from the pod with the highest usage, for eleven days at most.
+"""The usage of autoscalers' containers, slot by slot: that of the pod with the highest usage, for at most eleven days.
 
-A slot is five minutes. Samples of one pod are combined first: the mean of its CPU, the maximum of its memory.
+A slot is five minutes. Samples of one pod within a slot are combined: the mean of its CPU, the maximum of its memory.
 """
 
 from __future__ import annotations
@@ -57,8 +57,8 @@ class Curves:
     # --- the set of curves
 
     def keep(self, wanted: Mapping[CurveKey, Iterable[int]]) -> None:
-        """Keeps curves of these containers, each with the rows of the fleet that its samples go to; others are
-        dropped."""
+        """Keeps curves of these containers, each with the rows of the fleet that its samples are added to; other curves
+        are dropped."""
         for key in [key for key in self.numbers if key not in wanted]:
             self._free.append(self.numbers.pop(key))
         pairs = [(row, self._number(key)) for key, rows in wanted.items() for row in rows]
@@ -93,7 +93,7 @@ class Curves:
     # --- samples
 
     def take(self, handles: Ints, instants: Floats, cpu: Ints, memory: Ints) -> None:
-        """Samples in order of time; `handles` of the fleet, or NONE."""
+        """Adds samples in order of time. `handles` are those of the fleet, NONE for an unknown container."""
         good = (handles != NONE) & ((cpu != NONE) | (memory != NONE))
         if not len(self._pairs[0]) or not good.any():
             return
@@ -105,7 +105,7 @@ class Curves:
             other = (self._slot[who] < slot) | (self._row[who] != self._fleet.row[who])
             if other.any():
                 self._begin(np.unique(who[other]), slot)
-            # Samples older than the current slot of a container are too late.
+            # Samples before a container's current slot are too late.
             mine = self._slot[who] == slot
             self._add(who[mine], cpu[now][mine], memory[now][mine])
 
@@ -130,7 +130,7 @@ class Curves:
         np.maximum.at(self._peak, who, memory)
 
     def settle(self, now: int) -> None:
-        """Records slots before `now`, whether or not later samples arrived."""
+        """Completes the slots before `now`, whether or not later samples arrived."""
         done = np.flatnonzero((self._slot < now) & ((self._count > 0) | (self._peak > 0)))
         self._enter(done)
         self._count[done], self._peak[done] = 0, 0
@@ -159,7 +159,7 @@ class Curves:
         np.minimum.at(self.first, curves[kept], slots[kept])
 
     def _advance(self, slot: int) -> None:
-        """Columns up to this slot are new, and empty."""
+        """Clears the columns from the latest slot up to this one."""
         if slot <= self._latest:
             return
         fresh = np.arange(max(self._latest + 1, slot - SLOTS + 1), slot + 1) % SLOTS
@@ -168,7 +168,7 @@ class Curves:
         self._latest = slot
 
     def killed(self, row: int, slot: int, memory: int) -> list[int]:
-        """An out-of-memory kill that counts as this much memory; returns the curves that it is in."""
+        """Records an out-of-memory kill that counts as this much memory; returns the affected curves."""
         rows, curves = self._pairs
         into = curves[np.searchsorted(rows, row) : np.searchsorted(rows, row, "right")]
         codes = np.full(len(into), code_of(float(memory), "memory"), np.uint16)
@@ -178,12 +178,13 @@ class Curves:
     # --- reading
 
     def begins(self, curves: Ints, until: int) -> Ints:
-        """The first slot of each curve's window: a whole number of days and its phase, not after its first sample."""
+        """The first slot of each curve's window: a multiple of a day plus the curve's phase, not after its first
+        sample."""
         first = np.maximum(self.first[curves], until - SLOTS + DAY)
         return (first - self.phase[curves]) // DAY * DAY + self.phase[curves]
 
     def usage(self, curves: Ints, begin: int, until: int, resource: str) -> NDArray[np.float32]:
-        """Cores or bytes [curve, slot] from `begin` to before `until`; NaN if unknown."""
+        """The usage [curve, slot] in cores or bytes, from `begin` to before `until`; NaN if unknown."""
         self._advance(until - 1)
         columns = np.arange(begin, until)
         there = columns > self._latest - SLOTS
@@ -193,7 +194,7 @@ class Curves:
     # --- restarts
 
     def saved(self, key: CurveKey) -> str:
-        """The curve as text; empty without samples."""
+        """The curve as text; empty if it has no samples."""
         number = self.numbers.get(key)
         if number is None or self.first[number] > self._latest:
             return ""

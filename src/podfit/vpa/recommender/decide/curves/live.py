@@ -1,6 +1,7 @@
-"""Policies in operation: which containers need a new size, what they get, and how shadow policies would have done.
+"""Runs policies on live usage: which containers need a new size, the sizes they get, and the quality that the sizes of
+shadow policies would have had.
 
-A container is sized once an hour, each at its own time of the hour, and at once after a sample above its size or an
+A container is sized once an hour, each at its own minute of the hour, and at once after a sample above its size or an
 out-of-memory kill. A size is always the one that `podfit backtest` would compute from the same usage.
 """
 
@@ -33,7 +34,7 @@ class LivePolicies:
         policies: Mapping[str, Policy] = POLICIES,
         costs: Costs | None = None,
     ) -> None:
-        """`shadows` are evaluated on every container, whichever policy sizes it."""
+        """`shadows` are policies that are evaluated on every container, whichever policy sizes it."""
         self.curves = Curves(fleet)
         self.shadows = tuple(shadows)
         self._policies, self._costs = policies, costs or Costs()
@@ -46,13 +47,13 @@ class LivePolicies:
         self._texts: dict[int, tuple[int, str]] = {}
 
     def __bool__(self) -> bool:
-        """Whether there is anything to do."""
+        """Whether any container is tracked."""
         return bool(self._policy)
 
     # --- sized containers
 
     def follow(self, chosen: Mapping[str, Iterable[Vpa]]) -> None:
-        """The autoscalers by the recommender that sizes them."""
+        """Tracks the containers of autoscalers, which are given by the recommender that sizes them."""
         wanted: dict[CurveKey, list[int]] = {}
         self._policy, self._of = {}, {}
         for plugin, vpas in chosen.items():
@@ -83,11 +84,11 @@ class LivePolicies:
     # --- sizing
 
     def killed(self, row: int, instant: Seconds, memory: int) -> None:
-        """An out-of-memory kill that counts as so much memory."""
+        """Records an out-of-memory kill that counts as this much memory."""
         self._killed.update(self.curves.killed(row, slot_of(instant), memory))
 
     def refresh(self, now: Seconds) -> int:
-        """Sizes what is due; returns the number of containers."""
+        """Computes the sizes that are due; returns the number of containers."""
         slot = slot_of(now)
         self.curves.settle(slot)
         keys = {number: key for key, number in self.curves.numbers.items()}
@@ -95,7 +96,7 @@ class LivePolicies:
         due = {number for number in fresh if self._is_due(number, slot)}
         due |= self._short(np.array([number for number in fresh if number not in due], np.int64), slot)
         self._size(keys, due, slot)
-        # A kill counts in the slot that still lasts.
+        # A kill counts in the current slot, which is not complete.
         killed, self._killed = self._killed & keys.keys(), set()
         self._size(keys, killed, slot + 1)
         self._done.update(dict.fromkeys(fresh, slot))
@@ -107,7 +108,7 @@ class LivePolicies:
         return before is None or before > slot or (before - phase) // HOUR != (slot - phase) // HOUR
 
     def _short(self, curves: Ints, slot: int) -> set[int]:
-        """The curves with usage above their size since their last sizing."""
+        """The curves with usage above their size since they were last sized."""
         if not len(curves):
             return set()
         begin = max(slot - HOUR, min(self._done.get(int(curve), slot) for curve in curves))
@@ -120,7 +121,7 @@ class LivePolicies:
         return found
 
     def _least(self, curve: int, resource: str) -> float:
-        """The minimum of the sizes."""
+        """The smallest size that any policy gives the container."""
         sizes = (found[curve].size.get(resource) for found in self._sized.values() if curve in found)
         return min((size for size in sizes if size is not None), default=float("inf"))
 
@@ -134,7 +135,7 @@ class LivePolicies:
     # --- restarts
 
     def saved(self, vpa: VpaId, container: str) -> str:
-        """The container's usage, as text that changes once an hour; empty if no policy sizes it."""
+        """The container's usage as text, which changes once an hour; empty if no policy sizes the container."""
         key = CurveKey(vpa, container)
         curve = self.curves.numbers.get(key)
         if curve is None or not self._policy.get(key) or curve not in self._done:
@@ -146,13 +147,13 @@ class LivePolicies:
         return known[1]
 
     def restore(self, vpa: VpaId, container: str, text: str, now: Seconds) -> None:
-        """Raises BadCurve."""
+        """Restores a container's usage from text. Raises BadCurve."""
         self.curves.restore(CurveKey(vpa, container), text, slot_of(now))
 
     # --- results
 
     def of(self, vpa: VpaId) -> dict[str, PolicySizes]:
-        """By container: the size from the autoscaler's policy; nothing while it has not decided."""
+        """The size of each container from the autoscaler's policy; containers without a decision are missing."""
         found: dict[str, PolicySizes] = {}
         for key in self._of.get(vpa, ()):
             one = self._sized.get(self._policy[key], {}).get(self.curves.numbers[key])
@@ -161,14 +162,15 @@ class LivePolicies:
         return found
 
     def failed(self, vpa: VpaId) -> str:
-        """Why the autoscaler's policy gives no sizes, for the first affected container; empty if it does."""
+        """Why the autoscaler's policy gives no sizes, for the first affected container; empty if it gives sizes
+        to all."""
         for name, one in sorted(self.of(vpa).items()):
             if one.failed:
                 return f"container {name}: {one.failed}"
         return ""
 
     def judged(self, vpa: VpaId) -> dict[str, dict[str, dict[str, Quality]]]:
-        """By container, policy and resource: the quality that sizes would have had."""
+        """The quality that each policy's sizes would have had, by container, policy and resource."""
         found: dict[str, dict[str, dict[str, Quality]]] = {}
         for key in self._of.get(vpa, ()):
             curve = self.curves.numbers[key]
@@ -178,7 +180,7 @@ class LivePolicies:
         return found
 
     def totals(self) -> dict[tuple[str, str], list[Quality]]:
-        """By policy and resource: the sum over all containers."""
+        """The quality over all containers, by policy and resource."""
         found: dict[tuple[str, str], list[Quality]] = {}
         for name, each in self._sized.items():
             for one in list(each.values()):

@@ -1,7 +1,7 @@
 """Runs a policy on curves: the size in force now, and the quality of its sizes. Invalid sizes are reported.
 
 A policy that fails on one container must not affect others, so a group that fails is halved until the failing
-containers are found; after `MOST_RUNS` the rest of the group counts as failed, with the same cause.
+containers are found. After `MOST_RUNS` runs the rest of the group counts as failed, with the same cause.
 """
 
 from __future__ import annotations
@@ -35,7 +35,8 @@ class PolicySizes:
 
 
 def sized(curves: Curves, policy: Policy, wanted: Ints, until: int, costs: Costs) -> dict[int, PolicySizes]:
-    """By curve: the size in force in slot `until`, from all slots before it. Curves without a sample are omitted."""
+    """The sizes in force in slot `until`, computed from all slots before it, by curve. Curves without a sample are
+    omitted."""
     found: dict[int, PolicySizes] = {}
     wanted = wanted[curves.first[wanted] < until]
     begins = curves.begins(wanted, until)

@@ -1,1 +1,1 @@
-"""Evidence beyond samples: out-of-memory kills, starvation, similar containers."""
+"""Evidence beyond samples of a container's own usage: out-of-memory kills, starvation, similar containers."""

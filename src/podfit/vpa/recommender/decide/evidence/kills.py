@@ -1,11 +1,12 @@
-"""Every out-of-memory kill that pods report, each counted once.
+"""Counts every out-of-memory kill that pods report, each one once.
 
-Nodes of podfit count kills as well, and know those that no status shows. The two counts run side by side: a kill that
-one of them has already counted is not counted again for the other.
+Nodes of podfit count kills as well, including those that no status shows. The two counts are compared: a kill that one
+source has already counted is not counted again for the other.
 
-A container's status names at most two ends: the one it is in (`state`) and the one before (`lastState`). An end moves
-from the first to the second while the container waits and starts again, and several changes of a pod may name it. So an
-end is recognised by what it says about itself, not by the step in which it shows.
+A container's status names at most two terminations: that of the current instance (`state`) and the one before
+(`lastState`). A termination moves from the first field to the second while the container waits and starts again, and
+several changes of a pod may name it. Therefore terminations are identified by their contents, not by the change in
+which they appear.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ End = tuple[str, str]
 
 @dataclass(slots=True)
 class Count:
-    """The number of kills of a container known from statuses, and from its node."""
+    """The number of a container's kills known from statuses, and the number known from its node."""
 
     from_statuses: int = 0
     from_node: int = 0
@@ -38,12 +39,13 @@ class Count:
         return max(self.from_statuses, self.from_node)
 
     def node_says(self, counter: int, from_zero: bool) -> int:
-        """The number of new kills. `from_zero`: all kills counted by the node are to be counted."""
+        """Compares the node's counter; returns the number of new kills. `from_zero`: every kill that the node has
+        counted is new."""
         before = self.known
         if self.base is None:
             self.base = 0 if from_zero else counter - before
         elif counter < self.last:
-            # The node started counting again, or the pod was recreated.
+            # The node's counter started again from zero, or the pod was recreated.
             self.base = counter - before
         self.last = counter
         self.from_node = max(self.from_node, counter - self.base)
@@ -63,8 +65,8 @@ class Kills:
         """Pods with a termination before this process began: kills counted by nodes until then are ignored."""
 
     def seen(self, id: PodId, before: ObjectView | None, after: ObjectView, younger: bool = False) -> list[Oom]:
-        """The kills in this change of a pod; without `before` the pod is new, and `younger` than this process or
-        not."""
+        """The kills in this change of a pod. Without `before` the pod is new to this process; `younger` is set if it
+        was created after the process started."""
         statuses = (after.get("status") or {}).get("containerStatuses") or ()
         if before is None and not younger and any(_ended(status) for status in statuses):
             self._older.add(id)
@@ -77,7 +79,7 @@ class Kills:
         return found
 
     def node_says(self, id: PodId, container: str, counter: int, pod: ObjectView, now: Seconds) -> list[Oom]:
-        """The kills that a node has counted and no status has shown."""
+        """The kills that a node has counted and that no status has shown."""
         new = self._count(id, container).node_says(counter, from_zero=id not in self._older)
         return [killed_at(pod, container, now)] * new
 
@@ -102,7 +104,7 @@ class Kills:
         if fresh:
             counted[name] = tuple(_identity(end) for end in ends)
         for end in fresh:
-            # The limit at the time of the kill is in the older pod, unless the container is still terminated.
+            # The older pod has the limit at the time of the kill, unless the container is still terminated.
             still_dead = end is (status.get("state") or {}).get("terminated")
             yield record(after if before is None or was is None or still_dead else before, name, end, after)
         if fresh and was is not None:
@@ -125,8 +127,7 @@ def _restarts(status: ObjectView) -> int:
 
 
 def _ended_again(was: ObjectView, status: ObjectView) -> bool:
-    """Whether an instance terminated between two observations although both name the same termination: twice within one
-    second."""
+    """Whether an instance terminated between two observations that name the same termination: two within one second."""
     if _restarts(status) <= _restarts(was):
         return False
     states = was.get("state") or {}, status.get("state") or {}
@@ -134,13 +135,14 @@ def _ended_again(was: ObjectView, status: ObjectView) -> bool:
 
 
 def _between(was: ObjectView, status: ObjectView, fresh: int) -> int:
-    """The kills that no status names: restarts between two observations, if all named terminations are kills."""
+    """The number of kills that no status names: restarts between two observations, if all named terminations
+    are kills."""
     if not all(killed(end) for end in (*_ends(was), *_ends(status))):
         return 0
     return max(0, _ended(status) - _ended(was) - fresh)
 
 
 def _ended(status: ObjectView) -> int:
-    """The number of terminated instances; the restart count grows only when the next one starts."""
+    """The number of terminated instances. The restart count alone grows only when the next instance starts."""
     over = (status.get("state") or {}).get("running") is None and bool(_ends(status))
     return _restarts(status) + over

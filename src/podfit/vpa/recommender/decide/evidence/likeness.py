@@ -1,7 +1,7 @@
-"""Which containers are similar: the same program, judged by name, image, command and arguments.
+"""Finds similar containers: those with the same program, judged by name, image, command and arguments.
 
-An index from programs to the aggregates of all containers that run them, so that similar ones are found without a scan
-of the cluster. No clock and no I/O.
+It is an index from programs to the aggregates of all containers that run them, so that no search scans the cluster. No
+clock and no I/O.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ wide."""
 
 
 class Likeness:
-    """Aggregates by program. `across`: containers of other namespaces count, too."""
+    """Aggregates by program. With `across`, containers of other namespaces are included."""
 
     def __init__(self, across: bool = False) -> None:
         self._across = across
@@ -42,7 +42,7 @@ class Likeness:
         self._alike: dict[Key, list[AggregateKey]] = {}
 
     def note(self, key: AggregateKey, program: Program) -> None:
-        """Records the program of an aggregate's containers; of several programs the last one counts."""
+        """Records the program of an aggregate's containers. If they run several programs, the last one counts."""
         known = self._program.get(key)
         if known == program:
             return
@@ -56,7 +56,8 @@ class Likeness:
         return self._program.get(key)
 
     def similar(self, namespace: str, program: Program) -> Iterator[tuple[Level, Key, Sequence[AggregateKey]]]:
-        """From most to least similar, those of the same namespace first; an aggregate may appear repeatedly."""
+        """Aggregates from most to least similar, those of the same namespace first. An aggregate may appear
+        repeatedly."""
         for level in LEVELS:
             for scope in self._scopes(namespace):
                 key = _key(scope, level, program)

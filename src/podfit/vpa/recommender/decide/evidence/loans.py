@@ -1,7 +1,7 @@
 """Sizes for containers that have few samples of their own, from the usage of similar containers.
 
 A loan is the usage of similar containers, with a small confidence. It ends when the container's own samples carry as
-much weight. Until then its own samples decide whether a running pod is changed, and the larger of the two is
+much weight. Until then its own samples determine whether a running pod is changed, and the larger of the two sizes is
 recommended.
 """
 
@@ -40,7 +40,7 @@ class Loan:
     lenders: tuple[AggregateKey, ...]
 
     def words(self, namespace: str) -> str:
-        """The source of the loan. Without numbers that change with every sample."""
+        """Describes the source of the loan, without numbers that would change with every sample."""
         names = list(dict.fromkeys(_lender(key, namespace) for key in self.lenders))
         more = f" and {len(names) - 2} more" if len(names) > 3 else ""
         shown = names[:2] if more else names
@@ -54,7 +54,8 @@ def _lender(key: AggregateKey, namespace: str) -> str:
 
 
 def suffices(span: Span, trust: float, config: Config, now: Seconds) -> bool:
-    """Whether a container's own samples carry as much weight as a loan of this confidence, or it is no longer new."""
+    """Whether a container's own samples carry as much weight as a loan of this confidence, or the container is no
+    longer new."""
     if not span.count:
         return False
     if now - span.first >= lasts(config):
@@ -64,7 +65,7 @@ def suffices(span: Span, trust: float, config: Config, now: Seconds) -> bool:
 
 def lasts(config: Config) -> Seconds:
     """How long a loan is used before it is recomputed, and how long after its first own sample a container may have
-    one: an hour, of a day's confidence interval."""
+    one: a fraction of the confidence interval, which is an hour of a day."""
     return LENDS_FROM * _interval(config)
 
 
@@ -73,8 +74,8 @@ def _interval(config: Config) -> Seconds:
 
 
 def with_loan(own: Estimate | None, lent: Estimate) -> Estimate:
-    """The sizes during the loan. With samples of its own a resource keeps its lower bound: the loan only raises the
-    target used when the container is changed for another reason."""
+    """The sizes during the loan. A resource with samples of its own keeps its lower bound, so the loan only raises the
+    target that is used when the container is changed for another reason."""
     if own is None:
         return lent
     target, lower, upper = dict(own.target), dict(own.lower), dict(own.upper)
@@ -93,7 +94,7 @@ def raises(own: Estimate | None, lent: Estimate) -> bool:
 
 
 class Lending:
-    """Computes loans, each once for many containers and passes."""
+    """Computes loans, and caches them for all containers and passes."""
 
     def __init__(self, cluster: ClusterState, likeness: Likeness) -> None:
         self._cluster, self._likeness = cluster, likeness
@@ -102,7 +103,7 @@ class Lending:
         """The result of a search by namespace and program; several may share a loan."""
 
     def loan(self, namespace: str, program: Program, now: Seconds) -> Loan | None:
-        """From the most similar containers with enough samples."""
+        """The loan from the most similar containers with enough samples; None if there are none."""
         found = self._found.get((namespace, program))
         if found is None or not self._fresh(*found, now):
             found = self._found[namespace, program] = (now, self._search(namespace, program, now))
@@ -151,7 +152,7 @@ class Lending:
         return merged, trust, tuple(chosen)
 
     def _states(self, key: AggregateKey) -> list[AggregateState]:
-        """The states of an aggregate's containers: their samples, and the checkpoints of their autoscalers."""
+        """The usage data of an aggregate's containers: their samples, and the checkpoints of their autoscalers."""
         found = self._cluster.aggregate(key)
         saved = [
             vpa.initial[key.container]
@@ -162,5 +163,5 @@ class Lending:
 
 
 def lent_to(own: Mapping[str, Estimate], lent: Mapping[str, Estimate]) -> dict[str, Estimate]:
-    """All sizes, with loans."""
+    """All sizes, with loans applied."""
     return {**own, **{name: with_loan(own.get(name), one) for name, one in lent.items()}}

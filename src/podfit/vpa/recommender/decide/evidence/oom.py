@@ -1,4 +1,4 @@
-"""Detects out-of-memory kills in what the API server reports: changes of pods, and eviction events."""
+"""Detects out-of-memory kills in changes of pods and in eviction events."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Oom:
 
 
 def ooms_between(old: ObjectView, new: ObjectView) -> list[Oom]:
-    """The kills that the Kubernetes autoscaler detects in one change of a pod; `Kills` detects the others too."""
+    """The kills that the Kubernetes autoscaler detects in one change of a pod. `Kills` also detects others."""
     return [
         oom
         for status in (new.get("status") or {}).get("containerStatuses") or ()
@@ -44,10 +44,10 @@ def _oom_of(old: ObjectView, new: ObjectView, status: ObjectView) -> Oom | None:
     restarted = (status.get("restartCount") or 0) > (before.get("restartCount") or 0)
     if killed(is_now.get("terminated")) and (was.get("terminated") is None or restarted):
         return record(new, name, is_now["terminated"], new)
-    # A state is present as soon as its key is, even if it is empty.
+    # A state is present if its key is, even with an empty value.
     ran = was.get("running") is not None and is_now.get("running") is not None
     if ran and restarted and last is not None and killed(last):
-        # It was killed and restarted between two observations: its limit then is in the older pod.
+        # The container was killed and restarted between two observations: the older pod has its limit at that time.
         return record(old, name, last, new)
     return None
 
@@ -57,21 +57,21 @@ def killed(terminated: ObjectView | None) -> bool:
 
 
 def record(source: ObjectView, container: str, terminated: ObjectView, pod: ObjectView) -> Oom:
-    """`source` is the pod at the time of the kill: its request counts."""
+    """The kill of a terminated container. `source` is the pod at the time of the kill, whose request counts."""
     kill = killed_at(source, container, from_rfc3339(terminated.get("finishedAt")))
     meta = pod.get("metadata") or {}
     return replace(kill, namespace=meta.get("namespace") or "", pod=meta.get("name") or "")
 
 
 def killed_at(pod: ObjectView, container: str, instant: Seconds) -> Oom:
-    """A kill of a container with the limits in the pod."""
+    """A kill of a container with the requests in the pod."""
     meta, memory = pod.get("metadata") or {}, requests_of(pod, container).get("memory")
     held = memory.value if memory else 0
     return Oom(meta.get("namespace") or "", meta.get("name") or "", container, instant, held)
 
 
 def ooms_of_eviction(event: ObjectView) -> list[Oom]:
-    """The containers whose memory usage made the node evict a pod, with that usage."""
+    """The containers whose memory usage made the node evict a pod, each with that usage."""
     target = event.get("involvedObject") or {}
     if event.get("reason") != "Evicted" or target.get("kind") != "Pod":
         return []

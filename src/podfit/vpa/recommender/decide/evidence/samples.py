@@ -1,4 +1,4 @@
-"""The samples of an autoscaler's containers, and missing ones: which, and since when. Pure."""
+"""Finds missing samples of an autoscaler's containers: which are missing, and since when. Pure."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from podfit.vpa.recommender.decide.histograms.estimate import Estimate, minimums
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """When the CPU samples of a container begin and end, and their number."""
+    """The times of a container's first and last CPU sample, and the number of samples."""
 
     first: Seconds = NEVER
     last: Seconds = NEVER
@@ -40,7 +40,8 @@ class Span:
 
 @dataclass(frozen=True, slots=True)
 class Missing:
-    """Samples missing for running containers: resources without any, and the last one where they stopped."""
+    """Samples that are missing for running containers: resources without any sample, and the last sample where they
+    stopped."""
 
     never: tuple[tuple[str, tuple[str, ...]], ...] = ()
     kept: frozenset[str] = frozenset()
@@ -76,7 +77,7 @@ NO_NAMES: frozenset[str] = frozenset()
 
 
 def spans_of(vpa: Vpa) -> dict[str, Span]:
-    """By container; containers that are switched off are omitted."""
+    """The spans of the autoscaler's containers. Those that are switched off are omitted."""
     found: dict[str, Span] = {}
     for key, state in vpa.aggregates.items():
         name, known = key.container, found.get(key.container)
@@ -102,8 +103,8 @@ def missing_samples(
     stale_before: Seconds,
     lent: Collection[str] = (),
 ) -> Missing:
-    """`sizes` are those that the samples allow; samples older than `stale_before` should have been followed by others.
-    `lent` are the containers whose sizes come from similar ones."""
+    """The samples that are missing. `sizes` are the sizes that the samples allow. If a container's last sample is older
+    than `stale_before`, later ones are missing. `lent` are the containers whose sizes come from similar ones."""
     never = {name: lacking for name in spans if (lacking := _lacking(vpa, name, sizes.get(name)))}
     stopped = {name: span.last for name, span in spans.items() if NEVER < span.last < stale_before}
     if not never and not stopped:
@@ -132,9 +133,9 @@ def kept_containers(
 ) -> frozenset[str]:
     """The containers whose published sizes are kept, because there is no new information about them yet.
 
-    A recommender that starts while metrics are missing knows less than the one before it did. So sizes stay until there
-    is a sample after `fresh_after`, or an out-of-memory kill (of those `killed`). All sizes stay while the history is
-    being fetched.
+    A recommender that starts while metrics are missing knows less than its predecessor did. So sizes are kept until
+    there is a sample after `fresh_after`, or an out-of-memory kill (the container is in `killed`). All sizes are kept
+    while the history is being fetched.
     """
     if not fetching and (
         config.expire_samples_without_metrics
@@ -157,7 +158,7 @@ def _unchanged(span: Span | None, fresh_after: Seconds, killed: bool) -> bool:
 
 
 def _learned(entry: Recommended, span: Span, containers: int, config: Config) -> bool:
-    """False for sizes that may be based on no samples at all: the minimum."""
+    """Whether the published sizes are based on samples. Sizes equal to the minimum may be based on none."""
     if span.count or config.recommend_without_samples:
         return True
     least = quantities(

@@ -1,9 +1,9 @@
-"""Containers that use up their CPU limit: their usage is a lower bound of their demand.
+"""Detects containers that use up their CPU limit: their usage is a lower bound of their demand.
 
 Such a container's samples do not show its demand, so its recommendation grows in large steps until it no longer uses up
-its limit. From then on its recent usage counts, until the histogram, which is slow, has caught up. A container that
-reaches its limit in bursts, and uses less on average, shows its demand in no sample: its recommendation grows in small
-steps until its bursts are no longer throttled, and stays there. No clock and no I/O: instants are those of samples.
+its limit. From then on its recent usage counts, until the histogram, which is slow, has caught up. If a container
+reaches its limit in bursts but uses less on average, no sample shows its demand: its recommendation grows in small
+steps until its bursts are no longer throttled, and then stays. No clock and no I/O: instants are those of samples.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ MOST_SAMPLES = 2048
 
 
 class Sample(NamedTuple):
-    """One container's usage in millicores, and its limit and request (without a request, the limit)."""
+    """One container's usage in millicores, its limit, and its request (its limit if it has no request)."""
 
     handle: int
     instant: Seconds
@@ -43,7 +43,7 @@ class Sample(NamedTuple):
 
 @dataclass(slots=True)
 class Since:
-    """A starved container: the amount that is insufficient, and since when."""
+    """A starved container: the amount that does not suffice, and since when."""
 
     millicores: int
     since: Seconds
@@ -56,7 +56,7 @@ class Since:
 
 @dataclass(slots=True)
 class Starved:
-    """The state of the starved containers of one aggregate."""
+    """The starved containers of one aggregate."""
 
     at_limit: dict[int, Since] = field(default_factory=dict)
     """By the container's handle: those that use up their limit."""
@@ -102,12 +102,13 @@ class Starved:
             self.sufficed = min(self.sufficed or sample.given, sample.given)
 
     def lower_bound(self, sustained: bool) -> int:
-        """The highest limit that is currently used up, or 0. `sustained`: only by containers for which this lasts."""
+        """The highest limit that is currently used up, or 0. With `sustained`, only containers that have used it up for
+        a while count."""
         found = [one.millicores for one in self.at_limit.values() if one.sustained or not sustained]
         return max(found, default=0)
 
     def bursts(self) -> int:
-        """The highest request of containers whose bursts have been throttled for a while, or 0."""
+        """The highest request among containers whose bursts have been throttled for a while, or 0."""
         return max((one.millicores for one in self.throttled.values() if one.sustained), default=0)
 
     def used_lately(self, percentile: float) -> int:
@@ -135,14 +136,14 @@ class Need:
 
 
 class Starvation:
-    """All aggregates with containers that use up their limit, or did recently."""
+    """All aggregates with containers that use up their limit, or did so recently."""
 
     def __init__(self, config: Config) -> None:
         self._config = config
         self._in: dict[str, dict[AggregateKey, Starved]] = {}
 
     def note(self, key: AggregateKey, sample: Sample) -> bool:
-        """Whether the aggregate has to be tracked from now on."""
+        """Records a sample; returns whether the aggregate has to be tracked."""
         known = self._in.get(key.namespace, {}).get(key)
         if known is None:
             if not sample.at_limit and not sample.throttled:
@@ -152,19 +153,19 @@ class Starvation:
         return True
 
     def needs(self, vpa: Vpa, sustained: bool) -> dict[str, Need]:
-        """By container."""
+        """The needs of an autoscaler's starved containers."""
         found: dict[str, Need] = {}
         for key, state in self._in.get(vpa.id[0], {}).items():
             if key in vpa.aggregates:
                 need = Need(state.lower_bound(sustained), state.used_lately(self._config.target_cpu_percentile))
                 if controls_limits(container_policy(vpa.object, key.container)):
-                    # If limits are fixed, a larger request does not help bursts.
+                    # If the policy does not change limits, a larger request does not help bursts.
                     need = replace(need, bursts=state.bursts(), sufficed=state.sufficed)
                 found[key.container] = found.get(key.container, Need()) | need
         return {name: need for name, need in found.items() if need != Need()}
 
     def forget(self, alive: Callable[[AggregateKey], bool]) -> None:
-        """Drops deleted containers, and those whose last starvation is so long ago that the histogram has caught up."""
+        """Drops deleted containers, and those whose starvation ended so long ago that the histogram has caught up."""
         learned = self._config.cpu_histogram_decay_half_life
         for namespace, states in list(self._in.items()):
             for key, state in list(states.items()):
@@ -174,7 +175,7 @@ class Starvation:
                 del self._in[namespace]
 
     def begun_after(self, instant: Seconds) -> bool:
-        """Whether a container began to use up its limit after that, and still does."""
+        """Whether a container that uses up its limit began to do so after this instant."""
         found = (state for states in self._in.values() for state in states.values())
         return any(one.since > instant for state in found for one in state.at_limit.values())
 

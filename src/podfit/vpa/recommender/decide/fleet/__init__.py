@@ -1,2 +1,2 @@
-"""All histograms of a cluster in a few numpy arrays: the same model as the single-sample classes, one scrape at a
+"""All histograms of a cluster in a few numpy arrays: the model of the single-sample classes, applied to one scrape at a
 time."""

@@ -1,7 +1,8 @@
-"""Storage for the weights of all histograms of one resource: a window of neighbouring buckets each, packed.
+"""Storage for the weights of all histograms of one resource: each has a window of neighbouring buckets, packed.
 
-A container's usage touches a few dozen of the 176 buckets. Windows have a few widths; all of one width are in blocks,
-so that a block is a matrix without copying. A histogram that outgrows its window moves to a wider one.
+A container's usage touches a few dozen of the 176 buckets. Windows have a few fixed widths. All windows of one width
+are in blocks, so that a block is a matrix without copying. A histogram that outgrows its window is moved to a wider
+one.
 """
 
 from __future__ import annotations
@@ -41,14 +42,14 @@ class Arena:
         self.width = grown(self.width, rows)
 
     def place(self, rows: Ints, buckets: Ints) -> None:
-        """Gives rows that have none their first window, around a bucket."""
+        """Gives a first window around a bucket to rows that have none."""
         width = WIDTHS[0]
         starts = self._take(width, len(rows))
         self._assign(rows, starts, width)
         self.base[rows] = np.clip(buckets - width // 2, 0, BUCKETS - width)
 
     def widen(self, rows: Ints, low: Ints, high: Ints) -> None:
-        """Moves rows (each once) to windows that also cover these buckets."""
+        """Moves rows (each listed once) to windows that also cover these buckets."""
         before, widths = self.base[rows], self.width[rows]
         low, high = np.minimum(low, before), np.maximum(high, before + widths - 1)
         kinds = np.searchsorted(np.array(WIDTHS), high - low + 1)
@@ -94,7 +95,7 @@ class Arena:
         self._own(starts, width, rows)
 
     def _own(self, starts: Ints, width: int, rows: Ints | int) -> None:
-        """Notes which rows own the windows that begin here."""
+        """Records which rows own the windows that begin here."""
         numbers = np.searchsorted(self._starts, starts, side="right") - 1
         within = (starts - self._starts[numbers]) // width
         for number in np.unique(numbers).tolist():
@@ -112,7 +113,7 @@ class Arena:
     def _add_block(self, width: int) -> None:
         start, size = self.used, width * BLOCK
         if start + size > len(self.weights):
-            # Growth by an eighth limits reserved but unused memory; blocks are large enough to amortise it.
+            # Growth by an eighth limits memory that is reserved but unused; blocks are large enough to amortise it.
             self.weights = grown(self.weights, max(start + size, len(self.weights) + len(self.weights) // 8))
         self.used = start + size
         self._blocks.append((start, width, np.full(BLOCK, FREE, np.int32)))
@@ -133,7 +134,7 @@ def grown(array: NDArray[T], length: int) -> NDArray[T]:
 
 
 def occurrence(values: Ints) -> Ints:
-    """How many equal values precede each."""
+    """How many equal values precede each value."""
     ordered = np.argsort(values, kind="stable")
     run = values[ordered]
     repeated = run[1:] == run[:-1]

@@ -1,7 +1,7 @@
 """Estimates for all containers of all autoscalers at once; the numbers equal those of `estimate`.
 
-Rows that make up one container of one autoscaler form a group. A group of one row is read where it lies; larger ones
-are merged into a matrix first.
+The rows of one container of one autoscaler form a group. A group of one row is read in place; larger groups are merged
+into a matrix first.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ def estimate_groups(fleet: Fleet, groups: Groups) -> Estimates:
 
 
 def group_percentiles(matrix: HistogramMatrix, groups: Groups, fractions: tuple[float, ...]) -> Ints:
-    """Bucket of every fraction and group; -1 if nothing is known."""
+    """The bucket for every fraction and group; -1 for an empty histogram."""
     found = np.empty((len(fractions), len(groups.siblings)), np.int64)
     sizes = np.diff(groups.starts)
     single = sizes == 1
@@ -94,14 +94,14 @@ def group_percentiles(matrix: HistogramMatrix, groups: Groups, fractions: tuple[
 
 
 def _amounts(matrix: HistogramMatrix, config: Config, unit: float) -> Ints:
-    """The amount (with margin) of each bucket; the last entry, found by index -1, is for empty ones."""
+    """The amount (with margin) of each bucket. The last entry, which index -1 selects, is for empty histograms."""
     ends = [amount_of(matrix.scheme.end(bucket) * unit) for bucket in range(matrix.scheme.count)]
     return np.array([with_margin(end, config.recommendation_margin_fraction) for end in ends] + [0], np.int64)
 
 
 def _widened(base: Ints, trust: Floats) -> tuple[Ints, Ints, Ints]:
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-        # Squaring and dividing rounds exactly as upstream's power function does for these exponents.
+        # For these exponents, squaring and dividing rounds exactly as upstream's power function does.
         lower = 1.0 + LOWER[0] / trust
         lower = 1.0 / (lower * lower)
         upper = 1.0 + UPPER[0] / trust

@@ -1,6 +1,6 @@
-"""All aggregates and containers of a cluster, and the ingestion of whole scrapes.
+"""All aggregates and containers of a cluster as arrays, and the ingestion of whole scrapes.
 
-Rows are aggregates, handles are containers. `ClusterState` gives them meaning; here they are numbers.
+Rows represent aggregates, handles represent containers; `ClusterState` maps them to names.
 """
 
 from __future__ import annotations
@@ -123,7 +123,7 @@ class Fleet:
         self._free_handles = list(range(after - 1, before - 1, -1))
 
     def set_limit(self, handle: int, millicores: int, request: int, now: float) -> None:
-        """The CPU limit and request of a container in force from now on; 0 for none."""
+        """Sets the CPU limit and request of a container that are in force from now on; 0 for none."""
         before, self.request[handle] = int(self.limit[handle]), request
         if before != millicores:
             self.limit[handle], self.changed[handle] = millicores, now
@@ -133,7 +133,7 @@ class Fleet:
     # --- samples --------------------------------------------------------------------------------------------------
 
     def ingest_cpu(self, handles: ArrayLike, instants: ArrayLike, millicores: ArrayLike) -> int:
-        """Returns how many samples were accepted; the others are negative, repeated or out of order."""
+        """Adds CPU samples. Returns how many were accepted; the others are negative, repeated or out of order."""
         return self._in_slices(self._ingest_cpu, handles, instants, millicores)
 
     def ingest_memory(self, handles: ArrayLike, instants: ArrayLike, amounts: ArrayLike) -> int:
@@ -156,7 +156,7 @@ class Fleet:
         return accepted
 
     def _once_each(self, ingest: Callable[[Ints, Floats, Ints], int], who: Ints, when: Floats, amounts: Ints) -> int:
-        """A container's samples depend on each other, so those of one container are processed one after the other."""
+        """Splits samples so that each container occurs once per call: a container's samples depend on each other."""
         if self._distinct(who, self._seen_handle):
             return ingest(who, when, amounts)
         ordinal = occurrence(who)
@@ -202,7 +202,7 @@ class Fleet:
         return accepted
 
     def _change_peaks(self, who: Ints, when: Floats, amounts: Ints, ends: Floats, peaks: Ints, over: Flags) -> None:
-        """Adds the first sample of a new window, or a higher one in place of the window's peak."""
+        """Adds the first sample of a new window, or replaces the window's peak by a higher sample."""
         rows = self._rows(who)
         interval = self.interval[rows]
         ends = np.where(over, ends + np.floor((when - ends) / interval) * interval + interval, ends)
@@ -210,7 +210,7 @@ class Fleet:
         self.memory_peak[who] = amounts
         self.oom_peak[who[over]] = 0
         before, after = self.memory_buckets(peaks), self.memory_buckets(amounts)
-        # Containers may share a row; its changes go in one after the other.
+        # Containers may share a row, whose changes are then applied one after the other.
         ordinal = occurrence(rows)
         for number in range(int(ordinal.max()) + 1):
             chosen = ordinal == number
@@ -221,7 +221,7 @@ class Fleet:
 
     @staticmethod
     def _distinct(values: Ints, scratch: NDArray[np.int32]) -> bool:
-        """Whether no value repeats: then each is still the last that wrote its own place."""
+        """Whether no value repeats. If so, each one is still the last that wrote to its place."""
         order = np.arange(len(values), dtype=np.int32)
         scratch[values] = order
         return bool((scratch[values] == order).all())
@@ -238,7 +238,7 @@ class Fleet:
 
 
 def _cpu_buckets() -> NDArray[np.uint8]:
-    """The bucket of every whole number of millicores, up to the last border."""
+    """The bucket of every whole number of millicores up to the last border."""
     scheme = buckets.CPU
     borders = [scheme.first_whole_value(bucket, 1000.0) for bucket in range(1, scheme.count)]
     return np.searchsorted(np.array(borders), np.arange(borders[-1] + 1), side="right").astype(np.uint8)

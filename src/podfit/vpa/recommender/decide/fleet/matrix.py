@@ -1,4 +1,4 @@
-"""The decaying histograms of one resource, many at a time. Row by row they equal `DecayingHistogram`, bit for bit."""
+"""The decaying histograms of one resource, many at a time. Each row equals a `DecayingHistogram`, bit for bit."""
 
 from __future__ import annotations
 
@@ -57,7 +57,8 @@ class HistogramMatrix:
     # --- adding and subtracting -----------------------------------------------------------------------------------
 
     def add(self, rows: Ints, buckets: Buckets, weight: float, instants: Floats, distinct: bool = False) -> None:
-        """One sample each. Rows may repeat, and are then added in order; `distinct` promises that none does."""
+        """Adds one sample to each row. Rows may repeat, and are then added in order; with `distinct` the caller
+        guarantees that none does."""
         ages = instants - self.reference[rows]
         if len(ages) and ages.max() > MAX_DOUBLINGS * self.half_life:
             if not distinct:
@@ -83,27 +84,27 @@ class HistogramMatrix:
             self._extend(rows[outside], buckets[outside], at[outside])
 
     def _add_in_rounds(self, rows: Ints, buckets: Buckets, weight: float, instants: Floats) -> None:
-        """When references move in between, the samples of a row must go in one after the other."""
+        """Adds the samples of each row one after the other, which is necessary if references move in between."""
         ordinal = occurrence(rows)
         for number in range(int(ordinal.max()) + 1):
             chosen = ordinal == number
             self.add(rows[chosen], buckets[chosen], weight, instants[chosen], distinct=True)
 
     def _extend(self, rows: Ints, buckets: Buckets, at: Ints) -> None:
-        """Lets low and high include buckets that now count."""
+        """Extends low and high to buckets that now count."""
         counts = self.arena.weights[at] >= self.scheme.epsilon
         self.dusty |= not counts.all()
         np.minimum.at(self.low, rows[counts], buckets[counts])
         np.maximum.at(self.high, rows[counts], buckets[counts])
 
     def set_weight(self, row: int, bucket: int, weight: float) -> None:
-        """For callers that process one row; they have to maintain low, high and total themselves."""
+        """Sets one weight. The caller processes a single row, and maintains low, high and total itself."""
         self._make_room(np.array([row]), np.array([bucket]))
         self.arena.weights[int(self.arena.offset[row]) + bucket - int(self.arena.base[row])] = weight
         self.dusty |= 0.0 < weight < self.scheme.epsilon
 
     def subtract(self, rows: Ints, buckets: Buckets, weight: float, instants: Floats) -> None:
-        """One sample each; rows must not repeat."""
+        """Subtracts one sample from each row; rows must not repeat."""
         epsilon = self.scheme.epsilon
         weights = self._doubled(self._moved(rows, instants))
         weights *= weight
@@ -116,13 +117,13 @@ class HistogramMatrix:
         self._narrow(rows)
 
     def _moved(self, rows: Ints, instants: Floats) -> Floats:
-        """The ages of samples after the references of rows that are too far behind have moved; no row repeats."""
+        """Moves the references of rows that are too far behind, and returns the ages of samples. No row may repeat."""
         late = instants > self.reference[rows] + MAX_DOUBLINGS * self.half_life
         self._move_references(rows[late], instants[late])
         return instants - self.reference[rows]
 
     def _doubled(self, ages: Floats) -> Floats:
-        """2 ** (age / half-life). The samples of one scrape have few different ages, so a table often does."""
+        """2 ** (age / half-life). The samples of one scrape have few different ages, so a table is often sufficient."""
         if not len(ages):
             return ages
         youngest, oldest = float(ages.min()), float(ages.max())
@@ -137,7 +138,7 @@ class HistogramMatrix:
         return exp2_array(ages / self.half_life)
 
     def _move_references(self, rows: Ints, instants: Floats) -> None:
-        """Of rows that do not repeat."""
+        """Moves the references of rows to these instants; rows must not repeat."""
         moved = NEVER + np.floor((instants - NEVER) / self.half_life + 0.5) * self.half_life
         for at in np.flatnonzero(self.arena.width[rows] > 0).tolist():
             doublings = math.floor(elapsed(float(self.reference[rows[at]]), float(moved[at])) / self.half_life + 0.5)
@@ -167,7 +168,7 @@ class HistogramMatrix:
             self.arena.widen(wanting, low, high)
 
     def _narrow(self, rows: Ints) -> None:
-        """Moves low and high of rows (each once) past buckets that no longer count."""
+        """Moves low and high of rows (each listed once) past buckets that no longer count."""
         widths = self.arena.width[rows]
         for width in np.unique(widths[widths > 0]).tolist():
             chosen = rows[widths == width]
@@ -186,7 +187,7 @@ class HistogramMatrix:
     # --- reading --------------------------------------------------------------------------------------------------
 
     def percentile_buckets(self, fractions: tuple[float, ...]) -> Ints:
-        """For every fraction and row: the bucket where it is reached, or -1 for an empty histogram."""
+        """The bucket in which each row reaches each fraction; -1 for an empty histogram."""
         found = np.full((len(fractions), len(self.total)), -1, np.int64)
         for matrix, owners in self.arena.blocks():
             used = owners != FREE
@@ -208,7 +209,7 @@ class HistogramMatrix:
 def percentile_steps(
     matrix: Floats, low: Ints, total: Floats, fractions: tuple[float, ...], dusty: bool
 ) -> NDArray[np.uint8]:
-    """How many columns each row's running sum, begun at `low`, stays below each fraction of its total.
+    """For how many columns each row's running sum, which begins at `low`, stays below each fraction of its total.
 
     It goes column by column over all rows at once: the sum must be built in this order to equal the scalar one.
     """

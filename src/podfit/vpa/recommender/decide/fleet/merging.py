@@ -1,7 +1,7 @@
-"""Rows of many groups merged side by side: the first rows of all groups, then the second ones, and so on.
+"""Merges rows of many groups side by side: the first rows of all groups, then the second ones, and so on.
 
 Each step does to whole matrices what `DecayingHistogram.merge` does to two histograms, in the same order, so that the
-sums agree to the last bit. The rows themselves are left as they are.
+sums agree to the last bit. The rows themselves are not changed.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ Flags = NDArray[np.bool_]
 
 
 class DenseHistograms:
-    """Histograms with all their buckets, one a line."""
+    """Histograms with all their buckets, one per line."""
 
     def __init__(self, matrix: HistogramMatrix, lines: int) -> None:
         self.half_life = matrix.half_life
@@ -44,7 +44,7 @@ class DenseHistograms:
         return dense
 
     def add(self, lines: Ints, other: DenseHistograms) -> None:
-        """Adds other's lines to the given ones."""
+        """Adds the other's lines to these lines."""
         mine = self.reference[lines]
         older = mine < other.reference
         self._move(lines[older], other.reference[older])
@@ -57,7 +57,7 @@ class DenseHistograms:
         self.high[lines] = np.maximum(self.high[lines], other.high)
 
     def subtract(self, lines: Ints, buckets: Ints, weight: float, instants: Floats) -> None:
-        """Takes a sample out of each of the lines (each once); what falls below epsilon becomes zero."""
+        """Subtracts a sample from each of the lines (each listed once). Values below epsilon become zero."""
         far = instants > self.reference[lines] + MAX_DOUBLINGS * self.half_life
         self._move(lines[far], instants[far])
         gap = np.clip(instants - self.reference[lines], -LONGEST, LONGEST)
@@ -73,7 +73,7 @@ class DenseHistograms:
         return np.where(empty, -1, np.clip(steps, self.low, np.maximum(self.low, self.high)))
 
     def inside(self) -> Flags:
-        """Which buckets of each line count."""
+        """The buckets of each line that count."""
         return self._inside(slice(None))
 
     def _inside(self, lines: Ints | slice) -> Flags:
@@ -82,7 +82,7 @@ class DenseHistograms:
         return inside
 
     def _move(self, lines: Ints, instants: Floats) -> None:
-        """Expresses lines relative to the multiples of the half-life nearest to the instants."""
+        """Moves the references of lines to the multiples of the half-life nearest to the instants."""
         if not len(lines):
             return
         moved = NEVER + np.floor((instants - NEVER) / self.half_life + 0.5) * self.half_life
@@ -106,7 +106,7 @@ class DenseHistograms:
 
 
 def merged(matrix: HistogramMatrix, rows: Ints, starts: Ints, sizes: Ints) -> DenseHistograms:
-    """One line a group; group i owns `rows[starts[i] : starts[i] + sizes[i]]`."""
+    """One line for each group; group i has `rows[starts[i] : starts[i] + sizes[i]]`."""
     dense = DenseHistograms(matrix, len(sizes))
     for number in range(int(sizes.max(initial=0))):
         lines = np.flatnonzero(sizes > number)
@@ -115,7 +115,7 @@ def merged(matrix: HistogramMatrix, rows: Ints, starts: Ints, sizes: Ints) -> De
 
 
 def ranges(starts: Ints, lengths: Ints) -> Ints:
-    """start, start + 1, … for every start, one after the other."""
+    """Concatenates the ranges start, start + 1, … of every start."""
     ends = np.cumsum(lengths)
     if not len(ends) or not ends[-1]:
         return np.zeros(0, np.int64)

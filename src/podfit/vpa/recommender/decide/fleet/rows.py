@@ -1,7 +1,7 @@
-"""One row or one container of a fleet, seen as the classes that hold a single one.
+"""Presents a row or a container of a fleet through the classes for a single one.
 
-The single-sample logic (windows, out-of-memory, checkpoints, merging) is written once, in those classes; here they only
-read and write their numbers in the arrays.
+The single-sample logic (windows, out-of-memory, checkpoints, merging) is written once, in those classes; the classes
+here only read and write its numbers in the arrays.
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ class RowHistogram(DecayingHistogram):
 
 
 class RowAggregate(AggregateState):
-    """An aggregate whose numbers live in a row. `release` gives the row back."""
+    """An aggregate whose numbers are in a row of the fleet. `release` returns the row."""
 
     __slots__ = ("fleet", "row")
 
@@ -146,7 +146,7 @@ class RowAggregate(AggregateState):
 
 
 class RowContainer(ContainerState):
-    """A container whose numbers live under a handle. `release` gives the handle back."""
+    """A container whose numbers are in the fleet, under a handle. `release` returns the handle."""
 
     __slots__ = ("fleet", "handle")
 

@@ -1,7 +1,7 @@
 """Checkpoints of many autoscalers at once, from the fleet's arrays; the objects equal those of `checkpoints_of`.
 
-As for estimates, the rows of one container of one autoscaler form a group, which is merged into a line of a sheet; then
-the peaks of open windows are subtracted from the lines, and each line is serialized.
+As for estimates, the rows of one container of one autoscaler form a group, which is merged into one line. Then the
+peaks of open windows are subtracted, and each line is serialized.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from podfit.vpa.recommender.decide.histograms.cluster import ClusterState, Vpa
 
 
 def statuses_of(cluster: ClusterState, vpas: Sequence[Vpa], now: Seconds) -> list[dict[str, Object]]:
-    """For each autoscaler the status of every container's checkpoint, in order of names."""
+    """The checkpoint statuses of each autoscaler's containers, sorted by name."""
     fleet = cluster.fleet
     assert fleet is not None
     members = [_rows_by_container(vpa) for vpa in vpas]
@@ -50,7 +50,7 @@ def _rows_by_container(vpa: Vpa) -> dict[str, list[int]]:
 
 
 def _live(cluster: ClusterState, vpas: Sequence[Vpa], members: Sequence[dict[str, Any]]) -> tuple[Ints, Ints]:
-    """The containers that run now, with the line each belongs to."""
+    """The handles of running containers, and the line that each belongs to."""
     lines: list[int] = []
     handles: list[int] = []
     at = 0
@@ -67,7 +67,7 @@ def _live(cluster: ClusterState, vpas: Sequence[Vpa], members: Sequence[dict[str
 
 
 def _without_open_windows(dense: DenseHistograms, fleet: Fleet, lines: Ints, handles: Ints, now: Seconds) -> None:
-    """Peaks of open windows would be counted a second time after a restart."""
+    """Subtracts the peaks of open windows, which would be counted a second time after a restart."""
     ends = fleet.window_end[handles]
     chosen = now < ends
     lines, handles, ends = lines[chosen], handles[chosen], ends[chosen]
@@ -80,7 +80,7 @@ def _without_open_windows(dense: DenseHistograms, fleet: Fleet, lines: Ints, han
 
 
 def _written(fleet: Fleet, groups: Groups, cpu: DenseHistograms, memory: DenseHistograms, now: Seconds) -> list[Object]:
-    """Last line first, so that they can be popped from the end."""
+    """The statuses of all lines, in reverse order, so that the caller can pop them."""
     starts = groups.starts[:-1]
     first = np.minimum.reduceat(fleet.first[groups.rows], starts).tolist()
     last = np.maximum.reduceat(fleet.last[groups.rows], starts).tolist()
@@ -103,7 +103,7 @@ def _written(fleet: Fleet, groups: Groups, cpu: DenseHistograms, memory: DenseHi
 
 
 def _histograms(dense: DenseHistograms) -> list[Object]:
-    """Each line as `save_histogram` would write it."""
+    """The histograms of all lines, as `save_histogram` would write them."""
     counted = np.where(dense.inside(), dense.weights, 0.0)
     heaviest = counted.max(axis=1)
     with np.errstate(divide="ignore", invalid="ignore"):

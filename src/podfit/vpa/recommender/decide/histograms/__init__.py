@@ -1,1 +1,1 @@
-"""The model of usage: decaying histograms, aggregates and the estimates computed from them."""
+"""The usage model: decaying histograms, aggregates and the estimates computed from them."""

@@ -1,4 +1,4 @@
-"""The state of all containers with one name and one set of pod labels."""
+"""The usage data of all containers that share a name and a set of pod labels."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ MEMORY_PEAK_WEIGHT = 1.0
 
 
 class AggregateState:
-    """Two histograms, the time span of the CPU samples, and what the container's policy overrides."""
+    """Two histograms, the time span of the CPU samples, and the settings that the container's policy overrides."""
 
     __slots__ = (
         "config",
@@ -79,12 +79,13 @@ class AggregateState:
         return self.count == 0
 
     def expired(self, now: Seconds) -> bool:
-        """All its samples are older than the memory window; without samples its own age counts."""
+        """Whether all samples are older than the memory window. Without samples the age of the aggregate counts."""
         newest = self.created if self.empty else self.last
         return now - newest >= self.memory_interval * self.memory_intervals
 
     def apply_policy(self, policy: Mapping[str, Any]) -> None:
-        """Overrides stay on the aggregate when their field is removed, as in upstream."""
+        """Applies the overrides of a policy. As in upstream, an override stays when its field is removed from the
+        policy."""
         self.scaling_off = scaling_off(policy)
         self.controlled = controlled_resources(policy)
         if not self.config.per_vpa_config:
@@ -97,7 +98,7 @@ class AggregateState:
         self.memory_intervals = policy.get("memoryAggregationIntervalCount") or self.memory_intervals
 
     def save(self, now: Seconds) -> dict[str, Any]:
-        """The status of a checkpoint object."""
+        """The status of its checkpoint object."""
         return {
             "lastUpdateTime": to_rfc3339(now),
             "version": VERSION,
@@ -110,7 +111,7 @@ class AggregateState:
 
 
 def load_aggregate(status: Mapping[str, Any], config: Config) -> AggregateState:
-    """Raises CheckpointError for an unsupported version or invalid content."""
+    """Reads the status of a checkpoint object. Raises CheckpointError for an unsupported version or invalid content."""
     version = status.get("version") or ""
     if version != VERSION:
         raise CheckpointError(f"unsupported checkpoint version {version}")

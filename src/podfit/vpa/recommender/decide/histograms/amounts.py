@@ -1,4 +1,4 @@
-"""Amounts as the model computes them (millicores and bytes, whole numbers) and as quantities in objects."""
+"""Converts between the model's amounts (whole millicores and bytes) and quantities in objects."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _UNITS = ((1 << 40, "Ti"), (1 << 30, "Gi"), (1 << 20, "Mi"), (1 << 10, "Ki"))
 
 
 def amount_of(number: float) -> int:
-    """Truncated, and clipped to the range from 0 to the largest amount; NaN counts as 0."""
+    """Truncates a number, and clips it to the range from 0 to the largest amount; NaN becomes 0."""
     if number > MAX_AMOUNT:
         return MAX_AMOUNT
     return int(number) if number > 0 else 0
@@ -31,12 +31,12 @@ def memory_quantity(amount: int) -> Quantity:
 
 
 def rounded_up(amount: int, step: int) -> int:
-    """To the next multiple; an invalid step changes nothing."""
+    """Rounds up to the next multiple of the step; an invalid step changes nothing."""
     return math.ceil(amount / step) * step if step > 0 else amount
 
 
 def humanized(amount: int) -> Quantity:
-    """With two decimals of the largest binary unit that fits."""
+    """The quantity in the largest binary unit that fits, with two decimals."""
     for unit, suffix in _UNITS:
         if amount >= unit:
             return Quantity.parse(f"{amount / unit:.2f}{suffix}")
@@ -44,7 +44,7 @@ def humanized(amount: int) -> Quantity:
 
 
 def quantities(amounts: Mapping[str, int], humanize: bool, round_cpu: int, round_memory: int) -> dict[str, Quantity]:
-    """A resource list of amounts, rounded and printed as the flags ask."""
+    """A resource list of amounts, rounded and formatted as the flags specify."""
     found = {}
     if "cpu" in amounts:
         found["cpu"] = cpu_quantity(rounded_up(amounts["cpu"], round_cpu))

@@ -1,7 +1,7 @@
-"""Where a histogram's buckets begin, and which bucket a value falls into.
+"""The borders of a histogram's buckets, and the bucket of a value.
 
-CPU (in cores) and memory (in bytes) both use 176 buckets that grow by 5 %, so a size read back from a histogram is at
-most 5 % too large. Schemes are compared by identity of their numbers: two histograms merge only if their schemes agree.
+CPU (in cores) and memory (in bytes) both use 176 buckets that grow by 5 %, so a size read from a histogram is at most 5
+% too large. Schemes are equal if their numbers are: two histograms merge only if their schemes agree.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ EPSILON = 0.001 * 0.1
 
 @dataclass(frozen=True)
 class BucketScheme(ABC):
-    """`starts[n]` is where bucket n begins; the last bucket is open at the top."""
+    """`starts[n]` is the lower border of bucket n; the last bucket has no upper border."""
 
     epsilon: float
     starts: tuple[float, ...] = field(repr=False)
@@ -31,10 +31,10 @@ class BucketScheme(ABC):
 
     @abstractmethod
     def find(self, value: float) -> int:
-        """The bucket of a value; beyond the last border the last bucket, below zero the first."""
+        """The bucket of a value: the last bucket beyond the last border, the first one below zero."""
 
     def end(self, bucket: int) -> float:
-        """The largest value of a bucket; for the open one its beginning."""
+        """The upper border of a bucket; for the last bucket its lower border."""
         return self.starts[min(bucket + 1, self.count - 1)]
 
 
@@ -44,7 +44,7 @@ class LinearBuckets(BucketScheme):
 
     def find(self, value: float) -> int:
         quotient = value / self.size
-        # Upstream's conversion to a whole number wraps around below zero from 2**63 on.
+        # Upstream's conversion to a whole number overflows to a negative one from 2**63 on.
         return min(int(quotient), self.count - 1) if 0 <= quotient < 2**63 else 0
 
 
@@ -64,7 +64,7 @@ class ExponentialBuckets(BucketScheme):
         return log(self.ratio)
 
     def first_whole_value(self, bucket: int, unit: float) -> int:
-        """The smallest whole n for which `find(n / unit)` reaches the bucket; exact, unlike the bucket's start."""
+        """The smallest whole n for which `find(n / unit)` reaches the bucket. Unlike the bucket's start it is exact."""
         guess = int(self.starts[bucket] * unit)
         low, high = max(0, guess - 4096), guess + 4096
         return low + bisect_left(range(low, high), True, key=lambda n: self.find(n / unit) >= bucket)

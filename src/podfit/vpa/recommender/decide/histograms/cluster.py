@@ -62,12 +62,13 @@ class Vpa:
     """Why its configuration cannot be used, for the ConfigUnsupported condition."""
 
     def states(self) -> list[tuple[str, AggregateState]]:
-        """All states of its containers, by name; a name may occur several times."""
+        """All usage data of its containers, by name; a name may occur several times."""
         return [*((key.container, state) for key, state in self.aggregates.items()), *self.initial.items()]
 
 
 class ClusterState:
-    """With a fleet, all numbers are in its arrays and whole scrapes can be ingested; without, each is in its object."""
+    """With a fleet, all numbers are in its arrays and whole scrapes can be ingested; without one, each object has its
+    own."""
 
     def __init__(self, config: Config, fleet: Fleet | None = None) -> None:
         self.config = config
@@ -86,12 +87,12 @@ class ClusterState:
 
     @property
     def pods(self) -> dict[PodId, Pod]:
-        """All pods. The list is rebuilt on each call: not for use on every event."""
+        """All pods. The dictionary is rebuilt on each call, which is too slow for every event."""
         return {id: pod for pods in self._pods_in.values() for id, pod in pods.items()}
 
     @property
     def aggregates(self) -> dict[AggregateKey, AggregateState]:
-        """All aggregates. The list is rebuilt on each call: not for use on every event."""
+        """All aggregates. The dictionary is rebuilt on each call, which is too slow for every event."""
         return {key: state for states in self._aggregates_in.values() for key, state in states.items()}
 
     @property
@@ -104,7 +105,7 @@ class ClusterState:
     # --- pods and containers --------------------------------------------------------------------------------------
 
     def add_pod(self, id: PodId, labels: Mapping[str, str], phase: str) -> None:
-        """Also for a known pod: with new labels its containers count for other aggregates."""
+        """Adds or updates a pod. If its labels changed, its containers count for other aggregates from now on."""
         text = label_text(labels)
         pod = self.pod(id)
         if pod is None:
@@ -120,7 +121,7 @@ class ClusterState:
         pod.phase = phase
 
     def delete_pod(self, id: PodId) -> None:
-        """Its aggregates stay: they are the history."""
+        """Deletes a pod. Its aggregates are kept, because they are the history."""
         pod = self._pods_in.get(id[0], {}).pop(id, None)
         if pod is None:
             return
@@ -131,7 +132,7 @@ class ClusterState:
                 state.release()
 
     def add_container(self, pod_id: PodId, container: str) -> None:
-        """Raises UnknownTarget if the pod is unknown."""
+        """Adds a container. Raises UnknownTarget if the pod is unknown."""
         pod = self._pod(pod_id)
         if container not in pod.containers:
             aggregate = self._aggregate_of(pod, container)
@@ -143,7 +144,7 @@ class ClusterState:
             pod.containers[container] = made
 
     def add_cpu(self, pod_id: PodId, container: str, millicores: int, instant: Seconds) -> bool:
-        """False if the sample was rejected (negative, repeated or out of order)."""
+        """Adds a CPU sample. False if it was rejected (negative, repeated or out of order)."""
         pod, state = self._container(pod_id, container)
         return state.add_cpu(self._target(pod, container), millicores, instant)
 
@@ -152,7 +153,8 @@ class ClusterState:
         return state.add_memory(self._target(pod, container), amount, instant)
 
     def record_oom(self, pod_id: PodId, container: str, instant: Seconds, requested: int) -> int:
-        """Returns the bytes it counts as. Raises OomRefused for an old event, UnknownTarget without the container."""
+        """Records an out-of-memory kill, and returns the bytes that it counts as. Raises OomRefused if it is too old,
+        UnknownTarget if the container is unknown."""
         pod, state = self._container(pod_id, container)
         try:
             return state.record_oom(self._target(pod, container), requested, instant)
@@ -161,7 +163,7 @@ class ClusterState:
             raise OomRefused(f"error while recording OOM for {where}, Reason: {error}") from error
 
     def aggregate_of(self, pod_id: PodId, container: str) -> AggregateState | None:
-        """The aggregate for a known container's samples."""
+        """The aggregate that a container's samples are added to; None for an unknown container."""
         pod = self.pod(pod_id)
         return self._target(pod, container) if pod is not None and container in pod.containers else None
 
@@ -174,7 +176,8 @@ class ClusterState:
     # --- autoscalers ----------------------------------------------------------------------------------------------
 
     def add_vpa(self, object: Mapping[str, Any], selector: LabelSelector | None, unsupported: str | None = None) -> Vpa:
-        """Also for a known one. A changed selector starts over: what it matched before may not belong to it.
+        """Adds or updates an autoscaler. If its selector changed, it starts over, because earlier pods may not belong
+        to it.
 
         Without a selector (the target cannot be resolved) it matches nothing.
         """
@@ -206,7 +209,7 @@ class ClusterState:
                 _release(state)
 
     def load_checkpoint(self, checkpoint: Mapping[str, Any]) -> None:
-        """Adds a saved state to its autoscaler's history. Raises CheckpointError, or UnknownTarget."""
+        """Adds a checkpoint to its autoscaler's history. Raises CheckpointError or UnknownTarget."""
         namespace = checkpoint["metadata"].get("namespace") or ""
         spec = checkpoint.get("spec") or {}
         vpa = self.vpas.get((namespace, spec.get("vpaObjectName") or ""))
@@ -219,7 +222,7 @@ class ClusterState:
         vpa.initial[container] = state
 
     def merged(self, vpa: Vpa) -> dict[str, AggregateState]:
-        """The whole state of an autoscaler, by container name, including its checkpoints."""
+        """All usage data of an autoscaler by container name, including its checkpoints."""
         found: dict[str, AggregateState] = {}
         for container, state in vpa.states():
             into = found.get(container)
@@ -233,7 +236,7 @@ class ClusterState:
         return {name: state for name, state in self.merged(vpa).items() if not state.scaling_off}
 
     def for_checkpoint(self, vpa: Vpa, now: Seconds) -> dict[str, AggregateState]:
-        """Merged states without the peaks of open windows: those would be counted twice after a restart."""
+        """Merged usage data without the peaks of open windows, which would be counted twice after a restart."""
         found = self.merged(vpa)
         for id in vpa.pods:
             for name, state in self._pod(id).containers.items():
@@ -242,7 +245,7 @@ class ClusterState:
         return found
 
     def stamp_created(self, created: Seconds) -> None:
-        """Sets the creation time of aggregates that have none: the instant at which they were first seen."""
+        """Sets the creation time of aggregates that have none: the time at which they were first seen."""
         ageless, self._ageless = self._ageless, []
         for state in ageless:
             if state.created == NEVER:
@@ -251,7 +254,7 @@ class ClusterState:
     # --- expiry ---------------------------------------------------------------------------------------------------
 
     def collect_garbage(self, now: Seconds, contributive: Iterable[PodId]) -> None:
-        """Drops aggregates that have expired, and those without samples that no pod will ever add to."""
+        """Drops aggregates that have expired, and those without samples that no pod can add to any more."""
         active = set()
         for id in contributive:
             pod = self._pod(id)
@@ -273,7 +276,7 @@ class ClusterState:
         return state.expired(clock) or (state.empty and key not in active)
 
     def _clocks(self, vpas: Iterable[Vpa], now: Seconds) -> dict[AggregateKey, Seconds]:
-        """For the aggregates that autoscalers use: the instant their age counts from."""
+        """The instants from which the age of autoscalers' aggregates counts."""
         found: dict[AggregateKey, Seconds] = {}
         for vpa in vpas:
             clocks = self.sample_clocks(vpa, now)
@@ -290,10 +293,10 @@ class ClusterState:
                     _release(vpa.initial.pop(name))
 
     def sample_clocks(self, vpa: Vpa, now: Seconds) -> dict[str, Seconds]:
-        """By container, the instant from which the age of its samples counts: its newest sample.
+        """The instant from which the age of a container's samples counts, by container: its newest sample.
 
-        While no samples arrive that clock stands still, so nothing expires. A container that the running pods no
-        longer have ages by the real time.
+        While no samples arrive this instant does not advance, so nothing expires. For a container that the running pods
+        no longer have, it is the real time.
         """
         newest: dict[str, Seconds] = {}
         for name, state in vpa.states():
@@ -334,7 +337,7 @@ class ClusterState:
         return state
 
     def _target(self, pod: Pod, container: str) -> AggregateState:
-        """The aggregate for a container's samples; a new one if it was dropped meanwhile."""
+        """The aggregate for a container's samples; a new one if the old one was dropped in the meantime."""
         states = self._aggregates_in.get(pod.id[0], {})
         known = len(states)
         state = self._aggregate_of(pod, container)
@@ -346,7 +349,7 @@ class ClusterState:
         return AggregateState(self.config) if self.fleet is None else RowAggregate(self.fleet)
 
     def _kept(self, loaded: AggregateState) -> AggregateState:
-        """A loaded state, moved to the storage in use."""
+        """Moves loaded data into the storage in use."""
         if self.fleet is None:
             return loaded
         state = RowAggregate(self.fleet, loaded.created)
@@ -360,7 +363,7 @@ class ClusterState:
         return state
 
     def _bind(self, pod: Pod, container: str) -> int:
-        """Directs a container's samples to the aggregate of its pod's labels."""
+        """Makes a container's samples count for the aggregate of its pod's labels."""
         aggregate, state = self._aggregate_of(pod, container), pod.containers[container]
         if isinstance(aggregate, RowAggregate) and isinstance(state, RowContainer):
             aggregate.fleet.row[state.handle] = aggregate.row
@@ -368,7 +371,7 @@ class ClusterState:
         return -1
 
     def _row_again(self, handle: int) -> int:
-        """A container outlived its aggregate: the next sample starts a new one."""
+        """Creates a new aggregate for a container that outlived its previous one; the next sample needs it."""
         if self._by_handle is None or handle not in self._by_handle:
             self._by_handle = {
                 state.handle: (pod, name)
@@ -393,7 +396,7 @@ class ClusterState:
         vpa.pods = {id for id, pod in pods.items() if vpa.selector.matches(labels_from(pod.label_text))}
 
     def matching(self, namespace: str, labels: Mapping[str, str]) -> list[Vpa]:
-        """The autoscalers that select these labels, without checking all others."""
+        """The autoscalers that select these labels, found through the index."""
         keys = [(namespace, "", ""), *((namespace, key, value) for key, value in labels.items())]
         groups = [self._vpas_by_label[key] for key in keys if key in self._vpas_by_label]
         return [vpa for group in groups for vpa in group.values() if vpa.selector.matches(labels)]

@@ -1,7 +1,7 @@
-"""From a container's state to target, lower and upper bound. Pure numbers.
+"""Computes target, lower and upper bound from a container's usage data. Pure numbers.
 
-target = percentile + margin. The bounds widen while confidence is low: after a day of samples the upper bound is twice,
-the lower about 0.2 % below the percentile.
+The target is a percentile plus a margin. The bounds are wider while confidence is low: after a day of samples the upper
+bound is twice its percentile, the lower about 0.2 % below its own.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ UPPER = (1.0, 1.0)
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """Millicores and bytes, by resource name."""
+    """Target, lower and upper bound in millicores and bytes, by resource name."""
 
     target: Amounts
     lower: Amounts
@@ -34,7 +34,8 @@ class Estimate:
 
 
 def confidence(first: Seconds, last: Seconds, count: float, interval: Seconds) -> float:
-    """1 after one interval of one sample a minute; the smaller of time span and number of samples decides."""
+    """The confidence in samples: 1 after one interval with one sample a minute. The smaller of time span and number of
+    samples determines it."""
     return min(elapsed(last, first) / interval, count / (interval / 60.0))
 
 
@@ -48,7 +49,7 @@ def with_margin(base: int, fraction: float) -> int:
 
 
 def minimums(config: Config, containers: int) -> Amounts:
-    """The smallest pod, divided evenly among the containers."""
+    """The minimum of one container: the smallest pod, divided evenly among its containers."""
     share = 1.0 / containers
     return {
         "cpu": scaled(amount_of(config.pod_recommendation_min_cpu_millicores * 0.001 * 1000.0), share),
@@ -57,7 +58,7 @@ def minimums(config: Config, containers: int) -> Amounts:
 
 
 def sampled_resources(state: AggregateState, config: Config) -> tuple[str, ...]:
-    """The controlled resources that have samples, so that a size can be computed."""
+    """The controlled resources with samples, for which sizes can be computed."""
     if config.recommend_without_samples:
         return state.controlled
     empty = {"cpu": state.cpu.empty, "memory": state.memory.empty}
@@ -65,12 +66,12 @@ def sampled_resources(state: AggregateState, config: Config) -> tuple[str, ...]:
 
 
 def recommendable(state: AggregateState, config: Config) -> bool:
-    """Whether the container gets a recommendation at all; one without controlled resources gets an empty one."""
+    """Whether the container gets a recommendation at all; without controlled resources it gets an empty one."""
     return bool(sampled_resources(state, config)) or not state.controlled
 
 
 def restricted(size: Estimate, wanted: Collection[str]) -> Estimate:
-    """Only the sizes of these resources."""
+    """The estimate reduced to these resources."""
     target, lower, upper = (
         {name: amounts[name] for name in RESOURCES if name in wanted and name in amounts}
         for amounts in (size.target, size.lower, size.upper)
@@ -122,9 +123,9 @@ def estimate(state: AggregateState, config: Config, least: Amounts, given_trust:
 
 
 def estimate_all(states: Mapping[str, AggregateState], config: Config) -> dict[str, Estimate]:
-    """One estimate per container with samples; containers that are switched off must already be excluded."""
+    """One estimate for each container with samples. The caller has excluded containers that are switched off."""
     if not states:
         return {}
-    # A container without samples still counts in the division of the smallest pod.
+    # A container without samples still gets its share of the smallest pod.
     least = minimums(config, len(states))
     return {name: estimate(state, config, least) for name, state in states.items() if recommendable(state, config)}

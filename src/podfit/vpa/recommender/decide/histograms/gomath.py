@@ -1,9 +1,9 @@
-"""Exp2, log and pow that round as upstream's do.
+"""exp2, log and pow with upstream's rounding.
 
-Upstream's sizes come out of bucket borders and decay factors, and its mathematics library differs from the C library
-in the last bit. That bit decides on which side of a border a sample falls and, after truncation, the last byte of a
-recommendation. The series below are the classic ones of FreeBSD's msun; only `exp2` runs per sample, so it also works
-on arrays.
+Upstream's sizes depend on bucket borders and decay factors, and its mathematics library differs from the C library in
+the last bit. That bit determines on which side of a border a sample falls and, after truncation, the last byte of a
+recommendation. The series below are the classic ones of FreeBSD's msun. Only `exp2` runs for every sample, so it also
+works on arrays.
 """
 
 from __future__ import annotations

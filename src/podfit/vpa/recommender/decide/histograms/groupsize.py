@@ -1,7 +1,7 @@
-"""The size of the group in the model: the fewer pods share a load, the more each of them takes over when one is gone.
+"""A margin for small groups: the fewer pods share a load, the more each of them takes over when one is gone.
 
 The margin is `--small-group-margin` divided by the number of pods: with 0.5, a single pod gets 50 % more, ten pods 5 %
-more. The lower bound stays: it is a pod's current need. Off by default, as in the Kubernetes autoscaler.
+more. The lower bound is unchanged, because it is a pod's current need. Off by default, as in the Kubernetes autoscaler.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""One decaying histogram, written for clarity: the reference the matrix engine must equal.
+"""One decaying histogram, written for clarity: the reference that the matrix engine must equal.
 
-A sample's weight doubles with every half-life of its age towards the present, so old samples fade without ever being
-touched. Weights are relative to a reference instant, which moves forward before the numbers grow out of a double.
+A sample that is younger by one half-life has twice the weight, so old samples fade without being changed. Weights are
+relative to a reference instant, which is moved forward before the numbers exceed the range of a double.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ MAX_DOUBLINGS = 100
 
 
 class Histogram:
-    """Weights per bucket; `low` and `high` are the outermost buckets that count."""
+    """Weights by bucket; `low` and `high` are the outermost buckets that count."""
 
     __slots__ = ("high", "low", "scheme", "total", "weights")
 
@@ -57,7 +57,7 @@ class Histogram:
         self.high = max(self.high, other.high)
 
     def percentile(self, fraction: float) -> float:
-        """The end of the bucket at which the given fraction of all weight is reached; 0 if there is none."""
+        """The upper border of the bucket at which this fraction of the weight is reached; 0 for an empty histogram."""
         if self.empty:
             return 0.0
         threshold = fraction * self.total
@@ -75,7 +75,7 @@ class Histogram:
         return self.weights[self.low] < self.scheme.epsilon
 
     def equals(self, other: Histogram) -> bool:
-        """Same borders and, in the buckets that count, the same weights up to rounding."""
+        """Whether the borders are equal and, in the buckets that count, the weights are equal up to rounding."""
         if type(self) is not type(other) or self.scheme != other.scheme:
             return False
         if (self.low, self.high) != (other.low, other.high):
@@ -90,7 +90,7 @@ class Histogram:
         return "\n".join(lines)
 
     def scale(self, factor: float) -> None:
-        """Only the buckets that count: residues outside of them stay below epsilon, as in upstream."""
+        """Multiplies the weights of buckets that count. As in upstream, residues outside of them stay below epsilon."""
         for bucket in range(self.low, self.high + 1):
             self.weights[bucket] *= factor
         self.total *= factor
@@ -136,7 +136,7 @@ class DecayingHistogram(Histogram):
         super().subtract(value, weight * self._growth(instant))
 
     def merge(self, other: Histogram) -> None:
-        """Aligns the references first: the older one is moved, even if it is the other's."""
+        """Adds the other histogram. The older reference is moved first, even if it is the other's."""
         if isinstance(other, DecayingHistogram):
             if self.half_life != other.half_life:
                 raise ValueError("can't merge decaying histograms with different half life periods")
@@ -170,7 +170,7 @@ class DecayingHistogram(Histogram):
 
 
 def mean(histogram: Histogram) -> float:
-    """Of values in their buckets' middles."""
+    """The mean of values, each taken to be in the middle of its bucket."""
     if histogram.total <= 0:
         return 0.0
     scheme = histogram.scheme
