@@ -1,4 +1,5 @@
-"""Access to an API server, ours or any other, over HTTPS or in process."""
+"""The client of a Kubernetes API server, podfit's or any other, over HTTPS or within one process. Used by all
+components."""
 
 from podfit.client.cache import Cache
 from podfit.client.recording.events import EventRecorder

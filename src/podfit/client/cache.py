@@ -101,7 +101,7 @@ class Cache:
         return [objects[key] for key in found] if found else []
 
     def subscribe(self, handler: Handler) -> None:
-        """Also called for objects that already exist."""
+        """Calls the handler for each change, and at once for objects that already exist."""
         self._handlers.append(handler)
         for obj in self:
             handler(None, obj)
@@ -131,7 +131,7 @@ class Cache:
                 await self._clock.sleep(self._backoff.next())
 
     async def _expired(self) -> None:
-        """Lists again: immediately if the watch made progress since the last list, otherwise with increasing delay."""
+        """Requests a new list: at once if the watch made progress since the last list, otherwise after a backoff."""
         if self._revision not in ("", self._listed):
             self._relists.forget()
         else:
@@ -190,7 +190,7 @@ class Cache:
     def _put(self, key: Key, after: Object | None, last: Object | None = None) -> None:
         before = self._objects.get(key)
         if after is not None:
-            # Subscribers and readers share it.
+            # Shared by subscribers and readers.
             after = self._objects[key] = freeze(after)
         elif before is not None:
             del self._objects[key]

@@ -1,6 +1,4 @@
-"""Error messages for a server that does not respond: the cause in kubectl's wording, never the raw text of an
-exception.
-"""
+"""Error messages for a server that does not respond: the cause in kubectl's wording, not Python's exception text."""
 
 from __future__ import annotations
 

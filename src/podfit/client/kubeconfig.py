@@ -37,7 +37,7 @@ class Access:
     server_name: str = ""
 
     def transport(self, user_agent: str = "podfit", timeout_s: float = 60.0) -> HttpTransport:
-        """Requests pods in their native form, even from namespaces with an older dialect."""
+        """A transport to this server. It requests pods in native form, even from namespaces with an older dialect."""
         return HttpTransport(
             self.server,
             tls=self.tls() if self.server.startswith("https") else None,
@@ -67,7 +67,7 @@ class Access:
 
 
 def load(path: str = "", context: str = "") -> Access:
-    """From `path`, $KUBECONFIG, the pod's service account or ~/.kube/config, in that order."""
+    """Reads the access from `path`, $KUBECONFIG, the pod's service account or ~/.kube/config, in that order."""
     named = path or os.environ.get("KUBECONFIG", "").strip(":")
     if not named and (_MOUNTED / "token").exists() and os.environ.get("KUBERNETES_SERVICE_HOST"):
         return _in_cluster()

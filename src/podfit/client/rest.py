@@ -116,7 +116,8 @@ class Client:
     async def _patch_pod(
         self, namespace: str, name: str, patch: Any, subresource: str, content_type: str, query: dict[str, str]
     ) -> Object:
-        """A resize goes to the pod itself if the server does not have the subresource."""
+        """Patches a pod or a subresource of it. A resize patches the pod itself if the server has no resize
+        subresource."""
         form = await self.server_form() if subresource == "resize" else NATIVE_FORM
         path = POD.path(namespace, name, "" if form.on_pod else subresource)
         try:
@@ -183,7 +184,7 @@ def _answer(reply: Reply, decode: Callable[[bytes], Any]) -> Any:
 
 
 def _content(body: bytes) -> Any:
-    """Parses an error response. Text may look like JSON: failed health checks are listed as `[-]etcd failed …`."""
+    """Parses an error response. Text is allowed to start like JSON: a failed health check is `[-]etcd failed …`."""
     try:
         return _decode(body)
     except msgspec.DecodeError:

@@ -1,6 +1,6 @@
-"""Bytes to and from an API server: over HTTPS, or directly to a server in this process.
+"""Sends requests to an API server as bytes: over HTTPS, or directly to a server in this process.
 
-Kinds and objects are the business of higher layers; here are only methods, paths and bytes.
+This layer deals with methods, paths and bytes only; `rest` adds kinds and objects.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ _LEFT_OPEN_S = 60.0
 
 
 def load_pair(context: ssl.SSLContext, cert: bytes, key: bytes) -> None:
-    """A certificate and its key; for a context in use, effective for new connections."""
-    # Python's ssl module takes files only; they exist in a private folder for the duration of the call.
+    """Loads a certificate and its key. In a TLS context that is in use, they take effect for new connections."""
+    # Python's ssl module accepts files only; they exist in a private folder for the duration of the call.
     with tempfile.TemporaryDirectory() as folder:
         cert_file, key_file = Path(folder, "cert.pem"), Path(folder, "key.pem")
         cert_file.write_bytes(cert)
@@ -111,7 +111,7 @@ class HttpTransport:
         self._outage = self._outage_seen = False
 
     def show_certificate(self, cert: bytes, key: bytes) -> None:
-        """New connections use this client certificate; existing ones may finish their requests."""
+        """Uses this client certificate for new connections; existing ones may finish their requests."""
         assert self.tls is not None
         load_pair(self.tls, cert, key)
         if self._session is not None:
@@ -196,7 +196,7 @@ class HttpTransport:
 
 
 async def _close_later(session: aiohttp.ClientSession) -> None:
-    """Immediately when cancelled."""
+    """Closes the session after a delay, or at once when cancelled."""
     try:
         await asyncio.sleep(_LEFT_OPEN_S)
     finally:
@@ -230,7 +230,7 @@ class LocalTransport:
         self._call, self.shares = call, shares
         headers = {"user-agent": user_agent, "accept": "application/json"}
         self._headers = {"": headers}
-        """By content type: a request without other headers does not need a dict of its own."""
+        """Headers by content type, so that requests without additional headers share a dict."""
 
     def _answer(self, request: ClientRequest) -> Awaitable[LocalAnswer]:
         listed = {}

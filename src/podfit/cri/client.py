@@ -53,7 +53,7 @@ class CriError(Exception):
 
     @property
     def words(self) -> str:
-        """In the format of Go's clients, which users know from kubelets."""
+        """The error in the format of Go's gRPC clients, which users know from kubelets."""
         return f"rpc error: code = {_go_code(self.code)} desc = {self.details}"
 
 

@@ -2,13 +2,13 @@
 
 A runtime that moves VMs serves it on the socket of its CRI services; every other runtime answers UNIMPLEMENTED.
 
-| call | asked of | request | answer |
+| call | sent to | request | response |
 |---|---|---|---|
-| Offer | the source | `id` | `offer`: what the destination must know |
+| Offer | the source | `id` | `offer`: the description of the VM for the destination |
 | Prepare | the destination | `sandbox`, `config` (base64), `offer` | `place`: where the container is expected |
 | Move | the source | `id`, `place` | `{}` once it runs at the destination |
-| Adopt | the destination | `id` | `{}`: its log may be written from now on, behind what it logged at the source |
-| Stay | the source | `id` | `{}`: the move is off, the container goes on at the source |
+| Adopt | the destination | `id` | `{}`: its log is written from now on, appended to the log from the source |
+| Stay | the source | `id` | `{}`: the move is cancelled, the container continues at the source |
 """
 
 from __future__ import annotations

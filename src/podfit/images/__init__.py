@@ -1,1 +1,2 @@
-"""Container images: references, registries, archives, and a store of images on disk. Independent of pods and nodes."""
+"""Container images: references, registries, archives, and a store of images on disk. Used by podfit's own runtimes and
+`podfit image`; independent of pods and nodes."""

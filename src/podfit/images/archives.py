@@ -1,4 +1,4 @@
-"""Loads images from a file: an OCI layout in a tar archive, or the output of `docker save`. Plain or gzipped."""
+"""Loads images from a file: an OCI layout in a tar archive, or the output of `docker save`, plain or gzipped."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Errors of images. Their messages are shown to users, in Events and on the command line.
 
 ImageError
-├── PullFailed       the registry does not give the image
+├── PullFailed       the image could not be pulled from the registry
 ├── BrokenImage      an archive, manifest or layer that cannot be used
 ├── NoSuchImage      not in the store
 └── ImageInUse       containers run on it

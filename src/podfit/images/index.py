@@ -59,7 +59,7 @@ class Index:
         self._kept: tuple[tuple[int, int, int], Images] | None = None
 
     def read(self) -> Images:
-        """By id. The same object until the file changes: read only."""
+        """The images by id. Returns the same object until the file changes: read only."""
         try:
             found = os.stat(self._file)
         except FileNotFoundError:
@@ -92,7 +92,7 @@ def is_id(name: str) -> bool:
 
 
 def find(images: Images, name: str) -> StoredImage | None:
-    """By a reference, or by an id, of which 12 digits are sufficient."""
+    """Finds an image by a reference, or by an id, of which 12 digits are sufficient."""
     if (found := _ID.fullmatch(name)) is not None:
         matching = [one for one in images.values() if one.hex.startswith(found[1])]
         if len(matching) == 1:

@@ -41,7 +41,7 @@ class Reference(Struct, frozen=True):
 
     @property
     def name(self) -> str:
-        """Without tag and digest."""
+        """The full name without tag and digest."""
         return f"{self.registry}/{self.repository}"
 
     @property

@@ -3,11 +3,11 @@
     index.json            the images, see `index`
     blobs/sha256/<hex>    layers, configurations and manifests, verified before they get their name
     rootfs/<hex>/         an unpacked image, by the digest of its configuration; renamed here when it is complete
-    partial/              downloads under way, and what is left of interrupted ones: they are resumed
-    work/<token>/         what a process is making; removed by the next one if its maker has died
-    leases/<hex>/<owner>  who runs on an image: it is not removed
+    partial/              downloads in progress, and interrupted ones, which are resumed
+    work/<token>/         temporary files of a process; removed by the next process if that one has died
+    leases/<hex>/<owner>  containers that use an image, which is therefore not removed
 
-Nothing has its final name before it is complete and on disk, so a crash at any moment leaves no half-made image.
+Files get their final names only when they are complete and on disk, so a crash never leaves an incomplete image.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class ImageStore:
         return [self._placed(one) for one in self._index.read().values() if self._root(one.id).is_dir()]
 
     def find(self, name: str) -> StoredImage | None:
-        """By a reference or an id. An image whose files were deleted counts as missing."""
+        """Finds an image by a reference or an id. An image whose files were deleted counts as missing."""
         found = find(self._index.read(), name)
         return self._placed(found) if found is not None and self._root(found.id).is_dir() else None
 
@@ -135,7 +135,7 @@ class ImageStore:
             count = "1 container runs" if len(owners) == 1 else f"{len(owners)} containers run"
             raise ImageInUse(f"image {image.tags[0] if image.tags else image.id} is in use: {count} on it")
 
-    # --- who uses them
+    # --- leases
     def lease(self, image_id: str, owner: str) -> StoredImage:
         """Keeps an image for `owner` (a container) until it is released. Raises NoSuchImage."""
         folder = self.folder / "leases" / image_id.partition(":")[2]
@@ -213,7 +213,8 @@ class ImageStore:
 
     @contextlib.contextmanager
     def collecting(self) -> Iterator[None]:
-        """While blobs are collected for an image that is not listed yet: they are not garbage-collected."""
+        """A context in which blobs are collected for an image that is not listed yet: they are not
+        garbage-collected."""
         with locked(self.folder / "blobs.lock", shared=True):
             yield
 

@@ -1,4 +1,4 @@
-"""Time as a dependency: the real clock, and one that tests advance.
+"""Time as a dependency: the real clock, and a virtual one that tests advance.
 
 Everything that waits or takes timestamps uses a `Clock`; nothing calls `time.time()` or `asyncio.sleep()` itself.
 """

@@ -13,7 +13,7 @@ def rfc3339(seconds: float) -> str:
 
 @lru_cache(maxsize=256)
 def _whole_second(seconds: int) -> str:
-    # A busy server formats the same second hundreds of times.
+    # Cached because a busy server formats the same second hundreds of times.
     return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 

@@ -1,8 +1,8 @@
 """Counters, gauges and histograms for events that occur thousands of times a second.
 
 They produce the same text as Prometheus' own, but count in plain numbers and find a series by its labels with one
-lookup. The library takes a lock and checks its arguments each time, which costs more than most of what is counted, and
-allocates an object with a lock for each bucket of each series. Count from one thread only.
+lookup. For each increment the library takes a lock and checks its arguments, which costs more than most of the events
+that are counted, and it allocates an object with a lock for each bucket of each series. Not thread-safe.
 
 A metric may declare the values of its labels. Every combination is then exported as 0 until it is first counted:
 Prometheus' rate() and increase() miss the first event of a series that begins at 1, and a dashboard cannot distinguish

@@ -7,9 +7,9 @@ import uuid
 
 _AT_ONCE = 64
 _ready: list[str] = []
-"""The number of random UUIDs in stock: one of them reveals nothing about the others."""
+"""UUIDs in stock. They are independent random numbers, so one reveals nothing about the next."""
 
-# Two processes must never issue the same ones.
+# A child process must not inherit the stock: both processes would issue the same UUIDs.
 os.register_at_fork(after_in_child=_ready.clear)
 
 

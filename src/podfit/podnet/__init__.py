@@ -1,1 +1,2 @@
-"""Pod networks: namespaces, addresses, a bridge with NAT, CNI plugins. Independent of the agent."""
+"""Pod networks: namespaces, addresses, a bridge with NAT, CNI plugins. Used by podfit's own runtimes; independent of
+the agent."""

@@ -1,4 +1,4 @@
-"""A pod's network request and its result: stored in a file per pod, so that everything is known after a crash."""
+"""A pod's network request and its result, stored in a file per pod: after a crash they are read from there."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class PodRequest(Struct, frozen=True):
 
 
 class Attachment(Struct):
-    """Written before anything is created for the pod, and again when all is done."""
+    """The network of one pod. Written before anything is created for the pod, and again when all is done."""
 
     request: PodRequest
     kind: str
@@ -45,7 +45,7 @@ class Attachment(Struct):
 
 
 class Attachments:
-    """By pod."""
+    """The stored attachments, by pod."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -68,7 +68,7 @@ class Attachments:
         uid = attachment.request.uid
         self._known[uid] = attachment
         self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        # A killed process loses nothing that was written, and after a power loss there are no networks left.
+        # Not synced: data survives a killed process, and after a power loss there are no networks left.
         write_atomic(self._folder / f"{uid}.json", msgspec.json.encode(attachment), durable=False)
 
     def drop(self, uid: str) -> None:

@@ -33,7 +33,7 @@ class Leases:
             return {owner: address for address, owner in self._held.items()}
 
     def take(self, owner: str) -> IPv4Address:
-        """The owner's address: its current one, or the next free one. Raises RangeExhausted."""
+        """Leases an address for the owner: its current one, or the next free one. Raises RangeExhausted."""
         with self._lock:
             return self._take(owner)
 

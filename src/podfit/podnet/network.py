@@ -84,7 +84,7 @@ class PodNetwork:
                 await self._check(one)
 
     async def close(self) -> None:
-        """Pods keep their networks. Without any, all of the node's resources are removed from the kernel."""
+        """Closes the network; pods stay connected. If there are none, removes the node's resources from the kernel."""
         self._ports.close()
         if not self._attachments.all() and (self._folder / "opened").exists():
             await namespaces.in_thread(self._remove_all)
@@ -121,13 +121,14 @@ class PodNetwork:
         return one is not None and bool(one.ips) and namespaces.exists(Path(one.namespace))
 
     def set_range(self, text: str) -> None:
-        """The Node's spec.podCIDR. Used as soon as no pod has an address of another range."""
+        """Sets the range to the Node's spec.podCIDR. It takes effect when no pod has an address of another range."""
         if text != self._bridge.wanted:
             self._bridge.wanted = text
             self._ready.discard(BRIDGE)
 
     async def connect(self, request: PodRequest) -> Attachment | None:
-        """None: the pod uses the host's network. Raises NetworkFailure after cleaning up the attempt."""
+        """Connects a pod. None: the pod uses the host's network. Raises NetworkFailure after cleaning up the
+        attempt."""
         chosen = self._choose()
         if chosen is None:
             return None
@@ -162,7 +163,7 @@ class PodNetwork:
         return one
 
     async def disconnect(self, uid: str) -> None:
-        """Raises NetworkFailure if a CNI plugin cannot release its resources; the caller retries later."""
+        """Disconnects a pod. Raises NetworkFailure if a CNI plugin cannot release its resources; the caller retries."""
         self._ports.drop(uid)
         one = self._attachments.get(uid)
         if one is None:
@@ -177,7 +178,8 @@ class PodNetwork:
             except NetworkFailure as error:
                 if one.ips:
                     raise
-                # It was never connected. A configuration that has been corrected since must not wait for this one.
+                # The pod was never connected, so a failed DEL must not block it once the configuration has been
+                # corrected.
                 log.info("pod %s: %s", uid, error)
         await namespaces.in_thread(lambda: self._remove(one))
         self._attachments.drop(uid)
@@ -216,8 +218,8 @@ class PodNetwork:
         return request.ports
 
     async def _prepare(self, what: str) -> None:
-        """Opens the table, or the bridge with it, once; again after a failure, because another program may have removed
-        them."""
+        """Creates the table, and the bridge if it is used, once, and again after a failure, because another program may
+        have removed them."""
         async with self._turn:
             if what not in self._ready:
                 await namespaces.in_thread(lambda: self._open_kernel(what))

@@ -32,7 +32,7 @@ class Reservations:
         self._sockets: dict[str, list[socket.socket]] = {}
 
     def hold(self, owner: str, ports: Iterable[PortMapping]) -> None:
-        """Raises PortTaken, and then holds none of them."""
+        """Occupies the ports. Raises PortTaken if one is in use, and then occupies none of them."""
         self.drop(owner)
         held = self._sockets[owner] = []
         try:

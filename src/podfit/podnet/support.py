@@ -1,4 +1,4 @@
-"""The requirements of pod networks on the machine, as sentences; an empty list means that all are met."""
+"""Checks the machine's support for pod networks: unmet requirements, as sentences."""
 
 from __future__ import annotations
 

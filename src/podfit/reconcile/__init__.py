@@ -1,4 +1,5 @@
-"""The engine of the controllers: a queue of keys, workers, results, leases."""
+"""The engine that runs reconcile functions: a queue of keys, workers, results, leader election. Used by all components
+with reconcile loops."""
 
 from podfit.reconcile.engine import Engine
 from podfit.reconcile.queue import Queue

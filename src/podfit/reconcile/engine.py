@@ -65,7 +65,7 @@ class Engine(Generic[K]):
             level = logging.DEBUG if _is_expected(error) else logging.WARNING
             log.log(level, "%s %s: %s", self.name, _text(key), error)
         except Unreachable as error:
-            # Not the fault of this key: when the server is back, all keys should be retried soon.
+            # Unrelated to this key. The delay is capped, so that all keys are retried soon after the server is back.
             log.info("%s %s: %s", self.name, _text(key), error)
             self.queue.add_after(key, min(self._backoff.next(key), _AWAY_S))
             return
@@ -80,8 +80,8 @@ class Engine(Generic[K]):
 
 
 def _is_expected(error: ApiError) -> bool:
-    """A conflict means that our copy is stale: the watch will deliver the newer object. A namespace that is being
-    deleted accepts no new objects."""
+    """Whether the error is part of normal operation. A conflict means that our copy is stale: the watch will deliver
+    the newer object. A terminating namespace accepts no new objects."""
     return error.code in (404, 409) or is_namespace_going(error)
 
 

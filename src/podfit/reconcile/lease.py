@@ -1,4 +1,4 @@
-"""Leader election by a coordination.k8s.io Lease: the holder works, the others wait.
+"""Leader election with a coordination.k8s.io Lease: the holder works, the other replicas wait.
 
 The holder renews the Lease; others take it over only after it was not renewed for its duration *as they observed it*,
 so the clocks of different machines need not agree.

@@ -28,7 +28,7 @@ class Queue(Generic[K]):
         self._idle.set()
 
     def add(self, key: K) -> None:
-        """Due now."""
+        """Queues the key; it is due now."""
         self._cancel_timer(key)
         if key in self._working:
             self._dirty.add(key)
@@ -39,7 +39,7 @@ class Queue(Generic[K]):
             self._wake()
 
     def add_after(self, key: K, seconds: float) -> None:
-        """Due in `seconds`, unless it is due earlier already."""
+        """Queues the key to be due in `seconds`, unless it is already due earlier."""
         if seconds <= 0:
             self.add(key)
             return

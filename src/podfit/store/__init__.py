@@ -1,1 +1,1 @@
-"""A revisioned key-value store with watch. Only the API server opens it."""
+"""A revisioned key-value store with watches, in memory, in SQLite or in etcd. Only the API server opens it."""

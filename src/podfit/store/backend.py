@@ -1,4 +1,4 @@
-"""The contract of every store. One contract suite (tests/contract/test_store.py) runs against all of them.
+"""The interface of every store and its contract. One test suite (tests/contract/test_store.py) runs against all stores.
 
 A store maps keys to bytes, and every change has a revision, one higher than the change before. Reads are served
 synchronously from a view in this process; writes return once they are durable *and* visible in the view. A change that
@@ -117,27 +117,27 @@ class Store(Protocol):
         """Records below `prefix` in key order, starting after the key `after`, at most `limit` (0: all)."""
 
     def touched(self, folder: str) -> int:
-        """A number that increases when a key directly below the folder (a prefix that ends in "/") changes."""
+        """A number that increases whenever a key directly below the folder (a prefix that ends in "/") changes."""
 
     def count(self, prefix: str, after: str = "") -> int: ...
 
     def count_at(self, revision: int, prefix: str, after: str = "") -> int:
-        """The count at `revision`; raises Compacted or FutureRevision."""
+        """The number of records that existed at `revision`; raises Compacted or FutureRevision."""
 
     def scan_at(self, revision: int, prefix: str, after: str = "", limit: int = 0) -> list[Record]:
-        """The same at `revision`; raises Compacted or FutureRevision."""
+        """The records as they were at `revision`, otherwise like `scan`; raises Compacted or FutureRevision."""
 
     async def put(self, key: str, value: bytes, expect: int | None = None, ttl_s: float = 0) -> Record:
-        """Writes. `expect` 0: the key must not exist; n: it must be at revision n; None: unconditionally.
+        """Writes a record. `expect` 0: the key must not exist; n: it must be at revision n; None: unconditionally.
 
         `ttl_s` > 0 expires the key after that time (Events). Raises Mismatch, Unavailable.
         """
 
     async def delete(self, key: str, expect: int | None = None) -> Change:
-        """Deletes; raises Mismatch(None) if the key does not exist."""
+        """Deletes a record; raises Mismatch(None) if the key does not exist."""
 
     def watch(self, prefix: str, after: int, buffer: int = 4096) -> Watch:
-        """Changes below `prefix` with a revision above `after`; raises Compacted, FutureRevision."""
+        """Watches changes below `prefix` with a revision above `after`; raises Compacted, FutureRevision."""
 
     async def compact(self, revision: int) -> None:
         """Compacts history before `revision`; current records remain."""

@@ -1,4 +1,4 @@
-"""Compacts old history every few minutes, by only one server if several share a store.
+"""Compacts old history every few minutes. If several servers share a store, only one of them does it in each round.
 
 Each round compacts what was already old one round before, so that every revision stays readable for at least one
 interval. The rounds are counted in a key of the store: a server that finds it unchanged since its own last check

@@ -70,8 +70,8 @@ class EtcdStore(View):
     async def sync(self) -> int:
         agreed = await self._wire.revision()
         if not await self.wait_for(agreed, CATCH_UP_S):
-            # The newest revision may be of a key that is not ours, and then no event shows that the mirror is complete.
-            # A write of our own after it does, because events arrive in order.
+            # The newest revision may belong to a key that is not ours: then no event shows that the mirror is complete.
+            # A write of our own shows it, because events arrive in order.
             answer = await self._wire.put(self._key(SYNC_KEY), b"", None, 0)
             await self._until_visible(int(answer.header.revision))
         return self.revision
@@ -117,8 +117,8 @@ class EtcdStore(View):
             raise Unavailable(f"etcd took the write as revision {revision}, but the watch has not shown it")
 
     async def _mismatch(self, key: str, answer: Any) -> Mismatch:
-        """The record that is there instead. By then the view has it too, or a retry would fail on the same stale
-        record.
+        """The error with the current record. Waits until the view has that record, or a retry would fail on the same
+        stale one.
         """
         found = answer.responses[0].response_range.kvs
         if found:

@@ -52,7 +52,7 @@ class Expiry:
         self._due.pop(key, None)
 
     def start(self) -> None:
-        """Continues after `stop` with the deadlines it had."""
+        """Starts the timer; after `stop`, it continues with the existing deadlines."""
         self._arm()
 
     async def stop(self) -> None:

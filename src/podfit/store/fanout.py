@@ -58,7 +58,7 @@ class Feed:
             self._wake()
 
     def push(self, change: Change) -> bool:
-        """Queues a change for the reader; False if the buffer is full, and from then on."""
+        """Queues a change for the reader; returns False once the buffer has overflowed."""
         if len(self._pending) >= self._limit:
             self.overflow()
             return False

@@ -168,7 +168,7 @@ class View:
         self._compacted = max(self._compacted, revision)
 
     def end(self) -> None:
-        """Ends all watches and waits."""
+        """Ends all watches, and all pending `wait_for` calls."""
         self._fanout.close()
         while self._waiters:
             waiter = heapq.heappop(self._waiters)[2]
@@ -204,7 +204,7 @@ class View:
         past: dict[str, Record | None] = {}
         for change in self._changes(revision, prefix):
             if change.key > after:
-                # The first change after `revision` has the record as it was at `revision`.
+                # `previous` of the first change after `revision` is the record at `revision`.
                 past.setdefault(change.key, change.previous)
         return past
 

@@ -16,24 +16,24 @@ class ExecStream(Protocol):
         """The next chunk of output, None at the end."""
 
     async def write(self, data: bytes) -> None:
-        """To the process's standard input."""
+        """Writes to the process's standard input."""
 
     async def close_stdin(self) -> None: ...
 
     async def resize(self, columns: int, rows: int) -> None: ...
 
     async def wait(self) -> int:
-        """The exit code."""
+        """Waits until the process has exited; returns the exit code."""
 
     async def close(self) -> None:
-        """Ends it; an exec'd process is killed."""
+        """Closes the stream; an exec'd process is killed."""
 
 
 class ByteStream(Protocol):
     """A connection into the pod, for port-forward and probes."""
 
     async def read(self) -> bytes:
-        """b"" at the end."""
+        """The next chunk; b"" at the end."""
 
     async def write(self, data: bytes) -> None: ...
 

@@ -16,7 +16,7 @@ _WAITING = 64
 
 
 class BadPort(ValueError):
-    """The message is for the user."""
+    """An invalid port; the message is for the user."""
 
 
 def ports_of(words: Sequence[str]) -> list[int]:

@@ -79,7 +79,7 @@ async def _status(stream: ExecStream) -> dict[str, Any]:
     try:
         return exit_status(await stream.wait())
     except StreamFailure as error:
-        # Some runtimes report only now that the command could not be started.
+        # Some runtimes report a command that could not be started only at this point.
         return failure_status(f"error executing command in container: {error}")
 
 

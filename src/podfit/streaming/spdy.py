@@ -32,7 +32,7 @@ class Carrier(Protocol):
     """The transport of frames: a socket, or the binary messages of a WebSocket."""
 
     async def read(self) -> bytes:
-        """b"" at the end; chunks need not be frames."""
+        """The next chunk, which need not be a whole frame; b"" at the end."""
 
     async def write(self, data: bytes) -> None: ...
 
@@ -67,7 +67,7 @@ class Blocks:
                 raise SpdyError("headers end too early")
             texts.append(plain[at + 4 : at + 4 + size].decode("utf-8", "replace"))
             at += 4 + size
-        # Several values of one name are joined by NUL: any of them will do here.
+        # Several values of one name are joined by NUL; any of them is sufficient here.
         return {name: value.split("\0")[0] for name, value in zip(texts[::2], texts[1::2], strict=True)}
 
 
@@ -137,7 +137,8 @@ class SpdySession:
 
     @property
     def _is_server(self) -> bool:
-        """A client still has to read data received before its server closed the stream, or the whole connection."""
+        """Whether this side is the server. A client still has to read data that it received before its server closed
+        the stream or the connection."""
         return self._opened < 0
 
     async def open(self, headers: dict[str, str]) -> SpdyStream:
@@ -194,7 +195,7 @@ class SpdySession:
         return word, rest >> 24, body
 
     async def _handle(self, word: int, flags: int, body: bytes) -> bool:
-        """False ends the session."""
+        """Handles one frame; returns False if the session has ended."""
         if not word >> 31:
             await self._data(word, flags, body)
             return True
@@ -208,7 +209,7 @@ class SpdySession:
         elif kind == PING:
             await self.send(control(PING, body))
         elif kind in (HEADERS, SYN_REPLY) and len(body) >= 4:
-            # Decompressed for the history that later blocks refer to.
+            # Decompressed only because later blocks refer to its history.
             self._blocks.open(body[4:])
         return kind != GOAWAY
 

@@ -47,7 +47,7 @@ class SocketCarrier:
 
 
 class PlainCarrier:
-    """A connection that was upgraded: bytes as they are."""
+    """An upgraded connection: bytes are passed unchanged."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._reader, self._writer = reader, writer
@@ -67,7 +67,7 @@ class PlainCarrier:
 
 
 async def upgraded(request: web.BaseRequest, protocol: str) -> tuple[web.StreamResponse, PlainCarrier]:
-    """Answers 101 and switches to SPDY."""
+    """Responds with 101 and switches the connection to SPDY."""
     headers = {"Connection": "Upgrade", "Upgrade": UPGRADE, "X-Stream-Protocol-Version": protocol}
     answer, reader, writer = await take_over(request, headers)
     return answer, PlainCarrier(reader, writer)

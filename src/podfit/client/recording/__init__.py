@@ -1,1 +1,1 @@
-"""Events: recorded, correlated and written."""
+"""Records, correlates and writes Events, for all components."""

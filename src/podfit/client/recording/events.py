@@ -100,7 +100,7 @@ class EventRecorder:
         """Events dropped because the queue was full."""
 
     def named(self, component: str) -> NamedRecorder:
-        """For another component whose Events use the same queue."""
+        """A recorder for another component whose Events use the same queue."""
         return NamedRecorder(self, component)
 
     def record(

@@ -21,7 +21,7 @@ _DRAIN = 1 << 20
 
 
 class Hashed:
-    """A stream that is read once, and its digest."""
+    """A stream that computes its digest while it is read."""
 
     def __init__(self, source: IO[bytes], digest: str = "sha256:") -> None:
         self._source, self._hash, self.size = source, hasher(digest), 0

@@ -26,7 +26,7 @@ _KEPT_XATTRS = ("security.capability", "user.")
 
 
 class EscapesRoot(BrokenImage):
-    """A name that leads out of the image."""
+    """A name that resolves to a path outside of the image."""
 
 
 class Unpacker:
@@ -129,7 +129,7 @@ class Unpacker:
 
     @staticmethod
     def _set_xattrs(member: tarfile.TarInfo, path: Path) -> None:
-        """File capabilities and the like, if the file system supports them."""
+        """Sets extended attributes, such as file capabilities, if the file system supports them."""
         for key, value in member.pax_headers.items():
             name = key.removeprefix(_XATTR)
             if key.startswith(_XATTR) and name.startswith(_KEPT_XATTRS):

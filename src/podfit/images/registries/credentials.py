@@ -24,7 +24,7 @@ class BadCredentials(ValueError):
 
 
 class Credentials(msgspec.Struct, frozen=True):
-    """For one registry, with the fields of CRI's AuthConfig."""
+    """The credentials for one registry, with the fields of CRI's AuthConfig."""
 
     username: str = ""
     password: str = ""
@@ -64,7 +64,7 @@ class Keyring:
 
 
 def keyring_of(secrets: Iterable[Mapping[str, Any]]) -> Keyring:
-    """From Secrets of the two types; others are skipped. Raises BadCredentials for a malformed one."""
+    """A keyring from Secrets of Docker's two types; others are skipped. Raises BadCredentials for a malformed one."""
     keyring = Keyring()
     for secret in secrets:
         data = secret.get("data") or {}
@@ -76,7 +76,7 @@ def keyring_of(secrets: Iterable[Mapping[str, Any]]) -> Keyring:
 
 
 def keyring_in(file: Path) -> Keyring:
-    """From a configuration such as ~/.docker/config.json; empty if there is none or it is malformed."""
+    """A keyring from a file such as ~/.docker/config.json; empty if there is none or it is malformed."""
     keyring = Keyring()
     try:
         document = msgspec.json.decode(file.read_bytes())
@@ -138,14 +138,15 @@ def _decode_auth(text: str) -> tuple[str, str]:
 
 
 def _key(place: str) -> str:
-    """A schemeless URL; the paths /v1/ and /v2/ stand for the registry itself."""
+    """The normalized key of an entry: a URL without its scheme; the paths /v1/ and /v2/ mean the registry itself."""
     url = urlsplit(place if re.match(r"https?://", place) else f"https://{place}")
     path = url.path[3:] if url.path.startswith(("/v1/", "/v2/")) else url.path
     return url.netloc + (path if path != "/" else "")
 
 
 def _matches(key: str, image: str) -> bool:
-    """Host label by label with globs, the same port, and the path as a prefix."""
+    """Whether an entry applies to an image: compares the host label by label with globs, the port, and the path as a
+    prefix."""
     (host, port, path), (their_host, their_port, their_path) = _parts(key), _parts(image)
     globs, labels = host.split("."), their_host.split(".")
     if port != their_port or len(globs) != len(labels) or not their_path.startswith(path):

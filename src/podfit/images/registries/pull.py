@@ -269,7 +269,7 @@ class _StallTimer:
 
 
 async def _all(work: Iterable[Coroutine[Any, Any, None]]) -> None:
-    """Runs all of them, a few at a time; the first failure cancels the others."""
+    """Runs all coroutines, a few at a time; the first failure cancels the others."""
     slots = asyncio.Semaphore(_LAYERS_AT_ONCE)
 
     async def one(each: Coroutine[Any, Any, None]) -> None:

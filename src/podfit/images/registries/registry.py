@@ -35,15 +35,15 @@ NETWORK = (aiohttp.ClientError, TimeoutError, asyncio.TimeoutError, OSError)
 
 
 class NotFound(PullFailed):
-    """404."""
+    """The registry responded with 404."""
 
 
 class CannotResume(PullFailed):
-    """416: the registry cannot resume the download."""
+    """The registry responded with 416: it cannot resume the download."""
 
 
 class Denied(PullFailed):
-    """401 or 403."""
+    """The registry responded with 401 or 403."""
 
 
 class Registry:
@@ -65,7 +65,8 @@ class Registry:
         await self._session.close()
 
     async def manifest(self, repository: str, which: str) -> tuple[bytes, str, str]:
-        """By tag or digest: the bytes, their media type, and the registry's digest ("" if none)."""
+        """Fetches a manifest by tag or digest: its bytes, media type, and the digest sent by the registry ("" if
+        none)."""
         url = f"{await self._root()}/v2/{repository}/manifests/{which}"
         accept = {"Accept": ", ".join(ACCEPTED)}
         async with asyncio.timeout(self._answer_s), self._get(url, repository, accept) as response:
@@ -82,7 +83,7 @@ class Registry:
 
     # --- requests
     async def _root(self) -> str:
-        """For registries that need not be https: detects which of the two they use."""
+        """The registry's base URL. For a registry that may use plain http, detects whether it does."""
         if not self._base:
             for scheme in ("http", "https"):
                 with contextlib.suppress(*NETWORK):
@@ -131,7 +132,7 @@ class Registry:
 
     # --- authentication
     async def _authorize(self, repository: str, response: aiohttp.ClientResponse) -> bool:
-        """Whether there are new credentials to send."""
+        """Responds to a challenge; returns whether there are new credentials to send."""
         known, before = self._credentials, self._authorization.pop(repository, "")
         for challenge in auth.challenges(response.headers.getall("WWW-Authenticate", [])):
             found = ""
@@ -185,12 +186,12 @@ def _origin(url: str) -> tuple[str, str]:
 
 
 def _printable(url: str) -> str:
-    """Without its query, which may contain a signature."""
+    """The URL without its query, which may contain a signature."""
     return url.partition("?")[0]
 
 
 def _proxy(url: str) -> str | None:
-    """According to HTTPS_PROXY, HTTP_PROXY and NO_PROXY."""
+    """The proxy for a URL, from HTTPS_PROXY, HTTP_PROXY and NO_PROXY."""
     parts = urlsplit(url)
     if not parts.hostname or is_loopback(parts.netloc) or urllib.request.proxy_bypass(parts.netloc):
         return None
@@ -235,7 +236,7 @@ async def _refusal(response: aiohttp.ClientResponse) -> PullFailed:
 
 
 async def _words(response: aiohttp.ClientResponse) -> str:
-    """The status, and the registry's own message if it is text."""
+    """An error response in words: its status, and the registry's own message if it is text."""
     status = f"{response.status} {response.reason or ''}".strip()
     text = ""
     with contextlib.suppress(*NETWORK, PullFailed, ValueError, LookupError, TypeError, AttributeError):

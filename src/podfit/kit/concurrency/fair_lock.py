@@ -37,6 +37,6 @@ class FairLock:
             await turn
         except asyncio.CancelledError:
             if not turn.cancelled():
-                # The lock was granted at the moment the client left: it goes to the next one.
+                # The lock was granted to a client that was cancelled at the same moment: pass it on.
                 self.give_back()
             raise

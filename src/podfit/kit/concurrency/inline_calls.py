@@ -17,7 +17,7 @@ class InlineCalls:
         self._elsewhere = 0
 
     def in_place(self) -> bool:
-        """Called once before each call: whether to run it in place."""
+        """Whether to run the next call in place. Must be called exactly once before each call."""
         if self._elsewhere:
             self._elsewhere -= 1
             return False

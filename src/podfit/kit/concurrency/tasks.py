@@ -1,4 +1,4 @@
-"""A group of background tasks that end together. Failures of tasks are logged."""
+"""A group of background tasks that are cancelled together. Failures of tasks are logged."""
 
 from __future__ import annotations
 

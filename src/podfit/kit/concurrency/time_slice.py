@@ -9,12 +9,12 @@ from podfit.kit.clock import Clock
 
 class TimeSlice:
     def __init__(self, clock: Clock, longest_s: float = 0.002) -> None:
-        """Others wait at most `longest_s`, plus the item being processed."""
+        """Other tasks wait at most `longest_s`, plus the time of the item being processed."""
         self._monotonic, self._longest_s = clock.monotonic, longest_s
         self._began = self._monotonic()
 
     def over(self) -> bool:
-        """Called after each item: whether to `give` others a turn."""
+        """Whether to call `give`, so that other tasks can run. Called after each item."""
         return self._monotonic() - self._began >= self._longest_s
 
     async def give(self) -> None:

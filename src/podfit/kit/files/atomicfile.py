@@ -24,8 +24,8 @@ def write_atomic(path: Path, data: bytes, mode: int = 0o600, durable: bool = Tru
 
 
 def write_again(path: Path, data: bytes, mode: int = 0o600, durable: bool = True) -> None:
-    """For small files that can be recreated: an unchanged file is not written, and on a full disk it is overwritten in
-    place.
+    """Writes a small file that can be recreated: it is not written if unchanged, and overwritten in place on a full
+    disk.
     """
     try:
         before = path.read_bytes()

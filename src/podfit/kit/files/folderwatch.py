@@ -1,4 +1,4 @@
-"""Reports changes in a folder, by inotify, or by polling if inotify is not available (no watches left, no folder).
+"""Reports changes in a folder, using inotify, or polling if inotify is not available (no watches left, no folder).
 
 It reports that something changed, not what: the caller reads the folder. A folder that is deleted, renamed or missing
 is checked twice a second, and watched again once it exists.

@@ -1,4 +1,4 @@
-"""The kernel's inotify calls, which Python does not wrap. `folderwatch` watches folders; this is for files."""
+"""The kernel's inotify calls, which Python does not wrap. Used by `folderwatch`, and directly to watch single files."""
 
 from __future__ import annotations
 

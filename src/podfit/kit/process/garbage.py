@@ -50,7 +50,7 @@ class GcFreezer:
         return grown >= _GROWN or (grown >= _LEAK and self._clock() - self._at >= _EVERY_S)
 
     def looked(self) -> None:
-        """The current number of objects is the baseline for the next full collection."""
+        """Sets the current number of objects as the baseline for the next full collection."""
         self._at, self._then = self._clock(), self._kept()
 
 
@@ -64,7 +64,7 @@ def collect_rarely() -> None:
 
 
 def freeze_existing_objects() -> None:
-    """Modules, tables and other objects created at the start: collected once, then frozen."""
+    """Collects once and then freezes modules, tables and other objects created at the start."""
     gc.unfreeze()
     gc.collect()
     gc.freeze()

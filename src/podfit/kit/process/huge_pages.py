@@ -26,7 +26,7 @@ Range = tuple[int, int]
 
 
 async def keep_in_huge_pages(clock: Clock) -> None:
-    """Runs until cancelled."""
+    """Moves the heap into huge pages now and whenever it has grown considerably, until cancelled."""
     done = 0
     while True:
         await clock.sleep(_LOOK_EVERY_S)
@@ -44,7 +44,7 @@ async def keep_in_huge_pages(clock: Clock) -> None:
 
 
 def is_worth_it(kept: int, done: int) -> bool:
-    """Whether to run for this many bytes, given the size at the last run. Pure."""
+    """Whether collapsing pays off for a heap of this many bytes, given its size at the last run. Pure."""
     return kept >= max(_FROM, _GROWN * done)
 
 
@@ -67,7 +67,7 @@ def movable(maps: str) -> Iterator[Range]:
 
 def collapse(ranges: Iterable[Range]) -> int:
     """Collapses the ranges into huge pages where possible and returns how many. Releases the interpreter lock."""
-    # Most processes stay small and never get here.
+    # Imported here because most processes stay small and never need it.
     import ctypes
 
     libc = ctypes.CDLL(None)

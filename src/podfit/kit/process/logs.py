@@ -7,7 +7,7 @@ import sys
 
 
 def setup_logs(verbosity: int = 0) -> None:
-    """0 logs warnings, 1 information, 2 everything of ours."""
+    """Level 0 logs warnings, 1 also information, 2 also podfit's debug messages."""
     level = (logging.WARNING, logging.INFO, logging.DEBUG)[min(verbosity, 2)]
     logging.basicConfig(
         stream=sys.stderr, level=logging.WARNING, format="%(asctime)s %(levelname).1s %(name)s %(message)s"

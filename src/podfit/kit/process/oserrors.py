@@ -6,7 +6,7 @@ import os
 
 
 def system_words(error: BaseException) -> str:
-    """Errors that do not come from the system are returned unchanged."""
+    """The system's message; the text of an error that does not come from the system is returned unchanged."""
     if not isinstance(error, OSError) or error.errno is None:
         return str(error)
     # Python's own text may name a library call, and Python's resolver uses error numbers of its own, below 0.

@@ -13,7 +13,7 @@ class CannotListen(OSError):
     """The message says which address, and why."""
 
     def __init__(self, host: str, port: int, error: OSError) -> None:
-        # Error numbers of names that cannot be resolved are negative and have their own messages.
+        # Errors of name resolution have negative numbers and their own messages.
         number = error.errno or 0
         why = os.strerror(number) if number > 0 else error.strerror
         super().__init__(number, f"cannot listen on {host}:{port}: {why}")
@@ -31,7 +31,8 @@ def machine_address() -> str:
 
 
 def reached_at(host: str) -> str:
-    """The address at which others reach a listener on `host`: the machine's own if it listens on all addresses."""
+    """The address at which other machines reach a listener on `host`: this machine's own if it listens on all
+    addresses."""
     return machine_address() if host in _EVERY else host
 
 

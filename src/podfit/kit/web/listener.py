@@ -65,12 +65,12 @@ def connections_allowed() -> int:
 
 
 def side_listener_limit() -> int:
-    """For a listener in addition to the main one of a process."""
+    """The limit of connections for a listener in addition to the main one of a process."""
     return max(16, connections_allowed() // 8)
 
 
 def limited_requests(size: int) -> Callable[..., web.BaseRequest]:
-    """For `request_factory`: a request with a body larger than `size` bytes is answered with 413."""
+    """A `request_factory` for requests of at most `size` bytes; a larger body is rejected with 413."""
 
     def made(
         message: Any, payload: Any, protocol: RequestHandler, writer: Any, task: asyncio.Task[None]
@@ -82,7 +82,7 @@ def limited_requests(size: int) -> Callable[..., web.BaseRequest]:
 
 
 async def _resolved(host: str | None, port: int) -> list[Any]:
-    """Numeric addresses are resolved in place; only a name needs a thread."""
+    """Resolves numeric addresses in place; only a name needs a thread."""
     try:
         return socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE | socket.AI_NUMERICHOST)
     except socket.gaierror:
@@ -91,7 +91,7 @@ async def _resolved(host: str | None, port: int) -> list[Any]:
 
 
 class Connection(RequestHandler):
-    """One connection."""
+    """One HTTP connection of a `Listener`, with the state by which idle connections are chosen for closing."""
 
     trusted = False
     """Whether its client has authenticated."""
@@ -112,7 +112,7 @@ class Connection(RequestHandler):
         super().connection_lost(exc)
 
     def log_exception(self, *args: Any, **kw: Any) -> None:
-        """Input from a client that is not HTTP is not an error of the server."""
+        """Logs input that is not HTTP as a debug message: it is the client's error, not the server's."""
         error = kw.get("exc_info") or sys.exc_info()[1]
         if isinstance(error, (HttpProcessingError, web.RequestPayloadError)):
             log.debug("a client sent a request that cannot be read: %s", error)
@@ -175,7 +175,7 @@ class HttpListener:
         return self._clock.monotonic()
 
     async def open(self, host: str, port: int) -> None:
-        """On all addresses if `host` is empty. Raises CannotListen."""
+        """Starts to listen on `host`, or on all addresses if that is empty. Raises CannotListen."""
         self._server = _Server(self, self._connection, self._count(self._handler), dict(self._options))
         try:
             await self._bind(host, port)
@@ -262,7 +262,7 @@ class HttpListener:
             self._entering.pop(sock, None)
 
     def _make_room(self) -> bool:
-        """Closes the connection that is least needed; False if all are in use. It is no longer counted."""
+        """Closes the connection that is least needed and stops counting it; False if all are in use."""
         idle = [connection for connection in self.connections if not connection.answering]
         if idle:
             least = min(
@@ -285,8 +285,8 @@ class HttpListener:
             await self._clock.sleep(_SWEEP_S)
             now = self.now()
             for connection in list(self.connections):
-                # aiohttp closes connections that are idle after a request, but not those that never finish the headers
-                # of one.
+                # aiohttp closes connections that are idle after a request, but not those whose request headers never
+                # end.
                 allowed_s = IDLE_S + HEADER_S if connection.has_request else HEADER_S
                 if not connection.answering and now - connection.idle_since > allowed_s:
                     connection.hang_up()

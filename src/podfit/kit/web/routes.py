@@ -1,5 +1,5 @@
-"""Maps paths to handlers. Implemented here because a process may host a thousand nodes, and a router for each would use
-more memory.
+"""Maps paths to handlers, for the HTTP servers of podfit's components. aiohttp's router is not used because a process
+may host a thousand nodes, and it would need more memory for each.
 """
 
 from __future__ import annotations

@@ -14,7 +14,8 @@ Headers = Mapping[str, str] | CIMultiDict[str]
 async def take_over(
     request: web.BaseRequest, headers: Headers
 ) -> tuple[web.StreamResponse, asyncio.StreamReader, asyncio.StreamWriter]:
-    """Sends 101 with `headers`; the caller serves the streams and then returns the response from its handler.
+    """Sends a response 101 with `headers`; the caller serves the streams and then returns the response from its
+    handler.
 
     The client waits for the response before it sends anything else, so nothing is lost in between.
     """
@@ -33,7 +34,7 @@ async def take_over(
 
 
 class _UpgradedConnection(asyncio.StreamReaderProtocol):
-    """Notifies the HTTP protocol of the end of the connection, which it must not miss."""
+    """The protocol of an upgraded connection. Forwards the end of the connection to the HTTP protocol it replaced."""
 
     def __init__(self, reader: asyncio.StreamReader, before: asyncio.BaseProtocol) -> None:
         super().__init__(reader)

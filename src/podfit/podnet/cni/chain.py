@@ -54,8 +54,8 @@ async def check(request: PodRequest, namespace: str, kept: Mapping[str, Any]) ->
 
 
 async def delete(request: PodRequest, namespace: str, kept: Mapping[str, Any]) -> None:
-    """Also after an ADD that failed halfway: plugins that ran release what they find. Each is called, and then the
-    first failure is raised."""
+    """Disconnects the pod, also after an ADD that failed halfway. All plugins are called, then the first failure is
+    raised."""
     if not kept.get("ran"):
         return
     config = msgspec.convert(kept["config"], NetworkConfig)
@@ -78,7 +78,7 @@ def _folders(kept: Mapping[str, Any]) -> tuple[Path, ...]:
 def plugin_config(
     config: NetworkConfig, plugin: Mapping[str, Any], wanted: Mapping[str, Any], result: Mapping[str, Any] | None
 ) -> dict[str, Any]:
-    """A plugin's own configuration with the runtime's additions: only its declared capabilities."""
+    """A plugin's own configuration with the runtime's additions, of which it gets only its declared capabilities."""
     body = {**plugin, "name": config.name, "cniVersion": config.version}
     capable = plugin.get("capabilities") or {}
     given = {name: value for name, value in wanted.items() if capable.get(name) is True}
@@ -135,7 +135,7 @@ def _parameters(request: PodRequest, namespace: str) -> dict[str, str]:
 
 
 def addresses(result: Mapping[str, Any]) -> tuple[str, ...]:
-    """Of the pod, in the plugins' order. Results of versions before 0.3.0 have one of each family."""
+    """The pod's addresses, in the plugins' order. Results of versions before 0.3.0 have one per IP family."""
     listed = [one.get("address") for one in result.get("ips") or () if isinstance(one, dict)]
     listed += [(result.get(old) or {}).get("ip") for old in ("ip4", "ip6")]
     try:

@@ -31,7 +31,7 @@ class Bridge:
         self._link: Link | None = None
         self.leases: Leases | None = None
 
-    # These block: callers run them in a thread.
+    # These methods block: callers run them in a thread.
 
     def open(self) -> IPv4Network:
         """Creates the bridge if it does not exist. Under a lock, so that two podfits do not choose the same range."""
@@ -64,8 +64,8 @@ class Bridge:
                 _delete(net, link.name)
 
     def connect(self, address: IPv4Address, namespace: Path, hairpin: bool) -> str:
-        """In a new namespace, into which it moves the calling thread. Returns the pod's link on the host. `hairpin`:
-        the pod may reach itself by a host port."""
+        """Connects a pod in a new namespace, into which it moves the calling thread. Returns the pod's link on the
+        host. `hairpin`: the pod may reach itself by a host port."""
         assert self.leases is not None and self._link is not None
         link, network = self._link_of(address), self.leases.network
         with Netlink() as here:
@@ -81,8 +81,8 @@ class Bridge:
         return link
 
     def _add_pair(self, here: Netlink, link: str, namespace: int, mac: bytes) -> int:
-        """Returns the index of the pod's eth0: the second link of its namespace, unless kernel modules have added links
-        of theirs to every namespace."""
+        """Creates the veth pair and returns the index of the pod's eth0: the second link of its namespace, unless
+        kernel modules have added links to every namespace."""
         assert self._link is not None
         first, other = _INDEXES
         try:
@@ -104,7 +104,7 @@ class Bridge:
             leases.release(uid)
 
     def _kept_leases(self) -> Leases | None:
-        """Leases of an earlier podfit process, which has not opened the bridge itself."""
+        """The leases that an earlier podfit process has left, for a process that has not opened the bridge itself."""
         known = self._known_range()
         return Leases(self._folder / "leases", known) if known is not None else None
 
@@ -116,8 +116,8 @@ class Bridge:
         return f"pf{self._mark}-"
 
     def _range(self, net: Netlink) -> IPv4Network:
-        """The range in use as long as a pod has an address of it; then the wanted one, or the previous one unless
-        another program routes it by now. A bridge with another range is removed."""
+        """The range to use: the current one as long as a pod has an address in it; then the wanted one, or the previous
+        one unless another program routes it by now. A bridge with another range is removed."""
         known = self._known_range()
         there = net.find(self.name) is not None
         if there and known is not None and (not self.wanted or Leases(self._folder / "leases", known).held()):

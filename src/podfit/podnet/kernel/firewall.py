@@ -73,7 +73,7 @@ class Firewall:
         self.is_open = False
         self._links: set[str] = set()
 
-    # These block for some milliseconds: callers run them in a thread.
+    # These methods block for some milliseconds: callers run them in a thread.
 
     def open(
         self,
@@ -81,8 +81,8 @@ class Firewall:
         ranges: Iterable[IPv4Network] = (),
         published: Iterable[tuple[Iterable[PortMapping], str]] = (),
     ) -> None:
-        """Replaces the table atomically. Packets from pods arrive on these links, and are masqueraded to the node's
-        address if they are from these ranges. Existing connections are kept by conntrack."""
+        """Replaces the table atomically. `links` are those on which packets from pods arrive; packets from `ranges` are
+        masqueraded to the node's address. Conntrack keeps existing connections."""
         changed = self._changed_links()
         commands = _TABLE.format(table=self.table, prefix=BRIDGE_PREFIX)
         commands += "".join(f'add element ip {self.table} localnet {{ "{name}" }}\n' for name in changed)
@@ -114,7 +114,7 @@ class Firewall:
         self._links.add(name)
 
     def _changed_links(self) -> list[str]:
-        """Links that did not have route_localnet before."""
+        """Links for which this network has set route_localnet, according to the table."""
         try:
             listed = _nft("", "-j", "list", "set", "ip", self.table, "localnet")
         except RulesRefused:

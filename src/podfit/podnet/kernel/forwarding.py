@@ -1,4 +1,4 @@
-"""net.ipv4.ip_forward, shared by every podfit of a network namespace: on while one needs it, then restored.
+"""Enables net.ipv4.ip_forward while a podfit process of the network namespace needs it, and then restores it.
 
 Users are recorded below /run/podfit, in a folder per namespace, with their data directory: one that was deleted without
 `podfit down` no longer counts. If forwarding was on already, nothing is changed at the end.

@@ -1,4 +1,4 @@
-"""The listeners of a TCP port in this network namespace: these processes, or others."""
+"""Finds out whether TCP ports in this network namespace are in use by given processes or by others."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _LISTEN = "0A"
 
 
 def taken_by_others(ports: Iterable[int], pid: int) -> tuple[list[int], list[int]]:
-    """Of these ports, those that only others listen on, and those that the process or a descendant listens on."""
+    """Of the given ports, those that only others listen on, and those that the process or a descendant listens on."""
     found = _listeners(set(ports))
     own = _sockets(pid) if found else set()
     mine = [port for port, sockets in found.items() if sockets & own]

@@ -32,7 +32,7 @@ def _checked(result: int, what: str) -> None:
 
 
 async def in_thread(work: Callable[[], T]) -> T:
-    """Runs it in a thread that ends with it: a thread that changed its namespace must do nothing else afterwards."""
+    """Runs `work` in a thread of its own: a thread that changed its namespace must do nothing else afterwards."""
     loop = asyncio.get_running_loop()
     future: asyncio.Future[T] = loop.create_future()
 
@@ -60,7 +60,7 @@ async def in_thread(work: Callable[[], T]) -> T:
     try:
         return await asyncio.shield(future)
     except asyncio.CancelledError:
-        # The caller must find the work either done or not started; it is short.
+        # Waits even when cancelled: the caller must find the work either done or not started, and it is short.
         await asyncio.gather(future, return_exceptions=True)
         raise
 
@@ -80,7 +80,7 @@ def create(path: Path) -> int:
 
 
 def enter(path: Path) -> None:
-    """Moves the calling thread."""
+    """Moves the calling thread into the namespace."""
     descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
         _checked(_libc.setns(descriptor, _CLONE_NEWNET), f"setns {path}")
@@ -103,7 +103,7 @@ def exists(path: Path) -> bool:
 
 
 def remove(path: Path) -> None:
-    """Removes its name; it ends with the last process in it."""
+    """Removes the name of the namespace, which ends with the last process in it."""
     while _libc.umount2(os.fsencode(path), _MNT_DETACH) == 0:
         pass
     path.unlink(missing_ok=True)

@@ -148,14 +148,14 @@ class Netlink:
 
     # --- messages
     def _do(self, *requests: _Request) -> None:
-        """Sends them in one system call. Raises OSError for the first one that fails."""
+        """Sends the messages in one system call. Raises OSError for the first one that fails."""
         self._send([(kind, flags | _ACK, body) for kind, flags, body in requests])
         for _ in requests:
             for _ in self._answers(self._number, False):
                 pass
 
     def _ask(self, kind: int, flags: int, body: bytes) -> Iterator[bytes]:
-        """Bodies of the responses. Raises OSError with the kernel's error."""
+        """Sends a request and returns the bodies of its responses. Raises OSError with the kernel's error."""
         self._send([(kind, flags, body)])
         return self._answers(self._number, bool(flags & _DUMP))
 

@@ -32,7 +32,7 @@ class Redirects:
         await in_thread(lambda: self._firewall.redirect(address, port, target, target_port))
 
     async def follow(self, ips: Iterable[str]) -> None:
-        """Of a pod. If it fails, pods run nevertheless and cannot reach the redirected addresses."""
+        """Adds a link of a pod. If that fails, pods run nevertheless and cannot reach the redirected addresses."""
         own = next((ip for ip in ips if ":" not in ip), "")
         if not own or not self._firewall.services:
             return

@@ -134,7 +134,7 @@ class SqliteStore(View):
         await done
 
     def on_compacted(self, changes: list[Change]) -> None:
-        """A change that leaves the history no longer needs the row it replaced nor, if it is a deletion, its own."""
+        """Queues rows for deletion: the row that each change replaced and, if the change is a deletion, its own row."""
         for change in changes:
             if change.previous is not None:
                 self._garbage.append(change.previous.modified)
@@ -154,7 +154,7 @@ class SqliteStore(View):
         return done
 
     def _schedule(self) -> None:
-        # Not immediately: other tasks that are ready in this iteration of the loop (woken by the last group, say) join.
+        # Not immediately, so that writes of other tasks that are ready in this iteration of the loop join the group.
         self._idle.clear()
         if not self._in_flight and not self._scheduled:
             self._scheduled = True
@@ -175,8 +175,8 @@ class SqliteStore(View):
     def _give_way(self) -> None:
         """Yields the interpreter lock to the thread while a group is being written.
 
-        A saturated loop releases the lock only for the instant of a poll, and takes it back before the thread has woken
-        up; the thread's own request for it starts over each time. Writes stalled for seconds that way.
+        A saturated loop releases the lock only for the instant of a poll, and acquires it again before the thread has
+        woken up; the thread's request for the lock then starts over. Without this, writes stalled for seconds.
         """
         time.sleep(PAUSE_S)
         self._courtesy = self._loop.call_later(PATIENCE_S, self._give_way)
@@ -214,13 +214,13 @@ class SqliteStore(View):
         return group
 
     def _carry(self) -> None:
-        """The writer thread."""
+        """The main function of the writer thread."""
         while (group := self._jobs.get()) is not None:
             error = self._commit(group)
             try:
                 self._loop.call_soon_threadsafe(self._settle, group, error)
             except RuntimeError:
-                break  # the loop is gone, and with it everything that waited
+                break  # the loop is closed: nothing waits for the result any more
         self._file.close()
 
     def _commit(self, group: CommitGroup) -> Exception | None:
@@ -265,7 +265,8 @@ class SqliteStore(View):
         return growth <= 0 or (growth <= GROWTH and self._grown + growth <= self._file.reserve.bytes // 4)
 
     def _decide_again(self, group: CommitGroup) -> None:
-        """The disk is full. History is compacted first; writes that still do not fit are decided afterwards."""
+        """Queues the writes of a group again after the disk was found full: history is compacted first, then each write
+        is accepted or rejected."""
         self._clearing = True
         self._queue.extendleft(reversed(group.writes))
         self._garbage = group.garbage + self._garbage

@@ -106,7 +106,7 @@ class SqliteFile:
             raise
 
     def append(self, rows: list[Row], garbage: list[int], compacted: int) -> None:
-        """One transaction: inserts new rows, deletes rows of compacted history. On return it is on the disk.
+        """Inserts new rows and deletes rows of compacted history in one transaction, which is on the disk on return.
 
         Raises DiskFull when the disk is full; the next calls then work within the reserve.
         """
@@ -133,15 +133,16 @@ class SqliteFile:
                 raise DiskFull from error
             raise
         if self.reserve.is_lost():
-            # The written data is on the disk; if the reserve cannot be renewed, the next writes will find the disk
+            # The data is on the disk already; if the reserve cannot be renewed, the next writes will find the disk
             # full.
             self._take_room(0)
 
     def _append_reserved(self, rows: list[Row], garbage: list[int], compacted: int) -> None:
-        """In batches that fit into the reserve of the write-ahead log. Old rows are deleted first, so that new ones
-        find space.
+        """Appends in batches that fit into the reserve of the write-ahead log. Old rows are deleted first, so that new
+        ones find space.
 
-        The oldest of them come first: if the process dies in between, no deletion is removed before the row it deleted.
+        The oldest rows are deleted first: if the process dies in between, no deletion record is removed before the row
+        that it deleted.
         """
         step, garbage = self._step, sorted(garbage)
         if not rows:
@@ -250,8 +251,8 @@ class SqliteFile:
             )
 
     def _create(self) -> None:
-        """Created under another name first: a file under its final name is always complete, and an empty one is
-        damaged.
+        """Creates the file under a temporary name and renames it: under its final name a file is always complete, and
+        an empty one counts as damaged.
         """
         made = self.path.with_name(self.path.name + ".new")
         made.unlink(missing_ok=True)

@@ -36,7 +36,7 @@ class Mark:
         if self._descriptor is None:
             return
         head = _MAGIC + revision.to_bytes(8, "big")
-        # A mark that cannot be written stays behind; that only weakens the check.
+        # A mark that cannot be written stays at an older revision; that only weakens the check.
         with contextlib.suppress(OSError):
             os.pwrite(self._descriptor, head + zlib.crc32(head).to_bytes(4, "big"), 0)
 

@@ -50,12 +50,12 @@ class Reserve:
         self._database = self._wal = -1
 
     def counts(self, size: int) -> bool:
-        """Whether a group of `size` bytes fits into the blocks that are already allocated."""
+        """Whether a group of `size` bytes fits into the blocks already allocated; subtracts it from them."""
         self._left -= size
         return self._left > 0
 
     def is_lost(self) -> bool:
-        """Whether the database was truncated since its blocks were allocated: each checkpoint does that."""
+        """Whether the database has lost its preallocated blocks: each checkpoint truncates the file."""
         found = os.fstat(self._database)
         return self._held and found.st_blocks * 512 < found.st_size + self.bytes
 

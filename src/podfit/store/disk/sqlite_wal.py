@@ -47,8 +47,8 @@ def lost_commits(wal: bytes) -> bool:
     heads = frames[:, :FRAME_HEAD].copy().view(">u4").astype(np.uint32)
     claimed = heads[:, 4:6]
     words = np.concatenate([frames[:, :8], frames[:, FRAME_HEAD:]], axis=1).view(f"{order}u4").astype(np.uint32)
-    # Each frame is checked against the one before it as it claims to be, so damage to one does not hide those behind
-    # it.
+    # Each frame is checked against the checksum stored in the frame before it, so damage to one frame does not hide
+    # the frames behind it.
     whole = (_checksums(words, np.concatenate([start, claimed[:-1]])) == claimed).all(axis=1)
     if sound:  # different salts: left over from an earlier cycle of the log
         whole &= (heads[:, 2] == salt1) & (heads[:, 3] == salt2)
