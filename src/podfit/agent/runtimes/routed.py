@@ -58,7 +58,7 @@ class RoutedRuntime:
         return all(runtime.local_profiles for runtime in self._all)
 
     async def problem(self) -> str:
-        """The default runtime's: if another runtime is down, only its own pods wait."""
+        """The default runtime's problem: if another runtime is down, only its own pods wait."""
         return await self._default.problem()
 
     async def open(self) -> None:

@@ -9,7 +9,8 @@ _NAME = re.compile(r"(SIG)?(?P<name>[A-Z0-9]+?)((?P<sign>[+-])(?P<offset>[0-9]+)
 
 
 def stop_signal(text: str) -> int:
-    """SIGTERM unless another is named: `SIGQUIT`, `QUIT`, `3`, `SIGRTMIN+3`, `SIGRTMAX-2`."""
+    """The signal of this name, such as `SIGQUIT`, `QUIT`, `3`, `SIGRTMIN+3` or `SIGRTMAX-2`; SIGTERM for any other
+    text."""
     found = _NAME.fullmatch(text.strip().upper())
     if found is None:
         return signal.SIGTERM

@@ -45,7 +45,8 @@ def invalid_image(name: str, complaint: str = "invalid reference format") -> Ima
 
 
 class CannotRun(RuntimeFailure):
-    """The container cannot be created or started; `reason` as Kubernetes has it (CreateContainerError and the like)."""
+    """The container cannot be created or started; `reason` is Kubernetes' name for it (CreateContainerError and the
+    like)."""
 
     def __init__(self, message: str, reason: str = "RunContainerError") -> None:
         super().__init__(message)
@@ -64,7 +65,7 @@ class BelowUsage(RuntimeFailure):
     """A memory limit below unreclaimable usage: nothing was changed, no process was killed."""
 
     def __init__(self, usage_bytes: int, limit_bytes: int, outside_bytes: int = 0) -> None:
-        """`outside_bytes`: of a pod, memory held by processes of the runtime that belong to no container."""
+        """`outside_bytes`: for a pod, memory held by processes of the runtime that belong to no container."""
         super().__init__(f"memory limit ({limit_bytes}) below current usage ({usage_bytes})")
         self.usage_bytes, self.limit_bytes, self.outside_bytes = usage_bytes, limit_bytes, outside_bytes
 
@@ -317,7 +318,7 @@ class RuntimeEvent:
 
 
 class Handler(Struct, frozen=True):
-    """One way of running pods, by its name in a RuntimeClass; "" is the default."""
+    """A way of running pods, by its name in a RuntimeClass; "" is the default."""
 
     name: str
     recursive_read_only_mounts: bool = False

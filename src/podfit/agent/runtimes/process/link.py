@@ -72,7 +72,7 @@ class Link:
                     await self.ask("list")
                     return
                 except KeeperFailed:
-                    # It was exiting when we connected: a dying process still accepts for a moment.
+                    # The keeper was exiting when we connected: a dying process still accepts for a moment.
                     self._disconnect("not answering")
                     await asyncio.sleep(0.01)
         raise RuntimeFailure(f"the keeper of {self.data_dir} does not answer; its log is {self.data_dir}/keeper.log")
@@ -112,7 +112,7 @@ class Link:
         raise KeeperFailed("the keeper is not connected")
 
     async def _until_writable(self, endpoint: socket.socket) -> None:
-        """Or until the keeper exited."""
+        """Waits until the socket accepts data, or the keeper has exited."""
         loop = asyncio.get_running_loop()
         self._writable.clear()
         loop.add_writer(endpoint.fileno(), self._writable.set)

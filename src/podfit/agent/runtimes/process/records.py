@@ -5,7 +5,7 @@
     <data>/containers/<id>/launch.json      what the keeper's child does, by the agent
     <data>/containers/<id>/state.json       pid, exit code and reason, by the keeper
 
-Nothing here is a promise (those are in the agent's ledger): files are replaced whole, but not synced.
+Allocations are not stored here but in the agent's ledger, so files are replaced as a whole, but not synced.
 """
 
 from __future__ import annotations
@@ -109,11 +109,11 @@ class Pod:
         return not self.record.stopped and not self.lost
 
     def pids(self) -> list[int]:
-        """Of its running containers."""
+        """The pids of the pod's running containers."""
         return [item.state["pid"] for item in self.containers.values() if item.running]
 
     def pid_of(self, name: str) -> int:
-        """Of the running container of this name; 0 if there is none."""
+        """The pid of the running container of this name; 0 if there is none."""
         running = (item for item in self.containers.values() if item.running)
         return next((item.state["pid"] for item in running if name and item.record.config.name == name), 0)
 
@@ -199,7 +199,7 @@ class Records:
         return content
 
     def load(self) -> dict[str, Pod]:
-        """Everything readable; a file that cannot be read (a crash during its creation) counts as missing."""
+        """Reads all records; a file that cannot be read (after a crash during its creation) counts as missing."""
         pods: dict[str, Pod] = {}
         for path in self.pods_dir.glob("*.json"):
             try:

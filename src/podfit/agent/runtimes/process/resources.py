@@ -1,4 +1,4 @@
-"""The calls of the process runtime about amounts: limits, usage and memory pressure, read from cgroups and written to
+"""The process runtime's calls about resources: limits, usage and memory pressure, read from cgroups and written to
 them."""
 
 from __future__ import annotations
@@ -86,8 +86,8 @@ class ResourceCalls(Known):
 
     @contextmanager
     def _noticing(self, pod: Pod, container: Container | None = None) -> Iterator[None]:
-        """Another program removed one of our cgroups. A pod without its cgroup is recreated; a process that was moved
-        out of its container's group runs without limits and is killed, so that its pod restarts it."""
+        """Detects that another program removed one of our cgroups. A pod without its cgroup is recreated; a process
+        that was moved out of its container's group runs without limits and is killed, so that its pod restarts it."""
         try:
             yield
         except Vanished:
@@ -103,15 +103,15 @@ class ResourceCalls(Known):
             self._events.put_nowait(RuntimeEvent("pod-gone", pod.record.config.uid))
 
     async def _kill(self, container: Container) -> None:
-        """The group contains all members; a process that was moved out of it is reached through the keeper, which holds
-        the init of the container's namespace: killing that kills the others."""
+        """Kills the container: all members of its group, and the init process of its namespace through the keeper. The
+        latter also ends a process that was moved out of the group."""
         self._cgroups.kill_all(container.record.group)
         if container.running:
             with suppress(KeeperFailed):
                 await self._link.ask("signal", id=container.record.id, signal=int(signal.SIGKILL))
 
     def _free_quota(self, container: Container) -> None:
-        """An exited container's group is kept for its counters; its quota must not keep the pod's from being
-        lowered."""
+        """Removes the quota of an exited container. Its group is kept for the counters, but must not keep the pod's
+        quota from being lowered."""
         with suppress(RuntimeFailure):
             self._cgroups.write(container.record.group, LimitsChange(cpu_quota_us=UNLIMITED))

@@ -1,6 +1,6 @@
 """The process runtime: pods as cgroups, containers as child processes of the keeper.
 
-This is the agent's side. It writes cgroups directly; processes are requested from the keeper; the shared state is in
+This is the agent's side: it writes cgroups directly, and requests processes from the keeper. Their shared state is in
 records on disk, so that a new agent finds the running pods.
 """
 
@@ -105,7 +105,7 @@ class ProcessRuntime(ImageCalls, ResourceCalls, StreamCalls):
                 self._ends[cid] = asyncio.get_running_loop().create_future()
                 self._oom.add(cid, container.record.group)
         for pod in self._pods.values():
-            # After a reboot the records exist but the cgroups and processes do not.
+            # After a reboot the records still exist, but the cgroups and processes do not.
             pod.record.stopped = pod.record.stopped or not self._cgroups.exists(pod.record.group)
         await self._networks.open(self._pods.keys())
         for uid, pod in self._pods.items():
@@ -177,7 +177,7 @@ class ProcessRuntime(ImageCalls, ResourceCalls, StreamCalls):
         if pod is None:
             return
         await self.stop_pod(uid)
-        await self._networks.disconnect(uid)  # one that was stopped by a reboot still holds its address
+        await self._networks.disconnect(uid)  # a pod that was stopped by a reboot still holds its address
         for cid in list(pod.containers):
             await self.remove_container(cid)
         await self._remove_group(pod.record.group)
@@ -260,7 +260,7 @@ class ProcessRuntime(ImageCalls, ResourceCalls, StreamCalls):
         try:
             self._check_lasts(self._pod(container.record.pod_uid), "RunContainerError")
         except (CannotRun, NotFound):
-            await self._kill(container)  # it did not exist yet when all others were stopped
+            await self._kill(container)  # the container did not exist yet when all others were stopped
             raise
 
     @staticmethod
@@ -269,7 +269,7 @@ class ProcessRuntime(ImageCalls, ResourceCalls, StreamCalls):
             raise CannotRun(f"pod {pod.record.config.uid} is stopped", reason)
 
     async def _failed_to_start(self, container: Container, message: str) -> None:
-        self._cgroups.kill_all(container.record.group)  # a keeper that died may have started it before
+        self._cgroups.kill_all(container.record.group)  # a keeper that died may have started the container before
         self._oom.remove(container.record.id)
         self._free_quota(container)
         if not container.exited:
@@ -374,7 +374,7 @@ class ProcessRuntime(ImageCalls, ResourceCalls, StreamCalls):
             self._events.put_nowait(RuntimeEvent("oom", container.record.pod_uid, container_id))
 
     def _look_at_everything(self) -> None:
-        """After a new keeper took over: exits in between are in the state files."""
+        """Handles exits that happened before a new keeper took over, which are recorded in the state files."""
         for future in self._execs.values():
             if not future.done():
                 future.set_result(137)
@@ -385,7 +385,7 @@ class ProcessRuntime(ImageCalls, ResourceCalls, StreamCalls):
                 self._ended(cid, state)
 
     async def _remove_group(self, group: str) -> None:
-        """A member may take a moment to die after SIGKILL: its group is busy until then."""
+        """Removes a group, which is busy until its members have died after SIGKILL."""
         for attempt in range(REMOVE_TRIES):
             if self._cgroups.remove(group):
                 return

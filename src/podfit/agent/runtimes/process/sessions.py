@@ -34,7 +34,7 @@ class StreamCalls(Known):
         try:
             await self._link.ask("exec", theirs, id=container_id, key=key, argv=command, tty=tty)
             if console is not None:
-                # Created inside the container before the program began: it exists by now.
+                # The terminal was created inside the container before the program began, so it exists by now.
                 terminal = receive_terminal(console)
                 ours = (terminal, terminal, -1)
         except BaseException as error:

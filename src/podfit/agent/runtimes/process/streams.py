@@ -20,7 +20,7 @@ PACKET = 16384
 
 
 class ReadEnd:
-    """Reads a descriptor piece by piece; reading waits, it never polls.
+    """Reads a descriptor piece by piece. Reading waits for data and never polls.
 
     After each piece it pauses until `more`: unread data stays in the pipe, which blocks the writer.
     """
@@ -41,7 +41,7 @@ class ReadEnd:
         except OSError as error:
             if error.errno != errno.EIO:
                 raise
-            # EIO: the last holder of the terminal has closed it.
+            # EIO: the last process that had the terminal open has closed it.
             data = b""
         self.stop()
         self._took(data)
@@ -67,7 +67,8 @@ async def write_all(descriptor: int, data: bytes) -> None:
 
 
 async def end_exec(link: Link, key: str) -> None:
-    """Also for a cancelled one, for example after a probe's timeout: the keeper may have started it already."""
+    """Ends an exec, also a cancelled one, for example after a probe's timeout: the keeper may have started it
+    already."""
     with suppress(KeeperFailed):
         await link.ask("exec_signal", key=key, signal=int(signal.SIGKILL))
 

@@ -1,1 +1,1 @@
-"""The keeper process and the children it forks. Standard library only, and little of that."""
+"""The keeper process and the children it forks. Imports little, and only from the standard library."""

@@ -1,6 +1,6 @@
 """Safe path resolution in folders that a container can change meanwhile: a volume, a root file system.
 
-A path that is checked first and used later may lead elsewhere in between (CVE-2021-25741). So the kernel resolves it
+A path that is checked first and used later may change its target in between (CVE-2021-25741). So the kernel resolves it
 (openat2(2), Linux 5.6) below a folder, and from then on the descriptor is used, never the path again. Imported by the
 keeper, so it must not import much.
 """
@@ -25,7 +25,7 @@ def open_beneath(folder: int, path: str, flags: int = os.O_PATH) -> int:
 
 
 def open_inside(root: int, path: str, flags: int = os.O_PATH) -> int:
-    """The same as for a process whose root is the folder: absolute links and `..` stay inside."""
+    """Opens a file as a process whose root is the folder would: absolute links and `..` stay inside."""
     return _open(root, path, flags, _IN_ROOT)
 
 
@@ -33,7 +33,7 @@ def _open(folder: int, path: str, flags: int, resolve: int) -> int:
     how = struct.pack("QQQ", flags | os.O_CLOEXEC, 0, resolve | _NO_MAGICLINKS)
     for _ in range(_TRIES):
         found = libc.syscall(_SYS_OPENAT2, folder, os.fsencode(path or "."), how, ctypes.c_size_t(len(how)))
-        # EAGAIN: something was renamed during the resolution; it has to be retried.
+        # EAGAIN: a file was renamed during the resolution, which has to be repeated.
         if found >= 0 or ctypes.get_errno() not in (errno.EAGAIN, errno.EINTR):
             return checked(found, f"open {path}")
     raise OSError(errno.EAGAIN, f"open {path}: it keeps changing")
@@ -63,7 +63,7 @@ def make_folders(root: int, path: str, mode: int, inside: bool, links: int = 40)
 
 
 def make_file(root: int, path: str) -> int:
-    """Opens a file below a root; creates an empty one if it is missing."""
+    """Opens a file below a root; creates an empty file if it is missing."""
     try:
         return open_inside(root, path)
     except FileNotFoundError:

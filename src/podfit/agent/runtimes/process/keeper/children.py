@@ -1,7 +1,7 @@
 """The keeper's state of one container: its process, its streams, its log, and the state file that outlives both.
 
 A container's standard output and error are named pipes in its folder, which the container itself holds open for reading
-and writing: if the keeper dies, they neither break (no SIGPIPE) nor get lost (its successor opens them again).
+and writing: if the keeper dies, the pipes neither break (no SIGPIPE) nor get lost (its successor opens them again).
 """
 
 from __future__ import annotations
@@ -34,7 +34,8 @@ def boot_id() -> str:
 
 
 def start_ticks(pid: int) -> int:
-    """When the process started, in clock ticks since boot; 0 if it does not exist. Differs when a pid is reused."""
+    """The start time of the process, in clock ticks since boot; 0 if it does not exist. It differs if the pid was
+    reused."""
     try:
         with open(f"/proc/{pid}/stat", "rb") as file:
             fields = file.read().rpartition(b")")[2].split()
@@ -164,7 +165,8 @@ class Child:
             try:
                 listener.send(packet)
             except OSError:
-                # Too slow or disconnected: output goes to the log first, a listener must not block the container.
+                # The listener is too slow or disconnected: output goes to the log first, and a listener must not block
+                # the container.
                 self.detach(listener)
         return True
 
@@ -180,7 +182,7 @@ class Child:
                     break
 
     def feed(self, data: bytes) -> bool:
-        """Writes to the program's input; False if some of it has to wait until the program reads."""
+        """Writes to the program's input; False if part of the data has to wait until the program reads."""
         self.unfed += data
         try:
             while self.unfed:
@@ -193,7 +195,8 @@ class Child:
         return True
 
     def signal(self, number: int) -> None:
-        """A pid stays ours until we wait for it; an adopted process is signalled through its pidfd."""
+        """Sends a signal. A child's pid stays valid until we wait for it; an adopted process is signalled through its
+        pidfd."""
         if self.pidfd >= 0:
             signal.pidfd_send_signal(self.pidfd, number)
         else:
@@ -230,7 +233,7 @@ class Child:
         write_state(self.folder, self.state)
 
     def oom_kills(self) -> int:
-        """The cgroup is new with the container: any count is this container's."""
+        """The number of OOM kills. The cgroup is created with the container, so every kill in it is the container's."""
         try:
             with open(self.spec["oom_file"]) as file:
                 for line in file:
@@ -241,7 +244,7 @@ class Child:
         return 0
 
     def kill_leftovers(self) -> None:
-        """Without its own pid namespace the program's children would outlive it: they are killed."""
+        """Kills the program's children, which would otherwise outlive a program without its own pid namespace."""
         try:
             with open(self.spec["procs_file"]) as file:
                 pids = [int(line) for line in file]

@@ -1,4 +1,4 @@
-"""From a forked keeper to the container's program: root, mounts, privileges, then exec.
+"""Prepares a forked keeper to become the container's program: root, mounts, privileges, then exec.
 
 Runs in the child, as PID 1 of the container's pid namespace (unless the pod shares one). Failures are reported through
 the status pipe and the child exits. The cgroup is joined last, just before exec: the interpreter's own pages must not
@@ -41,8 +41,7 @@ _REAL_FILESYSTEMS = {
 
 
 def reset_signals() -> None:
-    """The program starts with default signal handling, not with what Python, nohup or a shell's background job
-    ignores."""
+    """Restores default signal handling, whatever Python, nohup or a shell's background job ignores."""
     for number in signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}:
         signal.signal(number, signal.SIG_DFL)
     signal.pthread_sigmask(signal.SIG_SETMASK, ())
@@ -88,7 +87,7 @@ def run(spec: Spec, stdio: tuple[int, ...], namespaces: dict[str, int], status: 
 
 
 def run_in(spec: Spec, stdio: tuple[int, ...], process: int, status: int) -> None:
-    """The same for a further program in the running container of the pidfd `process`. Never returns."""
+    """Runs a further program in the running container of the pidfd `process`. Never returns."""
     try:
         reset_signals()
         os.setsid()
@@ -107,7 +106,7 @@ def run_in(spec: Spec, stdio: tuple[int, ...], process: int, status: int) -> Non
 
 
 def execute(spec: Spec) -> None:
-    """From inside the container's root to the program. Also the last step of an exec."""
+    """Becomes the program, from inside the container's root. Also the last step of an exec."""
     directory = str(spec["working_dir"] or "/")
     try:
         os.chdir(directory)
@@ -153,7 +152,7 @@ def _build_root(spec: Spec) -> None:
     except OSError as error:
         if error.errno not in (errno.ENODEV, errno.EINVAL):
             raise
-        # No overlay on this kernel or file system: the container writes to the image's (or the host's) own files.
+        # This kernel or file system has no overlay: the container writes to the image's (or the host's) own files.
         linux.mount(lower, root, flags=linux.MS_BIND | linux.MS_REC)
     if lower == "/":
         _bind_host_disks(root, spec["hidden"])
@@ -283,7 +282,7 @@ def _score(adjustment: int) -> None:
         with open("/proc/self/oom_score_adj", "w") as score:
             score.write(str(adjustment))
     except OSError:
-        # EACCES: lowering takes CAP_SYS_RESOURCE, which not every root has. The score is best effort.
+        # EACCES: lowering the score requires CAP_SYS_RESOURCE, which not every root user has. The score is best effort.
         return
 
 
@@ -299,7 +298,7 @@ def _limit_power(spec: Spec) -> None:
 
 
 def _change_user(uid: int, gid: int, groups: list[int]) -> None:
-    """Changes only what differs: not every root may change its groups."""
+    """Changes the user and groups that differ: not every root user may change its groups."""
     if {gid, *groups} != {os.getgid(), *os.getgroups()}:
         os.setgroups(groups)
     if gid != os.getgid():

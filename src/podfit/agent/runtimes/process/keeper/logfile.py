@@ -1,10 +1,10 @@
 """A container's log file in CRI's format: `<RFC 3339 with nanoseconds> <stream> <F|P> <text>`.
 
-Lines are full (F); one that is longer than 16 KiB is written in parts (P) so that a program without line ends cannot
-make the keeper's memory grow, and so is the last one of a program that ended without a line end. The size of a log is
-enforced with each write: before a file would exceed `max_bytes` it is renamed to `<name>.<date>-<time>.<nanoseconds>`
-and the oldest files beyond `max_files` (the current one included) are deleted, so that all files of a container never
-hold more than `max_bytes * max_files`.
+Lines are full (F). A line longer than 16 KiB is written in parts (P), so that a program without line ends cannot make
+the keeper's memory grow. A last line without a line end is a part, too. The size of a log is enforced with each write:
+before a file would exceed `max_bytes` it is renamed to `<name>.<date>-<time>.<nanoseconds>` and the oldest files beyond
+`max_files` (the current one included) are deleted, so that all files of a container never hold more than `max_bytes *
+max_files`.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class LogFile:
         self._close()
 
     def _write(self, entries: list[bytes]) -> None:
-        """A full disk or a missing folder loses entries; it never stops the container or the keeper."""
+        """Writes entries. A full disk or a missing folder loses entries; it never stops the container or the keeper."""
         if not entries:
             return
         left = len(entries)
@@ -72,8 +72,8 @@ class LogFile:
             if self._descriptor < 0:
                 self._open()
             if self._dropped:
-                # Only together with the next entry: the message about failed writes must not use the last free bytes
-                # each time.
+                # Written only together with the next entry: the message about failed writes must not use the last free
+                # bytes each time.
                 entries[0] = self._gap() + entries[0]
             for group in self._groups(entries):
                 self._append(b"".join(group))
@@ -88,7 +88,7 @@ class LogFile:
         return stamp(time.time_ns()) + b" stderr F " + text.encode() + b"\n"
 
     def _groups(self, entries: list[bytes]) -> Iterator[list[bytes]]:
-        """Groups entries by the file they go into; usually there is one."""
+        """Groups entries by the file to which they are written; usually there is one."""
         if self._room() >= sum(map(len, entries)):
             yield entries
             return
@@ -119,7 +119,7 @@ class LogFile:
         self._size += len(data)
 
     def _rotate(self) -> None:
-        """Deletes first: on a full disk that frees the space for the new entries."""
+        """Rotates the files. Deletes first, which frees the space for the new entries on a full disk."""
         folder, name = os.path.split(self.path)
         old = sorted(one for one in os.listdir(folder) if one.startswith(name + "."))
         for surplus in old[: max(0, len(old) - max(0, self._max_files - 2))]:

@@ -87,7 +87,7 @@ class Keeper:
             ready = self.epoll.poll(None if self.accepted or self.by_pid else LONELY_S)
             for descriptor, _ in ready:
                 self.handle(descriptor)
-            # The agent that started us may have died before it connected: do not wait for it forever.
+            # The agent that started us may have died before it connected: the keeper does not wait for it forever.
             if not self.connections and not self.by_pid and not self.execs and (self.accepted or not ready):
                 return
 
@@ -156,7 +156,7 @@ class Keeper:
             self.send(connection, event)
 
     def send(self, connection: Connection, message: Message) -> None:
-        """An agent that does not read is disconnected: it then waits for nothing, reconnects and reads all states."""
+        """Sends a message. An agent that does not read is disconnected: it then reconnects and reads all states."""
         if not connection.send(message):
             self.drop(connection)
 
@@ -182,7 +182,7 @@ class Keeper:
         self.listen(reading, self.starting[child.id])
 
     def launched(self, child: Child, reading: int, answer: Callable[[Message], object]) -> None:
-        """The status pipe closes at exec; before that it may carry the error."""
+        """Handles the end of the status pipe, which closes at exec; before that it may carry an error."""
         del self.starting[child.id]
         report = os.read(reading, 65536)
         self.forget(reading)
@@ -194,7 +194,7 @@ class Keeper:
         if child.take_terminal():
             self.follow(child)
         write_state(child.folder, child.state)
-        # To all: the agent that asked may be gone, and its successor waits for the event.
+        # Sent to all agents: the one that sent the request may be gone, and its successor waits for the event.
         self.send_event({"event": "started", "id": child.id, "pod": child.pod, "state": child.state})
         answer({"state": child.state})
 
@@ -213,7 +213,7 @@ class Keeper:
         if message["tty"]:
             spec["environment"] = {"TERM": "xterm", **spec["environment"]}
         pid_namespace = os.open(f"/proc/{child.pid}/ns/pid", os.O_RDONLY | os.O_CLOEXEC)
-        # A pid would mean another process inside that namespace: a descriptor does not.
+        # A pid would identify another process inside that namespace; a descriptor does not.
         process = os.pidfd_open(child.pid)
         reading, status = os.pipe2(os.O_CLOEXEC)
         pid = self.namespaces.fork_into(pid_namespace, fresh=False)
@@ -250,7 +250,7 @@ class Keeper:
         answer({})
 
     def feed(self, child: Child, listener: socket.socket) -> None:
-        """Input from an attached client to the container."""
+        """Passes input from an attached client to the container."""
         descriptor = listener.fileno()
         try:
             data = listener.recv(65536)
@@ -288,7 +288,7 @@ class Keeper:
 
     def do_forget_pod(self, message: Message, _: list[int], answer: Callable[[Message], object]) -> None:
         for child in [item for item in self.by_pid.values() if item.pod == message["uid"]]:
-            # One about to exec has not joined its cgroup yet: the agent's kill did not reach it.
+            # A process about to exec has not joined its cgroup yet, so the agent's kill did not reach it.
             child.signal(signal.SIGKILL)
         self.namespaces.forget(message["uid"])
         answer({})

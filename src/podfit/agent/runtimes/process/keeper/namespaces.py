@@ -31,7 +31,8 @@ class PodNamespaces:
             os.kill(pause, signal.SIGKILL)
 
     def fork_into(self, pid_namespace: int | None, fresh: bool) -> int:
-        """Forks with the child in that pid namespace, in a new one as its PID 1, or (neither) in ours."""
+        """Forks. The child is in that pid namespace, in a new one as its PID 1, or (with neither) in the keeper's
+        own."""
         if pid_namespace is not None:
             linux.setns(pid_namespace, linux.CLONE_NEWPID)
         elif fresh:

@@ -1,7 +1,7 @@
 """The RuntimeDefault seccomp profile: system calls that no container needs are refused with EPERM.
 
 A short deny list of calls that change the machine, load code into the kernel or create namespaces, rather than a long
-allow list: unknown calls of newer programs keep working. On other than the two known architectures programs run
+allow list: unknown calls of newer programs keep working. On architectures other than the two known ones, programs run
 unfiltered.
 """
 
@@ -71,7 +71,7 @@ def program(machine: str) -> bytes | None:
 
 
 def confine() -> None:
-    """For the rest of this process and its children; the last step before exec."""
+    """Installs the filter for the rest of this process and its children; the last step before exec."""
     code = program(os.uname().machine)
     if code is None:
         return

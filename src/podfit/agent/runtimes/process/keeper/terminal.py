@@ -18,10 +18,11 @@ _TIOCSPTLCK, _TIOCGPTPEER = 0x40045431, 0x5441
 
 
 def become_terminal(console: int, uid: int | None) -> None:
-    """In the container: makes a new terminal this process's input, output and errors; sends the other end out."""
+    """Called in the container: makes a new terminal this process's input, output and errors, and sends the other end
+    out."""
     master = _open_master()
     fcntl.ioctl(master, _TIOCSPTLCK, struct.pack("i", 0))
-    # By ioctl, not by name: the name would be looked up in whatever /dev the image has.
+    # Opened by ioctl, not by name: a name would be resolved in whatever /dev the image has.
     slave = int(fcntl.ioctl(master, _TIOCGPTPEER, os.O_RDWR | os.O_NOCTTY))
     if uid:
         os.fchown(slave, uid, -1)
@@ -41,13 +42,13 @@ def _open_master() -> int:
         except FileNotFoundError:
             continue
         except PermissionError:
-            # The host's devpts, in a privileged container: its own ptmx has no permissions, the one next to it does.
+            # A privileged container uses the host's devpts, whose own ptmx has no permissions; the one next to it does.
             continue
     raise OSError(2, "No terminals", "/dev/ptmx")
 
 
 def receive_terminal(console: socket.socket) -> int:
-    """The other end of the terminal; -1 if none arrived."""
+    """Receives the other end of the terminal; -1 if none arrived."""
     console.setblocking(False)
     try:
         _, ancillary, _, _ = console.recvmsg(1, socket.CMSG_LEN(4))

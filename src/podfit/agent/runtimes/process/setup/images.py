@@ -54,8 +54,8 @@ class NodeImages:
     def __init__(
         self, folder: Path, owner: str, fallback: str = "", insecure: Collection[str] = (), stall_s: float = STALL_S
     ) -> None:
-        """`owner`: identifies this node among others that share the store. `fallback`: HOST runs absent images on
-        it."""
+        """`owner`: identifies this node among others that share the store. `fallback`: HOST runs absent images on the
+        host's files."""
         self._store, self._owner, self._fallback = ImageStore(folder), owner, fallback
         self._puller = Puller(self._store, insecure, stall_s)
 
@@ -64,7 +64,7 @@ class NodeImages:
         return self._store.folder
 
     def open(self, containers: Collection[str]) -> None:
-        """Images of existing containers of the node stay protected."""
+        """Opens the store. Images of existing containers of the node stay protected."""
         self._store.prepare()
         self._store.keep_leases(self._owner, containers)
 
@@ -108,7 +108,8 @@ class NodeImages:
         raise CannotRun(f'image "{config.image}" is not on the node any more', "CreateContainerError")
 
     def take_mounted(self, config: ContainerConfig, container_id: str) -> ContainerConfig:
-        """The same with the images that it mounts as volumes; they are protected until `release`."""
+        """The container's configuration with the images that it mounts as volumes; they are protected until
+        `release`."""
         return replace(config, mounts=tuple(self._placed(mount, container_id) for mount in config.mounts))
 
     def _placed(self, mount: Mount, container_id: str) -> Mount:
@@ -196,7 +197,7 @@ def _image(image: StoredImage, asked: str) -> Image:
 
 
 def _full_name(image: StoredImage, asked: str) -> str:
-    """The requested name in full, if it is one of the image's; else the first one."""
+    """The requested name in full, if it is one of the image's names; else the first of them."""
     names = (*image.tags, *image.digests)
     try:
         whole = str(parse(asked))

@@ -1,5 +1,5 @@
-"""Builds launch.json from the pod's and the container's configuration: decided here, carried out by the keeper's
-child."""
+"""Builds launch.json from the pod's and the container's configuration: decisions are made here, and carried out by the
+keeper's child."""
 
 from __future__ import annotations
 
@@ -70,15 +70,16 @@ def launch_spec(
 
 
 def confine_devices(spec: dict[str, Any], cgroups: Cgroups, group: str) -> None:
-    """If this machine cannot keep a container from opening devices, it must not create device files either."""
+    """Restricts the devices that the container may open. If this machine cannot do that, the container may not create
+    device files either."""
     if not spec["privileged"] and not cgroups.confine_devices(group):
         spec["capabilities"] = [name for name in spec["capabilities"] if name != "MKNOD"]
 
 
 def argv(config: ContainerConfig, image: Image) -> tuple[str, ...]:
     """Kubernetes' rule: a command replaces the image's entrypoint and arguments. The image `host` has no entrypoint:
-    arguments are run, and without any the container waits. An image that falls back to it has an unknown one: arguments
-    that begin with a program are run."""
+    arguments are run, and without any the container waits. If `host` replaces an absent image, the entrypoint is
+    unknown: arguments that begin with a program are run."""
     if config.command:
         return config.command + config.args
     if image.entrypoint:

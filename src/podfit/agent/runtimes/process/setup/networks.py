@@ -1,4 +1,4 @@
-"""The network of a pod of the process runtime: its own, or the host's."""
+"""Manages the network of the process runtime's pods: each has its own, or the host's."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ _LOOPBACK = ((socket.AF_INET, "127.0.0.1"), (socket.AF_INET6, "::1"))
 
 class Networks:
     def __init__(self, network: PodNetwork | None, host_ip: str) -> None:
-        """`network`: None if every pod shares the host's."""
+        """`network`: None if every pod shares the host's network."""
         self._network, self._host = network, (host_ip,)
 
     async def open(self, known: Collection[str]) -> None:
-        """Disconnects pods without a record: an agent died while it created or removed them."""
+        """Disconnects pods without a record, which an agent left when it died while it created or removed them."""
         if self._network is not None:
             await self._network.open()
             for one in self._network.all():

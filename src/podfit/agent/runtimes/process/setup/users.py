@@ -1,4 +1,4 @@
-"""The user of a container's program: from the pod, else the image's USER, resolved in the image's own files.
+"""Resolves the user of a container's program: from the pod, else the image's USER, in the image's own files.
 
 The passwd and group files of a root file system are parsed as text, never through the host's lookups. A container that
 runs on the host's files gets no groups from them: a pod must not get the host's memberships (docker, sudo …).
@@ -22,7 +22,7 @@ class Identity:
 
 
 def identify(security: Security, image_user: str, rootfs: str) -> Identity:
-    """Raises CannotRun for a name that is not in the image."""
+    """The user and groups. Raises CannotRun for a name that is not in the image."""
     wanted, _, group = image_user.partition(":")
     if security.uid is not None:
         wanted, group = str(security.uid), ""
@@ -47,7 +47,7 @@ def _group(security: Security, group: str, row: list[str] | None, rootfs: str) -
 
 
 def _find(rows: list[list[str]], wanted: str, what: str, file: str) -> list[str] | None:
-    """The row of that name or number; a number needs none."""
+    """The row of that name or number; a number need not be in the file."""
     at = 2 if wanted.isdecimal() else 0
     row = next((one for one in rows if one[at] == wanted), None)
     if row is None and not wanted.isdecimal():
@@ -61,7 +61,7 @@ def _rows(rootfs: str, name: str, fields: int) -> list[list[str]]:
         return []
     path = os.path.join(rootfs, "etc", name)
     try:
-        # An image's links may lead anywhere: none is followed out of the image.
+        # An image's links may lead anywhere, so a file that is a link is not opened.
         with open(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC), errors="replace") as file:
             lines = file.read(_LARGEST).splitlines()
     except OSError:
