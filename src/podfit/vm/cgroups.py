@@ -1,7 +1,7 @@
 """The cgroup of a VM: QEMU runs in it from its first page on, in cgroup v1 and v2.
 
-The memory limit is the guest's memory plus QEMU's own needs. In v1 a thread enters the group before it starts QEMU; v2
-moves whole processes only, so there QEMU is moved right after its start.
+The memory limit is the guest's memory plus QEMU's own needs. In v1 a thread enters the group before it starts QEMU. v2
+can move only whole processes, so QEMU is moved right after its start.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class Cgroups:
         return all((point / group.lstrip("/")).is_dir() for point in self._at.values())
 
     def enter(self, group: str) -> None:
-        """Moves the calling thread; cgroup v1 only."""
+        """Moves the calling thread into the group; cgroup v1 only."""
         if not self.v2:
             self._move(group, "tasks", threading.get_native_id())
 
@@ -87,7 +87,7 @@ class Cgroups:
             _write(point / group.lstrip("/") / name, number)
 
     def write(self, group: str, limits: Limits, memory_bytes: int) -> None:
-        """Applies the limits; memory_bytes is the guest's memory with QEMU's overhead. Raises OSError."""
+        """Applies the limits; memory_bytes includes the guest's memory and QEMU's overhead. Raises OSError."""
         period = limits.cpu_period or DEFAULT_PERIOD_US
         quota = limits.cpu_quota if limits.cpu_quota > 0 else -1
         if self.v2:
@@ -108,7 +108,8 @@ class Cgroups:
             self._put(group, "cpuset", "cpuset.mems", limits.cpuset_mems)
 
     def _make_room(self, group: str, memory_bytes: int) -> None:
-        """v2 accepts a limit below usage, and kills. v1 refuses it, and so does this. Raises OSError."""
+        """Reclaims memory before the limit is lowered. v2 accepts a limit below usage and then kills; v1 refuses it,
+        and so does this function, which raises OSError."""
         above = self._number(group, "memory.current") - memory_bytes
         if above > 0:
             with suppress(OSError):
@@ -143,7 +144,7 @@ class Cgroups:
 
 
 def _write(path: Path, value: object) -> None:
-    # Not write_text: the kernel's error must be raised here, not at close.
+    # Not written with write_text, because the kernel's error must be raised here and not at close.
     descriptor = os.open(path, os.O_WRONLY)
     try:
         os.write(descriptor, str(value).encode())

@@ -112,8 +112,8 @@ class Lifecycle:
 
     # --- create
     async def create(self, sandbox: Sandbox, container: Container) -> None:
-        """A failure is rolled back. The record comes first: after a crash it names what has to be removed for a VM
-        without a domain."""
+        """Creates a VM; a failure is rolled back. The record is written first: after a crash it names what has to be
+        removed for a VM without a domain."""
         try:
             self._records.save(container)
             await self.define(sandbox, container)
@@ -124,7 +124,7 @@ class Lifecycle:
         self.post(container, notices.CREATED)
 
     async def define(self, sandbox: Sandbox, container: Container) -> None:
-        """Writes its size to cgroup, record and domain, in this order."""
+        """Writes the VM's size to its cgroup, record and domain, in this order."""
         blocks = disks_of(container.config.devices, sandbox.config.annotations)
         shares = await self.shares.prepare(container.id, self._shares_of(sandbox, container))
         disks = await self._disks.create(container.id, container.image, cloudinit.seed_of(sandbox.config))
@@ -161,7 +161,7 @@ class Lifecycle:
         await self.clear(container)
 
     async def clear(self, container: Container) -> None:
-        """Removes the remains of a VM without a domain; the record, which names them, last."""
+        """Removes what is left of a VM without a domain; the record, which names it, is removed last."""
         self._cgroups.remove(container.group)
         self._disks.remove(container.id)
         await self.shares.remove(container.id)
@@ -169,7 +169,7 @@ class Lifecycle:
 
     # --- start
     async def start(self, container: Container) -> None:
-        """As in its annotation: running, paused, or not at all."""
+        """Starts a VM in the power state of its annotation: running, paused, or off."""
         present, power = self.presence(container), container.config.annotations.get(machines.POWER)
         async with present.lock:
             pid = 0
@@ -213,7 +213,7 @@ class Lifecycle:
         return pid
 
     async def connect(self, container: Container) -> None:
-        """Sets up the network of a running VM: an earlier process may have died in between."""
+        """Sets up the network of a running VM, because an earlier process may have died before it did."""
         try:
             await self._networks.after_start(self._records.sandboxes[container.sandbox_id])
         except OSError as error:
@@ -224,7 +224,7 @@ class Lifecycle:
         return shares_of(container.config.mounts, sandbox.config.annotations.get(machines.TOKEN) == "true")
 
     async def mount_volumes(self, container: Container, agent: GuestAgent) -> None:
-        """In a booted guest; volumes that cannot be mounted are named in the container's log."""
+        """Mounts volumes in a booted guest; those that cannot be mounted are named in the container's log."""
         sandbox = self._records.sandboxes[container.sandbox_id]
         problems = await mount_in_guest(agent, self._shares_of(sandbox, container))
         for problem in problems + await link_in_guest(agent, container.config.devices):
@@ -233,7 +233,7 @@ class Lifecycle:
 
     # --- power
     async def power(self, container: Container) -> str:
-        """libvirt's state of a VM that is on; for one that is off, the record has the reason."""
+        """The power state: libvirt's for a VM that is on, the record's for one that is off."""
         state = await self.machine(container).state()
         if state is not None and state.running:
             return machines.PAUSED if state.paused else machines.RUNNING
@@ -244,7 +244,7 @@ class Lifecycle:
         self._records.save(container)
 
     def changed(self, container: Container) -> None:
-        """Followers of events read the container's status again."""
+        """Emits an event, after which followers read the container's status again."""
         self.post(container, notices.STARTED)
 
     def watch(self, container: Container, pid: int) -> None:
@@ -297,14 +297,14 @@ class Lifecycle:
         await self.finish(container, code)
 
     async def is_off_on_purpose(self, container: Container) -> bool:
-        """A VM that stopped before its memory was saved is not suspended."""
+        """Whether the VM is off by request. A VM that stopped before its memory was saved is not suspended."""
         if container.power == machines.SUSPENDED:
             with suppress(LibvirtFailed):
                 return await self.machine(container).is_saved()
         return container.power == machines.SHUTDOWN
 
     async def finish(self, container: Container, code: int | None) -> None:
-        """Records how a VM exited; once."""
+        """Records once how a VM exited."""
         present = self.presence(container)
         if container.state == EXITED:
             return

@@ -1,7 +1,8 @@
 """The power state of VMs: paused, suspended to disk, shut down and started again, while their container stays.
 
-A VM that is off on purpose is recorded as such before QEMU exits, so that this does not count as the container's exit;
-one that is started is recorded after it runs. libvirt's state of a running or paused VM always takes precedence.
+A VM that is turned off by request is recorded as off before QEMU exits, so that this does not count as the container's
+exit; a VM that is started is recorded as on once it runs. libvirt's state of a running or paused VM always takes
+precedence.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ class Power:
         return await self._lives.power(container)
 
     async def set(self, container: Container, wanted: str, grace_s: float) -> None:
-        """Raises Invalid, GuestBusy or LibvirtFailed."""
+        """Applies a power state. Raises Invalid, GuestBusy or LibvirtFailed."""
         if wanted not in POWERS:
             raise Invalid(f"{wanted!r} must be one of {', '.join(POWERS)}")
         async with self._turns.setdefault(container.id, asyncio.Lock()):

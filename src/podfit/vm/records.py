@@ -1,7 +1,7 @@
-"""The runtime's own metadata: sandboxes and VMs in one SQLite file, on disk before any call is answered.
+"""The runtime's own metadata: sandboxes and VMs in one SQLite file, on disk before the response to any call.
 
-A record is written as a whole, in one transaction; after kill -9 the last written one is there. It is the only record
-of which VMs exist: libvirt's domains and cgroups are reconciled with it at the start.
+A record is written as a whole, in one transaction; after kill -9 the record that was last written exists. It is the
+only record of which VMs exist: libvirt's domains and cgroups are reconciled with it at the start.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Reconciles records, domains and cgroups when the runtime starts, whatever it was doing when it ended, and after a
 reconnection to a libvirt daemon.
 
-The records decide which VMs exist, libvirt decides which of them run: a VM is never started here, and one that stopped
-meanwhile is recorded as exited.
+The records determine which VMs exist, libvirt determines which of them run: a VM is never started here, and one that
+stopped meanwhile is recorded as exited.
 """
 
 from __future__ import annotations
@@ -34,7 +34,8 @@ class Recovery:
             await self._recover(container)
 
     async def after_reconnection(self) -> None:
-        """Events were lost while the daemon was down. Unanswered calls are left to their callers."""
+        """Handles events lost while the daemon was down. Calls without a response are left to their callers, which
+        retry."""
         for container in list(self._records.containers.values()):
             if container.state == EXITED:
                 continue
@@ -49,7 +50,7 @@ class Recovery:
                 await self._ended(container, state)
 
     async def _drop_unknown(self) -> None:
-        """Domains of ours without a record: their creation never finished, and no caller knows them."""
+        """Removes domains of ours without a record: their creation never finished, and no caller knows them."""
         known = {container.uuid for container in self._records.containers.values()}
         for uuid, name in (await self._hypervisor.names()).items():
             if name.startswith("podfit-") and uuid not in known and self._hypervisor.embedded:
@@ -85,7 +86,7 @@ class Recovery:
     async def _resume(self, container: Container, machine: Machine) -> None:
         if container.state != RUNNING:
             container.state, container.started_ns = RUNNING, container.started_ns or container.created_ns
-        # The caller that wanted it off got no response and retries.
+        # The caller that requested to turn it off got no response and retries.
         container.power = machines.RUNNING
         if container.update is not None:
             container.update = interrupted(container.update)

@@ -39,7 +39,7 @@ class Runtime:
     def __init__(
         self, folder: Path, hypervisor: Hypervisor, images: Images, networks: Networks, migration_uri: str = ""
     ) -> None:
-        """`migration_uri`: of the libvirt daemon, as other hosts reach it."""
+        """`migration_uri`: the URI at which other hosts reach the libvirt daemon."""
         self.folder, self.hypervisor, self.images, self.networks = folder, hypervisor, images, networks
         self._migration_uri = migration_uri
         self._lock = DirectoryLock(folder, LOCK, "podfit vm-runtime", "two runtimes cannot share their VMs")
@@ -47,7 +47,7 @@ class Runtime:
         self._tasks = Tasks("vm volumes")
 
     async def open(self) -> None:
-        """Raises InUse, CannotOpen, CannotRun or LibvirtFailed."""
+        """Starts the runtime. Raises InUse, CannotOpen, CannotRun or LibvirtFailed."""
         self._lock.take()
         self.records = Records(self.folder / "state.db")
         self.cgroups, disks = Cgroups(), Disks(self.folder / "vms")
@@ -75,7 +75,7 @@ class Runtime:
             self.resizer.resume(container)
 
     async def close(self) -> None:
-        """VMs keep running."""
+        """Stops the runtime; VMs keep running."""
         await self.departures.close()
         await self.arrivals.close()
         await self._tasks.stop()
@@ -132,14 +132,14 @@ class Runtime:
         except LibvirtFailed as error:
             if container.state != RUNNING or error.not_running:
                 return container.limits
-            # The limits are a target while a resize is in progress, and not what the guest has.
+            # The limits are a target while a resize is in progress: the guest does not have that size yet.
             if error.gone or container.update is not None:
                 raise
             log.debug("the size of %s: %s", container.domain, error)
             return container.limits
 
     async def info(self, container: Container) -> dict[str, str]:
-        """Additional data in `crictl inspect`."""
+        """Additional data shown by `crictl inspect`."""
         update, layout = container.update, container.layout
         asked = container.state == RUNNING and not container.leaving
         power = await self.power.actual(container) if asked else machines.RUNNING

@@ -1,4 +1,5 @@
-"""Memory blocks: how a guest counts its memory. Which of them belong to plugged devices, and which are unused."""
+"""Memory blocks, the units in which a guest counts its memory: finds those that belong to plugged devices, and those
+that are unused."""
 
 from __future__ import annotations
 
@@ -10,8 +11,8 @@ from podfit.vm.decide.devices import Device
 
 @dataclass(frozen=True)
 class Region:
-    """A virtio-mem device in the guest's memory. The guest's driver plugs parts of it, and shows the blocks with a
-    plugged part."""
+    """A virtio-mem device in the guest's memory. The guest's driver plugs parts of it, and exposes the blocks that have
+    a plugged part."""
 
     base: int
     """In bytes."""
@@ -23,7 +24,7 @@ class Region:
 
 @dataclass(frozen=True)
 class Unused:
-    """Plugged devices, or parts of them, that the guest does not use."""
+    """Plugged devices, or parts of plugged devices, that the guest does not use."""
 
     offline: tuple[int, ...] = ()
     """Blocks that the guest shows, but has not brought online."""
@@ -70,7 +71,8 @@ def in_zones(
 def unused(
     devices: Iterable[tuple[Device, int | None]], online: Mapping[int, bool], block: int, region: Region | None = None
 ) -> Unused:
-    """`devices` with their addresses in the guest's memory; `online`: the guest's blocks."""
+    """The devices, or parts of them, that the guest does not use. `devices` have their addresses in the guest's memory;
+    `online`: the guest's blocks."""
     placed = [(device, base) for device, base in devices if base is not None]
     numbers = [number for device, base in placed for number in blocks_of(device, base, block)]
     partial = [number for number in _blocks_in(region, block) if online.get(number) is False]

@@ -1,4 +1,4 @@
-"""The types of a limit between the API and libvirt, without loss.
+"""Converts limits between the types of the API and those of libvirt, without loss.
 
 The runtime stores every value as in CRI (int64). The domain's definition carries the same values as unsigned or signed
 64-bit numbers in its metadata, and memory also as libvirt's own elements, in KiB.
@@ -66,7 +66,7 @@ def to_xml(settings: Settings) -> str:
 
 
 def cpus_of(text: str) -> set[int]:
-    """The numbers of a list of CPUs, such as 0-2,5."""
+    """The CPUs in a list such as 0-2,5."""
     found: set[int] = set()
     for part in text.split(","):
         first, _, last = part.strip().partition("-")

@@ -1,6 +1,6 @@
-"""Which memory devices a VM gains or loses to reach a size, and how the balloon corrects the difference.
+"""Computes which memory devices a VM gains or loses to reach a size, and how the balloon corrects the difference.
 
-Devices have fixed sizes, so their sum is at least the requested size; the balloon takes the difference back. A guest
+Devices have fixed sizes, so their sum is at least the requested size, and the balloon takes back the excess. A guest
 can therefore have every size in whole MiB. All numbers are MiB.
 """
 
@@ -64,7 +64,8 @@ class Memory:
         return self.total - self.boot
 
     def usable(self, unused: int) -> int:
-        """The memory that the guest has and uses. `unused`: the amount in doubt, measured before it is plugged."""
+        """The memory that the guest has and uses. `unused`: plugged memory whose use is unconfirmed, recorded before it
+        is plugged."""
         return self.guest - min(unused, self.plugged)
 
 

@@ -1,8 +1,9 @@
 """Everything that is fixed when a VM is defined: its maxima, memory slots, NUMA cells, and the kind of its memory
 devices.
 
-Pod annotations set them; without any a VM can grow to four times its size. Page tables for plugged memory come out of
-the boot memory: 64 bytes for each page of 4 KiB, so sixteen times the boot memory costs a quarter of it.
+Pod annotations set these values; without annotations a VM can grow to four times its size. Page tables for plugged
+memory come out of the boot memory: 64 bytes for each page of 4 KiB, so sixteen times the boot memory costs a quarter of
+it.
 """
 
 from __future__ import annotations

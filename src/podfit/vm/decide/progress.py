@@ -1,4 +1,4 @@
-"""The update in progress of a VM, under repeated and newer requests.
+"""The state of a VM's update in progress, as repeated and newer requests arrive.
 
 A repeated request for the same target changes nothing. A newer target waits until the current step ends and then takes
 over; it is never dropped. The value is part of the runtime's metadata, so a restarted runtime resumes it.
@@ -33,7 +33,7 @@ class Update:
 
 
 def requested(update: Update | None, target: Size) -> Update:
-    """A request arrived."""
+    """The update after a request."""
     if update is None:
         return Update(target)
     if update.target == target:
@@ -46,7 +46,7 @@ def begun(update: Update) -> Update:
 
 
 def ended(update: Update, actual: Size, problem: str = "") -> Update | None:
-    """A step ended with the guest at `actual`: None if there is nothing left to do."""
+    """The update after a step that ended with the guest at `actual`; None if there is nothing left to do."""
     if actual == update.target:
         return None
     taken_over = update.working_on is not None and update.working_on != update.target
@@ -56,10 +56,10 @@ def ended(update: Update, actual: Size, problem: str = "") -> Update | None:
 
 
 def interrupted(update: Update) -> Update:
-    """The runtime restarted: no step is running, the target stands."""
+    """The update after a restart of the runtime: no step is running, and the target stands."""
     return replace(update, running=False, working_on=None)
 
 
 def retry_after(attempts: int) -> float:
-    """Seconds until the next attempt."""
+    """The seconds until the next attempt."""
     return float(min(30, 1 << min(attempts, 5)))

@@ -1,10 +1,12 @@
-"""Why a VM cannot have a size. Each kind maps to its own gRPC status, so that callers can distinguish them."""
+"""The reasons why a VM cannot have a size. Each kind maps to its own gRPC status, so that callers can distinguish
+them."""
 
 from __future__ import annotations
 
 
 class Refused(Exception):
-    """The size is refused and nothing was changed; the message says by what, by how much, and how to resolve it."""
+    """The size is refused and nothing was changed. The message names what refuses it, the amount in excess, and a
+    remedy."""
 
 
 class Invalid(Refused):
@@ -12,7 +14,7 @@ class Invalid(Refused):
 
 
 class BeyondMaximum(Refused):
-    """This VM cannot have it, because of limits fixed when it was defined."""
+    """This VM cannot have the size, because of limits fixed when it was defined."""
 
 
 class OutOfSlots(Refused):

@@ -1,4 +1,4 @@
-"""How much memory a guest can release now without killing its own processes. All numbers are MiB."""
+"""Computes how much memory a guest can release now without killing its own processes. All numbers are MiB."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def reserve(target: int) -> int:
 
 
 def can_give(guest: Guest, target: int) -> int:
-    """How much memory the guest can release on the way to the target."""
+    """The amount of memory that the guest can release on the way to the target."""
     return max(0, guest.available - reserve(target))
 
 

@@ -68,7 +68,7 @@ def vcpus_of(limits: Limits) -> int:
 
 
 def memory_of(limits: Limits) -> int:
-    """In MiB, rounded up: a guest never has less than its limit."""
+    """The memory in MiB, rounded up: a guest never has less than its limit."""
     if limits.memory_bytes <= 0:
         return DEFAULT_MEMORY_MIB
     memory = -(-limits.memory_bytes // MIB)

@@ -1,8 +1,9 @@
-"""Room for another vCPU in QEMU's translation cache. Emulated machines only.
+"""Decides whether QEMU's translation cache has room for another vCPU. Applies to emulated machines only.
 
-The cache is divided into regions. A vCPU uses one after the other as it translates, and all are released at once when
-the last one is full. A plugged vCPU needs one immediately: QEMU 7.2 and 10.0 abort if none is free (tcg/region.c,
-tcg_region_initial_alloc), and the guest is lost. So nothing is plugged unless a region is certainly free.
+The cache is divided into regions. A vCPU uses one region after the other as it translates, and all regions are released
+at once when the last one is full. A plugged vCPU needs a region immediately: QEMU 7.2 and 10.0 abort if none is free
+(tcg/region.c, tcg_region_initial_alloc), and the guest is lost. So nothing is plugged unless a region is certainly
+free.
 """
 
 from __future__ import annotations
@@ -17,12 +18,12 @@ _MARGIN = 1.005
 
 
 def cache_mib(max_vcpus: int) -> int:
-    """Without a bound an emulated guest that reboots uses more than its own memory."""
+    """The size of the cache. Without a bound an emulated guest that reboots uses more than its own memory."""
     return max(_LEAST_MIB, _EACH_MIB * max_vcpus)
 
 
 def regions(cache: int, max_vcpus: int) -> int:
-    """The number that QEMU creates: up to eight per vCPU, of at least 2 MiB."""
+    """The number of regions that QEMU creates: up to eight per vCPU, of at least 2 MiB each."""
     if max_vcpus == 1:
         return 1
     each = next((each for each in range(8, 0, -1) if cache // max_vcpus // each >= _REGION_MIB), 1)

@@ -1,6 +1,6 @@
-"""Block volumes of a VM pod: devices or files of the node as disks of the guest, raw and whole.
+"""Block volumes of a VM pod: devices or files of the node that are disks of the guest, raw and as a whole.
 
-A file's format is never detected: an image header written by the guest could name any file of the node.
+A file's format is never detected: otherwise an image header written by the guest could name any file of the node.
 """
 
 from __future__ import annotations

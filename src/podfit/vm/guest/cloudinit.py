@@ -40,7 +40,7 @@ def _keys(annotations: Mapping[str, str]) -> list[str]:
 
 
 def _user_data(annotations: Mapping[str, str]) -> bytes | None:
-    """A text, encoded data, or both, as the parts of one message."""
+    """The user data: a text, encoded data, or both as the parts of one message."""
     text, encoded = annotations.get(USER_DATA, ""), annotations.get(USER_DATA_BASE64, "")
     if text and not text.startswith("#"):
         # cloud-init ignores parts without a known header.

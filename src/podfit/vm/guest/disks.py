@@ -28,11 +28,12 @@ class Disks:
         return self._folder / id
 
     def beside(self, name: str) -> Path:
-        """Another folder of the runtime."""
+        """The path of another folder of the runtime."""
         return self._folder.parent / name
 
     def console(self, id: str) -> Path:
-        """In a folder of its own, which is watched: writes to the disks must not wake the watcher."""
+        """The console's file, in a folder of its own because it is watched: writes to the disks must not trigger the
+        watcher."""
         return self._folder / id / "console" / "raw.log"
 
     async def create(self, id: str, image: Image, seed: bytes | None = None) -> tuple[Disk, ...]:
@@ -62,13 +63,14 @@ class Disks:
 
 
 def format_of(disk: Path) -> str:
-    """qcow2 or raw, by the first bytes: a raw disk has no header."""
+    """The format of a disk, qcow2 or raw, by its first bytes: a raw disk has no header."""
     with disk.open("rb") as file:
         return "qcow2" if file.read(4) == _QCOW2 else "raw"
 
 
 def other_file(disk: Path) -> str | None:
-    """In which way a qcow2 disk names another file, which may be any file of this machine: QEMU would open it."""
+    """Describes how a qcow2 disk names another file; None if it names none. QEMU would open that file, which may be any
+    file of this machine."""
     with disk.open("rb") as file:
         header = file.read(_HEADER)
     if len(header) < _HEADER or not header.startswith(_QCOW2):

@@ -2,7 +2,7 @@
 
 A disk image is what KubeVirt calls a containerDisk. For direct boot the image contains /boot/vmlinuz and, usually,
 /boot/initrd.img; the kernel command line is its label `podfit.dev/vm-cmdline`, unless the pod has an annotation of that
-name. Images are in podfit's image store, and only ever read.
+name. Images are in podfit's image store, and are never written to.
 """
 
 from __future__ import annotations
@@ -42,8 +42,8 @@ class Images:
         self._puller = Puller(self._store, insecure_registries)
 
     def open(self, archives: tuple[Path, ...], vms: Collection[str]) -> None:
-        """Also loads the archives. `vms`: the existing ones; images of others, whose creation was interrupted, are
-        released. Raises ImageError."""
+        """Opens the store and loads the archives. `vms`: the existing ones; images of others, whose creation was
+        interrupted, are released. Raises ImageError."""
         self._store.prepare()
         self._store.keep_leases(self._owner, vms)
         for archive in archives:
@@ -59,7 +59,7 @@ class Images:
         return self._store.find(name)
 
     async def pull(self, name: str, auth: cri.AuthConfig) -> StoredImage:
-        """Raises ImageError."""
+        """Pulls an image. Raises ImageError."""
         credentials = Credentials(
             auth.username, auth.password, auth.server_address, auth.identity_token, auth.registry_token
         )
@@ -73,7 +73,7 @@ class Images:
             with suppress(NoSuchImage):
                 self._store.remove(found.id)
 
-    # --- what VMs use of them
+    # --- images in use by VMs
     def take(self, spec: cri.ImageSpec, annotations: Mapping[str, str], vm: str) -> Image:
         """The image for a VM; it cannot be removed until it is released. Raises ImageMissing, ImageUnusable."""
         name = spec.image
@@ -111,7 +111,7 @@ def _guest(found: StoredImage, annotations: Mapping[str, str]) -> Image:
 
 
 def _within(root: Path, path: Path) -> Path | None:
-    """The file that the path leads to, if that is in the image: a link could lead anywhere on this machine."""
+    """The file to which the path leads, if that is in the image: a link could lead anywhere on this machine."""
     resolved = path.resolve()
     return resolved if resolved.is_relative_to(root) and resolved.is_file() else None
 

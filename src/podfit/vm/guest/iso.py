@@ -1,4 +1,4 @@
-"""A folder of a few files as an ISO 9660 image with Joliet names: a read-only disk for guests.
+"""Builds an ISO 9660 image with Joliet names from a folder of a few files: a read-only disk for guests.
 
 Layout in sectors of 2048 bytes: 16 empty ones, the three volume descriptors, a path table of each byte order for the
 plain and the Joliet tree, the root folder of each tree, then the files.

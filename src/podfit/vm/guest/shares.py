@@ -1,7 +1,7 @@
 """Volumes of a VM pod: folders of the node that the guest mounts by virtiofs, once its agent is up.
 
-A read-only volume is bind-mounted read-only to a path of its own, which the guest gets: whatever its kernel does, it
-cannot write to it. These paths are never deleted recursively: behind them are the volumes.
+A read-only volume is bind-mounted read-only to a path of its own, and the guest gets that path: whatever its kernel
+does, it cannot write to the volume. These paths are never deleted recursively, because the volumes are mounted there.
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ class Shares:
 
 
 async def mount_in_guest(agent: GuestAgent, shares: tuple[Share, ...]) -> list[str]:
-    """Mounts what is not mounted yet; returns the failures."""
+    """Mounts the volumes that are not mounted yet; returns the failures."""
     problems = []
     for share in shares:
         target = shlex.quote(share.target)

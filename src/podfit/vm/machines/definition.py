@@ -91,7 +91,7 @@ def domain_xml(vm: Definition) -> str:
 
 
 def _vcpus(vm: Definition) -> str:
-    """Under KVM vCPUs can be unplugged again, all but the first; an emulated machine does not survive that."""
+    """The vCPUs. Under KVM all but the first can be unplugged again; an emulated machine does not survive that."""
     if not vm.accelerated:
         return ""
     boot = vm.layout.boot.vcpus
@@ -103,8 +103,8 @@ def _vcpus(vm: Definition) -> str:
 
 
 def _os(vm: Definition) -> str:
-    """UEFI without Secure Boot: firmware with it runs partly in System Management Mode and enters that on every vCPU
-    that is plugged, from which an emulated guest of QEMU 7.2 does not come back."""
+    """UEFI without Secure Boot: firmware with Secure Boot runs partly in System Management Mode and enters it on every
+    vCPU that is plugged, and an emulated guest of QEMU 7.2 never leaves it."""
     kind = "<type arch='x86_64' machine='q35'>hvm</type>"
     if vm.layout.firmware != UEFI:
         return f"<os>{kind}{_boot(vm)}</os>"
@@ -151,7 +151,7 @@ def _disk(disk: Disk, number: int) -> str:
 
 
 def _memory_backing(vm: Definition) -> str:
-    """virtiofsd reads and writes the guest's memory."""
+    """Shared memory: virtiofsd reads and writes the guest's memory."""
     if not vm.filesystems:
         return ""
     return "<memoryBacking><source type='memfd'/><access mode='shared'/></memoryBacking>"
@@ -195,7 +195,7 @@ class Live:
     """The guest's agent has opened its channel."""
 
     def placed(self) -> list[tuple[Device, int | None]]:
-        """The devices, with where each begins in the guest's memory."""
+        """The devices, each with its address in the guest's memory."""
         return [(device, self.dimms[device.slot][1]) for device in self.memory.devices]
 
 
@@ -214,7 +214,7 @@ def read_live(text: str) -> Live:
         base = (int(address.get("base", "0"), 0) or None) if address is not None else None
         devices.append(Device(slot, mib_of(target.find("size")), int(target.findtext("node", "0"))))
         dimms[slot] = (ElementTree.tostring(element, encoding="unicode"), base)
-    # libvirt counts devices into <memory>, and a virtio-mem device with all it may ever have.
+    # libvirt counts DIMMs into <memory>, and a virtio-mem device with the most memory it may ever have.
     whole = sum(mib_of(target) for target in root.iterfind("devices/memory/target/size"))
     boot = mib_of(root.find("memory")) - whole
     plugged = boot + sum(device.size for device in devices) + virtio

@@ -1,4 +1,4 @@
-"""libvirt's events: its loop in a thread of its own, which passes events to the asyncio loop."""
+"""Runs libvirt's event loop in a thread of its own, and passes events to the asyncio loop."""
 
 from __future__ import annotations
 

@@ -79,7 +79,7 @@ class GuestAgent:
 
     # --- memory
     async def memory(self) -> Guest:
-        """From /proc/meminfo, current; balloon statistics are up to a second old."""
+        """The guest's memory from /proc/meminfo, which is current; balloon statistics are up to a second old."""
         ran = await self.run(["/bin/cat", "/proc/meminfo"])
         rows = {name: int(rest.split()[0]) >> 10 for name, _, rest in map(_row, ran.out.decode().splitlines()) if rest}
         if ran.code or "MemAvailable" not in rows:
@@ -129,7 +129,8 @@ class GuestAgent:
         """Whether each vCPU of the guest is online.
 
         As with memory blocks, the agent reports a vCPU that the kernel is just adding as online and fixed. The first
-        vCPU is always both."""
+        vCPU is always both.
+        """
         found = await self.command("guest-get-vcpus")
         vcpus = {int(vcpu["logical-id"]): bool(vcpu["online"]) for vcpu in found}
         fixed = {int(vcpu["logical-id"]) for vcpu in found if vcpu["online"] and not vcpu.get("can-offline")} - {0}

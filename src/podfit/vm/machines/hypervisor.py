@@ -68,7 +68,7 @@ class LibvirtFailed(Exception):
 
 class Hypervisor:
     def __init__(self, root: Path, socket: str = "", accelerated: bool = False) -> None:
-        """`socket` names a libvirt daemon; without it the driver runs in this process, with its files in `root`."""
+        """`socket`: of a libvirt daemon; without it the driver runs in this process, with its files in `root`."""
         self.root, self._socket, self.accelerated = root, socket, accelerated
         self.emulator = ""
         self.host_cpus = os.cpu_count() or 1
@@ -99,7 +99,7 @@ class Hypervisor:
         return None if self.embedded else Path(f"/proc/{self._daemon}/ns/net")
 
     async def open(self, deliver: Callable[[Event], None]) -> None:
-        """Raises CannotRun or LibvirtFailed."""
+        """Connects to libvirt. Raises CannotRun or LibvirtFailed."""
         self.emulator = folder.emulator()
         if self.embedded:
             folder.check_user()
@@ -136,7 +136,7 @@ class Hypervisor:
             await asyncio.sleep(RETRY_S)
 
     def _closed(self, _connection: Any, _reason: int, loop: Any) -> None:
-        """In libvirt's thread."""
+        """Called in libvirt's thread when the connection is closed."""
         with suppress(RuntimeError):
             loop.call_soon_threadsafe(self._lost.set)
 
@@ -186,7 +186,7 @@ class Hypervisor:
             return False
 
     async def version(self) -> tuple[int, int]:
-        """Of libvirt and of QEMU."""
+        """The versions of libvirt and of QEMU."""
         return await self.call(lambda: (self._open().getLibVersion(), self._open().getVersion()))
 
     async def call(self, work: Callable[..., Result], *arguments: Any) -> Result:
@@ -205,7 +205,7 @@ class Hypervisor:
         await self.call(lambda: self._open().defineXML(xml))
 
     async def names(self) -> dict[str, str]:
-        """All domains: the name by UUID."""
+        """The names of all domains, by UUID."""
         return await self.call(lambda: {vm.UUIDString(): vm.name() for vm in self._open().listAllDomains()})
 
     async def on(self, uuid: str, work: Callable[[Any], Result]) -> Result:
@@ -219,13 +219,13 @@ class Hypervisor:
         return self._connection
 
     def pid_file(self, name: str) -> Path:
-        """A daemon's file is at the path that the daemon sees, which may be in its own mount namespace."""
+        """The path of QEMU's pid file as the daemon sees it, which may be in the daemon's own mount namespace."""
         base = self.root if self.embedded else Path(f"/proc/{self._daemon}/root") / "run/libvirt"
         return base / ("run/qemu" if self.embedded else "qemu") / f"{name}.pid"
 
 
 def _peer(path: str) -> int:
-    """The process that listens on a unix socket."""
+    """The pid of the process that listens on a unix socket."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
         probe.connect(path)
         size = struct.calcsize("3i")

@@ -70,7 +70,7 @@ class Machine:
         return None
 
     async def state(self) -> State | None:
-        """None: the domain does not exist."""
+        """The state of the domain; None if it does not exist."""
         try:
             state, reason = await self._do(lambda domain: domain.state())
         except LibvirtFailed as error:
@@ -91,7 +91,7 @@ class Machine:
         await self._do(lambda domain: domain.resume())
 
     async def save(self) -> None:
-        """Saves its memory to disk and ends QEMU."""
+        """Saves the VM's memory to disk and ends QEMU."""
         await self._do(lambda domain: domain.managedSave(libvirt.VIR_DOMAIN_SAVE_RUNNING))
 
     async def is_saved(self) -> bool:
@@ -127,7 +127,7 @@ class Machine:
         return found
 
     async def measured(self) -> tuple[Live, dict[str, int]]:
-        """Both of the above at once."""
+        """The parsed domain and its statistics, measured together."""
         text, found = await self._do(lambda domain: (domain.XMLDesc(0), domain.memoryStats()))
         return read_live(text), found
 
@@ -199,7 +199,8 @@ class Machine:
         await self._do(work)
 
     async def virtio_region(self) -> Region | None:
-        """The address range of the virtio-mem device, which libvirt does not show; None: there is none."""
+        """The address range of the virtio-mem device, which libvirt does not report; None if there is no such
+        device."""
         answer = await self._do(
             lambda domain: libvirt_qemu.qemuMonitorCommand(domain, '{"execute": "query-memory-devices"}', 0)
         )

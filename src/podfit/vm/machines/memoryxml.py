@@ -24,7 +24,7 @@ def dimm_xml(size: int, node: int) -> str:
 
 
 def counted(devices: Iterable[Device]) -> dict[tuple[int, int], int]:
-    """How many DIMMs there are of each size on each NUMA cell."""
+    """The number of DIMMs of each size on each NUMA cell."""
     found: dict[tuple[int, int], int] = {}
     for device in devices:
         found[device.size, device.node] = found.get((device.size, device.node), 0) + 1
@@ -56,7 +56,7 @@ def requesting(text: str, mib: int) -> str:
 
 
 def mib_of(element: ElementTree.Element | None) -> int:
-    """libvirt answers in KiB, whatever it was given."""
+    """The size in MiB. libvirt answers in KiB, whatever unit it was given."""
     if element is None or not element.text:
         return 0
     factor = {"KiB": 1024, "MiB": 1 << 20, "GiB": 1 << 30, "b": 1, "bytes": 1}[element.get("unit", "KiB")]

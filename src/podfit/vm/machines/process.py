@@ -1,8 +1,8 @@
-"""QEMU's processes: detected the moment they exit, and reaped, so that no zombie counts as a running VM.
+"""Detects the exit of QEMU's processes at once and reaps them, so that no zombie counts as a running VM.
 
 libvirt detaches QEMU, so it becomes a child of the nearest subreaper. This process is that subreaper: otherwise PID 1
 reaps it, often late, and libvirt takes the zombie for a running VM. QEMU started by an earlier process is not our
-child; its exit is detected all the same, only its exit status is not.
+child: its exit is detected, but its exit status is unknown.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ class Orphans:
 
     @contextmanager
     def reaped(self) -> Iterator[None]:
-        """While a call of libvirt runs."""
+        """Reaps such processes while a libvirt call is in progress."""
         with self._lock:
             self._calls += 1
             first = self._calls == 1
@@ -113,8 +113,8 @@ def _is_zombie(pid: int) -> bool:
 
 
 def _is_detached(pid: int) -> bool:
-    """QEMU that went to the background has its own session. The process it was forked from is in ours: libvirt waits
-    for that one, and fails if it is gone."""
+    """Whether this QEMU process went to the background and so has its own session. The process that forked it is in
+    ours: libvirt waits for that process, and fails if it is gone."""
     with suppress(OSError):
         return os.getsid(pid) != os.getsid(0)
     return False

@@ -1,4 +1,4 @@
-"""A command in the guest with streams: the agent itself neither streams nor takes input while a command runs.
+"""Runs a command in the guest with streams: the agent itself neither streams nor takes input while a command runs.
 
 The command runs in a shell of the guest, with its input from a named pipe and its output in files, which the agent
 reads and writes piece by piece while the command runs. A command with a terminal runs under `script` (util-linux),
@@ -19,7 +19,8 @@ from podfit.vm.machines.guest import AgentFailed, GuestAgent
 _PIECE = 48 * 1024
 _NOT_FOUND = 127
 _PAUSE_S = (0.02, 0.02, 0.05, 0.1)
-# The pipe comes before the files, whose presence says that it is there: the agent would make a file in its place.
+# The pipe is created before the files, whose presence shows that it exists: otherwise the agent would create a file in
+# its place.
 _FOLDER, _FILES = 'mkdir -m 700 "$0" && ', ': >"$0/out" && : >"$0/err" || exit 1; '
 _PIPE = 'mkfifo "$0/in" && '
 _CHECK = 'command -v "$%d" >/dev/null || { : >"$0/missing"; exit 127; }; '
@@ -42,7 +43,7 @@ NO_TERMINAL = (
 
 
 class GuestExec:
-    """A running command, as the streaming server wants it."""
+    """A running command, with the interface that the streaming server needs."""
 
     def __init__(self, agent: GuestAgent, words: list[str], stdin: bool, tty: bool = False) -> None:
         self._agent, self._words, self._takes_input, self._tty = agent, words, stdin, tty
@@ -53,7 +54,7 @@ class GuestExec:
         self._ended: asyncio.Future[int] = asyncio.get_running_loop().create_future()
 
     async def start(self) -> None:
-        """Raises StreamFailure."""
+        """Starts the command. Raises StreamFailure."""
         try:
             command = ["/bin/sh", "-c", *(await self._terminal() if self._tty else self._plain())]
             self._pid = int((await self._agent.command("guest-exec", path=command[0], arg=command[1:]))["pid"])
@@ -83,7 +84,7 @@ class GuestExec:
         raise AgentFailed("the guest's shell did not start")
 
     async def _open_input(self) -> int | None:
-        """None if the command has ended before it could read."""
+        """Opens the input pipe; None if the command has ended before it could read."""
         try:
             return await self._open("in", "w")
         except AgentFailed:
@@ -92,7 +93,7 @@ class GuestExec:
             raise
 
     async def read(self) -> tuple[int, bytes] | None:
-        """The next piece; None once the command has ended and everything was read."""
+        """The next piece of output; None once the command has ended and everything was read."""
         pauses = iter(_PAUSE_S)
         try:
             while True:
@@ -101,7 +102,7 @@ class GuestExec:
                     found = await self._agent.command("guest-file-read", handle=handle, count=_PIECE)
                     if found["count"]:
                         return channel, base64.b64decode(found["buf-b64"])
-                    # The end of the file is where the command writes next.
+                    # The command writes next at the end of the file.
                     await self._agent.command("guest-file-seek", handle=handle, offset=0, whence="cur")
                 if over:
                     return None

@@ -48,7 +48,7 @@ class Arrivals:
         await self._tasks.stop()
 
     async def prepare(self, sandbox: Sandbox, config: cri.ContainerConfig, offer: Offer) -> PreparedTarget:
-        """Idempotent. Raises CannotMove, ImageMissing and errors of disk creation."""
+        """Prepares for a VM; idempotent. Raises CannotMove, ImageMissing and errors of disk creation."""
         if self._hypervisor.embedded:
             raise CannotMove(
                 "the VM runtime of this node has no libvirt daemon (--libvirt-socket): it cannot receive VMs"
@@ -90,18 +90,20 @@ class Arrivals:
         )
 
     def _socket(self, container: Container, kind: str) -> str:
-        """On one machine QEMU connects to QEMU by a socket; between machines libvirt chooses a port."""
+        """The socket of the migration. On one machine QEMU connects to QEMU by a socket; between machines libvirt
+        chooses a port."""
         return f"unix://{self._folder}/{kind}-{container.id[:13]}" if "unix" in self._uri.partition(":")[0] else ""
 
     def adopt(self, container: Container) -> None:
-        """The caller has written the VM's previous log: its log from here follows."""
+        """Takes over a VM that runs here. The caller has written the VM's previous log, which its log from here on
+        follows."""
         if container.log_held:
             container.log_held = False
             self._records.save(container)
             if container.state == RUNNING:
                 self._lives.presence(container).console.start()
 
-    # --- what libvirt reports
+    # --- events from libvirt
     def heard(self, event: Event) -> None:
         container = self._lives.container_of(event.uuid)
         if container is not None and container.arriving and event.kind in (STARTED, RESUMED):
@@ -114,15 +116,16 @@ class Arrivals:
             log.warning("incoming VM %s: %s", container.domain, error)
 
     async def recover(self, container: Container) -> None:
-        """Takes the VM over if it runs here. libvirt defines it when it arrives: one that is defined but off arrived
-        and has stopped since."""
+        """Takes the VM over if it runs here. libvirt defines a VM when it arrives, so one that is defined but off
+        arrived and has stopped since."""
         machine = self._lives.machine(container)
         state = await machine.state()
         if state is None or container.state != CREATED or not container.arriving:
             return
         pid = machine.pid()
         if state.running and pid is not None:
-            # Before its memory comes, if libvirt was quick to report it: all of it is charged to the pod.
+            # QEMU is moved before it receives the guest's memory, if libvirt reported it early enough: all of the
+            # memory is charged to the pod.
             self._cgroups.create(container.group)
             self._cgroups.adopt(container.group, pid)
         if state.running and state.paused:

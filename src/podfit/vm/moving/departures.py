@@ -1,7 +1,8 @@
 """VMs that are migrated away from this host. A migration is in the VM's record before libvirt is called.
 
-libvirt removes a domain from its source only after it runs at its destination. So a VM whose domain is here is here,
-however the migration was interrupted, and one without a domain, or one that is off because it was migrated, has left.
+libvirt removes a domain from its source only after it runs at its destination. So a VM whose domain exists on this host
+has not left, however the migration was interrupted. A VM without a domain here, or one that is off because it was
+migrated, has left.
 """
 
 from __future__ import annotations
@@ -44,13 +45,13 @@ class Departures:
         lives.departed = self.departed
 
     async def close(self) -> None:
-        """libvirt continues what it was asked to do."""
+        """Ends this process's tasks. libvirt continues migrations in progress."""
         for move in self._moves.values():
             move.cancel()
         await asyncio.gather(*self._moves.values(), return_exceptions=True)
 
     async def offer(self, container: Container) -> Offer:
-        """Raises CannotMove."""
+        """Describes a VM for its migration. Raises CannotMove."""
         if self._hypervisor.embedded:
             raise CannotMove(
                 "the VM runtime of this node has no libvirt daemon (--libvirt-socket): its VMs cannot be migrated"
@@ -75,7 +76,7 @@ class Departures:
         )
 
     async def _without_resize(self, container: Container) -> None:
-        """QEMU would refuse a device plugged during a migration."""
+        """Ensures that no resize is in progress: QEMU would refuse a device plugged during a migration."""
         if container.state != RUNNING:
             raise CannotMove(f"the VM is {container.state}, not running")
         patience = asyncio.get_running_loop().time() + RESIZE_S
@@ -86,8 +87,8 @@ class Departures:
 
     # --- migration
     async def leave(self, container: Container, place: PreparedTarget) -> None:
-        """Returns when the VM runs at the target. Raises CannotMove or LibvirtFailed; its place may then be unknown.
-        Called again, it resumes the migration in progress."""
+        """Migrates a VM. Returns when it runs at the target. Raises CannotMove or LibvirtFailed; after the latter it
+        may be unknown where the VM runs. Called again, it resumes the migration in progress."""
         move = self._moves.get(container.id)
         if move is None or move.done():
             move = self._moves[container.id] = asyncio.ensure_future(self._leave(container, place))
@@ -109,16 +110,16 @@ class Departures:
         try:
             await self._migrate(container, place)
         except LibvirtFailed as error:
-            # The other daemon may be gone; only if this one is, the outcome of the migration is unknown.
+            # The other daemon may be gone. The outcome of the migration is unknown only if this one is.
             if error.gone and not await self._hypervisor.alive():
                 raise
-            # Only the response may have been lost: only a VM that is here has not left.
+            # Perhaps only the response was lost: a VM that is not here has left.
             if not await self._has_left(container):
                 raise CannotMove(str(error)) from error
         await self._concluded(container)
 
     async def _under_way(self, container: Container, abort: bool = False) -> bool:
-        """Waits for a migration that an earlier process began, and may abort it. True if the VM has left by it."""
+        """Waits for a migration that an earlier process began; `abort` cancels it. True if the VM has left."""
         while True:
             try:
                 if await self._hypervisor.on(container.uuid, lambda domain: domain.jobInfo()[0]) == 0:
@@ -167,7 +168,7 @@ class Departures:
             await call
 
     async def departed(self, container: Container) -> bool:
-        """QEMU has exited: whether that is because the VM runs elsewhere."""
+        """Whether QEMU has exited because the VM runs on another host."""
         move = self._moves.get(container.id)
         if move is not None and move is not asyncio.current_task():
             await asyncio.wait({move})

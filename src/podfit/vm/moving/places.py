@@ -95,7 +95,7 @@ def place_of(vm: Definition, uri: str, transport: str, disk_transport: str) -> P
 
 
 def rewritten(text: str, place: PreparedTarget) -> str:
-    """The XML for the new host. Raises CannotMove."""
+    """The VM's XML for the new host. Raises CannotMove."""
     root = ElementTree.fromstring(text)
     for name in ("kernel", "initrd", "cmdline"):
         _set_text(root.find(f"os/{name}"), getattr(place, name))
@@ -129,7 +129,7 @@ def _move_disks(root: ElementTree.Element, place: PreparedTarget) -> None:
 
 
 def _unpin(root: ElementTree.Element, cpuset: str) -> None:
-    """CPU pins of the source host mean nothing on the target."""
+    """Removes CPU pins, which refer to CPUs of the source host."""
     vcpu, tuning = root.find("vcpu"), root.find("cputune")
     if vcpu is not None:
         vcpu.attrib.pop("cpuset", None)

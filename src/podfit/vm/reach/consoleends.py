@@ -14,7 +14,7 @@ _PIECE = 16 * 1024
 
 
 class ConsoleStream:
-    """The guest's end is a pty; the console is still logged."""
+    """An attached console. The guest's end is a pty; the output is still logged."""
 
     def __init__(self, path: str, ended: asyncio.Event, stdin: bool) -> None:
         self._path, self._ended, self._stdin = path, ended, stdin
@@ -22,7 +22,7 @@ class ConsoleStream:
         self._readable = asyncio.Event()
 
     def open(self) -> None:
-        """Raises StreamFailure."""
+        """Opens the console. Raises StreamFailure."""
         try:
             self._descriptor = os.open(self._path, os.O_RDWR | os.O_NOCTTY | os.O_NONBLOCK | os.O_CLOEXEC)
             tty.setraw(self._descriptor)

@@ -1,7 +1,8 @@
-"""A VM's serial console as a container log: QEMU writes raw bytes to a file, and this copies them in CRI's log format.
+"""Copies a VM's serial console to the container log: QEMU writes raw bytes to a file, which are copied in CRI's log
+format.
 
-Copied bytes are given back to the file system, so the raw file stays small however much the guest prints. How far the
-copy has got is noted beside it; after kill -9 at most the last piece is copied twice, and none is lost.
+The space of copied bytes is released, so the raw file stays small however much the guest prints. The offset of the copy
+is stored beside the file; after kill -9 at most the last piece is copied twice, and none is lost.
 """
 
 from __future__ import annotations
@@ -71,7 +72,7 @@ class Console:
         while True:
             self.copy()
             await watch.wait()
-            # QEMU writes a character or a few at a time; a moment later the line is mostly whole.
+            # QEMU writes one or a few characters at a time; after a short wait the line is mostly complete.
             await asyncio.sleep(_GATHER_S)
 
     def copy(self) -> None:
@@ -103,7 +104,7 @@ class Console:
         os.write(self._out, lines(data, stamp))
 
     def _release(self) -> None:
-        """Copied blocks become a hole in the raw file; QEMU keeps writing at its end."""
+        """Turns copied blocks of the raw file into a hole; QEMU keeps writing at its end."""
         descriptor = os.open(self._raw, os.O_RDWR | os.O_CLOEXEC)
         try:
             _libc.fallocate(descriptor, _PUNCH, ctypes.c_long(0), ctypes.c_long(self._offset & ~4095))
@@ -111,12 +112,12 @@ class Console:
             os.close(descriptor)
 
     def say(self, text: str) -> None:
-        """A line from the runtime itself."""
+        """Adds a line from the runtime itself to the log."""
         if self._target is not None:
             self._append(self._target, f"{text}\n".encode())
 
     def reopen(self) -> None:
-        """After the log file was renamed: the next entry goes to a new one, which exists at once."""
+        """Called after the log file was renamed: the next entry is written to a new file, which exists at once."""
         if self._out is not None:
             os.close(self._out)
             self._out = None
@@ -124,7 +125,7 @@ class Console:
             self._append(self._target, b"")
 
     async def close(self) -> None:
-        """The last output is copied first."""
+        """Stops copying, after the last output was copied."""
         self.copy()
         await self._tasks.stop()
         if self._watch is not None:

@@ -39,7 +39,7 @@ class Names:
 
 
 def answer(request: bytes, lease: Lease, names: Names = Names()) -> bytes | None:
-    """None for a packet that is not a client's request, or is for another server."""
+    """The reply to a packet; None if it is not a client's request, or is addressed to another server."""
     if len(request) < _HEAD.size + 4 or request[_HEAD.size : _HEAD.size + 4] != _MAGIC:
         return None
     head = list(_HEAD.unpack_from(request))
@@ -70,7 +70,7 @@ def answer(request: bytes, lease: Lease, names: Names = Names()) -> bytes | None
 
 
 def _domains(searches: tuple[str, ...]) -> bytes:
-    """In DNS encoding (RFC 3397), as many as fit into one option."""
+    """The search domains in DNS encoding (RFC 3397), as many as fit into one option."""
     found = b""
     for search in searches:
         labels = [label.encode("idna") for label in search.strip(".").split(".") if label]

@@ -1,7 +1,7 @@
 """The links of a VM pod's network namespace: a bridge, the pod's own link, and the guest's tap device.
 
-Bridged, the guest has the pod's address and MAC. A guest that was migrated from another node keeps its address there:
-then the pod's link keeps its own, and packets are translated between the two, in the pod's namespace.
+Bridged, the guest has the pod's address and MAC. A guest that was migrated keeps the address it had on the other node:
+then the pod's link keeps its own address, and packets are translated between the two, in the pod's namespace.
 """
 
 from __future__ import annotations
@@ -133,7 +133,7 @@ async def has(namespace: Path, name: str) -> bool:
 
 
 async def move_tap(outside: Path, name: str, namespace: Path) -> None:
-    """QEMU has it open, and continues to use it in the pod's namespace."""
+    """Moves the tap device to the pod's namespace. QEMU has it open, and continues to use it there."""
     await ip(outside, "link", "set", name, "netns", str(namespace))
 
 
@@ -142,7 +142,7 @@ async def join_tap(namespace: Path, name: str, mtu: int) -> None:
 
 
 async def announce(namespace: Path, gateway: str) -> None:
-    """The guest still has the MAC of the old node's gateway: it is updated to the one here."""
+    """Announces the gateway to a guest that still has the MAC of the old node's gateway."""
     for pause in _ANNOUNCED_S:
         await asyncio.sleep(pause)
         with suppress(OSError):

@@ -1,8 +1,8 @@
 """The network of VM pods: an address in the pod network, QEMU's own user network, or none.
 
 A pod with an address has a network namespace like that of a container pod. In it a bridge joins the pod's link with the
-guest's tap device, and the guest takes over the link's address and MAC: for others it looks like a container. The guest
-learns its address by DHCP, or from its kernel command line.
+guest's tap device, and the guest takes over the link's address and MAC: other hosts reach it like a container. The
+guest learns its address by DHCP, or from its kernel command line.
 """
 
 from __future__ import annotations
@@ -54,8 +54,8 @@ class Networks:
         """By the pod's UID: the sandbox that was connected last."""
 
     async def open(self, sandboxes: list[Sandbox]) -> None:
-        """Connected pods stay connected. Networks that an earlier process set up for a pod that never became ready are
-        removed."""
+        """Opens the network. Connected pods stay connected. Networks that an earlier process set up for a pod that
+        never became ready are removed."""
         if self._pods is None:
             return
         await self._pods.open()
@@ -76,7 +76,7 @@ class Networks:
             await self._remove_tap(uid)
             await pods.disconnect(uid)
         except (NetworkFailure, OSError) as error:
-            # It is in the folder of networks: the next start tries again.
+            # The network's folder still names it: the next start tries again.
             log.warning("the network of pod %s: %s", uid, error)
 
     async def close(self) -> None:
@@ -114,7 +114,7 @@ class Networks:
                 await self._disconnect(self._pods, uid)
 
     def turn(self, uid: str) -> asyncio.Lock:
-        """Held while this pod is being connected."""
+        """A lock that is held while this pod is being connected."""
         return self._turns.setdefault(uid, asyncio.Lock())
 
     async def _connect(self, sandbox: Sandbox) -> None:

@@ -1,7 +1,9 @@
-"""Memory of a running VM: devices and balloon. Growing is quick; shrinking goes only as far as the guest can follow.
+"""Resizes the memory of a running VM by devices and balloon. Growing is quick; shrinking goes only as far as the guest
+can follow.
 
-A guest from which memory in use is detached kills its own processes. So it is asked first what is available; a device
-is vacated block by block before it is detached; and the balloon grows in steps, which end at the first pressure.
+A guest from which memory in use is detached kills its own processes. So the available memory is read from the guest
+first; a device is vacated block by block before it is detached; and the balloon grows in steps, which end at the first
+pressure.
 """
 
 from __future__ import annotations
@@ -40,7 +42,7 @@ BALLOON_S = 3.0
 
 @dataclass(frozen=True)
 class Present:
-    """A VM's memory, measured at once."""
+    """A VM's memory, vCPUs and guest statistics, measured together."""
 
     vcpus: int
     """Plugged."""
@@ -67,13 +69,14 @@ class VmMemory:
         live, found = await self._machine.measured()
         memory, held = live.memory, found.get("actual")
         if held is not None:
-            # QEMU's balloon does not count what a virtio-mem device has.
+            # QEMU's balloon does not count the memory of a virtio-mem device.
             memory = replace(memory, balloon=max(0, memory.total - memory.virtio - (held >> 10)))
         return Present(live.vcpus, memory, count_of(live, found))
 
     async def set(self, now: Present, target: int, booted: bool = False) -> None:
-        """`now`: the current state. `booted`: the guest's use of its devices is unknown. Raises GuestBusy if the guest
-        ends with more than the target, GuestUnsupported if it does not use its memory or that is unknown."""
+        """Brings the guest to `target` MiB. `now`: the current state. `booted`: the guest's use of its devices is
+        unknown. Raises GuestBusy if the guest ends with more than the target, GuestUnsupported if it does not use its
+        memory or that is unknown."""
         if booted and now.memory.plugged:
             await self._look_again(now.memory)
         if target >= now.memory.guest:
@@ -88,7 +91,8 @@ class VmMemory:
         added = sum(size for size, _ in found.attach) + max(0, (found.virtio or 0) - memory.virtio)
         total = await Online(self._machine, self._agent).total_mib(now.count) if added else 0
         if added:
-            # Before it is plugged: if the process dies in between, nothing unknown counts as used.
+            # Recorded before the memory is plugged: if the process dies in between, no memory whose use is unknown
+            # counts as used.
             self._doubt(self._container.unused_mib + added, expected(total, added))
         if found.virtio is not None and found.virtio != memory.virtio:
             accepted = max(0, await self._request_virtio(memory.virtio, found.virtio) - memory.virtio)
@@ -112,8 +116,8 @@ class VmMemory:
         self._save()
 
     async def _confirm(self) -> None:
-        """Memory that the guest does not use does not count, and the balloon does not inflate in exchange for it.
-        Raises GuestUnsupported."""
+        """Checks whether the guest uses the added memory. Memory that it does not use does not count, and the balloon
+        does not inflate in exchange for it. Raises GuestUnsupported."""
         container = self._container
         if not container.unused_mib:
             return
@@ -124,7 +128,8 @@ class VmMemory:
             raise GuestUnsupported(found.why)
 
     async def _look_again(self, memory: Memory) -> None:
-        """Through the agent only: the balloon's statistics cannot identify the missing memory."""
+        """Measures which memory the guest uses, through the agent only: the balloon's statistics cannot identify unused
+        memory."""
         try:
             found = await Online(self._machine, self._agent).by_agent()
         except AgentFailed as error:
@@ -141,7 +146,8 @@ class VmMemory:
         return (await self.actual()).usable(self._container.unused_mib)
 
     async def _set_balloon(self, target: int) -> int:
-        """Waits until the balloon has its size or makes no progress; returns the memory that the guest has and uses."""
+        """Sets the balloon, and waits until it has its size or makes no progress. Returns the memory that the guest has
+        and uses."""
         with self._waits.following(self._machine.uuid, BALLOON) as heard:
             await self._leave(target)
             while (usable := await self._usable()) != target:
@@ -172,7 +178,7 @@ class VmMemory:
             raise GuestBusy(missing(reached, target))
 
     async def _zoned(self, memory: Memory) -> Memory:
-        """Which devices are in the guest's movable zone, if there is a choice and an agent that knows."""
+        """Marks the devices outside the guest's movable zone, if there is a choice and the agent reports it."""
         if len(memory.devices) < 2:
             return memory
         try:
@@ -183,7 +189,7 @@ class VmMemory:
         return replace(memory, devices=in_zones(memory.devices, bases, fixed, size))
 
     async def _forget_unused(self) -> None:
-        """Devices that are no longer plugged are not unused either. Without an agent, the rest stays unconfirmed."""
+        """Stops counting unused memory that is no longer plugged. Without an agent, the rest stays unconfirmed."""
         left = min((await self.actual()).plugged, self._container.unused_mib)
         if left:
             with suppress(AgentFailed):
@@ -210,7 +216,8 @@ class VmMemory:
             return Guest(found.get("available", 0) >> 10, found["usable"] >> 10)
 
     async def _detach(self, device: Device, goal: int) -> None:
-        """Leaves the device in place if the guest cannot vacate it; the balloon then takes the same amount."""
+        """Detaches a device, or leaves it in place if the guest cannot vacate it; the balloon then takes the same
+        amount."""
         taken = await self._vacate(device, goal)
         if taken is None:
             return
@@ -252,7 +259,7 @@ class VmMemory:
             return False
 
     async def _bring_back(self, taken: list[int]) -> None:
-        """Blocks that stay offline do not belong to the guest's memory."""
+        """Brings blocks back online. Blocks that stay offline do not count as the guest's memory."""
         try:
             size = await self._agent.block_size()
             online = await self._agent.blocks()
@@ -278,8 +285,8 @@ class VmMemory:
 
     # --- virtio-mem
     async def _request_virtio(self, present: int, requested: int) -> int:
-        """Returns the device's final size. A device that gave up retries only after a different request, so that is
-        sent first."""
+        """Requests a size and returns the device's final size. A device that gave up retries only after a different
+        request, so a different one is sent first."""
         assert self._layout.device == VIRTIO_MEM
         if requested < present:
             await self._machine.request_virtio(present)

@@ -1,4 +1,4 @@
-"""Whether the guest uses plugged memory: exactly by its agent, approximately by the balloon's statistics.
+"""Determines whether the guest uses plugged memory: exactly by its agent, approximately by the balloon's statistics.
 
 The agent brings blocks online that the guest's kernel leaves offline. Memory that the guest does not use is not
 reported as its own, and the message names what the guest lacks.
@@ -33,7 +33,7 @@ class Found:
 
 @dataclass(frozen=True)
 class Count:
-    """The guest's memory by its balloon driver."""
+    """The guest's memory as counted by its balloon driver."""
 
     mib: int
     """0: not reported."""
@@ -50,11 +50,12 @@ class Online:
         self._machine, self._agent = machine, agent
 
     async def total_mib(self, found: Count) -> int:
-        """The balloon driver's count plus the balloon's size; 0 without one. `found`: a moment ago.
+        """The balloon driver's count plus the balloon's size; 0 without a driver. `found`: the count of a moment ago.
 
         Statistics are up to a second old. If they have to be current, because there is no agent or the balloon may have
         moved just now, this waits for the next ones: compared with an outdated count, unused memory could seem used.
-        Raises GuestUnsupported if none arrive."""
+        Raises GuestUnsupported if none arrive.
+        """
         asked = time.time()
         deadline = asked + SILENT_S
         now = found
@@ -70,14 +71,16 @@ class Online:
         return count_of(*await self._machine.measured())
 
     async def check(self, unused_mib: int, expected_mib: int) -> Found:
-        """`unused_mib`: the unconfirmed amount; `expected_mib`: the balloon driver's count once it is used."""
+        """Determines how much memory the guest does not use. `unused_mib`: the unconfirmed amount; `expected_mib`: the
+        balloon driver's count once that memory is used."""
         try:
             return await self.by_agent()
         except AgentFailed as error:
             return await self._ask_balloon(unused_mib, expected_mib, str(error))
 
     async def by_agent(self, patience_s: float | None = None) -> Found:
-        """`patience_s`: as long as a guest may take, if None. Raises AgentFailed."""
+        """Determines, by the agent, how much memory the guest does not use. `patience_s`: how long the guest may take
+        to use it; None for the default. Raises AgentFailed."""
         patience_s = SEEN_S if patience_s is None else patience_s
         deadline, size, seen = time.monotonic() + patience_s, await self._agent.block_size(), False
         while True:
@@ -90,7 +93,7 @@ class Online:
                 return Found()
             if time.monotonic() > deadline:
                 return Found(left.mib, _why_not(left))
-            # Most kernels bring it online by themselves, a moment after they show it.
+            # Most kernels bring a block online by themselves, a moment after they show it.
             ready = [*left.offline, *left.partial] if seen and not left.hidden else []
             refused = await self._agent.set_blocks(ready, True)
             seen = not left.hidden
@@ -128,7 +131,7 @@ def count_of(live: Live, statistics: Mapping[str, int]) -> Count:
 
 
 def expected(total_mib: int, added_mib: int) -> int:
-    """The balloon driver's count when the added memory is in use; 0: unknown."""
+    """The balloon driver's count once the added memory is in use; 0 if unknown."""
     return total_mib + int(added_mib * _COUNTED) if total_mib else 0
 
 

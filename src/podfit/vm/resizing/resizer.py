@@ -2,8 +2,8 @@
 
 Three stores hold a VM's size, and are written in this order: its cgroup, the runtime's record, libvirt's domain. The
 cgroup is raised before the guest grows and lowered after it shrank, so QEMU always has room; if the domain cannot be
-changed, the cgroup and the record go back. The target is in the record before the first step, so that a runtime that
-was killed goes on with it.
+changed, the cgroup and the record are restored. The target is in the record before the first step, so that a restarted
+runtime continues with it.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class Worker:
         self._answers: list[tuple[Size, asyncio.Future[None]]] = []
 
     def expect(self, target: Size) -> asyncio.Future[None]:
-        """Ends with the next attempt to reach the target."""
+        """A future that ends with the next attempt to reach the target."""
         answer: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._answers.append((target, answer))
         return answer
@@ -91,7 +91,8 @@ class Resizer:
 
     # --- requests
     async def update(self, container: Container, newer: Limits) -> None:
-        """Raises Refused, LibvirtFailed or OSError if the VM does not have its new size when this returns."""
+        """Resizes a VM. Raises Refused, LibvirtFailed or OSError if the VM does not have its new size when this
+        returns."""
         worker = self._workers.setdefault(container.id, Worker())
         async with worker.turn:
             target = await self._accept(container, worker, newer)
@@ -117,7 +118,7 @@ class Resizer:
         return target
 
     def _promise(self, container: Container, limits: Limits, target: Size) -> None:
-        """The first two stores: cgroup, then record."""
+        """Writes the first two stores: cgroup, then record."""
         now = self._cgroups.memory_limit(container.group) or 0
         wanted = self._lives.limit_bytes(container, target.memory_mib)
         self._cgroups.write(container.group, limits, max(now, wanted))
@@ -175,7 +176,7 @@ class Resizer:
 
     async def _attempt(self, container: Container, worker: Worker, before: Limits) -> None:
         assert container.update is not None
-        # Not saved: after a restart no step is running, whatever the record says.
+        # Not saved: after a restart no step is running, whatever the record contains.
         container.update = progress.begun(container.update)
         worker.failure = None
         try:
@@ -205,7 +206,7 @@ class Resizer:
         self._records.save(container)
 
     async def _apply(self, container: Container, target: Size, worker: Worker) -> None:
-        """The third store: libvirt's domain."""
+        """Changes the third store: libvirt's domain."""
         booted, worker.booted = worker.booted, False
         try:
             await self._change(container, target, booted)
@@ -230,7 +231,7 @@ class Resizer:
             raise GuestUnsupported(lacks)
 
     async def _set_vcpus(self, container: Container, count: int, booted: bool) -> str:
-        """Returns what the guest lacks, if it does not use all of them."""
+        """Sets the vCPUs. Returns what the guest lacks, if it does not use all of them."""
         machine, most, accelerated = (
             self._lives.machine(container),
             container.layout.max_vcpus,
@@ -242,7 +243,7 @@ class Resizer:
             )
         except GuestUnsupported:
             if booted:
-                # It started with all of its vCPUs online.
+                # The guest started with all of its vCPUs online.
                 self._set_offline(container, 0)
             raise
         self._set_offline(container, offline)
@@ -274,7 +275,8 @@ class Resizer:
 
     # --- reactions to the guest
     def agent_is_up(self, container: Container) -> None:
-        """A guest that booted has all of its vCPUs online again: those it must not use go offline."""
+        """Called when the guest agent connects. A guest that booted has all of its vCPUs online again: those beyond its
+        limit go offline."""
         if container.state != RUNNING or container.leaving:
             return
         worker = self._workers.setdefault(container.id, Worker())
@@ -285,7 +287,7 @@ class Resizer:
         self._run(container, worker, container.limits)
 
     def _examine(self, container: Container) -> None:
-        """The guest's actual size is measured, and brought to its limits, like a resize to them."""
+        """Requests the present limits again, so that the guest's actual size is measured and brought to them."""
         container.update = progress.requested(None, size_of(container.limits))
         self._records.save(container)
 

@@ -1,4 +1,4 @@
-"""vCPUs of a running VM: plugged by QEMU, brought online and taken offline by the guest agent.
+"""Resizes the vCPUs of a running VM: QEMU plugs them, the guest agent brings them online and takes them offline.
 
 Under KVM vCPUs are unplugged. An emulated machine does not survive that: there the guest takes them offline, and they
 stay plugged.
@@ -17,13 +17,13 @@ _TRIES, _PAUSE_S = 40, 0.025
 
 
 def wanted_states(present: dict[int, bool], count: int) -> dict[int, bool]:
-    """The changes after which `count` vCPUs are online: low numbers stay, and the first always."""
+    """The changes after which `count` vCPUs are online: those with low numbers stay, and the first always does."""
     chosen = set(sorted(present)[:count])
     return {number: number in chosen for number, online in present.items() if online != (number in chosen)}
 
 
 async def plug(machine: Machine, present: int, count: int, most: int) -> None:
-    """Raises GuestBusy if QEMU would crash now."""
+    """Plugs vCPUs. Raises GuestBusy if QEMU would crash now."""
     if not has_room(await machine.translated(), present, count - present, most):
         raise GuestBusy(f"QEMU's translation cache has no room for {count - present} more vCPUs yet; retrying")
     await machine.add_vcpus(count)
@@ -32,9 +32,12 @@ async def plug(machine: Machine, present: int, count: int, most: int) -> None:
 async def set_vcpus(
     machine: Machine, agent: GuestAgent, count: int, offline: int, most: int, accelerated: bool
 ) -> tuple[int, str]:
-    """`offline`: how many of the plugged vCPUs the guest does not use, or may not; `most`: how many it can ever have.
+    """Sets the number of online vCPUs. `offline`: the number of plugged vCPUs that the guest does not use, or may not
+    use; `most`: the number it can ever have.
+
     Returns how many are not used afterwards, and what the guest lacks if those are too many. Raises GuestUnsupported,
-    GuestBusy, LibvirtFailed."""
+    GuestBusy, LibvirtFailed.
+    """
     before = plugged = (await machine.live()).vcpus
     if count > plugged:
         await plug(machine, plugged, count, most)
@@ -66,7 +69,7 @@ def _lacks(shown: int, plugged: int, missing: int) -> str:
 
 
 async def _seen(agent: GuestAgent, plugged: int) -> dict[int, bool]:
-    """The guest's vCPUs; new ones appear within a moment."""
+    """The guest's vCPUs, with new ones: those appear within a moment."""
     present: dict[int, bool] = {}
     for _ in range(_TRIES):
         present = await agent.vcpus()

@@ -19,7 +19,7 @@ class Waits:
 
     @contextmanager
     def following(self, uuid: str, *kinds: str) -> Iterator[EventQueue]:
-        """Collects the VM's events of these kinds from now on: start before the call that causes them."""
+        """Collects the VM's events of these kinds from now on: to be entered before the call that causes them."""
         heard = EventQueue()
 
         def follower(event: Event) -> None:

@@ -30,7 +30,7 @@ STATES = {
     RUNNING: cri.ContainerState.CONTAINER_RUNNING,
     EXITED: cri.ContainerState.CONTAINER_EXITED,
 }
-# Not UNAVAILABLE for what a guest does: callers take that for a runtime that is down.
+# UNAVAILABLE is not used for failures of a guest, because callers take it for a runtime that is down.
 _CODES: tuple[tuple[type[Exception], grpc.StatusCode], ...] = (
     (refusals.Invalid, grpc.StatusCode.INVALID_ARGUMENT),
     (refusals.BeyondMaximum, grpc.StatusCode.OUT_OF_RANGE),
@@ -71,7 +71,7 @@ def code_of(error: Exception) -> grpc.StatusCode:
 
 
 def answered(call: Callable[..., Awaitable[Answer]]) -> Callable[..., Awaitable[Answer]]:
-    """A call whose failures become gRPC statuses with the cause as message."""
+    """Wraps a call whose failures become gRPC statuses with the cause as message."""
 
     @functools.wraps(call)
     async def wrapped(self: Any, request: Any, context: grpc.aio.ServicerContext) -> Answer:
@@ -207,5 +207,5 @@ def container_matches(container: Container, wanted: cri.ContainerFilter) -> bool
 
 
 def _named(image: cri.ImageSpec) -> cri.ImageSpec:
-    """By its name in the pod: callers name the image itself by its ID."""
+    """The image spec with the image's name from the pod's spec, because callers put the image's ID in `image`."""
     return cri.ImageSpec(image=image.user_specified_image or image.image, annotations=image.annotations)

@@ -135,7 +135,7 @@ class Containers:
             raise GuestBusy(f"the VM is {power.lower()}: it can be resized when it runs again")
 
     async def _redefine(self, container: Container, newer: Limits) -> None:
-        """A VM that is off starts with its new size."""
+        """Redefines a VM that is off, so that it starts with its new size."""
         sandbox = self._runtime.sandbox(container.sandbox_id)
         limits = container.limits.updated(newer)
         layout = layout_of(size_of(limits), sandbox.config.annotations)
@@ -153,7 +153,7 @@ class Containers:
 
 
 def _grace_s(annotations: Mapping[str, str]) -> float:
-    """How long a guest may take to shut down."""
+    """The seconds that a guest may take to shut down."""
     text = annotations.get(machines.POWER_GRACE, "")
     if text and not text.isdecimal():
         raise Invalid(f"annotation {machines.POWER_GRACE}: {text!r} is not a number of seconds")

@@ -13,7 +13,7 @@ from podfit.vm.server.answers import answered
 
 
 def described(one: StoredImage) -> cri.Image:
-    """The image's user is either a number or a name; its group is left out."""
+    """The image as a CRI message. Its user is either a number or a name; the group is left out."""
     user = one.settings.user.partition(":")[0]
     number = not user or user.isdigit()
     return cri.Image(

@@ -55,7 +55,7 @@ class Info:
     async def UpdateRuntimeConfig(
         self, _request: cri.UpdateRuntimeConfigRequest, _context: Any
     ) -> cri.UpdateRuntimeConfigResponse:
-        """The range of pod addresses; VMs keep the network this runtime was started with."""
+        """Ignores the range of pod addresses: VMs keep the network with which this runtime was started."""
         return cri.UpdateRuntimeConfigResponse()
 
     async def GetContainerEvents(

@@ -79,7 +79,7 @@ class Server:
         self._opened = False
 
     async def start(self) -> None:
-        """Raises SocketInUse, and the errors of opening the runtime."""
+        """Starts to serve. Raises SocketInUse, and the errors of opening the runtime."""
         _clear(self._path)
         await self.runtime.open()
         self._opened = True
@@ -105,7 +105,7 @@ class Server:
         await self._server.start()
 
     async def stop(self) -> None:
-        """VMs keep running; the next start finds them."""
+        """Stops the server. VMs keep running; the next start finds them."""
         if not self._opened:
             return
         await self._server.stop(1.0)

@@ -55,7 +55,7 @@ class StreamServer:
             await self._listener.close()
 
     def offer(self, what: Conversation | Forward) -> str:
-        """A URL for one use."""
+        """Offers a session; returns a URL for one use."""
         token = secrets.token_urlsafe(16)
         self._pending[token] = what
         asyncio.get_running_loop().call_later(VALID_S, self._pending.pop, token, None)
