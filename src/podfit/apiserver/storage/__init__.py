@@ -1,1 +1,1 @@
-"""Objects in the store: decoded, cached and watched."""
+"""Access to stored objects for the rest of the server: decodes, caches and watches them."""

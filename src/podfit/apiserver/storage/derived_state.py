@@ -1,7 +1,7 @@
-"""State that the server derives from the store: roles, references of nodes, allocated addresses.
+"""Maintains state that the server derives from the store: roles, references of nodes, allocated addresses.
 
-Read from the store at start, updated by its changes. Aggregated cluster roles are written back, so that their stored
-rules are the effective ones.
+The state is built from the store at start and updated by its changes. Aggregated cluster roles are written back, so
+that their stored rules are the effective ones.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class DerivedState:
         each(_SERVICE, self._objects.list(_SERVICE), self._addresses.learn)
 
     async def resync(self) -> None:
-        """Rebuilds from the store; nothing else runs in between."""
+        """Rebuilds the state from the store, without yielding to other tasks."""
         for part in (self._rbac, self._graph, self._addresses):
             part.clear()
         self.load()
@@ -80,4 +80,4 @@ class DerivedState:
             try:
                 await self._objects.put(_CLUSTER_ROLE, record.key, role, record.modified)
             except Mismatch:
-                continue  # the concurrent write triggers the next pass
+                continue  # The concurrent write triggers the next pass.

@@ -1,11 +1,11 @@
-"""Changes for watchers: the parts that they share, and an index of watchers.
+"""Changes for watchers: events, whose encoded parts watchers share, and an index of watchers.
 
 The `hub` reads the store's log and distributes changes.
 
-A change is encoded once for each representation and shared by all its watchers; those in this process get the existing
-object instead, and nothing is encoded for them. Finding watchers costs a few dictionary lookups, whatever their number:
-they are indexed by resource, namespace and, if their field selector has one, by object name or by the node a pod is
-bound to. A watcher that does not keep up is cut off (`lagging`), never waited for.
+A change is encoded once for each representation and shared by all its watchers; watchers in this process get the
+existing object instead. Finding watchers costs a few dictionary lookups, independent of their number: they are indexed
+by resource, namespace and, if their field selector has one, by object name or by the node a pod is bound to. The server
+never waits for a slow watcher, but cuts it off (`lagging`).
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ PREFIX = "/registry/"
 BUFFER = 4096
 """The most unsent events of a watcher before it is cut off."""
 AT_ONCE = 256
-"""The watchers that get a change in one go, before anything else runs; the others follow in later iterations."""
+"""The number of watchers that get a change in one iteration of the event loop; the others follow in later ones."""
 
 Strip = Callable[[Record, Object], Object]
 """The object of a record for watchers in this process, from the whole object."""
@@ -41,10 +41,10 @@ class Representation(Protocol):
 class Selection(Protocol):
     @property
     def key(self) -> str:
-        """Equal for selections that match the same objects."""
+        """A key that is equal for selections that match the same objects."""
 
     def between(self, event: WatchEvent) -> tuple[bool, bool]:
-        """Whether it matches the object before and after the change."""
+        """Whether the selection matches the object before and after the change."""
 
 
 Reader = Callable[[Object], str]
@@ -106,7 +106,7 @@ class WatchEvent:
         return self._old
 
     def word(self, selection: Selection | None) -> str | None:
-        """ADDED, MODIFIED or DELETED from the view of this selection; None if it does not match."""
+        """The event type for this selection (ADDED, MODIFIED or DELETED); None if it does not match."""
         if selection is None:
             return self._word
         key = selection.key
@@ -180,8 +180,8 @@ def _word(was: bool, stays: bool) -> str | None:
 Sink = Callable[[bytes], bool]
 """Accepts an event immediately; False if it has to be queued."""
 Subscriber = Callable[[str, Object], None]
-"""The same for a watcher in this process, which gets the type and the shared object, immediately or from the queue. If
-it raises, the event is queued, too: the watch itself delivers it again, so that the error surfaces there and not in the
+"""Like a sink, for a watcher in this process, which gets the type and the shared object, immediately or from the queue.
+If it raises, the event is queued and the watch delivers it again, so that the error surfaces there and not in the
 writer's request."""
 
 
@@ -244,7 +244,7 @@ class Watcher:
             return
         self.count()
         if self._wake is not None and not self.queue and not self.objects and event.at_once:
-            # The reader is waiting and has no unread events: it need not be woken for this.
+            # The reader is waiting and has no unread events, so it need not be woken.
             if self.subscriber is not None:
                 event.at_once -= 1
                 try:
@@ -259,7 +259,7 @@ class Watcher:
         self._keep(event, word)
 
     def _keep(self, event: WatchEvent, word: str) -> None:
-        """For when the reader comes."""
+        """Queues an event until the reader fetches it."""
         if len(self.queue) + len(self.objects) >= BUFFER:
             self._cut_off()
         elif self.subscriber is not None:
@@ -282,8 +282,8 @@ class Watcher:
         self._notify()
 
     async def wait(self, timeout_s: float) -> None:
-        """Waits until something is queued, the watcher is cut off or closed, or the timeout has passed (or earlier:
-        check again).
+        """Waits until an event is queued, the watcher is cut off or closed, or the timeout has passed. May return
+        early: callers check again.
         """
         if self.queue or self.objects or self.lagging or self.closed or timeout_s <= 0:
             return
@@ -309,12 +309,12 @@ class Watcher:
             self._timer = None
 
     def fail(self) -> None:
-        """An event could not be encoded for this watcher: it has to list again."""
+        """Called when an event cannot be encoded for this watcher, which then has to list again."""
         self._cut_off()
         self._notify()
 
     def end(self) -> None:
-        """The reader is gone."""
+        """Called when the reader has gone."""
         self._disarm()
 
 
@@ -359,7 +359,8 @@ class WatcherIndex:
             self._filed.pop(field, None)
 
     def offer_to_filed(self, events: list[WatchEvent]) -> bool:
-        """To watchers of a single node or object, before all others: they act on it. False if there are none."""
+        """Offers a change to watchers of a single node or object, before all others because they act on it. Returns
+        False if there are none."""
         by_node, by_name = self._filed.get("spec.nodeName"), self._filed.get("metadata.name")
         found = False
         if by_node is not None:
@@ -372,8 +373,8 @@ class WatcherIndex:
         return found
 
     def offer_to_all(self, events: list[WatchEvent]) -> None:
-        """To watchers of everything. Each gets all changes before the next watcher does: repeating the same processing
-        is fast, alternating between watchers is slow."""
+        """Offers changes to watchers of everything. Each gets all changes before the next watcher does, because
+        repeating the same processing is faster than alternating between watchers."""
         everywhere = self._filed.get("")
         if everywhere is not None:
             for namespace in dict.fromkeys([event.namespace for event in events if event.namespace]):

@@ -1,7 +1,7 @@
-"""The only reader of the store's log: distributes every change to listeners of this server and to watchers.
+"""The hub reads the store's log and distributes every change to the server's listeners and to watchers.
 
-A receiver that fails does not affect the others: a listener is resynchronised with the store, a watcher has to list
-again. The hub itself ends only with the server; `problem` is part of the server's health.
+It is the only reader of the log. A receiver that fails does not affect the others: a listener is resynchronised with
+the store, a watcher has to list again. The hub ends only with the server; `problem` is part of the server's health.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ LONGEST_RESTART_S = 60.0
 
 Listener = Callable[[WatchEvent], None]
 Resync = Callable[[], Awaitable[None]]
-"""Brings a listener to the state of the store, whatever it has received."""
+"""Brings a listener to the state of the store, regardless of the changes that it has received."""
 
 
 @dataclass(slots=True, eq=False)
@@ -43,12 +43,12 @@ class _Listening:
     resources: frozenset[str]
     resync: Resync | None
     behind: bool = False
-    """It failed on a change, and has not been resynchronised since."""
+    """Whether the listener failed on a change and has not been resynchronised since."""
 
 
 @dataclass(slots=True)
 class _Arrived:
-    """Changes of which the listeners have been informed, and the watchers not yet."""
+    """Changes that listeners have received and watchers have not."""
 
     events: dict[str, list[WatchEvent]] = field(default_factory=dict)
     """By resource, in order."""
@@ -58,7 +58,7 @@ class _Arrived:
 
 
 class Iterations:
-    """Awaited, it lets other tasks run for `count` iterations of the event loop."""
+    """An awaitable that lets other tasks run for `count` iterations of the event loop."""
 
     __slots__ = ("_count",)
 
@@ -70,7 +70,7 @@ class Iterations:
 
 
 class Hub:
-    """Indexes watchers and distributes changes to them."""
+    """Distributes changes to listeners and watchers."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -84,7 +84,7 @@ class Hub:
         self._arrived, self._arrival = _Arrived(), asyncio.Event()
         self.seen = 0
         self.decoded = DecodedObjects()
-        """Where changes get their objects, whole and stripped."""
+        """The source of the objects of changes, whole and stripped."""
 
     def start(self) -> None:
         self.seen = self._store.revision
@@ -100,12 +100,12 @@ class Hub:
             yield from index
 
     def followers(self, resource: str, namespace: str, name: str) -> int:
-        """The number of watches that may get a change of this object; those of single nodes do not count."""
+        """The number of watches that may get a change of this object, without those of single nodes."""
         shelf = self._shelves.get(resource)
         return 0 if shelf is None else shelf.followers(namespace, name)
 
     def problem(self) -> str:
-        """Why watchers get no events; "" if they do."""
+        """Why watchers do not get events; "" if they do."""
         if not self._running or any(task.done() for task in self._running):
             return "the watch hub is not running"
         return ""
@@ -144,8 +144,8 @@ class Hub:
                 watch.close()
 
     async def _follow(self, watch: Watch) -> None:
-        """The server's own listeners come first: the writer of a role or a definition finds it in force when the
-        response arrives. They do not wait for the watchers of earlier changes."""
+        """Passes changes to the server's listeners before any watcher, so that a role or a definition is in force when
+        its writer gets the response. Listeners do not wait for the watchers of earlier changes."""
         while True:
             self._inform_listeners(await watch.next())
             self._arrival.set()
@@ -153,23 +153,24 @@ class Hub:
                 await Iterations(1)
 
     async def _distribute(self) -> None:
-        """Changes come in groups of hundreds, and components of this process process them synchronously.
+        """Distributes changes to watchers. They arrive in groups of hundreds, and components of this process handle
+        them synchronously.
 
-        The response is sent before the components of this process start to process the change. Of these, watchers of
-        one node or object come first, and watchers of everything once the node had time to act.
+        The response to a write is sent before those components handle the change. Watchers of one node or object come
+        first; watchers of everything follow once the node has had time to act.
         """
         while True:
             is_behind = self._arrived.count > 0
             await self._arrival.wait()
             group = self._take_arrived()
             if not is_behind:
-                await Iterations(TURNS_OF_AN_ANSWER - 1)  # the first has passed: this task was woken
+                await Iterations(TURNS_OF_AN_ANSWER - 1)  # One iteration has passed: this task was woken.
             try:
                 indexes = [(self._shelves.get(resource), events) for resource, events in group.events.items()]
                 acting = [index.offer_to_filed(events) for index, events in indexes if index is not None]
                 await Iterations(TURNS_OF_A_NODE if any(acting) and not is_behind else 1)
                 for index, events in indexes:
-                    # Each watcher gets the changes of a resource in order; resources may be in any order, as always.
+                    # Each watcher gets the changes of a resource in order; the order of resources is undefined.
                     if index is not None:
                         index.offer_to_all(events)
             except Exception:
@@ -183,7 +184,7 @@ class Hub:
         return taken
 
     def _cut_off_all(self) -> None:
-        """The position in the log was lost: every watcher has to list again."""
+        """Cuts off all watchers, because the position in the log was lost: each has to list again."""
         log.warning("the watch on the store was interrupted; cutting off all watchers")
         for watcher in self.watchers():
             watcher.lagging = True

@@ -1,9 +1,9 @@
-"""The decoded objects of the store's records, and the cache that makes them be decoded once.
+"""Decodes the store's records to objects, and caches these so that each record is decoded once.
 
 The cache holds the newest state of each object and, for comparisons, the previous one. It is bounded in number and in
-stored bytes, because a client may make each object megabytes large. The least recently used are evicted first. Newest
-states that components of this process hold anyway (`Stripped`) are kept beyond that: what the server needs in addition
-to have the whole object is small.
+stored bytes, because a client may make each object megabytes large. The least recently used objects are evicted first.
+Objects that components of this process hold anyway (`Stripped`) are kept beyond that: the whole object needs little
+additional memory.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ class ObjectCache:
         if known is None:
             self._known[key] = (at, obj, 0, None, size)
         elif known[0] < at:
-            # The previous state is counted as large as this one: it is hardly ever larger.
+            # The previous state is counted with the same size; it is hardly ever larger.
             self._known[key] = (at, obj, known[0], known[1], 2 * size)
             self._known.move_to_end(key)
             size = 2 * size - known[4]
@@ -92,7 +92,7 @@ class ObjectCache:
         """
         before = self._kept.get(record.key)
         if before is not None and before.at >= record.modified:
-            # A watch that catches up with the log.
+            # The record is older than the cached state: a watch is catching up with the log.
             return before if before.at == record.modified else Stripped(obj, record.modified)
         whole = self._with_shared_sets(obj, before)
         known = self._known.get(record.key)
@@ -123,12 +123,13 @@ def _entries(obj: Object) -> list[Object]:
 
 
 class DecodedObjects:
-    """Decodes records, each once for everyone who reads it: verbs, admission plugins and watchers."""
+    """Decodes records, each once for all its readers: verbs, admission plugins and watchers."""
 
     def __init__(self) -> None:
         self._cache = ObjectCache(_CACHED)
         self._events = ObjectCache(_CACHED_EVENTS)
-        """Events arrive in great numbers and are rarely read again: they must not evict everything else."""
+        """A separate cache for Events, which are numerous and rarely read again: they must not evict all other
+        objects."""
         self._being_written: dict[str, tuple[bytes, Object]] = {}
         """By key, with their stored bytes."""
 
@@ -150,7 +151,8 @@ class DecodedObjects:
         return self._cache.strip(record, obj)
 
     def begin_write(self, key: str, value: bytes, obj: Object) -> None:
-        """Watchers are notified before the write returns: until `end_write` they need not decode the object again."""
+        """Keeps the object until `end_write`: watchers are notified before the write returns, and need not decode it
+        again."""
         self._being_written[key] = (value, obj)
 
     def end_write(self, key: str, value: bytes) -> None:
@@ -159,5 +161,5 @@ class DecodedObjects:
 
 
 def _at(record: Record, obj: Object) -> Object:
-    """The object with the revision of the record. Its metadata may be shared with another object, so it is copied."""
+    """The object with the revision of the record. Its metadata is copied, because another object may share it."""
     return {**obj, "metadata": {**obj["metadata"], "resourceVersion": str(record.modified)}}

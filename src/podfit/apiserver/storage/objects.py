@@ -1,8 +1,8 @@
-"""Objects in the store: decoded reads, writes, and lookups. The newest state, as plugins and verbs see it.
+"""Reads and writes stored objects in decoded form, for verbs and plugins. Reads return the newest state.
 
 Results of `get` and `list` are shared and must never be modified; a caller that modifies an object gets a new one from
-`wire.object_of`. The cache of decoded objects holds a bounded number and those that components of this process hold
-anyway, so it is an optimisation and never a second copy of the store.
+`wire.object_of`. The cache of decoded objects holds a bounded number, and those that components of this process hold
+anyway: it is never a second copy of the store.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ class Objects:
         """Stores; the object gets the new resourceVersion, and its contents are shared. Raises Mismatch."""
         stored = await self.versions.stored(kind, obj) if kind.custom else conversion.to_stored(kind, obj)
         if kind.custom and self.registry.of(kind.api_version, kind.kind) is None:
-            # Its definition was deleted during the request: the object could be neither found nor deleted.
+            # The kind's definition was deleted during the request: the object could be neither found nor deleted.
             raise ApiError(404, "NotFound", "the server could not find the requested resource", {})
         value = wire.stored_value(stored)
         ttl_s = EVENT_TTL_S if kind.storage_prefix == _EVENTS else 0
@@ -112,7 +112,7 @@ class Objects:
         return conversion.to_served(other, conversion.to_stored(kind, dict(obj)))
 
     async def update_status(self, kind: Kind, obj: Object) -> Object:
-        """Writes the status of `obj` if it is still at its resourceVersion; 409 otherwise."""
+        """Writes the status of `obj` if its resourceVersion is still the newest; 409 otherwise."""
         meta = obj["metadata"]
         record = self.required(kind, meta.get("namespace", ""), meta["name"])
         if str(record.modified) != meta.get("resourceVersion"):
@@ -137,7 +137,7 @@ class Objects:
         return found
 
     def forget(self, kind: Kind) -> None:
-        """The kind changed or was removed (custom resources)."""
+        """Called when a custom kind changes or is removed."""
         self._views.pop((kind.group, kind.version, kind.plural), None)
         self._splicers.pop(kind, None)
 

@@ -1,4 +1,4 @@
-"""Waiting for revisions, and the errors for those that never come or are gone."""
+"""Parses revisions, waits for them, and makes the errors for future and compacted ones."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Stored objects that are unusable: written by another version, or directly to the store. They are skipped with a
-warning.
+"""Skips stored objects that are unusable, with a warning: another version wrote them, or they were written directly to
+the store.
 
-The server keeps running without them, and can restart; they can be read, corrected and deleted like any other.
+The server runs and restarts without them. They can be read, corrected and deleted like any other object.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def problem_of(kind: Kind, obj: Object) -> str:
 
 
 def usable(kind: Kind, objects: Iterable[Object]) -> list[Object]:
-    """The objects that match their type."""
+    """The objects that match the type of their kind."""
     found = []
     for obj in objects:
         problem = problem_of(kind, obj)
@@ -47,7 +47,7 @@ def usable(kind: Kind, objects: Iterable[Object]) -> list[Object]:
 
 
 def each(kind: Kind, objects: Iterable[Object], use: Callable[[Object], None]) -> None:
-    """Processes the objects one by one. An unusable one does not prevent the others from being processed."""
+    """Processes the objects one by one, and skips unusable ones."""
     for obj in objects:
         try:
             use(obj)
@@ -56,8 +56,8 @@ def each(kind: Kind, objects: Iterable[Object], use: Callable[[Object], None]) -
 
 
 def converted(kind: Kind, obj: Object, convert: Callable[[Object], Object]) -> Object:
-    """The object in another form, or in its stored form if it cannot be converted: one such object does not prevent a
-    list from being read."""
+    """The object in another form, or in its stored form if it cannot be converted, so that one such object does not
+    make a list unreadable."""
     try:
         return convert(obj)
     except Exception as error:

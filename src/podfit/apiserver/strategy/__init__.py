@@ -1,4 +1,4 @@
-"""Per-kind rules for writes: defaults, resets, validation. Pure functions on JSON, no I/O.
+"""Per-kind rules for writes: defaults, resets, validation. Pure functions on JSON, without I/O.
 
 The verbs call, in Kubernetes' order: `default` after decoding, mutating admission, `prepare_*`, `validate_*`,
 validating admission, then the store. `strategy_for(kind)` finds the strategy of a row of the table of kinds.

@@ -19,7 +19,7 @@ _NO_CIDR = "must be a valid CIDR value, (e.g. 10.9.8.0/24 or 2001:db8::/64)"
 
 
 def strict_ip(text: str, path: str, errors: Errors, known: Collection[str] = ()) -> _Address | None:
-    """Fields that once accepted any notation: stored values (`known`) remain valid."""
+    """Checks fields that once accepted any notation: stored values (`known`) remain valid."""
     address = parse_ip(text)
     if address is None:
         errors.append(invalid(path, text, _NO_IP))
@@ -32,7 +32,7 @@ def strict_ip(text: str, path: str, errors: Errors, known: Collection[str] = ())
 
 
 def canonical_ip(text: str, path: str, errors: Errors) -> _Address | None:
-    """Fields that accept one notation only."""
+    """Checks fields that accept only the canonical notation."""
     found: Errors = []
     address = strict_ip(text, path, found)
     if not found and address is not None and str(address) != text:
@@ -107,7 +107,7 @@ def cidr_warnings(text: str, path: str) -> list[str]:
 
 
 def endpoint_ip(text: str, path: str, errors: Errors) -> None:
-    """Addresses to which a Service may not send traffic."""
+    """Rejects addresses to which a Service may not send traffic."""
     address = parse_ip(text)
     if address is None:
         errors.append(invalid(path, text, "must be a valid IP address"))

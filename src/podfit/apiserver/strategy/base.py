@@ -25,8 +25,8 @@ _SUFFIX_LENGTH = 5
 
 @dataclass(frozen=True)
 class Deletion:
-    """How a delete continues: `graceful` — the modified object must be written; `pending` — a deletion is already in
-    progress and nothing changes; neither — remove it now (or mark it, if finalizers hold it)."""
+    """The next step of a delete: `graceful` — the modified object must be written; `pending` — a deletion is already in
+    progress and nothing changes; neither — the object is removed now (or marked, if it has finalizers)."""
 
     graceful: bool = False
     pending: bool = False
@@ -34,7 +34,7 @@ class Deletion:
 
 
 class Strategy:
-    """Override what differs. `subresource` is "" for the object itself."""
+    """The default strategy. Subclasses override what differs. `subresource` is "" for the object itself."""
 
     has_generation: ClassVar[bool] = True
     """Whether metadata.generation counts changes of the spec."""
@@ -69,7 +69,7 @@ class Strategy:
         """For `shared_subresources`: copies the parts of a patched object that are modified in place, so that the
         stored one it shares parts with is not modified. Returns whether there is anything to default.
 
-        By default all of it; kinds that know better copy less.
+        By default all parts are copied; a kind may override this to copy fewer.
         """
         new.update(meta.copied(new))
         return True
@@ -82,7 +82,7 @@ class Strategy:
         if self.has_generation:
             obj.setdefault("metadata", {})["generation"] = 1
         else:
-            # Not counted: the client's value is kept.
+            # Kinds without a generation keep the client's value.
             metadata = obj.setdefault("metadata", {})
             if not metadata.get("generation"):
                 metadata.pop("generation", None)
@@ -107,7 +107,7 @@ class Strategy:
         return meta.validate_object(metadata, self.kind.namespaced, names.path_segment, False)
 
     def validate(self, obj: Object) -> Errors:
-        """Everything but the metadata, the same on create and on update."""
+        """Validates everything but the metadata, in the same way on create and on update."""
         return []
 
     def rewrite(self, obj: Object) -> list[str]:
@@ -120,7 +120,7 @@ class Strategy:
     # --- update ---------------------------------------------------------------------------------------------------
 
     def prepare_update(self, new: Object, old: Object, subresource: str = "") -> None:
-        """Reverts what this endpoint may not change, increments the generation, sets immutable metadata."""
+        """Reverts changes that this endpoint does not allow, increments the generation, restores immutable metadata."""
         if subresource == "status":
             self.keep_all_but_status(new, old)
         elif self.has_status:
@@ -176,7 +176,7 @@ class Strategy:
         return errors
 
     def validate_change(self, new: Object, old: Object) -> Errors:
-        """The part that must be equal in two versions of the object."""
+        """Validates the parts that an update may not change."""
         return []
 
     def validate_status(self, new: Object, old: Object) -> Errors:
@@ -225,7 +225,7 @@ class Strategy:
 
 
 def _shorten(metadata: Object, asked: int | None) -> Deletion:
-    """A second delete can only shorten the grace period."""
+    """Applies a second delete, which can only shorten the grace period."""
     current = metadata.get("deletionGracePeriodSeconds")
     if current is None:
         return Deletion()

@@ -1,6 +1,6 @@
 """Checks shared by many kinds: numbers, ports, addresses, paths, label selectors, and semantic equality.
 
-Each appends to the given list of errors, so that a valid object costs no allocations.
+Each check appends to the given list of errors, so that a valid object costs no allocations.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def names_valid(value: str, path: str, complaints: Iterable[str], errors: Errors
 
 
 def chosen(value: str | None, path: str, allowed: Sequence[str], errors: Errors) -> None:
-    """A required value from an enumeration."""
+    """Checks a required value from an enumeration."""
     if not value:
         errors.append(required(path))
     elif value not in allowed:
@@ -47,7 +47,7 @@ def chosen(value: str | None, path: str, allowed: Sequence[str], errors: Errors)
 
 
 def port(value: int | str | None, path: str, errors: Errors) -> None:
-    """A port by number or by name."""
+    """Checks a port, given by number or by name."""
     if isinstance(value, str):
         names_valid(value, path, names.port_name(value), errors)
     else:
@@ -61,7 +61,7 @@ def parse_ip(text: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
     if "%" in text:
         return None
     if text.count(".") == 3 and ":" not in text:
-        # Kubernetes reads 010.0.0.1 as 10.0.0.1, from before Go forbade it.
+        # Kubernetes parses 010.0.0.1 as 10.0.0.1, as Go did before it rejected leading zeros.
         text = ".".join(part.lstrip("0") or part[:1] for part in text.split("."))
     try:
         return ipaddress.ip_address(text)
@@ -82,7 +82,7 @@ def cidr(text: str, path: str, errors: Errors) -> None:
 
 
 def same_family_twice(addresses: Sequence[str]) -> bool:
-    """More than one address of a family: lists contain at most one each."""
+    """Whether a list has more than one address of a family."""
     families = [parsed.version for text in addresses if (parsed := parse_ip(text)) is not None]
     return len(families) != len(set(families)) or len(addresses) > 2
 
@@ -100,7 +100,7 @@ def local_descending_path(text: str, path: str, errors: Errors) -> None:
 
 def local_non_reserved_path(text: str, path: str, errors: Errors) -> None:
     local_descending_path(text, path, errors)
-    # Paths that begin with ".." are used for atomic updates of mounted files.
+    # Paths that begin with ".." are reserved for atomic updates of mounted files.
     if text.startswith("..") and not text.startswith("../"):
         errors.append(invalid(path, text, "must not start with '..'"))
 
@@ -153,7 +153,7 @@ def _requirement(expression: Mapping[str, Any], path: str, errors: Errors) -> No
 
 
 def selector_usable(selector: Mapping[str, Any] | None) -> bool:
-    """Whether a selector can be compiled; None can: it selects nothing."""
+    """Whether a selector is valid. None is valid and selects nothing."""
     errors: Errors = []
     label_selector(selector, "", errors)
     return not errors
@@ -187,7 +187,8 @@ def _satisfied(expression: Mapping[str, Any], found: Mapping[str, str]) -> bool:
 
 
 def equal(one: Any, other: Any, key: str = "") -> bool:
-    """Go's semantic equality: absent equals empty but for pointers to structs, quantities compare by amount."""
+    """Go's semantic equality: absent equals empty, except for pointers to structs; quantities are compared by
+    amount."""
     if one == other:
         return True
     if not one and not other:
@@ -209,7 +210,7 @@ def same_fields(one: Object, other: Object, but: str = "") -> bool:
     """Whether two objects are equal in all fields, or in all but one."""
     for name, mine in one.items():
         theirs = other.get(name)
-        # Versions of an object share unchanged parts.
+        # Versions of an object share unchanged parts, so identity is checked first.
         if mine is not theirs and name != but and not equal(mine, theirs, name):
             return False
     if one.keys() == other.keys():

@@ -214,7 +214,7 @@ def _user(row: Object, path: str, errors: Errors) -> None:
 
 
 def _identity(row: Object) -> dict[str, str]:
-    """As Kubernetes shows it."""
+    """Formats a device's identity like Kubernetes."""
     shown = {"Driver": "driver", "Pool": "pool", "Device": "device", "ShareID": "shareID"}
     return {name: row.get(field) or "" for name, field in shown.items()}
 
@@ -225,7 +225,7 @@ def _allocated(status: Object) -> list[dict[str, str]]:
 
 
 def _drop_deallocated(status: Object, stored: Object) -> None:
-    """The status that drivers report for a device is removed with its allocation."""
+    """Removes the status that drivers reported for devices that are no longer allocated."""
     kept = _allocated(status)
     gone = [one for one in _allocated(stored) if one not in kept]
     rows = status.get("devices") or []

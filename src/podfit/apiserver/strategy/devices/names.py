@@ -49,7 +49,7 @@ _ENVIRONMENT = Environment({"device": _DEVICE})
 
 
 def each(rows: list[Any] | None, most: int, check: Check, path: str, errors: Errors) -> bool:
-    """Checks the items of a list unless it is too long; returns whether it is not."""
+    """Checks the items of a list, unless the list is too long. Returns whether the items were checked."""
     if len(rows or ()) > most >= 0:
         errors.append(too_many(path, len(rows or ()), most))
         return False
@@ -61,7 +61,7 @@ def each(rows: list[Any] | None, most: int, check: Check, path: str, errors: Err
 def unique(
     rows: list[Any] | None, most: int, check: Check, key: Callable[[Any], Any], path: str, errors: Errors
 ) -> None:
-    """`each`, and no duplicate keys."""
+    """Like `each`, and rejects duplicate keys."""
     if not each(rows, most, check, path, errors):
         return
     seen: list[Any] = []
@@ -86,7 +86,7 @@ def pool_name(name: str, path: str, errors: Errors) -> None:
 
 
 def qualified(name: str, path: str, errors: Errors) -> None:
-    """The name of an attribute or capacity, with or without a domain."""
+    """Checks the name of an attribute or capacity, with or without a domain."""
     parts = name.split("/")
     if len(parts) == 1:
         _identifier(name, path, errors)

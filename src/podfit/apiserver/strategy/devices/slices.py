@@ -148,7 +148,7 @@ def _contents(spec: Object) -> Errors:
 
 
 def _places(row: Object, path: str, fields: tuple[str, ...], errors: Errors) -> list[str]:
-    """Which of the fields for the location of devices is set."""
+    """Validates the location fields of devices, and returns those that are set."""
     given = []
     for field in fields:
         value = row.get(field)

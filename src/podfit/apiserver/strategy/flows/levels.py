@@ -56,7 +56,7 @@ def _fixed(spec: Object, name: str, errors: Errors) -> None:
         return
     but, mine = "", spec
     if name == "exempt":
-        # Administrators may set what the exempt level lends; its other fields are immutable.
+        # Administrators may set how many seats the exempt level lends; its other fields are immutable.
         but, mine = " except the 'spec.exempt' field", {**spec, "exempt": fixed["exempt"]}
     if not equal(mine, fixed):
         shown = as_go(spec, type_named("PriorityLevelConfigurationSpec", GROUP))

@@ -1,5 +1,5 @@
-"""Flow schemas and priority levels that every cluster has, those among them whose spec is immutable, and how the
-server keeps all of them up to date, like kube-apiserver. Pure.
+"""The default flow schemas and priority levels, including the mandatory ones with immutable specs, and how the server
+keeps them up to date, like kube-apiserver. Pure.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ MANDATORY = ("exempt", "catch-all")
 
 @cache
 def defaults() -> list[Object]:
-    """All of them as Kubernetes 1.36 creates them at its first start."""
+    """The default objects as Kubernetes 1.36 creates them at its first start."""
     found: list[Object] = msgspec.json.decode(
         Path(__file__).parents[2].joinpath("definitions", "flow_control.json").read_bytes()
     )
@@ -36,10 +36,10 @@ def mandatory_spec(kind: str, name: str) -> Object | None:
 
 
 def revised(found: Object, wanted: Object) -> Object | None:
-    """`found` with the spec and annotation that it should have; None if it has them.
+    """`found` with the default spec and annotation; None if it needs no change.
 
-    Administrators keep a spec of their own by setting the annotation to false. Without it, an object whose spec was
-    changed is theirs.
+    Administrators set the annotation to false to keep a spec of their own. Without the annotation, an object with a
+    changed spec counts as theirs.
     """
     meta = found["metadata"]
     noted = _truth(meta)
@@ -53,13 +53,13 @@ def revised(found: Object, wanted: Object) -> Object | None:
 
 
 def is_unwanted(obj: Object) -> bool:
-    """Whether it was a default object of another version."""
+    """Whether the object is a default of another version and must be deleted."""
     known = {(one["kind"], one["metadata"]["name"]) for one in defaults()}
     return _truth(obj["metadata"]) is True and (obj["kind"], obj["metadata"]["name"]) not in known
 
 
 def _spec_of(found: Object, wanted: Object) -> Object:
-    """Administrators may set what the exempt level lends."""
+    """The spec to write: keeps the number of seats that the exempt level lends, which administrators may set."""
     spec: Object = wanted["spec"]
     mine = (found.get("spec") or {}).get("exempt")
     return spec if "exempt" not in spec or mine is None else {**spec, "exempt": mine}

@@ -23,7 +23,7 @@ _KEPT = ("name", "namespace", "uid", "labels", "annotations", "finalizers", "own
 
 
 class FlowStrategy(Strategy):
-    """Common to schemas and levels: conditions, and a status endpoint that changes nothing else."""
+    """Common base for schemas and levels: conditions, and a status endpoint that changes only the status."""
 
     update_checks = "w"
     status_checks = ""

@@ -1,1 +1,1 @@
-"""The strategies of all kinds but pods."""
+"""Strategies of most built-in kinds, one module per area."""

@@ -36,7 +36,7 @@ class RoleStrategy(_AccessStrategy):
             for at, selector in enumerate(selectors):
                 label_selector(selector, f"{path}[{at}]", errors)
                 if not selector_usable(selector):
-                    # Kubernetes prints the selector that it failed to make.
+                    # The message contains the selector that Kubernetes failed to construct.
                     errors.append(invalid(f"{path}[{at}]", None, "invalid label selector."))
         return errors
 

@@ -1,4 +1,4 @@
-"""Checks the certificate and the key of a TLS Secret. Invalid ones are stored, with a warning to the client."""
+"""Checks the certificate and the key of a TLS Secret. An invalid pair is stored, and the client gets a warning."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _SKIPPED = "input after skipping PEM blocks of the following types: [{}]"
 
 @lru_cache(64)
 def key_pair_problem(certificate: str, key: str) -> str:
-    """Both in base64, as in a Secret; "" for a valid pair."""
+    """What is wrong with a pair, given in base64 as in a Secret; "" for a valid pair."""
     chain, others = _blocks(certificate, "CERTIFICATE")
     if not chain:
         if not others:
@@ -60,7 +60,7 @@ def _mismatch(certificate: bytes, key: bytes) -> str:
 
 
 def _blocks(text: str, wanted: str) -> tuple[list[bytes], list[str]]:
-    """The contents of the blocks of the given type, and the types of those before the first of them."""
+    """The contents of the blocks of the given type, and the types of the blocks before the first of these."""
     found: list[bytes] = []
     others: list[str] = []
     for kind, body in _BLOCK.findall(base64.b64decode(text)):

@@ -44,7 +44,7 @@ class LimitRangeStrategy(Strategy):
     def default(self, obj: Object) -> None:
         spec = obj.setdefault("spec", {})
         if not spec.get("limits"):
-            # The list is always shown, and stored empty lists come back as null.
+            # The list is always shown; Kubernetes returns stored empty lists as null.
             spec["limits"] = None
         for item in spec["limits"] or ():
             for kind in _LISTS:
@@ -59,7 +59,7 @@ class LimitRangeStrategy(Strategy):
             meta["name"] = new_uid()
 
     def _container(self, item: Object) -> None:
-        """Defaults are derived from max, and requests from defaults or, if there are none, from min."""
+        """Sets defaults of a container item: limits from max, and requests from limits or, without these, from min."""
         limits, requests = item.get("default") or {}, item.get("defaultRequest") or {}
         for name, amount in (item.get("max") or {}).items():
             limits.setdefault(name, amount)
@@ -178,7 +178,8 @@ class ResourceQuotaStrategy(Strategy):
         return errors
 
     def warnings_create(self, obj: Object) -> list[str]:
-        """Requests above the sum allowed for limits can never be used: each pod's limits are at least its requests."""
+        """Warns of a quota for requests above that for limits: it cannot be used up, because limits are never below
+        requests."""
         hard = (obj.get("spec") or {}).get("hard") or {}
         found = []
         for name, short in _LIMITED.items():

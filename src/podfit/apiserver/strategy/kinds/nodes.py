@@ -39,7 +39,7 @@ class NodeStrategy(Strategy):
 
     def prepare_update(self, new: Object, old: Object, subresource: str = "") -> None:
         if not (old.get("spec") or {}).get("configSource"):
-            # Nodes are no longer configured through it; the field is only preserved.
+            # Nodes are no longer configured through this field; it is only preserved.
             (new.get("spec") or {}).pop("configSource", None)
         super().prepare_update(new, old, subresource)
 
@@ -56,7 +56,7 @@ class NodeStrategy(Strategy):
         return [] if subresource else self.warnings_create(new)
 
     def reset_status(self, obj: Object) -> None:
-        """A node may be created with its status: the agent registers itself in one request."""
+        """Keeps the status of a new node, because an agent registers its node in one request."""
 
     def validate(self, obj: Object) -> Errors:
         errors: Errors = []
@@ -77,7 +77,7 @@ class NodeStrategy(Strategy):
     def validate_update(self, new: Object, old: Object, subresource: str = "") -> Errors:
         errors = self.validate_update_meta(new, old, subresource)
         if not subresource:
-            # Kubernetes checks the whole node, too: errors in its taints and resources are reported twice.
+            # Kubernetes validates the whole node as well, so errors in taints and resources are reported twice.
             errors += self.validate(new)
         else:
             _features(new, errors)
@@ -105,7 +105,7 @@ class NodeStrategy(Strategy):
 
 
 def _sync_ranges(spec: Object) -> None:
-    """podCIDR is the first of podCIDRs; if they differ, the older field wins."""
+    """Makes podCIDR the first of podCIDRs; if they differ, the older field takes precedence."""
     one, several = spec.get("podCIDR"), spec.get("podCIDRs")
     if one and (not several or several[0] != one):
         spec["podCIDRs"] = [one]
@@ -140,7 +140,7 @@ def _resources(node: Object, errors: Errors) -> None:
 
 
 def _features(node: Object, errors: Errors) -> None:
-    """Declared features are a sorted list of distinct names."""
+    """Validates that declared features are a sorted list of distinct names."""
     before: str | None = None
     for at, name in enumerate((node.get("status") or {}).get("declaredFeatures") or ()):
         path = f"status.declaredFeatures[{at}]"
@@ -172,7 +172,7 @@ class NamespaceStrategy(Strategy):
     has_generation = False
 
     def default(self, obj: Object) -> None:
-        """Every namespace has its name as a label, so that selectors can match it."""
+        """Sets the name of every namespace as a label, so that selectors can match it."""
         obj.setdefault("spec", {})
         status = obj.setdefault("status", {})
         if not status.get("phase"):
@@ -231,7 +231,7 @@ class NamespaceStrategy(Strategy):
 
 
 def _dialect(new: Object, old: Object) -> Errors:
-    """The resize dialect of a namespace must exist."""
+    """Validates that the resize dialect in a namespace's label exists."""
     chosen, before = ((each.get("metadata") or {}).get("labels") or {} for each in (new, old))
     word = chosen.get(LABEL)
     if word is None or word in DIALECTS or word == before.get(LABEL):

@@ -75,7 +75,7 @@ class EventStrategy(Strategy):
         return errors
 
     def _timed(self, obj: Object, errors: Errors) -> None:
-        """An event with a time of its own has a reporter and an action."""
+        """Validates an event with an eventTime, which must have a reporter and an action."""
         field = "reportingController" if self.kind.group else "reportingComponent"
         controller = obj.get(field, "")
         if not controller:
@@ -109,14 +109,14 @@ class EventStrategy(Strategy):
         changed = {field for field in _FIXED if not equal(new.get(field), old.get(field))}
         for field, shown in _FIXED.items():
             if field == "type" and "reason" in changed:
-                errors.append(invalid("reason", new.get("reason", ""), IMMUTABLE))  # Kubernetes checks it twice.
+                errors.append(invalid("reason", new.get("reason", ""), IMMUTABLE))  # reported twice, as in Kubernetes
             if field in changed:
                 errors.append(invalid(shown, _printable(new, field), IMMUTABLE))
         return errors
 
 
 class CoreEventStrategy(EventStrategy):
-    """Events of the core group: their metadata is checked as for all kinds, and any name is valid."""
+    """The strategy of Events in the core group: metadata is checked as for all kinds, but any name is valid."""
 
     update_checks = ""
 

@@ -29,7 +29,7 @@ _PREEMPTION = ("PreemptLowerPriority", "Never")
 
 
 class DataStrategy(Strategy):
-    """ConfigMap and Secret: keys with contents, and a flag that makes them immutable."""
+    """ConfigMaps and Secrets: keys with values, and a flag that makes them immutable."""
 
     has_generation = False
     has_status = False
@@ -140,7 +140,7 @@ def _json(data: Object, key: str, errors: Errors) -> None:
 
 
 class UncountedStrategy(Strategy):
-    """No generation, no status: the object is all spec."""
+    """Kinds without generation and status."""
 
     has_generation = False
     has_status = False
@@ -245,7 +245,7 @@ class ServiceAccountStrategy(UncountedStrategy):
 
 
 def _name_secrets(account: Object) -> None:
-    """Of references to secrets only the names are stored."""
+    """Keeps only the names of references to secrets."""
     if secrets := account.get("secrets"):
         account["secrets"] = [{"name": row["name"]} if row.get("name") else {} for row in secrets]
 
@@ -342,7 +342,7 @@ class CustomStrategy(Strategy):
 
 
 def _finalizer_warnings(new: Object, old: Object) -> list[str]:
-    """Custom resources may have finalizers without a domain; new ones are warned of."""
+    """Warnings about new finalizers without a domain, which custom resources may have."""
     known = (old.get("metadata") or {}).get("finalizers") or ()
     added = set((new.get("metadata") or {}).get("finalizers") or ()).difference(known)
     return [

@@ -1,5 +1,5 @@
-"""Validation of a Job's spec, in a Job or in the template of a CronJob: counts, indexes, and the policies that decide
-when it has failed or succeeded.
+"""Validates a Job's spec, in a Job or in the template of a CronJob: counts, indexes, and the policies for failure and
+success.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _managed_by = re.compile(r"[A-Za-z0-9/\-._~%!$&'()*+,;=:]+")
 
 
 def job_spec(spec: Object, path: str, errors: Errors) -> None:
-    """Everything except the selector, which a CronJob's template does not have."""
+    """Validates a Job's spec except the selector, which a CronJob's template does not have."""
     for field in _COUNTS:
         non_negative(spec, field, path, errors)
     if spec.get("maxFailedIndexes") is not None:
@@ -77,7 +77,7 @@ def _template(spec: Object, path: str, errors: Errors) -> None:
 
 
 def _manager(name: str, path: str, errors: Errors) -> None:
-    """`domain/path`, the format of names of field managers and other controllers."""
+    """Validates `domain/path`, the format of names of field managers and other controllers."""
     domain, slash, rest = name.partition("/")
     if not name:
         errors.append(required(path))
@@ -161,7 +161,7 @@ def _failure_rule(rule: Object, known: set[Any], per_index: int | None, path: st
 
 
 def _whole(path: str, detail: str) -> FieldError:
-    """Invalid, with no value shown."""
+    """An error that shows no value."""
     return FieldError(INVALID, path, detail)
 
 

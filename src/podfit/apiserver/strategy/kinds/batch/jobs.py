@@ -43,7 +43,7 @@ class JobStrategy(Strategy):
         set_default(spec, "podReplacementPolicy", "Failed" if spec.get("podFailurePolicy") else "TerminatingOrFailed")
         for rule in (spec.get("podFailurePolicy") or {}).get("rules") or ():
             for pattern in rule.get("onPodConditions") or ():
-                # The field is always present, empty if it was not given.
+                # After decoding the field is always present, and empty if the client omitted it.
                 pattern["status"] = pattern.get("status") or "True"
         _copy_labels(obj)
 
@@ -63,7 +63,7 @@ class JobStrategy(Strategy):
         metadata = obj["metadata"]
         labels = spec.setdefault("template", {}).setdefault("metadata", {}).setdefault("labels", {})
         for key, value in ((_UID, metadata.get("uid", "")), (_NAME, metadata.get("name", ""))):
-            # Older clients look for the short names.
+            # Older clients read the short names.
             for name in (key, key.partition("/")[2]):
                 labels.setdefault(name, value)
         selector = spec.setdefault("selector", {}).setdefault("matchLabels", {})
@@ -75,7 +75,7 @@ class JobStrategy(Strategy):
         errors.extend(self.validate(obj))
         completions = spec.get("completions") or 0
         if spec.get("completionMode") == "Indexed" and completions > 0:
-            # The last index makes the longest host name.
+            # The last index results in the longest host name.
             host = f"{metadata.get('name', '')}-{completions - 1}"
             if dns_label(host):
                 detail = f"will not able to create pod with invalid DNS label: {host}"
@@ -83,7 +83,7 @@ class JobStrategy(Strategy):
         return errors
 
     def _generated(self, spec: Object, metadata: Object, errors: Errors) -> None:
-        """Labels and selector must be the generated ones; the user may have set others."""
+        """Validates that labels and selector are the generated ones; users may have set others."""
         labels = ((spec.get("template") or {}).get("metadata") or {}).get("labels") or {}
         uid, name = metadata.get("uid", ""), metadata.get("name", "")
         expected = {_UID.partition("/")[2]: uid, _NAME.partition("/")[2]: name, _UID: uid, _NAME: name}
@@ -118,7 +118,7 @@ class JobStrategy(Strategy):
         return errors
 
     def validate_change(self, new: Object, old: Object) -> Errors:
-        errors = self._spec(new)  # Kubernetes checks it twice, and reports errors twice.
+        errors = self._spec(new)  # Kubernetes validates the template twice, and reports its errors twice.
         spec, stored = new.get("spec") or {}, old.get("spec") or {}
         self._completions(spec, stored, errors)
         if not equal(spec.get("selector"), stored.get("selector")):
@@ -163,8 +163,8 @@ class JobStrategy(Strategy):
 
 
 def _copy_labels(obj: Object) -> None:
-    """A job without labels gets those of its pods, and shares them until `_part_labels`: so it also gets the ones that
-    are generated for the pods."""
+    """Gives a job without labels those of its pods. Both share one map until `_part_labels`, so that the job also gets
+    the labels generated for the pods."""
     labels = ((obj["spec"].get("template") or {}).get("metadata") or {}).get("labels")
     metadata = obj.setdefault("metadata", {})
     if labels and not metadata.get("labels"):
@@ -183,13 +183,13 @@ def _printable(selector: Object | None) -> Object | None:
 
 
 def _may_steer(job: Object) -> bool:
-    """While a job is suspended and has no running pods, its pods may still be adapted: placement and size."""
+    """Whether placement and resources of the job's pods may change: while it is suspended and has no running pods."""
     status = job.get("status") or {}
     return bool((job.get("spec") or {}).get("suspend")) and not status.get("startTime") and not status.get("active")
 
 
 def _steered(template: Object) -> Object:
-    """The template without the fields that a suspended job may change."""
+    """The template without the fields that may change in a suspended job."""
     spec = {key: value for key, value in (template.get("spec") or {}).items() if key not in _STEERING}
     affinity = {key: value for key, value in (spec.pop("affinity", None) or {}).items() if key != "nodeAffinity"}
     if affinity:

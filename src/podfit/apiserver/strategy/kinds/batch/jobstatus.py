@@ -1,7 +1,7 @@
-"""Validation of the status of a Job and of its transitions: the Job controller writes it, and a Job ends only once.
+"""Validates the status of a Job, which the Job controller writes, and its transitions: a Job ends only once.
 
-Rules about fields that an update does not change are not checked again, so that invalid statuses of the past can be
-amended.
+Rules about fields that an update does not change are not checked again, so that invalid stored statuses can be
+corrected.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ _COUNTS = ("active", "succeeded", "failed", "ready", "terminating")
 
 
 class _Move:
-    """Two statuses of a Job, and what differs between them."""
+    """An update of a Job's status: both versions, and their differences."""
 
     def __init__(self, new: Object, old: Object) -> None:
         self.spec: Object = new.get("spec") or {}
@@ -139,7 +139,7 @@ def _indexes(move: _Move, errors: Errors) -> None:
 
 
 def _members(text: str) -> Indexes:
-    """The indexes of a list; invalid fragments are reported elsewhere."""
+    """The indexes in a list. Invalid fragments are skipped, and reported elsewhere."""
     found = [interval.split("-") for interval in text.split(",")]
     return Indexes((int(ends[0]), int(ends[-1])) for ends in found if len(ends) <= 2 and all(map(_is_index, ends)))
 

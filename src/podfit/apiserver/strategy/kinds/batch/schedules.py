@@ -12,7 +12,7 @@ _zone_part = re.compile(r"[A-Za-z.\-_0-9+]{1,14}")
 
 
 def schedule_errors(schedule: str, zone: str | None, before: str | None, path: str, errors: Errors) -> None:
-    """`before` is the schedule that an update replaces: one that named a zone in its text may continue to do so."""
+    """Errors in a schedule. `before` is the stored schedule: if it contains a time zone, the new one may, too."""
     try:
         Schedule.parse(schedule)
     except BadSchedule as error:

@@ -43,7 +43,7 @@ class CustomResourceDefinitionStrategy(Strategy):
         conversion = spec["conversion"]
         webhook = conversion.get("webhook")
         if webhook is not None and webhook.get("clientConfig") is None and not webhook.get("conversionReviewVersions"):
-            # Kubernetes loses it on the way to its internal form.
+            # Kubernetes drops the field when it converts to its internal form.
             del conversion["webhook"]
         service = ((conversion.get("webhook") or {}).get("clientConfig") or {}).get("service")
         if service is not None:
@@ -173,7 +173,7 @@ _SHARED = ("schema", "subresources", "additionalPrinterColumns", "selectableFiel
 
 
 def _shared(versions: list[Object]) -> frozenset[str]:
-    """The part common to all versions. Kubernetes treats it as the definition's own."""
+    """The part that is equal in all versions, which Kubernetes treats as part of the definition itself."""
     alike = (field for field in _SHARED if all(equal(row.get(field), versions[0].get(field)) for row in versions))
     return frozenset(alike)
 
@@ -217,7 +217,7 @@ def _version(version: Object, shared: frozenset[str]) -> Object:
 
 
 def _check_columns(fields: Object, version: Object, path: str, errors: Errors) -> None:
-    """How objects are scaled, printed and selected."""
+    """Validates printer columns, selectable fields and scale paths."""
     _scale(fields.get("subresources") or {}, f"{path}.subresources", errors)
     for place, column in enumerate(fields.get("additionalPrinterColumns") or ()):
         _column(column, f"{path}.additionalPrinterColumns[{place}]", errors)
@@ -338,7 +338,7 @@ def _stored_versions(obj: Object, errors: Errors) -> None:
         name = row.get("name")
         if row.get("storage") and name not in missing:
             errors.append(invalid(path, stored, f"must have the storage version {name}"))
-        missing.pop(name, None)  # Of a duplicated name, the second one is not stored.
+        missing.pop(name, None)  # The second version of a duplicate name is not stored.
     for name, at in missing.items():
         detail = (
             f"missing from spec.versions; {name} was previously a storage version, and must remain in "
@@ -371,7 +371,7 @@ def _conversion(conversion: Object, errors: Errors) -> None:
 
 
 def _approval_state(obj: Object) -> str:
-    """ok, missing or invalid. Only Kubernetes' own groups need an approval."""
+    """The state of the API approval: ok, missing or invalid. Only Kubernetes' own groups need an approval."""
     group = (obj.get("spec") or {}).get("group", "")
     if not f".{group}".endswith((".k8s.io", ".kubernetes.io")):
         return "ok"

@@ -1,4 +1,4 @@
-"""Whether bytes are certificates in PEM, as the status of a CertificateSigningRequest must have them."""
+"""Checks that the certificate in the status of a CertificateSigningRequest consists of PEM certificates."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _BLOCK = re.compile(
 
 
 def problem_of(pem: bytes) -> str:
-    """ "" if all blocks are certificates, else what is wrong."""
+    """What is wrong with the data; "" if all blocks are certificates."""
     blocks = list(_BLOCK.finditer(pem))
     for block in blocks:
         kind = block["type"].decode(errors="replace")

@@ -1,4 +1,5 @@
-"""The strategy of CertificateSigningRequests: what is requested is immutable; decision and status have endpoints."""
+"""The strategy of CertificateSigningRequests: the spec is immutable; approval and status have endpoints of their
+own."""
 
 from __future__ import annotations
 
@@ -21,7 +22,7 @@ from podfit.apiserver.strategy.pod.update import difference
 _LEGACY = "kubernetes.io/legacy-unknown"
 _DECISIONS = ("Approved", "Denied")
 _TRUE_ONLY = (*_DECISIONS, "Failed")
-"""Conditions that are present or not, and are never removed."""
+"""Conditions without a false status, which are never removed."""
 _ANY = ("False", "True", "Unknown")
 _EXCLUSIVE = "Approved and Denied conditions are mutually exclusive"
 
@@ -96,7 +97,8 @@ def _of(kind: str, rows: list[Object]) -> list[Object]:
 
 
 def _keep_decisions(status: Object, stored: Object) -> None:
-    """The status endpoint leaves the stored decision as it is, unless one is added or removed: that is refused."""
+    """Keeps the stored decision in a write of the status. An added or removed decision is kept too, for validation to
+    reject it."""
     rows = list(status.get("conditions") or ())
     for kind in _DECISIONS:
         before = _of(kind, stored.get("conditions") or [])
@@ -108,7 +110,7 @@ def _keep_decisions(status: Object, stored: Object) -> None:
 
 
 def _date(status: Object, stored: Object) -> None:
-    """Conditions get the times that the client left out."""
+    """Sets the times of conditions that the client omitted."""
     if not status.get("conditions"):
         return
     now, before = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"), stored.get("conditions") or ()
@@ -127,7 +129,7 @@ def _date(status: Object, stored: Object) -> None:
 
 
 def _conditions(rows: list[Object], before: list[Object], errors: Errors) -> None:
-    """A value stored before it was forbidden stays allowed."""
+    """Validates the conditions. Values that were stored before they were forbidden remain valid."""
     path, known = "status.conditions", Counter(row.get("type") or "" for row in before)
     seen: set[str] = set()
     for at, row in enumerate(rows):
@@ -154,7 +156,7 @@ def _removals(now: list[Object], was: list[Object], errors: Errors) -> None:
 
 
 def _decided(now: list[Object], was: list[Object], errors: Errors) -> None:
-    """Errors of a decision that is written through the wrong endpoint."""
+    """Errors about a decision that is written through the wrong endpoint."""
     for kind in _DECISIONS:
         mine, before = _of(kind, now), _of(kind, was)
         if len(mine) > len(before):

@@ -1,4 +1,4 @@
-"""The strategy of webhook configurations, and validation of any hook's address."""
+"""The strategy of webhook configurations, and the validation of webhook addresses, which other kinds use as well."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _FORM = "; desired format: https://host[/path]"
 
 
 class WebhookConfigurationStrategy(Strategy):
-    """Mutating and validating configurations."""
+    """The strategy of mutating and validating configurations."""
 
     update_checks = "w"
     strict_finalizers = False
@@ -194,7 +194,7 @@ def review_versions(versions: list[str], path: str, errors: Errors, missing: str
 
 
 def hook_address(config: Object, path: str, errors: Errors) -> None:
-    """A hook has a URL or a service."""
+    """Validates that a hook has either a URL or a service."""
     if (config.get("url") is None) == (config.get("service") is None):
         errors.append(required(path, "exactly one of url or service is required"))
     elif config.get("url") is not None:
