@@ -1,6 +1,6 @@
-"""One component of the autoscaler by itself, against any API server: `podfit vpa recommender|updater|admission`.
+"""Runs one component of the autoscaler alone, against any API server: `podfit vpa recommender|updater|admission`.
 
-Each imports only its own component: the modules of the others would take 12 MiB of memory.
+Each component imports only its own modules: those of the others would take 12 MiB of memory.
 """
 
 from __future__ import annotations

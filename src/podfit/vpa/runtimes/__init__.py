@@ -1,1 +1,1 @@
-"""Language runtimes that size their own heap: heap sizes from a container's command and environment."""
+"""Language runtimes that size their own heap: determines heap sizes from a container's command and environment."""

@@ -1,4 +1,4 @@
-"""The heaps of the pods that an autoscaler scales, as a floor for their sizes."""
+"""The heaps of the pods that an autoscaler scales, as lower bounds of their sizes."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ PodId = tuple[str, str]
 
 
 class Heaps:
-    """By pod; only pods whose containers configure a heap."""
+    """Heaps by pod. Pods whose containers configure no heap are omitted."""
 
     def __init__(self) -> None:
         self._by_pod: dict[PodId, dict[str, Heap]] = {}
@@ -29,7 +29,7 @@ class Heaps:
         self._by_pod.pop(pod, None)
 
     def of(self, pods: Iterable[PodId]) -> dict[str, Heap]:
-        """By container; if pods differ (during a rollout), the largest."""
+        """The heaps by container; if pods differ (during a rollout), the largest one."""
         if not self._by_pod:
             return {}
         found: dict[str, Heap] = {}
@@ -41,7 +41,7 @@ class Heaps:
 
 
 def heaps_of(pods: Iterable[Mapping[str, Any]]) -> dict[str, Heap]:
-    """The same, from whole pods."""
+    """The heaps by container, from whole pods."""
     known = Heaps()
     for at, pod in enumerate(pods):
         listed = [{**one, HEAP: heap} for one in pod["spec"]["containers"] if (heap := heap_of(one)) is not None]
@@ -54,7 +54,7 @@ def _order(heap: Heap) -> tuple[int, float, str]:
 
 
 def floored(size: Estimate, floor: int) -> Estimate:
-    """No memory size below the floor; nothing else changes, and nothing at all if no size is below it."""
+    """Raises memory sizes to the floor; an estimate without a size below it is unchanged."""
     if "memory" not in size.target or size.lower["memory"] >= floor:
         return size
     target, lower, upper = (

@@ -1,7 +1,8 @@
-"""The memory required by heap settings of JVM, Go, Node.js and .NET. Pure.
+"""The memory that heap settings of JVM, Go, Node.js and .NET require. Pure.
 
-The floor of a container is the heap that the runtime may fill before it collects or fails, plus an amount for non-heap
-memory. A heap that is a percentage of the memory limit has no floor: it follows the limit, at the next start.
+The floor of a container is the heap that the runtime may fill before it collects garbage or fails, plus an amount for
+memory outside of the heap. A heap that is a percentage of the memory limit has no floor: it follows the limit at the
+next start.
 """
 
 from __future__ import annotations
@@ -43,11 +44,11 @@ class Heap:
 
     @property
     def floor(self) -> int:
-        """The minimum useful size in bytes; 0 if the heap follows the limit."""
+        """The smallest useful size in bytes; 0 if the heap follows the limit."""
         return 0 if self.heap is None else self.heap + beside(self.heap)
 
     def may_grow_to(self, limit: int | None) -> int:
-        """Bytes that the running process may fill, started under this limit; 0 if unknown."""
+        """The bytes that a process started under this limit may fill; 0 if unknown."""
         if self.percent is None or not limit:
             return self.floor
         heap = int(limit * self.percent / 100.0)
@@ -61,7 +62,7 @@ class Heap:
 
     @property
     def restart(self) -> str:
-        """A setting that a resize does not change until the container restarts."""
+        """Explains that a setting does not change with a resize until the container restarts."""
         if self.heap is not None:
             return f"{self.runtime} uses more memory only with another {self.setting.split('=')[0]} and a restart"
         return f"{self.runtime} sizes its heap at start: a resize takes effect after a restart"
@@ -72,7 +73,7 @@ def beside(heap: int) -> int:
 
 
 def heap_of(container: Mapping[str, Any]) -> Heap | None:
-    """The runtime that command and environment show; None if they show none."""
+    """The runtime that a container's command and environment imply; None if they imply none."""
     words = words_of(container)
     for find in _FINDERS:
         if (found := find(words)) is not None:
@@ -122,7 +123,7 @@ def _node(words: Words) -> Heap | None:
 
 
 def _joined(options: list[str]) -> list[str]:
-    """Joins `--max-old-space-size 512` into one word."""
+    """Joins the two arguments `--max-old-space-size 512` into one."""
     made = list(options)
     for at, option in enumerate(options[:-1]):
         if option.replace("_", "-") == "--max-old-space-size" and options[at + 1].isdigit():
@@ -139,7 +140,7 @@ def _node_heap(option: str) -> int | None:
 
 
 def _dotnet(words: Words) -> Heap | None:
-    """Its variables contain hexadecimal numbers."""
+    """The heap of .NET, whose variables contain hexadecimal numbers."""
     for prefix in ("DOTNET_", "COMPlus_"):
         limit = _hex(words.env.get(f"{prefix}GCHeapHardLimit", ""))
         if limit:

@@ -1,4 +1,4 @@
-"""Results of squeeze probes for the pods of an autoscaler, and sizes based on them. Pure."""
+"""Applies the results of squeeze probes to the sizes of an autoscaler's pods. Pure."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from podfit.vpa.recommender.decide.histograms.estimate import Estimate, with_mar
 
 
 def working_sets(vpa: ObjectView, pods: Iterable[ObjectView | None]) -> dict[str, int]:
-    """By container the largest working set measured in a pod; empty if the autoscaler does not enable probes."""
+    """The largest working set measured in a pod, by container; empty if the autoscaler does not enable probes."""
     found: dict[str, int] = {}
     if asked_for(vpa):
         for pod in pods:
@@ -21,7 +21,7 @@ def working_sets(vpa: ObjectView, pods: Iterable[ObjectView | None]) -> dict[str
 
 
 def squeezed(sizes: Mapping[str, Estimate], found: Mapping[str, int], margin: float) -> dict[str, Estimate]:
-    """No memory target and no lower bound above the working set plus the usual margin."""
+    """Caps memory targets and lower bounds at the working set plus the usual margin."""
     return {
         name: _capped(one, with_margin(found[name], margin)) if name in found else one for name, one in sizes.items()
     }

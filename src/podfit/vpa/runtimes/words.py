@@ -1,4 +1,4 @@
-"""A container's environment and command line as the process will see them. Pure."""
+"""A container's environment and command line as its process will see them. Pure."""
 
 from __future__ import annotations
 
@@ -22,7 +22,8 @@ class Words:
 
     @property
     def programs(self) -> frozenset[str]:
-        """Names of possible programs: the last path component of every word."""
+        """The names of programs that the command line may run: the last path component of every argument that is not an
+        option."""
         return frozenset(word.rpartition("/")[2] for word in self.line if not word.startswith("-"))
 
 
@@ -42,7 +43,7 @@ def words_of(container: Mapping[str, Any]) -> Words:
 
 
 def expanded(text: str, env: Mapping[str, str]) -> str:
-    """`$(NAME)` replaced by the variable; an unknown name stays, and `$$` is a dollar sign."""
+    """Replaces `$(NAME)` by the variable's value. An unknown name is left unchanged, and `$$` becomes a dollar sign."""
 
     def one(found: re.Match[str]) -> str:
         return "$" if found[0] == "$$" else env.get(found[1], found[0])

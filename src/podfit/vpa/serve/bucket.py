@@ -1,4 +1,4 @@
-"""A budget of actions over time: requests, evictions, changes of a whole cluster."""
+"""A token bucket, which limits the rate of actions: requests, evictions, changes of a whole cluster."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from podfit.kit.clock import Clock
 
 
 class Bucket:
-    """A rate of tokens per second, and at most `burst` saved up. A rate of 0 or less is unlimited."""
+    """Adds tokens at a rate per second, and holds at most `burst` of them. A rate of 0 or less is unlimited."""
 
     def __init__(self, rate: float, burst: float, clock: Clock) -> None:
         self._rate, self._burst, self._clock = rate, max(1.0, burst), clock
@@ -31,7 +31,8 @@ class Bucket:
         self._tokens = min(self._burst, self._tokens + 1.0)
 
     async def wait(self, deadline: float) -> bool:
-        """Takes a token, waiting for it if one becomes available before the deadline (monotonic)."""
+        """Takes a token, and waits for it if one becomes available before the deadline (monotonic). False if
+        none does."""
         while not self.take():
             needed = (1.0 - self._tokens) / self._rate
             if self._clock.monotonic() + needed > deadline:

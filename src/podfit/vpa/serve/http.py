@@ -22,7 +22,7 @@ MAX_BODY = 8 << 20
 
 
 class Health:
-    """Healthy while the loop completes a pass within five of its intervals."""
+    """A component is healthy while its loop completes a pass within five of its intervals."""
 
     def __init__(self, clock: Clock, interval_s: float) -> None:
         self._clock, self._limit_s = clock, interval_s * 5
@@ -33,14 +33,14 @@ class Health:
 
     @property
     def silent_s(self) -> float:
-        """The time since the last pass, if that is too long; else 0."""
+        """The seconds since the last pass, if they exceed the limit; else 0."""
         silent = self._clock.monotonic() - self._last
         return silent if silent > self._limit_s else 0.0
 
 
 class HttpServer:
     def __init__(self, address: str, registry: CollectorRegistry, health: Health) -> None:
-        """`address` is HOST:PORT; an empty host means all, an empty address no server at all."""
+        """`address` is HOST:PORT. An empty host means all interfaces; without an address there is no server."""
         self._address, self._registry, self._health = address, registry, health
         self._routes = Routes()
         self._routes.add("GET", "/metrics", self._metrics)
@@ -67,7 +67,7 @@ class HttpServer:
 
     @property
     def url_here(self) -> str:
-        """Its URL for processes of this machine; empty if it listens elsewhere, or not at all."""
+        """The server's URL for processes on this machine; empty if it listens on another address, or not at all."""
         host = self._address.rpartition(":")[0]
         return f"http://{host}:{self.port}" if self.port and host.strip("[]") in ("127.0.0.1", "::1") else ""
 

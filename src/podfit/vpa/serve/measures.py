@@ -42,7 +42,7 @@ name."""
 
 
 def exposition(registry: CollectorRegistry) -> bytes:
-    """The text for Prometheus."""
+    """The metrics in Prometheus' text format."""
     text = generate_latest(registry)
     for name in BARE_COUNTERS:
         text = text.replace(f"# TYPE {name} gauge\n".encode(), f"# TYPE {name} counter\n".encode())
@@ -50,7 +50,7 @@ def exposition(registry: CollectorRegistry) -> bytes:
 
 
 class ResourceReads(Collector):
-    """The sources of containers' resources, counted over the whole process."""
+    """Counts, over the whole process, where containers' resources were read from (spec or status)."""
 
     label_values: ClassVar[dict[str, tuple[str, ...]]] = {"source": tuple(reads)}
 
@@ -63,7 +63,7 @@ class ResourceReads(Collector):
 
 
 class StepTimer:
-    """The duration of each step of a pass, and of all of them together."""
+    """Measures the duration of each step of a pass, and of the whole pass."""
 
     def __init__(self, registry: CollectorRegistry, prefix: str, clock: Clock, steps: tuple[str, ...]) -> None:
         self._clock = clock
@@ -86,7 +86,8 @@ class StepTimer:
 
 
 class TimedStep:
-    """Measures its body, however it ends. A class, because a generator per step would cost more than most steps."""
+    """Measures the duration of its body, whether or not it fails. It is a class because a generator per step would cost
+    more than most steps."""
 
     __slots__ = ("_name", "_started", "_timer")
 
@@ -103,5 +104,5 @@ class TimedStep:
 
 
 def size_class(pods: int) -> str:
-    """floor(log2) of a number of pods, as upstream labels autoscalers by size; at most 20."""
+    """floor(log2) of a number of pods, at most 20: upstream's label for the size of an autoscaler."""
     return str(min(20, int(math.log2(pods)))) if pods > 0 else "0"

@@ -1,4 +1,4 @@
-"""Checks whether an admission webhook answers at the URL that the API server would use."""
+"""Checks whether an admission webhook responds at the URL that the API server would use."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ async def registered(client: Client) -> tuple[str, bytes]:
 
 
 async def silence(url: str, authority: bytes) -> str:
-    """Why the webhook at this URL does not answer; empty if it does. With a short timeout, as the API server's."""
+    """Why the webhook at this URL does not respond; empty if it does. The timeout is as short as the API server's."""
     try:
         context = ssl.create_default_context(cadata=authority.decode() or None)
         connector = aiohttp.TCPConnector(ssl=context)

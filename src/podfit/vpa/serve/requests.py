@@ -30,7 +30,7 @@ _HERE = "in-process"
 
 
 class Paced(Protocol):
-    """A component's settings for its requests."""
+    """A component's rate limit for its requests."""
 
     @property
     def kube_api_qps(self) -> float: ...
@@ -39,7 +39,7 @@ class Paced(Protocol):
 
 
 def measured(client: Client, registry: CollectorRegistry, config: Paced | None = None, clock: Clock = CLOCK) -> Client:
-    """The same client, with metrics, and rate-limited if the settings say so."""
+    """The same client with metrics, and with a rate limit if the settings require one."""
     bucket = None
     if config is not None and (config.kube_api_qps, config.kube_api_burst) != UPSTREAM_PACE:
         bucket = Bucket(config.kube_api_qps, config.kube_api_burst, clock)
@@ -97,7 +97,7 @@ class MeasuredTransport:
 
 
 def template(path: str) -> str:
-    """A path without names, so that there are as many series as kinds of requests."""
+    """A path with placeholders for names, so that there is one series for each kind of request."""
     parts = path.split("/")
     at = 3 if parts[1:2] == ["api"] else 4 if parts[1:2] == ["apis"] else len(parts)
     if parts[at : at + 1] == ["namespaces"] and len(parts) > at + 2:

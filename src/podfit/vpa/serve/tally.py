@@ -27,7 +27,7 @@ class CountedMetric(Collector):
         labels: Mapping[str, tuple[str, ...]],
         buckets: Iterable[float],
     ) -> None:
-        """`labels`: with the possible values of each."""
+        """`labels` maps each label to its possible values."""
         self.label_values = labels
         self._name, self._help, self._labels = name, help, tuple(labels)
         self._borders = np.array(sorted(buckets), np.float64)
@@ -36,7 +36,7 @@ class CountedMetric(Collector):
         registry.register(self)
 
     def observe(self, labels: Labels, values: ArrayLike) -> None:
-        """An empty array changes nothing."""
+        """Records all values of an array."""
         found = np.atleast_1d(np.asarray(values, np.float64))
         if not len(found):
             return
@@ -53,7 +53,7 @@ class CountedMetric(Collector):
             named = dict(zip(self._labels, labels, strict=True))
             for border, count in zip(names, np.cumsum(counts).tolist(), strict=True):
                 family.add_sample(f"{self._name}_bucket", {**named, "le": border}, count)
-            # Also with buckets below zero, for which the library would omit these two.
+            # These two are also needed with buckets below zero, for which the library would omit them.
             family.add_sample(f"{self._name}_count", named, int(counts.sum()))
             family.add_sample(f"{self._name}_sum", named, self._sums[labels])
         yield family

@@ -1,7 +1,7 @@
 """The updater's settings: upstream's flags with upstream's defaults, and podfit's guard rails.
 
-Known differences: `kube-api-qps` and `kube-api-burst` limit requests only when set, as in the recommender; and without
-the admission webhook only evictions stop, because a resize in place does not need it.
+Known differences: as in the recommender, `kube-api-qps` and `kube-api-burst` limit requests only when they are set. If
+the admission webhook is missing, only evictions stop, because a resize in place does not need it.
 """
 
 from __future__ import annotations

@@ -130,7 +130,7 @@ class Updater:
     # --- running
 
     async def run(self) -> None:
-        """Works until cancelled."""
+        """Runs until cancelled."""
         try:
             await self.start()
             while True:
@@ -207,7 +207,7 @@ class Updater:
         """Resizes pods of autoscalers with newly starved containers, and evicts none."""
         ids, now = self.urgent.take(), self.clock.now()
         namespaces = {namespace for namespace, _ in ids}
-        # All autoscalers of a namespace: a pod may belong to another one.
+        # All autoscalers of the namespaces are needed: a pod may belong to another one.
         near = [vpa for vpa in self.caches.watched_vpas() if vpa["metadata"].get("namespace", "") in namespaces]
         pods = [pod for pod in self.pods if pod["metadata"].get("namespace", "") in namespaces]
         world = self.world_of(self._decided_on(near, now), pods)
@@ -218,7 +218,8 @@ class Updater:
     # --- observing
 
     def _vpas(self, now: float) -> list[Mapping[str, Any]]:
-        """The input of the decisions: without horizontally scaled resources, and with slowly falling targets."""
+        """The autoscalers that decisions are based on: without horizontally scaled resources, and with targets that
+        fall slowly."""
         found = self.caches.watched_vpas()
         self.stable.forget({(vpa["metadata"].get("namespace", ""), vpa["metadata"]["name"]) for vpa in found})
         return self._decided_on(found, now)
@@ -237,7 +238,8 @@ class Updater:
         return [without(vpa, horizontal_resources(vpa, scaled, labels_of)) for vpa in found]
 
     async def _live(self, controlled: list[tuple[Any, list[Any]]], now: float) -> list[tuple[Any, list[Any]]]:
-        """With the recommender's current recommendation, queried once per autoscaler; else the one in the objects."""
+        """The autoscalers with the recommender's current recommendation, which is queried once for each; if that fails,
+        with the one in their status."""
         if self._asker is None:
             return controlled
         gate = asyncio.Semaphore(self.config.workers)
@@ -260,7 +262,7 @@ class Updater:
         return ClusterView(vpas, pods, targets.selector_of, targets.topmost_of, targets.replicas_of, ranges, anyway)
 
     def _note_successors(self, vpas: list[Mapping[str, Any]], now: float) -> None:
-        """Starts the pass of the account, and checks whether successors of evicted pods were sized."""
+        """Starts a pass of the capacity account, and checks whether the successors of evicted pods were sized."""
         come = self.headroom.begin(now, self.targets.wanted_of)
         index = by_target(vpas) if come else {}
         for _, pod in come:
@@ -296,13 +298,13 @@ class Updater:
         await asyncio.gather(*(update(vpa, pods) for vpa, pods in controlled))
 
     def _awaited(self, pods: list[Any]) -> int:
-        """How many pods of the same controllers were evicted, and have no successor yet."""
+        """The number of pods of the same controllers that were evicted and have no successor yet."""
         controllers = {tuple(creator_of(pod)) for pod in pods}
         return sum(one.controller in controllers for one in self.headroom.successors)
 
     async def _give_back(self, lowered: Lowered, patch: Patch, why: str) -> None:
         if self.stops.holding(lowered.vpa) is not None:
-            # Frozen means that nothing changes, not even by an undo.
+            # A freeze prevents every change, including an undo.
             return
         await self.writes.give_back(lowered.pod, lowered.vpa, patch, why)
         meta = lowered.vpa["metadata"]

@@ -63,7 +63,7 @@ class Measures:
         )
 
     def begin(self) -> None:
-        """Resets gauges, which cover one pass each."""
+        """Resets the gauges, each of which covers one pass."""
         for gauge in (
             self.controlled,
             self.evictable,

@@ -1,4 +1,4 @@
-"""One autoscaler's part of a pass: drives the pure decision and performs its actions."""
+"""One autoscaler's part of a pass: runs the pure decision, and performs the actions that it yields."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from podfit.vpa.updater.vpa_pass import VpaPass
 
 
 async def update_one(work: VpaPass) -> None:
-    """After observing: decides, acts and reports for one autoscaler."""
+    """Decides, acts and reports for one autoscaler, once the cluster has been observed."""
     updater, world = work.updater, work.world
     own = replace(world, vpas=[work.vpa], pods=work.pods)
     conversation = update_pass(own, work.attempts, updater.config.model, work.now, updater.clock.monotonic())
@@ -39,7 +39,7 @@ async def update_one(work: VpaPass) -> None:
 
 
 async def _do(work: VpaPass, action: Action) -> str | None:
-    """None if it succeeded, else why not."""
+    """Performs an action. None if it succeeded, else why not."""
     updater = work.updater
     name = action.pod["metadata"]["name"]
     waiting = updater.stops.holding(work.vpa) or _behind_others(work, action)
@@ -54,7 +54,7 @@ async def _do(work: VpaPass, action: Action) -> str | None:
 
 
 def _behind_others(work: VpaPass, action: Action) -> Wait | None:
-    """Why the pod waits for others of its autoscaler. The end of a startup boost does not wait."""
+    """Why the pod has to wait for other pods of its autoscaler. The end of a startup boost never waits."""
     if isinstance(action, Resize) and action.unboosted:
         return None
     return work.rollout.wait(action.pod, raises=isinstance(action, Resize) and not lowers(action))
@@ -83,7 +83,7 @@ def _report(work: VpaPass, report: Report) -> None:
 
 
 def _counted(work: VpaPass, pod: Any, config: Config) -> WhyNot:
-    """Which replicas of the pod's controller are missing, and whether the updater evicted them itself."""
+    """Explains which replicas of the pod's controller are missing, and whether the updater evicted them itself."""
     creator = creator_of(pod)
     running = sum(creator_of(other) == creator for other in work.pods)
     evicted = sum(one.controller == tuple(creator) for one in work.updater.headroom.successors)
@@ -92,7 +92,7 @@ def _counted(work: VpaPass, pod: Any, config: Config) -> WhyNot:
 
 
 def _measure(work: VpaPass, report: Report) -> None:
-    """Gauges cover whole passes; actions between two passes are counted, too."""
+    """Updates the metrics. Gauges cover whole passes; actions between two passes are only counted."""
     failed = list(_attempted(work, report))
     if not work.hurried:
         _gauge(work, report, failed)
@@ -106,7 +106,7 @@ def _gauge(work: VpaPass, report: Report, failed: list[str]) -> None:
         measures.resizable.labels(size).inc(report.resizable)
         measures.vpas_resizable.labels(size).inc(report.resizable > 0)
     if mode in IN_PLACE_MODES or report.resized:
-        # Boosts are reverted in place whatever the mode.
+        # Boosts are reverted in place in every mode.
         measures.vpas_resized.labels(size).inc(bool(report.resized))
     tried = bool(report.evicted) or any(reason.startswith("Eviction") for reason in failed)
     measures.evictable.labels(size, mode).inc(report.evictable)
@@ -120,7 +120,7 @@ def _count(work: VpaPass, report: Report, failed: list[str]) -> None:
     if mode in IN_PLACE_MODES or report.resized:
         measures.resized.labels(size, *names).inc(len(report.resized))
     if mode in EVICTING_MODES or report.evicted:
-        # Also 0: a series that begins at 1 shows Prometheus no increase.
+        # Zero is also recorded: if a series begins at 1, Prometheus sees no increase.
         measures.evicted.labels(size, mode, *names).inc(len(report.evicted))
         measures.undone.labels(*names)
     for reason in failed:
@@ -131,7 +131,8 @@ def _count(work: VpaPass, report: Report, failed: list[str]) -> None:
 
 
 def _attempted(work: VpaPass, report: Report) -> Iterator[str]:
-    """The reasons of failed attempts; stopped changes (a freeze, no capacity) were never attempted."""
+    """The reasons of failed attempts. Changes that were stopped before (by a freeze, or for lack of capacity) are not
+    attempts."""
     for _, pod, reason, _ in report.failed:
         wait = work.waits.get(pod["metadata"]["name"])
         if wait is None or wait.reason in ("ResizeRefused", "EvictionRefused"):

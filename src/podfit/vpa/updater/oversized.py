@@ -1,4 +1,5 @@
-"""The condition on autoscalers whose target exceeds every node: their pods get what the largest node can hold."""
+"""Maintains a condition on autoscalers whose target exceeds every node: their pods get what the largest node
+can hold."""
 
 from __future__ import annotations
 
@@ -50,7 +51,7 @@ class Oversized:
         self._client, self._clock = client, clock
 
     async def report(self, vpas: Iterable[ObjectView], ledger: RoomLedger) -> None:
-        """Sets the condition where it holds, and takes it back where it held; writes nothing that stands already."""
+        """Adds or removes the condition where that is needed; writes nothing that is up to date."""
         for vpa in vpas:
             words, standing = exceeding(vpa, ledger), condition(vpa, CONDITION)
             if (words or None) != (standing or {}).get("message") and (words or standing):
@@ -65,7 +66,7 @@ class Oversized:
                 {"type": CONDITION, "status": "True", "lastTransitionTime": since, "reason": REASON, "message": words}
             )
         kept.sort(key=lambda one: str(one.get("type")))
-        # The recommender writes the other conditions: its concurrent writes must not be lost.
+        # The recommender writes the other conditions, and its concurrent writes must not be lost.
         patch = [
             {"op": "test", "path": "/metadata/resourceVersion", "value": meta.get("resourceVersion")},
             {"op": "add", "path": "/status/conditions", "value": kept},

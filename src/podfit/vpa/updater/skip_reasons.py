@@ -1,4 +1,5 @@
-"""Why pods were not resized, or got less than recommended: stored for `podfit explain`, reported once as an Event.
+"""The reasons why pods were not resized, or got less than recommended: stored for `podfit explain`, emitted once as an
+Event.
 
 Queries return the state of the last pass.
 """
@@ -32,7 +33,8 @@ class SkipReasons:
             self._events.record(dict(vpa), "Normal", "ResizeCut", f"Pod {pod}: {words}.")
 
     def tell(self, vpa: Mapping[str, Any], pods: Mapping[str, WhyNot], now: Seconds) -> None:
-        """Emits an Event for each reason that is new for this autoscaler, however many pods it affects."""
+        """Stores the reasons of a pass, and emits an Event for each that is new for this autoscaler, however many pods
+        it affects."""
         id = vpa["metadata"].get("namespace", ""), vpa["metadata"]["name"]
         self._pods[id], self._at[id] = dict(pods), now
         loud: dict[tuple[str, str], list[str]] = {}

@@ -1,4 +1,4 @@
-"""Autoscalers with newly starved containers: their pods do not wait for the next pass."""
+"""Collects autoscalers with newly starved containers, whose pods do not wait for the next pass."""
 
 from __future__ import annotations
 
@@ -39,13 +39,13 @@ class UrgentVpas:
         return found
 
     async def before(self, clock: Clock, due: float) -> bool:
-        """Returns when an autoscaler waits (True), or at `due` (monotonic)."""
+        """Waits until an autoscaler is waiting (True), or until `due` (monotonic)."""
         await sleep_unless(clock, due - clock.monotonic(), self._wake)
         return bool(self) and clock.monotonic() < due
 
 
 def newly_starved(before: Mapping[str, Any], after: Mapping[str, Any]) -> bool:
-    """Whether containers are newly starved, or have another recommendation than before."""
+    """Whether containers are newly starved, or are starved and have a changed recommendation."""
     if update_mode(after) not in IN_PLACE_MODES or not _starved(after):
         return False
     return not _starved(before) or _targets(before) != _targets(after)

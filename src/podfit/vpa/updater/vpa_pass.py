@@ -1,4 +1,4 @@
-"""One autoscaler's part of a pass in progress."""
+"""The state of one autoscaler's part of a pass."""
 
 from __future__ import annotations
 

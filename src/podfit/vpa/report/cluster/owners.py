@@ -1,4 +1,5 @@
-"""The workload of a deleted pod: as recorded by kube-state-metrics, else inferred from its name. Pure."""
+"""Finds the workload of a deleted pod: as kube-state-metrics recorded it, or else inferred from the pod's name.
+Pure."""
 
 from __future__ import annotations
 
@@ -36,13 +37,14 @@ class Owners:
         recorded: Mapping[tuple[str, str], Owner] | None = None,
         above: Mapping[tuple[str, str, str], Owner] | None = None,
     ) -> None:
-        """`recorded`: owners of pods, by namespace and pod; `above`: those of owners, by namespace, kind and name."""
+        """`recorded` are the owners of pods, by namespace and pod; `above` are the owners of owners, by namespace, kind
+        and name."""
         self._known = set(workloads)
         self._pods, self._recorded, self._above = dict(pods), dict(recorded or {}), dict(above or {})
         self._found: dict[tuple[str, str], Key | None] = {}
 
     def of(self, namespace: str, pod: str) -> Key | None:
-        """None for a pod whose workload no longer exists."""
+        """The workload of a pod; None if it no longer exists."""
         at = (namespace, pod)
         if at in self._pods:
             return self._pods[at]
@@ -59,7 +61,7 @@ class Owners:
         return next((key for key in keys if key in self._known), None)
 
     def _by_name(self, namespace: str, pod: str) -> Key | None:
-        """The longest matching name: a pod of `web-front` is not one of `web`."""
+        """The workload with the longest matching name: a pod of `web-front` does not belong to `web`."""
         fitting = []
         for kind, form in _FORMS.items():
             if (match := form.match(pod)) and (key := Key(namespace, kind, match["name"])) in self._known:
@@ -68,14 +70,15 @@ class Owners:
 
 
 def guessed(owner: Owner) -> Owner:
-    """The Deployment of a ReplicaSet, or the CronJob of a Job, inferred from the generated name."""
+    """The owner's own owner, inferred from a generated name: the Deployment of a ReplicaSet, or the CronJob of
+    a Job."""
     kind, name = owner
     match = _MADE.match(name)
     return (_ABOVE[kind], match["name"]) if match and kind in _ABOVE else owner
 
 
 def owner_by_name(pod: str) -> Owner:
-    """The owner that a pod's name implies, if the workloads are unknown."""
+    """The owner that a pod's name implies, for use when the workloads are unknown."""
     for kind in ("CronJob", "Deployment", "DaemonSet", "StatefulSet"):
         if match := _FORMS[kind].match(pod):
             return kind, match["name"]

@@ -1,4 +1,4 @@
-"""Reads workloads from a cluster: page by page, skipping kinds that may not be read."""
+"""Reads workloads from a cluster page by page, and skips kinds that may not be read."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Note = Callable[[str], None]
 
 
 async def listed(client: Client, kind: Kind, namespace: str, **query: str) -> list[Object]:
-    """All objects of a kind; a list that expires between two pages is started over."""
+    """All objects of a kind. If the list expires between two pages, it is read again from the start."""
     for attempt in (0, 1):
         try:
             return await _pages(client, kind, namespace, query, PAGE if attempt == 0 else 0)
@@ -39,7 +39,8 @@ async def _pages(client: Client, kind: Kind, namespace: str, query: dict[str, st
 
 
 async def read_workloads(client: Client, namespace: str, note: Note) -> dict[Key, Workload]:
-    """Pods must be readable; if a kind of controllers is not, its pods are grouped by the owners they name."""
+    """Reads pods and controllers. Pods must be readable; if a kind of controllers is not, its pods are grouped by the
+    owners that they name."""
     pods = await listed(client, POD, namespace)
     controllers: dict[str, list[Object]] = {}
     for name, kind in WELL_KNOWN.items():
@@ -53,7 +54,8 @@ async def read_workloads(client: Client, namespace: str, note: Note) -> dict[Key
 
 
 async def largest_node(client: Client) -> dict[str, int]:
-    """The largest node in millicores and bytes: no container uses more. Empty if nodes cannot be read."""
+    """The capacity of the largest node in millicores and bytes, which no container can exceed. Empty if nodes cannot be
+    read."""
     try:
         nodes = await listed(client, NODE, "")
     except ApiError:

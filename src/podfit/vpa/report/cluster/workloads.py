@@ -1,4 +1,4 @@
-"""Workloads and their pods, from plain objects: the topmost owner of every pod. Pure."""
+"""Groups pods into workloads by their topmost owner, from plain objects. Pure."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Workload:
 
     @property
     def containers(self) -> list[tuple[str, ObjectView]]:
-        """(field of the pod's spec, container): containers, and init containers that keep running."""
+        """The containers, and the init containers that keep running, each with its field of the pod's spec."""
         spec = self.template.get("spec") or {}
         sidecars = [one for one in spec.get("initContainers") or () if one.get("restartPolicy") == "Always"]
         found = [("initContainers", one) for one in sidecars]
@@ -46,7 +46,7 @@ class Workload:
 
     @property
     def replicas(self) -> int:
-        """The number of pods; without any, the desired number."""
+        """The number of pods; if there are none, the desired number."""
         if self.pods:
             return len(self.pods)
         spec = (self.object or {}).get("spec") or {}
@@ -54,7 +54,7 @@ class Workload:
 
 
 def gathered(pods: Iterable[ObjectView], controllers: Mapping[str, Iterable[ObjectView]]) -> dict[Key, Workload]:
-    """Every workload by its key. `controllers` by kind; objects as an API server lists them."""
+    """All workloads by key. `controllers` are given by kind; all objects are as an API server lists them."""
     known = {(kind, *_name(one)): one for kind, listed in controllers.items() for one in listed}
     found: dict[Key, Workload] = {}
     for (kind, _, _), one in known.items():

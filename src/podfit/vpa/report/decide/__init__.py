@@ -1,1 +1,1 @@
-"""From usage to sizes, waste and risk. Pure."""
+"""Turns usage into sizes, waste and risks. Pure."""

@@ -1,4 +1,4 @@
-"""One row of the report: a container of a workload, its sizes, the recommendation, waste and risks. Pure."""
+"""The rows of the report: a container of a workload with its sizes, the recommendation, waste and risks. Pure."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ CORE_IN_GIB = 7.5
 
 @dataclass(frozen=True, slots=True)
 class Prices:
-    """Of a core-hour and a GiB-hour."""
+    """The prices of a core-hour and of a GiB-hour."""
 
     cpu: float = 0.0
     memory: float = 0.0
@@ -31,7 +31,7 @@ class Prices:
         return bool(self.cpu or self.memory)
 
     def of(self, resource: str) -> float:
-        """Of a millicore-hour or a byte-hour."""
+        """The price of a millicore-hour or a byte-hour."""
         return self.cpu / 1000.0 if resource == "cpu" else self.memory / GI
 
 
@@ -51,28 +51,29 @@ class Finding:
     notes: tuple[str, ...] = ()
 
     def wasted(self, resource: str) -> int | None:
-        """Requested by all pods beyond the recommendation; negative if more is needed. None if unknown."""
+        """The amount that all pods request beyond the recommendation; negative if they need more, None if it is
+        unknown."""
         now, fits = self.now.requests.get(resource), self.recommended.requests.get(resource)
         return None if now is None or fits is None else (now - fits) * self.replicas
 
     @property
     def waste(self) -> float:
-        """In GiB-hours each hour, for sorting."""
+        """The waste in GiB-hours per hour, for sorting."""
         cpu, memory = (max(0, self.wasted(resource) or 0) for resource in RESOURCES)
         return cpu / 1000.0 * CORE_IN_GIB + memory / GI
 
     def unknown(self, resource: str) -> bool:
-        """Requested, but there is no usage to compare it with."""
+        """Whether a resource is requested, but there is no usage to compare the request with."""
         return resource in self.now.requests and resource not in self.recommended.requests
 
     def monthly(self, prices: Prices) -> float | None:
-        """The monthly cost of the waste; negative if more is needed. None if a part of it is unknown."""
+        """The monthly cost of the waste; negative if the pods need more, None if part of it is unknown."""
         if not self.recommended.requests or any(self.unknown(name) and prices.of(name) for name in RESOURCES):
             return None
         return sum((self.wasted(name) or 0) * prices.of(name) for name in RESOURCES) * HOURS_A_MONTH
 
     def changes(self, least: float) -> ContainerSizes:
-        """Changes above the threshold: sizes that differ by more than this fraction of the current size."""
+        """The sizes that differ from the current ones by more than this fraction."""
         requests = {
             resource: amount
             for resource, amount in self.recommended.requests.items()
@@ -103,7 +104,7 @@ class Report:
     """Why the report is partial; empty for a complete one."""
 
     def total(self, resource: str) -> int | None:
-        """The total waste; None if no container's recommendation is known."""
+        """The total waste; None if no recommendation for the resource is known."""
         if not any(resource in one.recommended.requests for one in self.findings):
             return None
         return sum(max(0, one.wasted(resource) or 0) for one in self.findings)
@@ -113,7 +114,8 @@ class Report:
 
     @property
     def monthly(self) -> float | None:
-        """For the containers whose waste is known; None if there are none, or without data on a priced resource."""
+        """The monthly cost for the containers whose waste is known; None if there are none, or if a priced resource has
+        no data."""
         if any(self.prices.of(name) and self.total(name) is None for name in RESOURCES):
             return None
         known = [cost for one in self.findings if (cost := one.monthly(self.prices)) is not None]
@@ -121,7 +123,7 @@ class Report:
 
     @property
     def without(self) -> int:
-        """Containers without any data."""
+        """The number of containers without any data."""
         return sum(not one.recommended.requests for one in self.findings)
 
     @property
@@ -178,8 +180,8 @@ def _finding(
 
 
 def _nothing(workload: Workload, name: str, known: Mapping[str, Evidence]) -> list[str]:
-    """Why there is no recommendation. A container whose samples ended, next to one without a past, may be the same one
-    before a rename."""
+    """Explains why there is no recommendation. If one container's samples ended and another one has no past, they may
+    be the same container before and after a rename."""
     there = {container.get("name") for _, container in workload.containers}
     old = {other: one for other, one in known.items() if other not in there and one.size.target}
     if len(old) == 1:
@@ -189,7 +191,7 @@ def _nothing(workload: Workload, name: str, known: Mapping[str, Evidence]) -> li
 
 
 def _now(workload: Workload, field_name: str, container: Mapping[str, Any]) -> tuple[ContainerSizes, list[str]]:
-    """The template's sizes, or those that all running pods have been resized to."""
+    """The current sizes: those of the template, or those to which all running pods were resized."""
     written = _sizes(container)
     running = [
         _sizes(one)

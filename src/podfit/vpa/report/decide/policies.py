@@ -1,4 +1,4 @@
-"""Sizes from a policy other than the default one, computed from the curves. Pure."""
+"""Computes sizes with a policy other than the default one, from the curves. Pure."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ LEAST: Mapping[str, int] = {CPU: 10, MEMORY: 32 << 20}
 
 
 def by_policy(known: Known, name: str) -> tuple[Known, int]:
-    """The same evidence with the sizes of this policy, and how many containers keep the default's, because there is no
-    curve of their usage. One series stands for a container: at each step the pod with the highest usage."""
+    """The same evidence with the sizes of this policy, and the number of containers that keep the default's because
+    there is no curve of their usage. One series represents a container: at each step the pod with the highest usage."""
     if name == DEFAULT:
         return known, 0
     found = dict(known)
@@ -43,7 +43,7 @@ def by_policy(known: Known, name: str) -> tuple[Known, int]:
 
 
 def _sizes(known: Known, group: list[tuple[Key, str]], name: str, resource: str, step: float) -> list[float]:
-    """Millicores or bytes for the time after the last sample; NaN if the policy has not decided."""
+    """The sizes in millicores or bytes for the time after the last sample; NaN if the policy has not decided."""
     curves = [known[at].curve for at in group]
     usage = np.stack([_usage(curve, resource) for curve in curves if curve is not None])
     after = np.concatenate((usage, np.full((len(usage), 1), np.nan, np.float32)), axis=1)

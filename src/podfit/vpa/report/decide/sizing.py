@@ -1,8 +1,8 @@
-"""From a container's usage to its recommended requests and limits, with reasons. Pure.
+"""Computes recommended requests and limits from a container's usage, with reasons. Pure.
 
-Limits keep their ratio to the request, as in the autoscaler, with two guards: no memory limit below the highest usage,
-and no size below a language runtime's heap. A request that equals its limit stays equal, because the QoS class of a pod
-does not change.
+Limits keep their ratio to the request, as in the autoscaler, with two guards: no memory limit is below the highest
+usage, and no size is below a language runtime's heap. A request that equals its limit stays equal, so that the pod
+keeps its QoS class.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ Amounts = Mapping[str, int]
 
 @dataclass(frozen=True, slots=True)
 class ContainerSizes:
-    """Millicores and bytes."""
+    """The requests and limits of a container, in millicores and bytes."""
 
     requests: Amounts = field(default_factory=dict)
     limits: Amounts = field(default_factory=dict)
 
     def request(self, resource: str) -> int | None:
-        """A limit without a request is also the request."""
+        """The request; if only a limit is set, that is also the request."""
         return self.requests.get(resource, self.limits.get(resource))
 
 
@@ -51,7 +51,7 @@ class Sizing:
 
 
 def sized(now: ContainerSizes, evidence: Evidence, heap: Heap | None, bounds: Bounds) -> Sizing:
-    """Only resources with samples get a size; the others are left out."""
+    """Sizes a container. Resources without samples are omitted."""
     requests: dict[str, int] = {}
     limits: dict[str, int] = {}
     why: list[str] = []
@@ -132,12 +132,12 @@ def _scaled(limit: int, request: int | None, amount: int) -> int:
 
 
 def rounded(resource: str, amount: int) -> int:
-    """Up to whole millicores and whole MiB, for readability."""
+    """Rounds up to whole millicores or whole MiB, for readability."""
     return max(1, amount) if resource == "cpu" else max(MI, math.ceil(amount / MI) * MI)
 
 
 def risks(now: ContainerSizes, evidence: Evidence | None, killed: bool) -> tuple[str, ...]:
-    """The problems of the current sizes, worst first."""
+    """The risks of the current sizes, most severe first."""
     found = []
     if killed or (evidence is not None and evidence.ooms):
         found.append("OOM-killed")

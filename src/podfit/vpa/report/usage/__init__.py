@@ -1,1 +1,1 @@
-"""Usage of containers: its sources, and how it is collected."""
+"""Usage of containers: where the report reads it from, and how it collects it."""

@@ -1,4 +1,4 @@
-"""Collects samples of many pods into one curve per container of a workload, so that deleted pods cost no memory."""
+"""Combines the samples of many pods into one curve per container of a workload, so that deleted pods cost no memory."""
 
 from __future__ import annotations
 
@@ -17,21 +17,21 @@ Row = tuple[Key, str]
 
 @dataclass(frozen=True, slots=True)
 class Grid:
-    """Instants a fixed step apart."""
+    """Points in time at equal distances."""
 
     start: Seconds
     step: Seconds
     points: int
 
     def at(self, times: NDArray[np.float64]) -> NDArray[np.int64]:
-        """The nearest point of each instant; -1 for those outside."""
+        """The nearest point of each instant; -1 for instants outside of the grid."""
         found = np.rint((times - self.start) / self.step).astype(np.int64)
         found[(found < 0) | (found >= self.points)] = -1
         return found
 
 
 class _Sheet:
-    """Maximum, sum and count of one resource, by row and point."""
+    """The maximum, sum and count of one resource, by row and point."""
 
     def __init__(self, points: int) -> None:
         self.high: Floats = np.full((0, points), np.nan, np.float32)
@@ -72,7 +72,7 @@ class Curves:
         return list(self._rows)
 
     def take(self, batch: Batch, rows: NDArray[np.int64]) -> None:
-        """`rows` are those of the batch's series; -1 for series without a workload."""
+        """Adds a batch of samples. `rows` are those of the batch's series; -1 for series without a workload."""
         size = max(len(self._rows), 1)
         if size > len(self._cpu.high):
             grown = max(size, 2 * len(self._cpu.high))

@@ -19,8 +19,8 @@ Floats = NDArray[np.float32]
 
 @dataclass(frozen=True, slots=True)
 class Curve:
-    """The usage of one container over time: of all pods of its workload at each step, the maximum and the mean. NaN
-    without measurements."""
+    """The usage of one container over time: at each step the maximum and the mean over all pods of its workload. NaN
+    where nothing was measured."""
 
     start: Seconds
     step: Seconds
@@ -60,7 +60,7 @@ class Evidence:
 
     @property
     def confidence(self) -> str:
-        """From the length and completeness of the observation."""
+        """The confidence in the evidence, from the length and completeness of the observation."""
         if not self.size.target:
             return "none"
         whole = self.days * min(1.0, self.coverage if self.source == PROMETHEUS else 1.0)
@@ -73,7 +73,7 @@ Known = dict[tuple[Key, str], Evidence]
 
 @dataclass(slots=True)
 class Remarks:
-    """The completeness of the usage read: messages, and whether something is missing."""
+    """Remarks on the completeness of the usage data: messages, and whether something is missing."""
 
     notes: list[str] = field(default_factory=list)
     missing: list[str] = field(default_factory=list)

@@ -1,4 +1,5 @@
-"""Evidence without Prometheus: from the checkpoints of autoscalers, or from metrics.k8s.io over some minutes."""
+"""Collects evidence without Prometheus: from the checkpoints of autoscalers, or from metrics.k8s.io over some
+minutes."""
 
 from __future__ import annotations
 
@@ -31,7 +32,7 @@ Seen = Callable[[int, int, int], None]
 
 
 async def from_checkpoints(client: Client, namespace: str, config: Config, remarks: Remarks) -> Known:
-    """The state learned by autoscalers, podfit's or Kubernetes'."""
+    """Evidence from the checkpoints that autoscalers wrote, podfit's or Kubernetes'."""
     try:
         saved = await listed(client, VPA_CHECKPOINT, namespace)
         vpas = await listed(client, VPA, namespace)
@@ -86,7 +87,7 @@ async def from_metrics(
     seen: Seen,
     remarks: Remarks,
 ) -> Known:
-    """Samples every few seconds for a while; usage at other times of the day is not covered."""
+    """Evidence from samples taken every few seconds for a while. It does not cover usage at other times of the day."""
     begun = clock.monotonic()
     rounds = int(length // EVERY_S)
     gatherer = Gatherer(owners, config, Grid(clock.now() - 120.0, EVERY_S, rounds + 16))

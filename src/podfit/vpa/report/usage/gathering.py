@@ -1,4 +1,4 @@
-"""Turns samples of pods into evidence about workloads: the model's histograms and the curves."""
+"""Turns samples of pods into evidence about workloads: histograms of the autoscaler's model, and curves."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ IMPOSSIBLE = 1.5
 
 
 class Gatherer:
-    """A sink for a history's batches, oldest first."""
+    """Receives a history's batches, oldest first."""
 
     def __init__(self, owners: Owners, config: Config, grid: Grid, largest: Mapping[str, int] | None = None) -> None:
         self._owners, self._largest = owners, dict(largest or {})
@@ -65,7 +65,7 @@ class Gatherer:
         self._past.take(_of_workloads(batch, keys))
 
     def known(self, source: str, expected: int = 0) -> Known:
-        """Evidence about every measured container; `expected` samples each would be complete."""
+        """The evidence about every measured container. With `expected` samples its data is complete."""
         self._past.end()
         sizes = estimate_vpas(self._cluster, self._vpas.values())
         found: Known = {}
@@ -120,7 +120,7 @@ class Gatherer:
 
 
 def _of_workloads(batch: Batch, keys: Iterable[Key | None]) -> Batch:
-    """The same samples, of pods labelled with their workload; series without a workload have no pod."""
+    """The same samples, for pods that are labelled with their workload. Series without a workload have no pod."""
     series = [
         Series(one.namespace, one.pod, one.container, label_text({OWNED_BY: f"{key.kind}.{key.name}"}))
         if key is not None
@@ -151,8 +151,8 @@ def _means(curve: Curve) -> dict[str, int]:
 def kills(
     counter: list[tuple[Seconds, float]], before: float | None, begins: Seconds
 ) -> tuple[list[Seconds], float | None]:
-    """The times at which a counter of out-of-memory kills rose, once for each kill, and its last value. Its value at
-    the beginning of the history is older than the history. A counter that falls was reset."""
+    """The times at which a counter of out-of-memory kills rose, once for each kill, and the counter's last value. Its
+    first value counts kills from before the history. A counter that falls was reset."""
     found: list[Seconds] = []
     for at, value in counter:
         last = before if before is not None else (value if at <= begins else 0.0)

@@ -1,6 +1,7 @@
-"""Reads usage from Prometheus for a report: in parts, oldest first, one query at a time, with pauses between them.
+"""Reads usage from Prometheus for a report: part by part from the oldest, one query at a time, with pauses between
+them.
 
-A part that fails several times is skipped and named: the report is then marked as partial.
+A part that fails several times is skipped and named in the report, which is then marked as partial.
 """
 
 from __future__ import annotations
@@ -67,7 +68,8 @@ class PrometheusUsage:
     # --- planning
 
     async def plan(self, until: Seconds, namespace: str, pods: str, rules: bool = True) -> PlannedReading:
-        """How things are called here and how much there is. Raises NoUsage and HistoryUnavailable."""
+        """Finds out the names of metrics and labels in this Prometheus, and the amount of data. Raises NoUsage and
+        HistoryUnavailable."""
         try:
             chosen, counts = await self._convention(until, namespace, pods)
             chosen = await self._rules(chosen, until) if rules else chosen
@@ -101,7 +103,7 @@ class PrometheusUsage:
         )
 
     async def _rules(self, chosen: Asking, until: Seconds) -> Asking:
-        """Recording rules, if they cover about as many containers for the whole period."""
+        """The queries with recording rules, if those cover about as many containers for the whole period."""
         whole = await self._number(chosen.count(), until)
         for rule in promql.CPU_RULES:
             if chosen.memory_rule and not await self._number(chosen.count(rule), until):
@@ -138,7 +140,7 @@ class PrometheusUsage:
     async def owners(
         self, plan: PlannedReading
     ) -> tuple[dict[tuple[str, str], Owner], dict[tuple[str, str, str], Owner]]:
-        """Owners of pods, and of ReplicaSets and Jobs, as kube-state-metrics recorded them; empty without it."""
+        """The owners of pods, and of ReplicaSets and Jobs, as kube-state-metrics recorded them; empty without it."""
         pods: dict[tuple[str, str], Owner] = {}
         above: dict[tuple[str, str, str], Owner] = {}
         for query, label, kind in promql.owners(plan.asking.config, plan.asking.namespace):
@@ -176,7 +178,7 @@ class PrometheusUsage:
     # --- reading
 
     async def read(self, plan: PlannedReading, seen: Seen) -> AsyncIterator[Batch]:
-        """Batches in order of time."""
+        """Yields the samples in batches, in order of time."""
         waiting, done, samples, failed = list(plan.parts), 0, 0, 0
         while waiting:
             part = waiting[0]
@@ -273,6 +275,6 @@ class PrometheusUsage:
         return [Oom(*who, at, 0) for at in found]
 
     async def _pause(self, took: Seconds) -> None:
-        """The pause after a query that keeps the share."""
+        """Pauses after a query, so that queries run for no more than the configured share of time."""
         if 0 < self._share < 1 and took > 0:
             await self._clock.sleep(min(30.0, took * (1 - self._share) / self._share))

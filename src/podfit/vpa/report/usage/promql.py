@@ -1,4 +1,4 @@
-"""The report's queries to Prometheus: label conventions, recording rules, owners. Pure."""
+"""Builds the report's queries to Prometheus: label conventions, recording rules, owners. Pure."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ MOST_NAMES = 50
 
 @dataclass(frozen=True, slots=True)
 class Asking:
-    """The names in this Prometheus, and the queries to it."""
+    """The names in this Prometheus, and the queries that use them."""
 
     config: PrometheusConfig
     namespace: str = ""
@@ -51,7 +51,8 @@ class Asking:
         return f'{text}, {self.config.container_pod_name_label}=~"{self.pods}"' if self.pods else text
 
     def cpu(self, scraped_every: Seconds) -> str:
-        """The highest of several series of one container: two scrapes of it are not two containers."""
+        """The query for CPU usage. If a container has several series, because it is scraped twice, the highest one
+        counts."""
         window = self._window(2.5 * scraped_every)
         if self.cpu_rule:
             return f"max by ({self.by}) (avg_over_time({self.cpu_rule}{{{self.matchers}}}[{window}]))"
@@ -66,7 +67,7 @@ class Asking:
         return f"sum by ({self.by}) (last_over_time({counter})) > 0"
 
     def throttled(self) -> str:
-        """The fraction of periods of the last day in which a container was throttled."""
+        """The query for the fraction of periods in which a container was throttled during the last day."""
         held, whole = (
             f"sum by ({self.by}) (increase(container_cpu_cfs_{name}_total{{{self.matchers}}}[1d]))"
             for name in ("throttled_periods", "periods")
@@ -74,11 +75,12 @@ class Asking:
         return f"{held} / ({whole} > 0)"
 
     def count(self, metric: str = "") -> str:
-        """The number of containers in an hour."""
+        """The query for the number of containers in an hour."""
         return f"count(count by ({self.by}) (last_over_time({metric or self._raw}{{{self.matchers}}}[1h])))"
 
     def series(self) -> str:
-        """The number of their series: more than containers if each is scraped twice."""
+        """The query for the number of containers' series, which is higher than that of containers if they are scraped
+        twice."""
         return f"count({self._raw}{{{self.matchers}}})"
 
     def scrapes(self, window: Seconds) -> str:
@@ -95,7 +97,7 @@ class Asking:
 
 
 def conventions(config: PrometheusConfig) -> Iterator[PrometheusConfig]:
-    """The set-up with each convention in turn; the scrape's job is only used if it was named."""
+    """The set-up with each label convention in turn. The job label is only matched if it was configured."""
     job = config.prometheus_cadvisor_job_name
     free = replace(
         config, prometheus_cadvisor_job_name="" if job == PrometheusConfig().prometheus_cadvisor_job_name else job
@@ -110,7 +112,7 @@ def conventions(config: PrometheusConfig) -> Iterator[PrometheusConfig]:
 
 
 def candidates(config: PrometheusConfig, namespace: str, pods: str) -> Iterator[Asking]:
-    """With each convention the metrics themselves, then the recording rules for them."""
+    """For each convention the queries of the metrics themselves, then those of the recording rules."""
     for one in conventions(config):
         plain = Asking(one, namespace, pods)
         yield plain
@@ -128,7 +130,7 @@ def pod_pattern(workloads: Iterable[tuple[str, str]]) -> str:
 
 
 def owners(config: PrometheusConfig, namespace: str) -> tuple[tuple[str, str, str], ...]:
-    """(query, label of the owned object, its kind) for pods, ReplicaSets and Jobs, over one day."""
+    """(query, label of the owned object, kind) for pods, ReplicaSets and Jobs, over one day."""
     more = ", ".join(
         part for part in (f'namespace="{namespace}"' if namespace else "", cluster_matcher(config)) if part
     )

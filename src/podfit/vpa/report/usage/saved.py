@@ -1,4 +1,4 @@
-"""Parts of a run that are stored on disk, so that an interrupted run can resume."""
+"""Stores parts of a run on disk, so that an interrupted run can be resumed."""
 
 from __future__ import annotations
 
@@ -31,7 +31,8 @@ class SavedReading:
 
 
 class Saved:
-    """One run: a folder named after a digest of the queries. A part that cannot be written is just not stored."""
+    """One run: a folder named after a digest of the queries. A part that cannot be written is not stored, which is no
+    error."""
 
     def __init__(self, folder: Path, questions: str, length: float) -> None:
         digest = hashlib.sha256(f"{questions}\0{length}".encode()).hexdigest()[:20]
@@ -39,7 +40,7 @@ class Saved:
         self.reused = 0
 
     def begin(self, until: float, step: float) -> SavedReading:
-        """The period to read: that of the interrupted run, if there is one that is not too old."""
+        """The period to read: that of the interrupted run, if there is one and it is recent enough."""
         file = self._folder / "reading.json"
         try:
             found = json.loads(file.read_text())
@@ -87,7 +88,7 @@ class Saved:
             begun.unlink(missing_ok=True)
 
     def end(self) -> None:
-        """The run is complete, or not worth resuming."""
+        """Deletes the stored parts, because the run is complete, or not worth resuming."""
         shutil.rmtree(self._folder, ignore_errors=True)
 
     def _file(self, start: float, end: float) -> Path:

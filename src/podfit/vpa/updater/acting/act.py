@@ -1,4 +1,5 @@
-"""Performs the decided actions: resizes, evictions, and annotations. Errors become messages, never exceptions."""
+"""Performs the actions that were decided: resizes, evictions, and annotations. Errors become messages, never
+exceptions."""
 
 from __future__ import annotations
 
@@ -30,13 +31,13 @@ class UpdaterWrites:
         self._under_way: set[asyncio.Task[Any]] = set()
 
     async def resize(self, action: Resize) -> tuple[Object | None, str | None]:
-        """The pod as returned by the server, or why it refused."""
+        """The pod as the server returned it, or the server's error."""
         namespace, name = _key(action.pod)
         try:
             answered = await self._client.patch(POD, namespace, name, action.patch, "resize", JSON_PATCH)
         except (ApiError, Unreachable) as error:
             return None, str(error)
-        # The annotation names the updater; nothing waits for it.
+        # The annotation names the updater. It is written in the background.
         note = self._notes.start(self._annotate(namespace, name, action.annotations), f"note on {namespace}/{name}")
         self._under_way.add(note)
         note.add_done_callback(self._under_way.discard)
@@ -52,7 +53,7 @@ class UpdaterWrites:
                 log.info("note on pod %s/%s: %s", namespace, name, error)
 
     async def may_evict(self, pod: Mapping[str, Any]) -> str | None:
-        """None if an eviction would be allowed now, else why not. Nothing is evicted."""
+        """None if an eviction would be allowed now, else why not. It is a dry run, which evicts nothing."""
         return await self._evict(pod, dry_run=True)
 
     async def evict(self, action: Evict) -> str | None:

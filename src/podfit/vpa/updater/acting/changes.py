@@ -21,7 +21,7 @@ from podfit.vpa.updater.vpa_pass import VpaPass
 
 
 async def resize(work: VpaPass, action: Resize) -> Wait | None:
-    """None if it succeeded."""
+    """Resizes a pod. None if it succeeded, else why the pod has to wait."""
     updater, headroom = work.updater, work.updater.headroom
     resize_bounds = ResizeBounds(updater.config.scale_down_step, updater.undo.floors(work.id))
     node, left = headroom.node_left(action.pod, lambda: _growth(action))
@@ -39,7 +39,7 @@ async def resize(work: VpaPass, action: Resize) -> Wait | None:
     headroom.reserve(action.pod, more)
     amended = replace(amended, annotations=[*amended.annotations, *note_policy(work.vpa, work.now)])
     waiting, answered = await _restart_or_send(work, amended)
-    # From here on the response itself is counted; the quota stays reserved, because it is read once per pass.
+    # From here on the pod in the response is counted. The quota stays reserved, because it is read once per pass.
     headroom.reserve(action.pod, more, -1)
     if answered is None:
         return waiting
@@ -57,7 +57,7 @@ async def resize(work: VpaPass, action: Resize) -> Wait | None:
 
 
 def _unchanged(work: VpaPass, action: Resize) -> Wait:
-    """Nothing of the resize is left: the pod has its target, or an undo prevents a decrease."""
+    """Explains why nothing of the resize is left: the pod has its target, or an undo prevents a decrease."""
     kept = []
     for (index, kind, resource), wanted in sorted(action.changes.items()):
         name = containers(action.pod)[index].get("name") or ""
@@ -95,7 +95,7 @@ async def _send_resize(work: VpaPass, amended: Resize) -> tuple[Wait | None, Any
         updater.budget.back()
         return _rate_used_up(work, "InPlaceUpdateRateLimiterWaitFailed"), None
     if (held := updater.stops.holding(work.vpa)) is not None:
-        # Changes were frozen while this one waited.
+        # Changes were frozen while this resize waited.
         updater.budget.back()
         return held, None
     answered, error = await updater.writes.resize(amended)
@@ -106,7 +106,7 @@ async def _send_resize(work: VpaPass, amended: Resize) -> tuple[Wait | None, Any
 
 
 async def evict(work: VpaPass, action: Evict) -> Wait | None:
-    """None if it succeeded."""
+    """Evicts a pod. None if it succeeded, else why the pod has to wait."""
     updater, pod = work.updater, action.pod
     held = work.waits.get(pod["metadata"]["name"])
     if held is not None and held.reason != "ResizeRefused" and not _waited_enough(work, pod):
@@ -122,7 +122,7 @@ async def evict(work: VpaPass, action: Evict) -> Wait | None:
             f"its successor would get no more than the pod has, {shown_all(amounts_of(pod))}: "
             "it is evicted when a node or the quota has more room",
         )
-    # Reserved before anything is awaited: other decisions run meanwhile.
+    # Capacity is reserved before anything is awaited, because other decisions are made in the meantime.
     successor = updater.headroom.promise(pod, found.pod, work.now)
     waiting = await _send_eviction(work, action)
     if waiting is not None:
@@ -180,7 +180,7 @@ def _gains_nothing(pod: ObjectView, found: Fitted) -> bool:
         for resource, text in ((new.get("resources") or {}).get("requests") or {}).items():
             if resource in RESOURCES and (resource not in now or Quantity.parse(text) != now[resource]):
                 grows = resource not in now or Quantity.parse(text) > now[resource]
-                # Some container that should grow was cut below its current size, which would make things worse.
+                # A container that should grow would be cut below its current size, which would make things worse.
                 if grows or not _was_to_grow(found, old.get("name") or "", resource, now[resource]):
                     return False
     return True
@@ -197,7 +197,7 @@ def _waited_enough(work: VpaPass, pod: ObjectView) -> bool:
 
 
 def _growth(amended: Resize) -> dict[str, int]:
-    """By quota names."""
+    """The requested growth, by quota names."""
     found: dict[str, int] = {}
     for (index, kind, resource), wanted in amended.changes.items():
         if resource in RESOURCES:
@@ -209,7 +209,7 @@ def _growth(amended: Resize) -> dict[str, int]:
 
 
 def lowers(action: Resize) -> bool:
-    """Whether the resize lowers anything."""
+    """Whether the resize lowers any request or limit."""
     return any(more < 0 for more in _growth(action).values())
 
 

@@ -1,7 +1,7 @@
-"""Releases pods that were held until an autoscaler controls them.
+"""Releases pods that are held until an autoscaler controls them.
 
-Admission adds a scheduling gate to a pod that requests it. Here the gate is removed, after the pod got the recommended
-resources, or its own within the autoscaler's policy if there is no recommendation yet.
+Admission adds a scheduling gate to a pod that requests it. This module removes the gate after it gave the pod the
+recommended resources, or, without a recommendation, its own resources within the autoscaler's policy.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class Gates:
         headroom: Headroom,
         events: EventRecorder,
     ) -> None:
-        """`vpas_in` returns the autoscalers of namespaces."""
+        """`vpas_in` returns the autoscalers in a set of namespaces."""
         self._client, self._clock, self._targets, self._stops = client, clock, targets, stops
         self._limit_ranges, self._vpas_in = limit_ranges, vpas_in
         self._headroom, self._events = headroom, events
@@ -58,8 +58,8 @@ class Gates:
         self._one = asyncio.Lock()
 
     def start(self, waiting: Cache, causes: Iterable[Cache]) -> None:
-        """Call once the caches are synced. `waiting` has the pods without a node. A change in one of `causes`, in a
-        pod's namespace, may release it, and so may the end of a freeze."""
+        """Subscribes to the caches, which must be synced. `waiting` has the pods without a node. A change of an object
+        in `causes` may release the held pods in its namespace, and the end of a freeze may release any."""
         waiting.subscribe(self._on_pod)
         for cache in causes:
             cache.subscribe(self._on_cause)
@@ -67,7 +67,7 @@ class Gates:
             cache.subscribe(lambda before, after: self._due.set())
 
     async def run(self) -> None:
-        """Releases pods as soon as nothing is missing any more."""
+        """Releases pods as soon as nothing is missing. Runs until cancelled."""
         while True:
             await self._due.wait()
             self._due.clear()
@@ -98,7 +98,8 @@ class Gates:
             self._due.set()
 
     async def open(self) -> int:
-        """Returns how many pods were released. While changes are frozen none is: it would start unsized."""
+        """Releases pods; returns how many. While changes are frozen none is released, because it would start with the
+        wrong size."""
         async with self._one:
             held = list(self._held.items())
             index = by_target(self._vpas_in({namespace for (namespace, _), _ in held})) if held else {}
@@ -120,7 +121,7 @@ class Gates:
         return False
 
     def _missing(self, pod: Object, vpa: Any) -> str:
-        """Why the pod must wait, as a message; empty if it need not."""
+        """The reason why the pod must wait; empty if it need not."""
         start = f"The pod is not scheduled, because of its annotation {REQUIRES}: "
         if vpa is not None:
             frozen = self._stops.frozen(vpa)
@@ -147,7 +148,7 @@ class Gates:
             try:
                 await self._client.patch(POD, namespace, name, wanted.patch, "resize", JSON_PATCH)
             except (ApiError, Unreachable) as error:
-                # It starts with its own requests and is resized when it runs.
+                # The pod starts with its own requests, and is resized when it runs.
                 log.info("resize of held pod %s/%s: %s", namespace, name, error)
         gates = [gate for gate in pod["spec"]["schedulingGates"] if gate.get("name") != GATE]
         try:
@@ -160,7 +161,7 @@ class Gates:
 
 
 def _unchanged(before: Object, after: Object) -> bool:
-    """Whether nothing changed that decides which autoscaler controls a pod, and whether it may act."""
+    """Whether nothing changed that decides which autoscaler controls a pod, or whether that may act."""
     meta, other = before["metadata"], after["metadata"]
     return before.get("spec") == after.get("spec") and all(
         meta.get(name) == other.get(name) for name in ("annotations", "ownerReferences")

@@ -1,5 +1,5 @@
-"""Handles a container near its memory limit: an immediate resize, within the autoscaler's bounds and the free capacity,
-through the same checks as every other resize."""
+"""Handles a container near its memory limit with an immediate resize, within the autoscaler's bounds and the free
+capacity. It passes the same checks as every other resize."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ class Reflexes:
             self._under_way.discard(id)
 
     async def _once(self, pod: Object, near: NearLimit) -> str | None:
-        """None if the resize was sent, else why not."""
+        """Attempts the resize. None if it was sent, else why not."""
         vpa = self._of.allowing.vpa_of(pod)
         if vpa is None:
             return "no autoscaler controls the pod"
@@ -152,7 +152,7 @@ def _amount(pod: Mapping[str, Any], name: str, kind: str) -> int | None:
 
 
 def _raised(pod: Mapping[str, Any], near: NearLimit) -> bool:
-    """Whether more was requested already; the kernel counts in pages."""
+    """Whether the container's limit differs from the one that was reported; the kernel counts in pages."""
     return abs((_amount(pod, near.container, "limits") or 0) - near.limit) >= PAGE
 
 

@@ -1,5 +1,5 @@
-"""Resizes that restart containers are disruptions: they are subject to budgets and the rules of an eviction, one at a
-time."""
+"""Limits resizes that restart containers. They are disruptions, so they are subject to budgets and the rules of an
+eviction, and there is one at a time."""
 
 from __future__ import annotations
 
@@ -52,14 +52,14 @@ class _UnderWay:
 
 class Restarts:
     def __init__(self, writes: UpdaterWrites, budgets: Cache, pods: Cache, clock: Clock, timeout_s: float) -> None:
-        """A pod that is not back after the timeout no longer holds up others."""
+        """A pod that is not ready again within the timeout no longer delays others."""
         self._writes, self._budgets, self._pods, self._clock = writes, budgets, pods, clock
         self._timeout_s = timeout_s
         self._under_way: dict[str, _UnderWay] = {}
         """By pod UID."""
 
     def begin(self) -> None:
-        """Starts a pass: drops the pods that are ready again."""
+        """Starts a pass: drops the pods that are ready again, and those that took too long."""
         now = self._clock.monotonic()
         for uid, entry in list(self._under_way.items()):
             meta = entry.pod["metadata"]
@@ -69,13 +69,13 @@ class Restarts:
                 del self._under_way[uid]
 
     async def ask(self, work: VpaPass, pod: ObjectView, names: list[str]) -> Wait | None:
-        """None if the pod may be restarted; it counts as restarting from then on."""
+        """None if the pod may be restarted; from then on it counts as restarting."""
         words = f"its resize restarts container {' and '.join(names)} (resizePolicy RestartContainer)"
         waiting = self._against_rules(work, pod, words) or self._behind_another(pod, words)
         if waiting is not None:
             return waiting
         uid = pod["metadata"].get("uid", "")
-        # Counted before the server is called: other decisions run meanwhile.
+        # Recorded before the server is called, because other decisions are made in the meantime.
         self._under_way[uid] = _UnderWay(pod, self._clock.monotonic())
         refused = await self._writes.may_evict(pod)
         if refused is None:
@@ -84,7 +84,7 @@ class Restarts:
         return Wait("DisruptionBudget", f"{words}, and an eviction would be refused: {refused}")
 
     def forget(self, pod: ObjectView) -> None:
-        """The resize was not sent, or refused."""
+        """Drops a pod whose resize was not sent, or was rejected."""
         self._under_way.pop(pod["metadata"].get("uid", ""), None)
 
     def _against_rules(self, work: VpaPass, pod: ObjectView, words: str) -> Wait | None:

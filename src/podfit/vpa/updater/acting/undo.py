@@ -1,4 +1,4 @@
-"""Undoes a harmful resize: soon after a resource was lowered, the container was OOM-killed or throttled.
+"""Undoes a harmful resize: a container was OOM-killed or throttled soon after a resource was lowered.
 
 The previous amount is restored at once, and the resource is not lowered again for a while.
 """
@@ -35,7 +35,7 @@ FEW = 16
 
 @dataclass(frozen=True, slots=True)
 class Lowered:
-    """The decrease of a pod by a resize, and the previous amounts."""
+    """A resize that lowered resources of a pod, and the previous amounts."""
 
     pod: Key
     uid: str
@@ -105,7 +105,7 @@ class Undo:
         return self.clock.monotonic() - lowered.at <= self.config.undo_within
 
     async def look_for_throttling(self, pod_of: Callable[[Key], Object | None]) -> None:
-        """Once a pass: whether pods whose CPU was lowered now use all of it."""
+        """Once a pass, finds pods that use all of their CPU after it was lowered."""
         now = self.clock.monotonic()
         for key in [key for key, lowered in self._lowered.items() if not self._recent(lowered)]:
             del self._lowered[key]
@@ -124,7 +124,7 @@ class Undo:
                 self._due.put_nowait((lowered, "cpu", f"container {throttled} uses up its CPU limit"))
 
     async def _usage(self, keys: list[Key]) -> dict[Key, Object]:
-        """PodMetrics by pod; values that cannot be parsed are skipped."""
+        """PodMetrics by pod; those that cannot be read are omitted."""
         if len(keys) > FEW:
             try:
                 items = (await self.client.list(POD_METRICS)).get("items") or []
@@ -135,7 +135,7 @@ class Undo:
         return {key: found for key, found in zip(keys, answers, strict=True) if not isinstance(found, BaseException)}
 
     def _throttled(self, pod: Object, metrics: Object) -> str:
-        """The first container that uses as much CPU as its limit allows."""
+        """The first container that uses as much CPU as its limit allows; empty if there is none."""
         for entry in metrics.get("containers") or ():
             limit = limits_of(pod, entry.get("name") or "").get("cpu")
             try:
@@ -149,7 +149,7 @@ class Undo:
     # --- undo
 
     async def run(self) -> None:
-        """Works until cancelled."""
+        """Runs until cancelled."""
         while True:
             lowered, resource, why = await self._due.get()
             if self._lowered.get(lowered.pod) is not lowered:
@@ -167,7 +167,7 @@ class Undo:
                 log.warning("undo of pod %s/%s: %s", *lowered.pod, error)
 
     def hold(self, vpa: Mapping[str, Any], container: str, resource: str, amount: int) -> None:
-        """Keeps the autoscaler's requests of a resource from falling below this for a while."""
+        """Keeps the autoscaler from lowering the requests of a resource below this amount for a while."""
         id = vpa["metadata"].get("namespace", ""), vpa["metadata"]["name"]
         until = self.clock.monotonic() + self.config.undo_hold
         self._floors.setdefault(id, {})[container, resource] = (until, amount)

@@ -1,5 +1,5 @@
-"""Checks whether the admission webhook works. Without it an evicted pod would be recreated unchanged, to be evicted
-again."""
+"""Checks whether the admission webhook works. Without it an evicted pod would be recreated with its old size, and
+evicted again."""
 
 from __future__ import annotations
 
@@ -33,13 +33,14 @@ class Webhook:
         """The successor that was created unsized, and when it was seen."""
 
     def came(self, pod: Mapping[str, Any]) -> None:
-        """Handles the successor of an evicted pod with a recommendation: the webhook leaves an annotation on each."""
+        """Records whether the successor of an evicted pod passed the webhook, which leaves an annotation on
+        every pod."""
         notes = annotations_of(pod)
         seen = OBSERVED in notes or FITTED in notes
         self._missed = None if seen else (pod["metadata"]["name"], self._clock.monotonic())
 
     async def away(self) -> Wait | None:
-        """Why nothing must be evicted now."""
+        """Why nothing must be evicted now; None if evictions are safe."""
         if not self._config.use_admission_controller_status:
             return None
         words = await self._silent_lease() or await self._silent_url() or self._passed_by()
@@ -63,7 +64,8 @@ class Webhook:
         return f"the webhook renewed its Lease {'/'.join(where)} {age:.0f} s ago, at most {most:g} s are allowed"
 
     async def _silent_url(self) -> str:
-        """Of several webhooks the registered one counts: the Lease is renewed by any of them."""
+        """Why the registered webhook does not respond; empty if it does. The Lease alone is not enough, because any of
+        several webhooks renews it."""
         try:
             url, authority = await registered(self._client)
         except (ApiError, Unreachable) as error:

@@ -48,7 +48,7 @@ class Evict:
 
 @dataclass(frozen=True, slots=True)
 class Resize:
-    """PATCH the pod's resize subresource; if that succeeded, PATCH its annotations."""
+    """PATCH the pod's resize subresource and, if that succeeds, its annotations."""
 
     pod: ObjectView
     patch: Patch
@@ -96,7 +96,7 @@ def resize(pod: ObjectView, vpa: ObjectView, now: Seconds, bounds: NamespaceBoun
 
 
 def expired_boosts(pod: ObjectView, vpa: ObjectView, now: Seconds) -> list[str]:
-    """The boosted containers whose time is up: the pod has been ready for the duration of the boost."""
+    """The boosted containers whose boost has expired: the pod has been ready for its duration."""
     ready = condition(pod, "Ready") or {}
     if ready.get("status") != "True":
         return []
@@ -114,7 +114,7 @@ def _without_recommendation(vpa: ObjectView) -> bool:
 
 
 def _or_original(recommended: ContainerResources, original: ContainerResources) -> ContainerResources:
-    """A container's resources before its boost, if no CPU is recommended for it."""
+    """The recommended resources of a container; without a recommended CPU, those from before its boost."""
     if CPU in recommended.requests:
         return recommended
     requests, limits = original.requests | recommended.requests, original.limits | recommended.limits
@@ -122,7 +122,8 @@ def _or_original(recommended: ContainerResources, original: ContainerResources) 
 
 
 def _originals(pod: ObjectView, names: list[str]) -> list[ContainerResources]:
-    """Containers' resources before their boost, from the annotation; an invalid annotation changes nothing."""
+    """Containers' resources before their boost, from the annotation. Those with an invalid annotation stay
+    unchanged."""
     found = []
     for container in containers(pod):
         name = container.get("name") or ""

@@ -27,5 +27,5 @@ class Config:
         return bool(self.gates.get(name))
 
     def in_place_allowed(self, vpa: Any) -> bool:
-        """Mode InPlace needs its gate; every other mode needs none here."""
+        """Whether the feature gates allow the autoscaler's mode. Only mode InPlace needs a gate here."""
         return update_mode(vpa) != "InPlace" or self.gate("InPlace")

@@ -45,7 +45,7 @@ class Group:
 
     @property
     def disruptable(self) -> bool:
-        """Whether one more replica may be disrupted. A controller too small for the tolerance may still lose one at a
+        """Whether one more replica may be disrupted. A controller too small for the tolerance may lose one replica at a
         time."""
         disturbed = self.evicted + self.resized
         if self.running - disturbed > self.configured - self.tolerance:
@@ -59,7 +59,8 @@ def pod_id(pod: ObjectView) -> PodId:
 
 
 def creator_of(pod: ObjectView) -> GroupKey:
-    """Pods without a controller form one nameless group: an autoscaler with a selector may control them."""
+    """The controller of a pod. Pods without one form a nameless group, since an autoscaler with a selector may control
+    them."""
     owner = controller_of(pod) or {}
     return GroupKey(pod_id(pod)[0], owner.get("kind") or "", owner.get("name") or "")
 
@@ -67,7 +68,7 @@ def creator_of(pod: ObjectView) -> GroupKey:
 def grouped(
     pods: Iterable[ObjectView], vpa: ObjectView, replicas_of: ReplicasOf, config: Config
 ) -> tuple[dict[GroupKey, Group], dict[PodId, GroupKey]]:
-    """The groups that may be changed at all, and the group of each pod."""
+    """The groups of replicas that may be changed at all, and the group of each of their pods."""
     members: dict[GroupKey, list[ObjectView]] = {}
     for pod in pods:
         members.setdefault(creator_of(pod), []).append(pod)

@@ -1,7 +1,7 @@
 """One pass of the updater over the cluster, as a generator: it yields an action and receives its outcome.
 
-Later actions depend on earlier outcomes (budgets are used up, a refused resize becomes an eviction), hence the
-generator; it does no I/O itself.
+Later actions depend on earlier outcomes: budgets are used up, and a rejected resize becomes an eviction. The generator
+does no I/O itself.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ Result = str | None
 
 @dataclass(frozen=True, slots=True)
 class ClusterView:
-    """The input of a pass: autoscalers, live scheduled pods, and a lookup of owners."""
+    """The input of a pass: autoscalers, live scheduled pods, and functions that look up owners."""
 
     vpas: Iterable[ObjectView]
     pods: Iterable[ObjectView]
@@ -61,7 +61,8 @@ class Report:
 def update_pass(
     world: ClusterView, attempts: Attempts, config: Config, now: Seconds, clock: Seconds
 ) -> Generator[Action, Result, Report]:
-    """`now` ages pods, `clock` measures resize timeouts (they differ only in simulations)."""
+    """Runs a pass. `now` determines the age of pods, `clock` measures resize timeouts (they differ only in
+    simulations)."""
     report = Report(controlled=controlled_pods(world))
     attempts.forget((pod for _, pods in report.controlled for pod in pods), config)
     for vpa, pods in report.controlled:
@@ -73,7 +74,7 @@ def update_pass(
 
 
 def controlled_pods(world: ClusterView) -> list[tuple[ObjectView, list[ObjectView]]]:
-    """Every pod with the one autoscaler that controls it."""
+    """The pods of each autoscaler; a pod belongs to the one that controls it."""
     acting = [vpa for vpa in world.vpas if update_mode(vpa) in EVICTING_MODES or has_boost(vpa)]
     index = by_target(acting)
     found: dict[int, list[ObjectView]] = {}
@@ -88,7 +89,7 @@ def controlled_pods(world: ClusterView) -> list[tuple[ObjectView, list[ObjectVie
 
 @dataclass(slots=True)
 class _Pass:
-    """The part of a pass that concerns one autoscaler."""
+    """The pass of one autoscaler."""
 
     vpa: ObjectView
     restriction: Restriction
@@ -127,14 +128,14 @@ class _Pass:
         return decision is not Decision.DEFERRED
 
     def _unboost(self, pods: list[ObjectView]) -> Generator[Action, Result, list[ObjectView]]:
-        """Reverts boosts whose time is up; boosted pods get no other update in this pass."""
+        """Reverts expired boosts. Boosted pods get no other update in this pass."""
         for pod in pods:
             if expired_boosts(pod, self.vpa, self.now) and self.restriction.can_unboost(pod):
                 yield from self._resize(pod, "UnboostError")
         return [pod for pod in pods if not boosted_containers(pod)]
 
     def _resize_all(self, pods: list[ObjectView]) -> Generator[Action, Result, list[ObjectView]]:
-        """Resizes pods as far as allowed; returns the pods that have to be evicted instead."""
+        """Resizes pods as far as allowed; returns those that have to be evicted instead."""
         evict_instead = update_mode(self.vpa) != "InPlace"
         rest = []
         for pod in pods:

@@ -1,4 +1,4 @@
-"""Which pods are updated, and in which order."""
+"""Decides which pods are updated, and in which order."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Candidate:
 
 
 def observed_containers(pod: ObjectView) -> frozenset[str] | None:
-    """The containers that admission processed, or None if it left no (valid) annotation."""
+    """The containers that admission processed; None if the pod has no valid annotation of it."""
     text = annotations_of(pod).get(OBSERVED)
     if text is None:
         return None
@@ -101,7 +101,7 @@ def worth_updating(pod: ObjectView, vpa: ObjectView, priority: Priority, now: Se
             return False
         if priority.difference < config.pod_update_threshold:
             return False
-    # A restart without a change would not help a container that runs out of memory.
+    # A restart without a change does not help a container that runs out of memory.
     return not (oomed and priority.difference == 0)
 
 
@@ -116,8 +116,8 @@ def candidates(
 ) -> list[Candidate]:
     """The pods to update: those that must grow first, then the ones furthest from their target.
 
-    `infeasible` are recommendations, by UID, that were infeasible for pods: in mode InPlace only smaller ones are
-    retried. Pods that are `easing` continue down to their target, although they are within its bounds by now.
+    `infeasible` has, by UID, recommendations that were infeasible for pods: in mode InPlace only smaller ones are
+    retried. Pods that are `easing` continue down to their target, although they are within its bounds already.
     """
     found = []
     tried = (infeasible or {}) if update_mode(vpa) == "InPlace" else {}
@@ -139,7 +139,7 @@ def candidates(
 
 
 def lower_than(tried: ObjectView, wanted: Mapping[str, ResourceList]) -> bool:
-    """Whether some container gets less of some resource than in `tried`."""
+    """Whether a container gets less of a resource than in `tried`."""
     for entry in tried.get("containerRecommendations") or ():
         now = wanted.get(entry.get("containerName") or "") or {}
         for resource, amount in resource_list(entry.get("target")).items():
@@ -149,7 +149,8 @@ def lower_than(tried: ObjectView, wanted: Mapping[str, ResourceList]) -> bool:
 
 
 def meets_requirements(candidate: Candidate, vpa: ObjectView) -> bool:
-    """evictionRequirements: one container that lacks a request or fulfils them all is enough."""
+    """Whether the pod meets the evictionRequirements. One container is enough, if it lacks a request or meets
+    them all."""
     requirements = ((vpa.get("spec") or {}).get("updatePolicy") or {}).get("evictionRequirements") or []
     if not requirements:
         return True

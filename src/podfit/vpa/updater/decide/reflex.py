@@ -1,7 +1,8 @@
-"""The new memory size of a container near its limit: within bounds, in smaller steps if it grows slowly. Pure.
+"""Computes the new memory size of a container near its limit: within bounds, in smaller steps if it grows slowly. Pure.
 
-The first step adds 50 %. A container that is near its new limit within seconds grows fast and is doubled; one that
-takes longer gets 25 % more, which leaves the recommender time. The bound ends both: a leak grows to it and no further.
+The first step adds 50 %. A container that is near its new limit within seconds grows fast and is doubled. One that
+takes longer gets 25 % more, which gives the recommender time. The bound stops both: a leak grows up to it and no
+further.
 """
 
 from __future__ import annotations

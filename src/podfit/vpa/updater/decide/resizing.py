@@ -1,4 +1,4 @@
-"""A pod's progress in the terms of the Kubernetes updater, with whose decisions ours are compared."""
+"""A pod's resize status in the terms of the Kubernetes updater, so that decisions can be compared with its own."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ class ResizeStatus(Enum):
 
 
 def resize_status(pod: ObjectView) -> ResizeStatus:
-    """A progress that no condition reports (`since` is None) does not exist for the updater. A resize that the node has
-    not decided waits like a deferred one."""
+    """The resize status. A resize that no condition reports (`since` is None) does not count for the updater. One that
+    the node has not decided waits like a deferred one."""
     match progress(_as_upstream_reads(pod)):
         case Pending(since=None) | InProgress(since=None):
             return ResizeStatus.NONE
@@ -43,7 +43,8 @@ def is_resizing(pod: ObjectView) -> bool:
 
 
 def _as_upstream_reads(pod: ObjectView) -> ObjectView:
-    """Upstream takes the status of the first resize condition for that of both. Nodes only write True."""
+    """The pod with the conditions as upstream interprets them: the status of the first resize condition applies to
+    both. Nodes only write True."""
     conditions = (pod.get("status") or {}).get("conditions") or ()
     resizing = [one for one in conditions if one.get("type") in CONDITIONS]
     if all(one.get("status") == "True" for one in resizing):

@@ -1,4 +1,4 @@
-"""Whether a pod may be evicted, or resized, now. Results change as updates of the same pass are counted."""
+"""Decides whether a pod may be evicted or resized now. Results change as updates of the same pass are counted."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Decision(Enum):
 
 @dataclass(slots=True)
 class Attempts:
-    """The updater's state between passes."""
+    """The updater's records of attempted updates, which it keeps between passes."""
 
     resizing_since: dict[PodId, Seconds] = field(default_factory=dict)
     infeasible: dict[str, ObjectView] = field(default_factory=dict)
@@ -35,7 +35,7 @@ class Attempts:
     """Pods (by UID) that were lowered only part of the way."""
 
     def forget(self, pods: Iterable[ObjectView], config: Config) -> None:
-        """Drops entries of deleted pods and, if so configured, of completed resizes."""
+        """Drops records of deleted pods and, if configured, of completed resizes."""
         alive = list(pods)
         uids = {(pod.get("metadata") or {}).get("uid") for pod in alive}
         self.infeasible = {uid: entry for uid, entry in self.infeasible.items() if uid in uids}
@@ -111,7 +111,7 @@ class Restriction:
         self.attempts.infeasible[uid] = recommendation(self.vpa) or {}
 
     def _known_infeasible(self, pod: ObjectView) -> bool:
-        """Whether it was tried before, and no container gets less than then."""
+        """Whether the resize was found infeasible before, and no container gets less than it did then."""
         tried = self.attempts.infeasible.get((pod.get("metadata") or {}).get("uid") or "")
         if tried is None:
             return False

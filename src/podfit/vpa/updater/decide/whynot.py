@@ -1,4 +1,4 @@
-"""Why a pod was left unchanged, as a message. Pure."""
+"""Explains why a pod was not changed. Pure."""
 
 from __future__ import annotations
 
@@ -151,7 +151,8 @@ def _restricted(pod: ObjectView, vpa: ObjectView, restriction: Restriction, conf
 
 
 def too_few(pod: ObjectView, running: int, configured: int | None, evicted: int, needed: int, mode: str) -> WhyNot:
-    """Too few replicas run: either there are few, or the updater itself evicted one whose successor is not ready."""
+    """Explains that too few replicas run: either the controller has few, or the updater evicted one whose successor is
+    not ready."""
     owner = controller_of(pod) or {}
     name = f"{owner.get('kind')} {owner.get('name')}"
     if configured is None:

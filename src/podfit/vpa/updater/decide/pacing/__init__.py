@@ -1,1 +1,1 @@
-"""Limits how fast pods change."""
+"""Rules that limit how fast pods change."""

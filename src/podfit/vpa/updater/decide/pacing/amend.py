@@ -1,7 +1,7 @@
-"""Adjusts a resize before it is sent: not too far down at once, not below what an undo requires, and no more than the
-free capacity of node, quota and cluster. Pure.
+"""Adjusts a resize before it is sent: it must not lower too much at once, nor below the minimum of an undo, and must
+fit the free capacity of node and quota. Pure.
 
-The patch's own values are changed; limits follow their requests in proportion.
+The values in the patch are changed; limits follow their requests in proportion.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ Change = dict[tuple[int, str, str], Quantity]
 
 @dataclass(frozen=True, slots=True)
 class SpareRoom:
-    """How much more a pod may request or be limited to; a resource that is not named is without limit."""
+    """How much more a pod may request, or be limited to. Resources that are not listed are unlimited."""
 
     node: Mapping[str, int] = field(default_factory=dict)
     """cpu in millicores, memory in bytes: the node's free capacity."""
@@ -44,7 +44,7 @@ class ResizeBounds:
 def amend(
     resize: Resize, room: SpareRoom, resize_bounds: ResizeBounds, lower: Mapping[tuple[str, str], int]
 ) -> Resize | Wait | None:
-    """The resize that may be sent; a Wait when the cluster cannot take what is needed; None when nothing is left.
+    """The resize that may be sent; a Wait if it does not fit; None if nothing is left of it.
 
     `lower` are the lower bounds: with less than these a container would starve, so the resize is not cut below them.
     """
@@ -54,7 +54,7 @@ def amend(
     for key in [key for key in wanted if key[1] == "requests" and key[2] in RESOURCES]:
         name = containers(pod)[key[0]].get("name") or ""
         if key[2] == CPU and name in resize.unboosted:
-            # Half of a boost would stay forever: it is no longer tracked.
+            # A boost is reverted in full: one that is reverted by half is no longer tracked, and would stay forever.
             continue
         least = resize_bounds.floors.get((name, key[2]), 0)
         _set(wanted, key, _relaxed(wanted[key], current.get(key), key[2], resize_bounds, least))
@@ -87,7 +87,7 @@ def cut_short(asked: Resize, sent: Resize) -> str:
 
 
 def eased(asked: Resize, sent: Resize) -> bool:
-    """Whether a request is still above the recommended one."""
+    """Whether a request stays above the recommended one."""
     wanted, given = asked.changes, sent.changes
     return any(given.get(key, amount) > amount for key, amount in wanted.items() if key[1] == "requests")
 
@@ -128,7 +128,8 @@ def _set(wanted: Change, key: tuple[int, str, str], amount: Quantity) -> None:
 
 
 def _make_whole(wanted: Change, current: Change, before: Change) -> None:
-    """A virtual machine's CPU limit is whole; one that was cut for lack of capacity loses the fraction of a vCPU."""
+    """Makes a virtual machine's CPU limit a whole number again. One that was cut for lack of capacity is
+    rounded down."""
     for key in [key for key in wanted if key[1] == "requests" and key[2] == CPU]:
         limit = (key[0], "limits", CPU)
         if limit not in wanted:
@@ -147,7 +148,7 @@ def _fit(
     room: SpareRoom,
     lower: Mapping[tuple[str, str], int],
 ) -> Wait | None:
-    """Cuts increases until they fit; a Wait if not even the lower bounds do."""
+    """Cuts increases until they fit; returns a Wait if not even the lower bounds fit."""
     growth = _growth(wanted, current, resource, "requests")
     spare, who = _spare(resource, "requests", room)
     if spare is not None and growth > spare and not _cut(pod, wanted, current, resource, spare, lower):
@@ -181,7 +182,7 @@ def _cut(
     spare: int,
     lower: Mapping[tuple[str, str], int],
 ) -> bool:
-    """Divides the free capacity among the containers that grow. False, and nothing changed, if it is not enough."""
+    """Divides the free capacity among the containers that grow. False if it is not enough; then nothing is changed."""
     growing: list[tuple[tuple[int, str, str], int, int]] = []
     for key, amount in wanted.items():
         if key[1] == "requests" and key[2] == resource:

@@ -1,7 +1,8 @@
-"""Rolls out a changed policy to the pods of an autoscaler in steps: which pod has to wait, and for which others. Pure.
+"""Rolls out a changed policy to the pods of an autoscaler in steps: decides which pod has to wait, and for which
+others. Pure.
 
-A pod is settled when it is ready, its resize is complete, and it has run for a while with its new size. A container
-that terminates before that pauses the rollout: the policy may be the cause, and the other pods are not changed.
+A pod has settled when it is ready, its resize is complete, and it has run with its new size for a while. A container
+that terminates before that pauses the rollout: the policy may be the cause, so no other pod is changed.
 """
 
 from __future__ import annotations
@@ -18,19 +19,19 @@ from podfit.vpa.updater.decide.resizing import ResizeStatus, resize_status
 
 
 class Rollout:
-    """For one autoscaler and one pass."""
+    """The rollout of one autoscaler's policy in one pass."""
 
     def __init__(
         self, vpa: ObjectView, pods: Sequence[ObjectView], now: Seconds, settle_s: float, awaited: int = 0
     ) -> None:
-        """`awaited` pods were evicted, and their successors were not created yet."""
+        """`awaited` is the number of evicted pods whose successors do not exist yet."""
         self._vpa, self._pods, self._now, self._settle_s = vpa, pods, now, settle_s
         self.most = at_once(vpa, len(pods) + awaited)
         self._digest = policy_digest(vpa) if self.most else ""
         self._under_way = awaited
 
     def wait(self, pod: ObjectView, raises: bool) -> Wait | None:
-        """Why a pod has to wait for its change. `raises`: the change lowers nothing."""
+        """Why a pod has to wait for its change; None if it need not. `raises` is set if the change lowers nothing."""
         if not self.most or sized_under(pod)[0] == self._digest or self._in_need(pod, raises):
             return None
         new = [one for one in self._pods if sized_under(one)[0] == self._digest]
@@ -50,12 +51,12 @@ class Rollout:
         )
 
     def changed(self, pod: ObjectView) -> None:
-        """A pod was resized, or evicted."""
+        """Records that a pod was resized or evicted."""
         if self.most and sized_under(pod)[0] != self._digest:
             self._under_way += 1
 
     def _in_need(self, pod: ObjectView, raises: bool) -> bool:
-        """A pod that is short of memory or CPU under its old policy does not wait for others."""
+        """Whether a pod is short of memory or CPU under its old policy; such a pod does not wait for others."""
         if any(_killed(status) for status in _statuses(pod)):
             return True
         return raises and (condition(self._vpa, CPU_STARVED) or {}).get("status") == "True"
@@ -78,7 +79,7 @@ def _killed(status: ObjectView) -> bool:
 
 
 def _ended(pod: ObjectView) -> str:
-    """The container that failed since the pod was sized; empty if none did."""
+    """The container that failed since the pod was sized; empty if there is none."""
     since = sized_under(pod)[1]
     for status in _statuses(pod):
         for holder in (status.get("state") or {}, status.get("lastState") or {}):

@@ -1,6 +1,6 @@
-"""Up fast, down slowly: a recommendation's target is raised to the highest of the last minutes. Pure, with a state.
+"""Lets targets rise at once and fall slowly: a target is raised to its maximum of the last minutes. Pure, with a state.
 
-Noise in the recommendation would otherwise resize pods back and forth.
+Without this, noise in the recommendation would resize pods back and forth.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class StableTargets:
             del self._seen[id]
 
     def settle(self, vpa: ObjectView, now: Seconds) -> ObjectView:
-        """The autoscaler with targets that fall only after the delay."""
+        """The autoscaler with targets that fall only after a delay."""
         entries = container_recommendations(vpa)
         if self._delay_s <= 0 or not entries:
             return vpa
@@ -39,7 +39,7 @@ class StableTargets:
         }
         if not seen or seen[-1][1] != targets:
             seen.append((now, targets))
-        # The entry before the delay's beginning was still in force then.
+        # The last entry before the delay began was in force at its beginning.
         while len(seen) > 1 and (seen[1][0] <= now - self._delay_s or seen[0][0] > now):
             seen.popleft()
         highest = _highest([kept for _, kept in seen])
