@@ -1,4 +1,4 @@
-"""All controllers, run together over shared caches."""
+"""The list of all controllers, and the function that runs them over shared caches. Used by the composer."""
 
 from __future__ import annotations
 

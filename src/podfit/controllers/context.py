@@ -56,7 +56,7 @@ class Informers:
         return cache
 
     def waking(self, kind: Kind) -> OwnerWatch:
-        """Enqueues the owners of objects of this kind."""
+        """The watch that enqueues the owners of objects of this kind."""
         waking = self._waking.get(kind)
         if waking is None:
             waking = self._waking[kind] = OwnerWatch(self.of(kind))

@@ -1,4 +1,4 @@
-"""The controller of an object, and the owners to enqueue on its change: one dispatch, however many controllers wait."""
+"""Finds the controller of an object and notifies it of the object's changes. One watch serves all controllers."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def orphan_in(obj: Object) -> Iterable[str]:
 
 
 def same_fields(before: Object, after: Object, names: tuple[str, ...]) -> bool:
-    """Compares metadata. States of an object in one process share what did not change."""
+    """Compares fields of metadata, first by identity: states of an object in one process share unchanged parts."""
     was, now = before["metadata"], after["metadata"]
     for name in names:
         one, other = was.get(name), now.get(name)
@@ -55,8 +55,8 @@ class OwnerWatch:
         cache.subscribe(self._changed)
 
     def owned_by(self, kind: str, on_change: OnChange) -> None:
-        """For every change of an object that an owner of this kind controls, or controlled. Also called for existing
-        objects."""
+        """Subscribes to every change of an object that an owner of this kind controls or controlled. Also called for
+        existing objects."""
         self._on_change.setdefault(kind, []).append(on_change)
         for obj in self._cache:
             owner = controller_of(obj)
@@ -64,8 +64,7 @@ class OwnerWatch:
                 on_change((obj["metadata"]["namespace"], owner["name"]), None, obj)
 
     def orphans(self, found: Found) -> None:
-        """For every object that newly has no controller, by its owners or its labels: a controller may adopt it now.
-        Also called for existing ones."""
+        """Subscribes to objects that newly have no controller and may be adopted. Also called for existing ones."""
         self._found.append(found)
         for obj in self._cache:
             if controller_of(obj) is None:

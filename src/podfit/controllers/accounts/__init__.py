@@ -1,5 +1,5 @@
-"""Default objects of every namespace: the ServiceAccount `default` and the cluster's root certificate; and Secrets with
-tokens."""
+"""Maintains the ServiceAccount `default` and the cluster's root certificate in every namespace, and fills token
+Secrets."""
 
 from podfit.controllers.accounts.controller import AccountsController
 from podfit.controllers.accounts.tokens import TokensController

@@ -135,7 +135,7 @@ def state_of(request: Object) -> str:
 
 
 def rights_to_ask(spec: Object) -> tuple[str, ...]:
-    """Which permissions would allow automatic approval; none for anything but a node's client certificate."""
+    """The permissions that would allow automatic approval; empty for anything but a node's client certificate."""
     if spec.get("signerName") != NODE_CLIENT:
         return ()
     try:

@@ -1,4 +1,4 @@
-"""Endpoints and EndpointSlices of Services, and slices that mirror Endpoints created by others."""
+"""Writes Endpoints and EndpointSlices of Services, and slices that mirror Endpoints created by other clients."""
 
 from podfit.controllers.endpoints.legacy import EndpointsController
 from podfit.controllers.endpoints.mirroring import EndpointSliceMirroringController

@@ -114,7 +114,7 @@ def _wanted(service: Object, pods: Sequence[Object]) -> Object:
 
 
 def _annotations(stored: Object) -> Object:
-    """Annotations that are not computed here."""
+    """The annotations of existing Endpoints that this controller does not set, and therefore keeps."""
     notes = stored["metadata"].get("annotations") or {}
     return {name: text for name, text in notes.items() if name != _OVER_CAPACITY}
 

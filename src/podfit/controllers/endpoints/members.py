@@ -1,4 +1,4 @@
-"""Which pods belong to which Service, updated with every change: no change scans all pods.
+"""Maintains which pods belong to which Service, incrementally: no change scans all pods.
 
 A changed pod is matched with the Services of its namespace, a changed selector with the pods of its namespace.
 """

@@ -129,7 +129,7 @@ class EndpointSliceController:
 
 
 def _hints(endpoint: Object, service: Object) -> Object:
-    """Where the endpoint is to be preferred: in its zone, or on its node first."""
+    """The hints of an endpoint: for which zones, or which nodes first, it is preferred."""
     notes = service["metadata"].get("annotations") or {}
     by_topology = next((notes[name] for name in _TOPOLOGY if name in notes), "")
     distribution = (service.get("spec") or {}).get("trafficDistribution")
@@ -149,7 +149,7 @@ def _file(groups: dict[str, EndpointGroup], family: str, ports: list[Object], en
 
 
 def _family(text: str) -> str:
-    """Of a valid address."""
+    """The IP family of a valid address."""
     return "IPv6" if ":" in text else "IPv4"
 
 

@@ -1,4 +1,5 @@
-"""When the change happened that endpoints are written for: consumers measure how long it takes to reach them.
+"""The time of the change for which endpoints are written: consumers measure with it how long a change takes to reach
+them.
 
 The earliest of the changes since the last pass: a pod became ready or unready. For a new Service it is its creation.
 """

@@ -1,4 +1,4 @@
-"""Garbage collection by ownerReferences, and of pods that will never finish."""
+"""Garbage collection: of objects by ownerReferences, and of pods that will never finish."""
 
 from podfit.controllers.garbage.owners import GarbageCollector
 from podfit.controllers.garbage.pods import PodGarbageController

@@ -25,7 +25,7 @@ class Item:
     deleting: bool
 
     def still(self, obj: Object) -> bool:
-        """Whether the object of this UID is unchanged."""
+        """Whether owners, finalizers and deletion of the object are unchanged."""
         meta = obj["metadata"]
         return (
             self.owners == (meta.get("ownerReferences") or [])
@@ -34,7 +34,7 @@ class Item:
         )
 
     def is_named_by(self, reference: Object, namespace: str) -> bool:
-        """Whether a reference in this namespace means this very object."""
+        """Whether an owner reference of an object in this namespace has this object's type and name."""
         said = reference.get("apiVersion"), reference.get("kind"), reference.get("name")
         return said == (self.kind.api_version, self.kind.kind, self.name) and self.namespace in ("", namespace)
 

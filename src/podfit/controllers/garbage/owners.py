@@ -99,8 +99,7 @@ class GarbageCollector:
             self._on_deleted(before["metadata"]["uid"])
 
     def _settled(self, item: Item) -> bool:
-        """Whether all its owners exist. Most changes do not matter here; if an owner is deleted or waits for its
-        dependents, that triggers another pass itself."""
+        """Whether all owners of the item exist, so that no pass is needed: the deletion of an owner triggers one."""
         return not item.owners or all(owner["uid"] in self._graph.nodes for owner in item.owners)
 
     def _on_deleted(self, uid: str) -> None:
@@ -111,7 +110,7 @@ class GarbageCollector:
         self._look_at_waiting(item.owners if item else ())
 
     def _look_at_waiting(self, owners: Iterable[Object]) -> None:
-        """Owners deleted in the foreground may have waited for a dependent that is gone or no longer theirs."""
+        """Enqueues owners in foreground deletion: they may have waited for a dependent that they no longer have."""
         for owner in owners:
             node = self._graph.nodes.get(owner["uid"])
             if node is not None and node.foreground:

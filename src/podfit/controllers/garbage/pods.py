@@ -100,7 +100,7 @@ class PodGarbageController:
         return DONE
 
     async def _left(self, name: str) -> Result:
-        """Terminating pods on nodes without an agent."""
+        """Removes terminating pods from a node that is out of service."""
         node = self._nodes.get("", name)
         if node is not None and is_out_of_service(node):
             for pod in self._pods.by("node", name):
@@ -156,7 +156,7 @@ class PodGarbageController:
 
 
 def _worth(pod: Object) -> tuple[bool, str, str]:
-    """Deletes first: evicted pods, which no controller waits for, then the oldest."""
+    """The order of deletion: evicted pods first, because no controller waits for them, then the oldest."""
     status, meta = pod.get("status") or {}, pod["metadata"]
     evicted = (status.get("phase"), status.get("reason")) == ("Failed", "Evicted")
     return not evicted, str(meta.get("creationTimestamp")), str(meta["name"])

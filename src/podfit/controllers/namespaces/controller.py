@@ -78,7 +78,7 @@ class NamespaceController:
                     failures.append(str(error))
                 continue
             if remaining:
-                # With the dot even without a group: Kubernetes words it like that.
+                # Kubernetes' message has the dot even for resources of the core group.
                 left[f"{kind.plural}.{kind.group}"] = remaining
             if _PODS in left:
                 break

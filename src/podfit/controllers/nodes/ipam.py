@@ -40,7 +40,7 @@ class NodeIpamController:
             self._engine.add(name)
 
     def _reserve(self, name: str, ranges: tuple[str, ...]) -> None:
-        """Records a node's ranges, and wakes those that wait for its previous ones."""
+        """Records a node's ranges, and enqueues nodes that wait for the released ones."""
         old = self._held.pop(name, ())
         if ranges:
             self._held[name] = ranges
@@ -75,7 +75,7 @@ class NodeIpamController:
         return DONE
 
     def _choose(self, name: str) -> tuple[str, ...]:
-        """One block of each range, or nothing."""
+        """Takes one block of each range; takes and returns none if a range has no free block."""
         taken = [(blocks, blocks.take()) for blocks in self._blocks]
         chosen = tuple(text for _, text in taken if text is not None)
         if len(chosen) == len(taken):

@@ -167,7 +167,8 @@ class NodeLifecycleController:
             self._context.recorder.record(pod, "Warning", "NodeNotReady", "Node is not ready")
 
     async def _say_ttl(self, node: Object) -> None:
-        """Publishes how long agents may cache secrets and config maps: the larger the cluster, the longer."""
+        """Annotates a node with the time for which its agent may cache secrets and config maps; it grows with the
+        cluster."""
         wanted = next((ttl for size, ttl in _CACHE_TTL_S if len(self._nodes) <= size), 300)
         if (node["metadata"].get("annotations") or {}).get(TTL) != str(wanted):
             change = {"metadata": {"annotations": {TTL: str(wanted)}}}

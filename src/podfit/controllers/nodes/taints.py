@@ -75,7 +75,7 @@ class TaintEvictionController:
         return DONE
 
     def _spare(self, key: Key, pod: Object) -> None:
-        """It is no longer to be deleted, or was deleted."""
+        """Cancels the deletion of a pod that now tolerates the taints or is already gone."""
         if key in self._doomed:
             self._doomed.discard(key)
             message = f"Cancelling deletion of Pod {key[0]}/{key[1]}"

@@ -1,8 +1,8 @@
-"""How many nodes of a zone may be lost before the network is the more likely cause. Pure.
+"""Decides whether pods of lost nodes are evicted, from the share of lost nodes in a zone. Pure.
 
-Pods of a lost node are evicted so that others replace them. If no node responds, or most of a small zone's do not, that
-would only kill pods that may be running well: then no pod is evicted. Nodes are counted incrementally: a thousand that
-become ready one after the other are not counted a thousand times.
+Pods of a lost node are evicted so that others replace them. If no node responds, or most nodes of a small zone do not,
+the network is the more likely cause, and eviction would only kill pods that may be running well: then no pod is
+evicted. Nodes are counted incrementally, so that a thousand nodes becoming ready do not cause a thousand full counts.
 """
 
 from __future__ import annotations

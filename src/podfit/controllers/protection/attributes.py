@@ -1,4 +1,4 @@
-"""A VolumeAttributesClass that is deleted stays while a claim or a volume has it, or is to get it."""
+"""Protects a VolumeAttributesClass from deletion while a claim or a volume has it, or is to get it."""
 
 from __future__ import annotations
 

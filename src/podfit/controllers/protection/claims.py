@@ -1,6 +1,6 @@
-"""A PersistentVolumeClaim that is deleted stays until no pod on a node mounts it.
+"""Protects a PersistentVolumeClaim from deletion while a pod on a node mounts it.
 
-The claims of a namespace are looked at together, so that its pods are listed once however many claims go.
+The claims of a namespace are processed together, so that its pods are listed only once for all of them.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class ClaimProtectionController:
         self._client = context.client
         self._claims, self._pods = context.cache(CLAIM), context.cache(POD)
         self._waiting: dict[str, set[str]] = {}
-        """By namespace, the claims to look at."""
+        """The claims to process, by namespace."""
         self._engine: Engine[str] = Engine(self.name, self._reconcile, clock=context.clock)
         self._claims.subscribe(self._claim_changed)
         self._pods.subscribe(self._pod_changed)
@@ -52,7 +52,7 @@ class ClaimProtectionController:
                 if used_by(claim, self._pods.by("namespace", namespace)):
                     continue
                 if pods is None:
-                    # The cache may not have the newest pod yet.
+                    # Reads the server, because the cache may not have the newest pod yet.
                     pods = (await self._client.list(POD, namespace)).get("items") or []
                 if used_by(claim, pods):
                     continue
@@ -69,7 +69,7 @@ class ClaimProtectionController:
 
 
 def used_by(claim: Object, pods: Iterable[Object]) -> bool:
-    """Whether one of these pods, all of the claim's namespace, is on a node and mounts the claim."""
+    """Whether one of the pods, which are all of the claim's namespace, is on a node and mounts the claim."""
     return any(_mounts(pod, claim) for pod in pods if (pod.get("spec") or {}).get("nodeName"))
 
 
@@ -90,6 +90,6 @@ def _is_made_for(claim: Object, pod: Object) -> bool:
 
 
 def is_shut_down(pod: Object) -> bool:
-    """Whether its node is done with the pod, which waits only for finalizers."""
+    """Whether the node has stopped the pod, which is only waiting for finalizers."""
     meta = pod["metadata"]
     return bool(meta.get("deletionTimestamp")) and meta.get("deletionGracePeriodSeconds") == 0

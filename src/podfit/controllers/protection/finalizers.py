@@ -13,11 +13,11 @@ class Finalizer:
         self._kind, self._word = kind, word
 
     def held(self, obj: Object) -> bool:
-        """Whether the object would be gone but for its finalizers, this one among them."""
+        """Whether the object is being deleted and has this finalizer."""
         return bool(obj["metadata"].get("deletionTimestamp")) and self._word in self._of(obj)
 
     def lacking(self, obj: Object) -> bool:
-        """Whether the object was stored without it, by a server that does not set it."""
+        """Whether the object is not being deleted and lacks this finalizer: not every server sets it on creation."""
         return not obj["metadata"].get("deletionTimestamp") and self._word not in self._of(obj)
 
     async def add(self, client: Client, obj: Object) -> None:
@@ -30,7 +30,7 @@ class Finalizer:
         try:
             await client.update(self._kind, {**obj, "metadata": {**obj["metadata"], "finalizers": words}})
         except ApiError as error:
-            # Changed or deleted meanwhile: the cache brings that, and with it another look.
+            # Changed or deleted meanwhile: the cache delivers that, and triggers another pass.
             if error.code not in (404, 409):
                 raise
 

@@ -1,4 +1,5 @@
-"""ServiceCIDRs: a range is Ready once it has its finalizer, and goes when no Service has an address of it alone."""
+"""Protects ServiceCIDRs from deletion while a Service has an address that no other range contains; sets their condition
+Ready."""
 
 from __future__ import annotations
 
@@ -17,7 +18,7 @@ from podfit.reconcile import DONE, Engine, Requeue, Result
 RANGE, SERVICE = kind_named("ServiceCIDR"), kind_named("Service")
 _FINALIZER = Finalizer(RANGE, "networking.k8s.io/service-cidr-finalizer")
 _GRACE_S = 10.0
-"""How long a range is kept after its deletion, so that no server gives out an address of it meanwhile."""
+"""How long a range is kept after its deletion: until then every server has stopped assigning addresses from it."""
 _READY = ("True", "", "Kubernetes Service CIDR is ready")
 _KEPT = (
     "False",
@@ -44,7 +45,7 @@ class ServiceRangesController:
         if after is not None:
             self._engine.add(after["metadata"]["name"])
         if before is None or after is None:
-            # What one range holds may be all that keeps another one.
+            # Addresses of this range may be the reason why another one is kept.
             self._add_going()
 
     def _service_changed(self, before: Object | None, after: Object | None) -> None:
@@ -77,7 +78,7 @@ class ServiceRangesController:
         return self._clock.now() - datetime.fromisoformat(time).timestamp()
 
     def _is_needed(self, going: Object) -> bool:
-        """Whether a Service would be left with an address that no range has."""
+        """Whether a Service has an address that no other range contains."""
         name = going["metadata"]["name"]
         others = [net for one in self._ranges if one["metadata"]["name"] != name for net in networks_of(one)]
         alone = [net for net in networks_of(going) if not any(_contains(other, net) for other in others)]
@@ -97,7 +98,7 @@ class ServiceRangesController:
         try:
             await self._client.update(RANGE, {**found, "status": {"conditions": [*kept, ready]}}, "status")
         except ApiError as error:
-            # Changed or deleted meanwhile: the cache brings that, and with it another look.
+            # Changed or deleted meanwhile: the cache delivers that, and triggers another pass.
             if error.code not in (404, 409):
                 raise
 

@@ -1,4 +1,4 @@
-"""A PersistentVolume that is deleted stays while it is bound to a claim."""
+"""Protects a PersistentVolume from deletion while it is bound to a claim."""
 
 from __future__ import annotations
 

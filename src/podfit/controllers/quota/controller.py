@@ -65,7 +65,7 @@ class QuotaController:
             self._engine.add(_key(after))
 
     def _namespace_changed(self, before: Object | None, after: Object | None) -> None:
-        """Pods count differently in another dialect."""
+        """Recounts when the dialect of a namespace changed, because pods then count differently."""
         if after is not None and before is not None and dialect_of(_labels(before)) != dialect_of(_labels(after)):
             for quota in self._quotas.by("namespace", after["metadata"]["name"]):
                 self._engine.add(_key(quota))
@@ -91,7 +91,7 @@ class QuotaController:
             self._written.pop(key, None)
             return DONE
         if _revision(quota) < self._written.get(key, 0):
-            # Compared with an older status, a count that differs from the last one written could pass for written.
+            # Compared with an outdated status, a new count could seem to be written already.
             return Requeue(0.02, "the watch has not delivered the last update yet")
         hard = (quota.get("spec") or {}).get("hard") or {}
         await self._follow_counted(hard)
@@ -102,14 +102,14 @@ class QuotaController:
             try:
                 self._written[key] = _revision(await self._context.client.update(QUOTA, body, "status"))
             except ApiError as error:
-                # Admission has just counted something: its write will arrive by the watch, then count again.
+                # Admission has updated the usage: recount when the watch has delivered its write.
                 if error.code != 409:
                     raise
                 return Requeue(0.02, "the quota changed in the meantime")
         return Requeue(_RESYNC_S, "a periodic full recount")
 
     async def _follow_counted(self, hard: Object) -> None:
-        """Caches for `count/…` of kinds that were not watched yet."""
+        """Starts caches for kinds that the quota counts with `count/…` and that are not watched yet."""
         known = {count_name(*id) for id in self._kinds}
         if all(not name.startswith("count/") or name in known for name in hard):
             return
@@ -121,7 +121,7 @@ class QuotaController:
     def _used(self, quota: Object, hard: Object) -> dict[str, Quantity]:
         total: dict[str, Quantity] = dict.fromkeys(hard, ZERO)
         now = datetime.now(UTC)
-        # The scope test reads the status' hard; a new quota has none yet.
+        # `matches` reads `status.hard`, which a new quota does not have yet.
         judged = {**quota, "status": {"hard": hard}}
         scoped = bool(scope_demands(quota))
         for kind in self._kinds.values():

@@ -106,13 +106,13 @@ def decide(pods: list[Object], template: Object, batch: int, deadline: float, no
         stands = progress(pod)
         refusal = _refusal(stands)
         if patch is None and marked(pod) not in ("", mark):
-            # Resized, but not recorded.
+            # Resized, but not recorded yet.
             steps.append(Mark(pod, mark))
         if patch is not None and (refusal is not None or isinstance(stands, Settled)):
             todo.append(ResizePod(pod, patch, mark))
         elif isinstance(stands, Settled):
             done += 1
-            # A pod without a node may be waiting for the very room that resizing the others frees.
+            # A pod without a node does not count: it may be waiting for room that resizing the others frees.
             down += not is_ready(pod) and bool(pod["spec"].get("nodeName"))
         else:
             moving += 1
@@ -132,7 +132,7 @@ def decide(pods: list[Object], template: Object, batch: int, deadline: float, no
 
 
 def _refusal(stands: Progress) -> tuple[str, str] | None:
-    """Since when a resize is not applied, and why: pending with a verdict, or failing."""
+    """The time since which a resize has been pending or failing, and the reason; None if it is neither."""
     match stands:
         case Pending(verdict=Deferred(message=message), since=since):
             return since or "", f"{DEFERRED}: {message}"
@@ -186,7 +186,8 @@ class InPlace:
             await self._mark(step.pod, step.mark)
 
     async def _mark(self, pod: Object, mark: str) -> None:
-        """The resize comes first: a pod without the record is checked again, one with it is left alone."""
+        """Records the sizes on the pod. Only after the resize: a pod without the record is checked again, a pod with it
+        is not."""
         meta = pod["metadata"]
         change = {"metadata": {"annotations": {SIZED_FOR: mark}}}
         try:

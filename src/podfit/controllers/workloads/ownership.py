@@ -123,7 +123,7 @@ class Owned:
                 found[obj["metadata"]["uid"]] = adopted
 
     async def _lives(self, owner: Object) -> bool:
-        """Reads the server: an owner that is gone would take adopted objects along."""
+        """Whether the owner exists on the server: objects adopted by a deleted owner would be garbage-collected."""
         meta = owner["metadata"]
         now = await self._context.client.find(self._owner_kind, meta["namespace"], meta["name"])
         return now is not None and now["metadata"]["uid"] == meta["uid"] and not is_deleting(now)

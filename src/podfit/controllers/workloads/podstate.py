@@ -1,4 +1,4 @@
-"""Queries of workload controllers about a pod. Pure."""
+"""Properties of a pod that workload controllers need: readiness, availability, order of deletion. Pure."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ def _newest_first(text: str) -> float:
 
 
 def set_condition(conditions: list[Object], new: Object) -> list[Object]:
-    """With `new` in place of the condition of its type; keeps the transition time if the status did not change."""
+    """The conditions with `new` replacing the one of its type; keeps the transition time if the status is the same."""
     kept = []
     for old in conditions:
         if old["type"] == new["type"]:

@@ -22,7 +22,7 @@ _RESIZABLE = ("cpu", "memory")
 
 
 def without_sizes(spec: Object) -> Object:
-    """A pod spec without cpu and memory: it must be equal for a resize to be enough."""
+    """A pod spec without cpu and memory. If it is equal for two templates, a resize is sufficient."""
     bare = {**spec}
     if spec.get("virtualMachine"):
         machine = spec["virtualMachine"]
@@ -54,7 +54,7 @@ def differ_in_size_only(before: Object, after: Object) -> bool:
 
 
 def _named(template: Object) -> set[tuple[str, str, str]]:
-    """(owner, requests or limits, cpu or memory) of all sizes in the template, or defaulted from another."""
+    """(owner, requests or limits, cpu or memory) of all sizes in the template, defaults included."""
     return {
         (whose, field, name)
         for whose, resources in _sized(template.get("spec") or {})
@@ -64,7 +64,7 @@ def _named(template: Object) -> set[tuple[str, str, str]]:
 
 
 def _sized(spec: Object) -> Iterator[tuple[str, dict[str, dict[str, str]]]]:
-    """The owner of these sizes (a container's name, or none for the pod's own), and cpu and memory of each field."""
+    """The sizes in a pod spec: the owner (a container's name, "" for the pod), and cpu and memory of each field."""
     for container in [*(spec.get("initContainers") or []), *_containers(spec)]:
         yield container["name"], _defaulted(container.get("resources") or {})
     if spec.get("resources"):
@@ -85,7 +85,7 @@ def _resizable(resources: Object) -> dict[str, dict[str, str]]:
 
 
 def _defaulted(resources: Object) -> dict[str, dict[str, str]]:
-    """With requests as a new pod gets them: a missing request equals the limit."""
+    """The cpu and memory of a new pod's container: a missing request defaults to the limit."""
     sizes = _resizable(resources)
     return {"requests": {**sizes["limits"], **sizes["requests"]}, "limits": sizes["limits"]}
 
@@ -117,7 +117,7 @@ def size_patch(pod: Object, template: Object) -> Object | None:
 
 
 def _plain_patch(pod: Object, template: Object) -> Object | None:
-    """The same, whichever client sized the pod last."""
+    """The patch for all differences between the pod and the template, regardless of which client sized the pod."""
     spec, wanted = pod["spec"], template.get("spec") or {}
     change: Object = {}
     for field in ("containers", "initContainers"):
@@ -155,7 +155,7 @@ def is_resized(pod: Object, template: Object) -> bool:
 
 
 def is_up_to_date(pod: Object, template: Object) -> bool:
-    """The same for counting pods as updated: a pod that was never resized was created with these sizes."""
+    """Whether the pod counts as updated: resized, or never resized and created with the template's sizes."""
     if int(pod["metadata"].get("generation") or 0) <= 1:
         return size_patch(pod, template) is None
     return is_resized(pod, template)

@@ -1,8 +1,8 @@
-"""Deployments: one ReplicaSet a template, rolled from the old one to the new one within surge and unavailability.
+"""Deployments: one ReplicaSet per template; rolls out from the old ones to the new one within surge and unavailability.
 
-With `podfit.dev/resize-policy: InPlace` a change of sizes alone makes no new ReplicaSet: the running one takes the new
-template and resizes its pods; the former template is kept as a ReplicaSet without pods, so that history and
-`kubectl rollout undo` work, in place too.
+With `podfit.dev/resize-policy: InPlace` a change of sizes alone creates no new ReplicaSet: the running one gets the new
+template and resizes its pods. The former template is kept as a ReplicaSet without pods, so that history and
+`kubectl rollout undo` still work; an undo is in place, too.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ class DeploymentController:
             self._owned.forget(before["metadata"]["uid"])
 
     def _pod_changed(self, key: Key, before: Object | None, after: Object | None) -> None:
-        """A resize is visible only in the pod: its ReplicaSet's counts stay the same."""
+        """Enqueues the Deployment: a resize is visible only in the pod, not in its ReplicaSet's counts."""
         one = self._sets.get(*key)
         owner = controller_of(one) if one is not None and wants_in_place(one) else None
         if owner is not None and owner.get("kind") == DEPLOYMENT.kind:
@@ -99,7 +99,7 @@ class DeploymentController:
             await self._clean_up(deployment, new, sets)
         return await self._report(deployment, new, await self._owned.of(deployment, selector), start)
 
-    # --- which ReplicaSet
+    # --- the ReplicaSet of the current template
     def _existing(self, deployment: Object, sets: list[Object]) -> Object | None:
         if wants_in_place(deployment):
             return find_resizable(deployment, sets) or find_new(deployment, sets)
@@ -140,7 +140,8 @@ class DeploymentController:
         self._context.recorder.record(deployment, "Warning", "ReplicaSetCreateError", message)
 
     async def _collided(self, deployment: Object, body: Object) -> Object | None:
-        """The name exists: as our own set that the cache does not show yet, or by coincidence, then hash again."""
+        """Handles an existing name: our own set that the cache does not show yet is returned; after a hash collision
+        the count of collisions is incremented, so that the next pass uses another name."""
         meta = deployment["metadata"]
         found = await self._context.client.find(REPLICA_SET, meta["namespace"], body["metadata"]["name"])
         owner = controller_of(found) if found else None
@@ -217,7 +218,7 @@ class DeploymentController:
         return await self._context.client.update(REPLICA_SET, body)
 
     async def _keep_former(self, deployment: Object, new: Object, sets: list[Object]) -> None:
-        """Before a template is changed in place, the previous one is stored as a set without pods."""
+        """Stores the previous template as a set without pods, before the template is changed in place."""
         former = bare_template(new["spec"]["template"])
         wanted = bare_template(deployment["spec"]["template"])
         for replica_set in sets:
@@ -241,8 +242,8 @@ class DeploymentController:
         if (meta.get("annotations") or {}).get(REVISION) == str(revision):
             return deployment
         noted = {**meta, "annotations": {**(meta.get("annotations") or {}), REVISION: str(revision)}}
-        # Through the status, where annotations do not increase the generation. The update is of this very Deployment:
-        # earlier decisions are about no other.
+        # Through the status subresource, where a change of annotations does not increase the generation. The update
+        # fails if the Deployment has changed: the decisions so far apply to this version only.
         return await self._context.client.update(DEPLOYMENT, {**deployment, "metadata": noted}, "status")
 
     # --- size of each set
@@ -269,7 +270,7 @@ class DeploymentController:
                 await self._resize_set(deployment, one, sizes[one["metadata"]["name"]])
 
     def _was_rescaled(self, deployment: Object, sets: list[Object]) -> bool:
-        """The Deployment's replicas changed while more than one set has pods."""
+        """Whether the Deployment's replicas changed while more than one set has pods."""
         alive = [replica_set for replica_set in sets if replicas_of(replica_set)]
         wanted = str(replicas_of(deployment))
         return any((one["metadata"].get("annotations") or {}).get(DESIRED, wanted) != wanted for one in alive)
@@ -347,7 +348,7 @@ class DeploymentController:
         return DONE
 
     def _updated(self, deployment: Object, new: Object | None) -> int:
-        """How many pods have the newest template; in place, how many have it applied."""
+        """The number of pods with the newest template; for in-place updates, of pods that have it applied."""
         if new is None or not wants_in_place(deployment):
             return count(new, "replicas") if new else 0
         pods = [pod for pod in self._pods.by("controller", _uid(new)) if is_active(pod)]
@@ -365,7 +366,7 @@ def _has_sizes(new: Object, deployment: Object) -> bool:
 
 
 def _has_pods(one: Object) -> bool:
-    """Including terminating pods: until they are gone, their resources are not free."""
+    """Whether the set has pods, including terminating ones, whose resources are not free until they are gone."""
     return bool(replicas_of(one) or count(one, "replicas") or count(one, "terminatingReplicas"))
 
 

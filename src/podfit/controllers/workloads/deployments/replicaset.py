@@ -62,13 +62,13 @@ class ReplicaSetController:
             self._engine.add(key)
 
     def _offer(self, orphan: Object) -> None:
-        """A controller may adopt it."""
+        """Enqueues the sets that may adopt an orphaned pod."""
         for candidate in () if is_deleting(orphan) else self._sets.by("namespace", orphan["metadata"]["namespace"]):
             if self.selector(candidate).matches(orphan["metadata"].get("labels") or {}):
                 self._set_changed(None, candidate)
 
     def _sizes(self, key: Key) -> bool:
-        """Sizes and the progress of resizes only matter to sets that resize their pods themselves."""
+        """Whether sizes of pods and the progress of resizes matter to the set: only if it resizes its pods in place."""
         owner = self._sets.get(*key)
         return owner is not None and wants_in_place(owner)
 

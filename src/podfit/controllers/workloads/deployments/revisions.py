@@ -1,4 +1,4 @@
-"""Which ReplicaSet of a Deployment carries which template, and the numbers that make up its history. Pure."""
+"""Finds the ReplicaSet of a Deployment for a template, and numbers the revisions of its history. Pure."""
 
 from __future__ import annotations
 

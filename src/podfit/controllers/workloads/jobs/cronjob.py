@@ -30,7 +30,7 @@ def due_time(schedule: Schedule, since: float, now: float, deadline_s: int | Non
     while at is not None and at <= now:
         newest, missed = at, missed + 1
         if missed > _TOO_MANY:
-            # Far behind: counting one by one would take as long as the outage did.
+            # Times missed more than a month ago are skipped: counting them one by one would take too long.
             at = schedule.next(max(at, now - 3600 * 24 * 32)) if now - at > 3600 * 24 * 33 else schedule.next(at)
         else:
             at = schedule.next(at)
@@ -38,7 +38,7 @@ def due_time(schedule: Schedule, since: float, now: float, deadline_s: int | Non
 
 
 def due_text(due: float, zone: str) -> str:
-    """A due time as the clocks of the CronJob's zone show it, with their distance from UTC."""
+    """A due time in the CronJob's time zone, with its offset from UTC."""
     shown = datetime.fromtimestamp(due, zone_named(zone) if zone else UTC).isoformat(timespec="seconds")
     return f"{shown.removesuffix('+00:00')}Z" if shown.endswith("+00:00") else shown
 
@@ -77,7 +77,8 @@ class CronJobController:
         return Requeue(max(0.05, upcoming - self._context.clock.now()), "the next due time") if upcoming else DONE
 
     def _schedule(self, cron: Object) -> Schedule | None:
-        """None, and an Event, for an invalid schedule: only a change of the CronJob can help."""
+        """The parsed schedule. For an invalid one emits an Event and returns None: only a change of the CronJob
+        helps."""
         text, zone = cron["spec"]["schedule"], cron["spec"].get("timeZone") or ""
         if zone and not is_zone(zone):
             reason, message = "UnknownTimeZone", f"invalid timeZone: {go_quote(zone)}: unknown time zone {zone}"

@@ -92,7 +92,7 @@ class JobController:
 
     # --- counts
     async def _count(self, job: Object, pods: list[Object]) -> tuple[Object, Object]:
-        """The job as last written, and its status with every finished pod counted; those lose their finalizer."""
+        """Counts finished pods and removes their finalizer; returns the Job as last written, and its new status."""
         status = dict(job.get("status") or {})
         named = status.get("uncountedTerminatedPods") or {}
         good, bad = set(named.get("succeeded") or []), set(named.get("failed") or [])
@@ -175,12 +175,14 @@ class JobController:
             self._context.recorder.record(job, "Normal", "SuccessfulDelete", f"Deleted pod: {pod['metadata']['name']}")
 
     async def _withdraw(self, job: Object, pods: list[Object]) -> None:
-        """Deletes pods without a failure of their own: untracked before, so that they do not count as failures."""
+        """Deletes pods that have not failed. Their finalizer is removed first, so that they do not count as
+        failures."""
         await self._untrack(pods)
         await self._end(job, pods)
 
     def _tell_end(self, job: Object, status: Object, found: JobVerdict) -> None:
-        """After the status was written: a pass over a stale copy of the Job fails there, and reports nothing twice."""
+        """Emits the Event about the end. Called after the status was written: that write fails for a stale copy of the
+        Job, so no Event is emitted twice."""
         if found.type == FAILED:
             self._context.recorder.record(job, "Warning", found.reason, found.message)
             return
@@ -347,7 +349,7 @@ def is_finished(job: Object) -> bool:
 
 
 def _is_ending(job: Object) -> bool:
-    """Whether it was declared failed: every pod that is deleted for that counts as failed then."""
+    """Whether the Job was declared failed: pods that are then deleted count as failed."""
     target = condition(job, "FailureTarget")
     return target is not None and target["status"] == "True"
 
@@ -362,7 +364,7 @@ def _annotated(meta: Object, more: dict[str, str]) -> Object:
 
 
 def _with_variable(container: Object, variable: Object) -> Object:
-    """Unless the pod defines the variable itself."""
+    """The container with the variable added, unless it defines the variable itself."""
     have = container.get("env") or []
     return (
         container if any(one["name"] == variable["name"] for one in have) else {**container, "env": [*have, variable]}

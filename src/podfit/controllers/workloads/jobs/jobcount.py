@@ -44,7 +44,7 @@ def wanted_active(spec: Object, active: int, succeeded: int, lost: int = 0) -> i
     parallelism = int(spec.get("parallelism", 1))
     completions = spec.get("completions")
     if completions is None:
-        # A work queue: as soon as one pod succeeded no new ones are created, those that run finish.
+        # A work queue: once a pod has succeeded, no new ones are created; running ones finish.
         return active if succeeded else parallelism
     return max(0, min(parallelism, int(completions) - succeeded - lost))
 
@@ -93,7 +93,7 @@ def over_backoff(spec: Object, failed: int, active: tuple[Object, ...]) -> bool:
 
 
 def _restarts(pod: Object) -> int:
-    """Of all its containers together."""
+    """The number of restarts of all containers of the pod together."""
     status = pod.get("status") or {}
     listed = [*(status.get("initContainerStatuses") or []), *(status.get("containerStatuses") or [])]
     return sum(int(container.get("restartCount", 0)) for container in listed)

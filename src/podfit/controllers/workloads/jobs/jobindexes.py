@@ -1,7 +1,7 @@
-"""Indexed Jobs whose every index has its own backoff limit: which indexes failed, and what their pods remember. Pure.
+"""Indexed Jobs with a backoff limit per index: which indexes have failed, and the failure counts kept in pods. Pure.
 
-A pod carries in an annotation how often its index failed before it. So the newest failed pod of an index is the memory
-of that index, and is held until its replacement exists.
+An annotation of a pod contains how often its index failed before. So the newest failed pod of an index holds the count
+for that index, and is kept until its replacement exists.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Whether a Job is over, and how that is reported: first as intended, then finally when its last pod is gone. Pure."""
+"""Decides whether a Job has ended. The outcome is declared first, and becomes final when its last pod is gone. Pure."""
 
 from __future__ import annotations
 

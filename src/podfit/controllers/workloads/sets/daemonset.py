@@ -50,7 +50,7 @@ def with_tolerations(spec: Object) -> Object:
 
 
 def bound_to(spec: Object, node: str) -> Object:
-    """With a required affinity to just this node, in place of other required terms' node names."""
+    """The pod spec with a required affinity to this node, replacing node names in other required terms."""
     field = {"matchFields": [{"key": "metadata.name", "operator": "In", "values": [node]}]}
     affinity = dict(spec.get("affinity") or {})
     node_affinity = dict(affinity.get("nodeAffinity") or {})
@@ -74,7 +74,7 @@ def node_of(pod: Object) -> str:
 
 
 def should_run(template: Object, node: Object) -> tuple[bool, bool]:
-    """(a pod should be started there, a running one may stay). Pure."""
+    """Whether a pod should be started on the node, and whether a running one may stay. Pure."""
     spec = with_tolerations(template.get("spec") or {})
     if not node_matches(spec, node):
         return False, False
@@ -130,7 +130,7 @@ class DaemonSetController:
             self._failed.forget(place)
 
     def _node_changed(self, before: Object | None, after: Object | None) -> None:
-        # Heartbeats change a node all the time; only fields that decide where daemons run matter.
+        # Heartbeats change a node frequently; only fields that decide where daemons run matter.
         if _traits(before) != _traits(after):
             for one in self._sets:
                 self._changed(None, one)
@@ -232,7 +232,7 @@ class DaemonSetController:
         return 0.0
 
     async def _stop_succeeded(self, owner: Object, pod: Object, node: str) -> None:
-        """A daemon is never done: the next one is started at once."""
+        """Deletes a pod that has succeeded: daemons run permanently, so another one is started at once."""
         message = f"Found succeeded daemon pod {_full(pod)} on node {node}, will try to delete it"
         self._context.recorder.record(owner, "Normal", "SucceededDaemonPod", message)
         await self._stop(owner, pod)
@@ -281,7 +281,7 @@ class DaemonSetController:
                 if fresh[place] in available or not serves:
                     await self._stop(owner, pod)
             elif node is not None and should_run(owner["spec"]["template"], node)[0] and (room > 0 or not serves):
-                # An unavailable one is replaced whatever the surge.
+                # An unavailable pod is replaced regardless of the surge limit.
                 room -= serves
                 begin.append(place)
         await self._start(owner, begin, update)

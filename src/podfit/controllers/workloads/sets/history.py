@@ -97,7 +97,7 @@ class History:
 
 
 def in_order(value: Any) -> Any:
-    """The value with sorted keys. Clients compare the bytes of a revision with Go's encoding of a template."""
+    """The value with sorted keys, as in Go's encoding: clients compare the bytes of a revision with a template's."""
     if isinstance(value, dict):
         return {key: in_order(value[key]) for key in sorted(value)}
     return [in_order(item) for item in value] if isinstance(value, list) else value

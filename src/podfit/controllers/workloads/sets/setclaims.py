@@ -48,7 +48,7 @@ class SetClaims:
         self._context.recorder.record(owner, "Normal", "SuccessfulCreate", message)
 
     async def retire(self, owner: Object, pod: Object, number: int) -> None:
-        """Before a pod is scaled away: its claims are deleted with it, if the set says so."""
+        """Makes the pod the owner of its claims before it is scaled away, if the set's policy is to delete them."""
         if _policy(owner, "whenScaled") != "Delete":
             return
         for template in owner["spec"].get("volumeClaimTemplates") or []:

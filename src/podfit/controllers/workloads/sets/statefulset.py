@@ -32,7 +32,7 @@ class Revisions:
     current: Object
     update: Object
     templates: dict[str, Object]
-    """Of all stored revisions, by pods' labels."""
+    """The templates of all stored revisions, by the value of the pods' revision label."""
 
 
 def ordinal(pod: Object) -> int:
@@ -58,8 +58,8 @@ def allowed_missing(owner: Object) -> int:
 
 
 def next_out(extra: list[Object], available: Callable[[Object], bool]) -> list[Object]:
-    """Of pods beyond the wanted number, the highest first, those that an ordered set deletes now: the first one; none
-    while it terminates, or while both it and a lower one are unavailable."""
+    """The pods that an ordered set deletes now, of `extra` (pods beyond the wanted number, highest ordinal first): the
+    first one, or none while it terminates, or while both it and a lower one are unavailable."""
     sick = [at for at, pod in enumerate(extra) if is_deleting(pod) or not available(pod)]
     waits = bool(extra) and (is_deleting(extra[0]) or (0 in sick and sick != [0]))
     return [] if waits else extra[:1]
@@ -284,7 +284,7 @@ class StatefulSetController:
     async def _report(self, owner: Object, pods: list[Object], revisions: Revisions) -> float:
         now, minimum = self._context.clock.now(), int(owner["spec"].get("minReadySeconds", 0))
         live = [pod for pod in pods if not is_deleting(pod)]
-        # A terminating pod serves as long as it is ready.
+        # A terminating pod counts as available as long as it is ready.
         waits = [available_in(pod, minimum, now) for pod in pods]
         updated = [
             pod for pod in live if self._has(pod, revisions.update) and not self._resizable(owner, pod, revisions)
@@ -305,7 +305,7 @@ class StatefulSetController:
         replicas = int(owner["spec"].get("replicas", 1))
         rolls = (owner["spec"].get("updateStrategy") or {}).get("type", "RollingUpdate") == "RollingUpdate"
         if rolls and len(updated) == replicas == len(pods) == counts["readyReplicas"]:
-            # All pods have the newest revision: from now on it is the current one.
+            # All pods have the newest revision, which thus becomes the current one.
             status["currentRevision"] = status["updateRevision"]
             counts["currentReplicas"] = counts["updatedReplicas"]
         status.update({field: number for field, number in counts.items() if number})
