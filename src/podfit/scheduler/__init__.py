@@ -1,4 +1,4 @@
-"""The scheduler: assigns pods to nodes, makes room for high-priority ones, explains every refusal."""
+"""The scheduler: assigns pods to nodes, preempts pods for higher-priority ones, and reports why a pod fits no node."""
 
 from podfit.scheduler.config import SchedulerConfig
 from podfit.scheduler.loop import Scheduler

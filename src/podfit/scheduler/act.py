@@ -37,7 +37,7 @@ _BATCH = 16
 
 
 class SchedulerWrites:
-    """Workers that carry out what was decided."""
+    """Executes the scheduler's decisions with a few workers."""
 
     def __init__(
         self, client: Client, recorder: EventRecorder, clock: Clock, name: str, busy: Callable[[], bool] = lambda: False
@@ -154,7 +154,7 @@ class SchedulerWrites:
         self.emit(victim, "Normal", "Preempted", f"Preempted by pod {uid} on node {node}", preemptor)
 
     async def evict(self, victim: Object, why: str) -> bool:
-        """Through the Eviction API; False if a disruption budget refuses."""
+        """Evicts a pod through the Eviction API; False if a disruption budget forbids that."""
         namespace, name = pod_key(victim)
         eviction = {
             "apiVersion": "policy/v1",
@@ -199,7 +199,7 @@ class SchedulerWrites:
             await asyncio.sleep(0)
 
     async def _wait_for_idle(self) -> None:
-        """Between two pods of a stream there is always a quiet moment: it is for the next pod, not for Events."""
+        """Waits until no pod was bound for a while: in a steady stream of pods, pauses are left to the next pod."""
         now = asyncio.get_running_loop().time
         while self._unsent and not self._hurried:
             if self._is_idle() and now() - self._bound_at >= _IDLE_S:
@@ -215,7 +215,7 @@ class SchedulerWrites:
         try:
             await self._client.patch(POD, namespace, name, patch, "status", STRATEGIC)
         except ApiError as error:
-            # Gone, or replaced by a pod of the same name: nothing to report on.
+            # The pod is gone, or was replaced by another one of the same name.
             if error.code not in (404, 409):
                 raise
 

@@ -1,4 +1,4 @@
-"""The configuration of a scheduler. The composer fills it in from flags; nothing else reads them."""
+"""The configuration of a scheduler, which the composer fills in from the command line."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""The scheduler: watches update the board, each turn assigns nodes to the pods that are due, workers write the
-bindings.
+"""The scheduler's loop: watches update the board, each turn assigns nodes to the pods that are due, and workers write
+the bindings.
 
-A turn decides many pods without yielding; a decision is assumed at once, so that the next one takes it into account,
+A turn decides on many pods without yielding; a decision is assumed at once, so that the next one takes it into account,
 and reverted if the API server refuses it.
 """
 
@@ -87,7 +87,7 @@ class Scheduler:
         self.pods.subscribe(self._observer.pod)
 
     async def run(self) -> None:
-        """Works until cancelled."""
+        """Runs until cancelled."""
         self._reset()
         self._observer.default_dialect = await default_dialect(self.client, self.clock)
         tasks = Tasks("scheduler")
@@ -137,7 +137,7 @@ class Scheduler:
                 self._due.set()
 
     def _measure(self) -> None:
-        """Gauges are computed when they are read."""
+        """Registers the functions that compute gauges when they are read."""
         metrics, name = self.metrics, self.config.scheduler_name
         for state in QUEUES:
             metrics.pending.labels(state).set_function(partial(self._pending, state))
@@ -171,14 +171,15 @@ class Scheduler:
     def _regroup(self) -> None:
         cared_for, claims = self.board.snapshot.holders.cared_for, self.board.claims.version
         if (cared_for, claims) != (self._cared_for, self._claimed):
-            # Pods of the same shape may no longer have the same shape: each is grouped again.
+            # Labels that did not matter may matter now, so pods of one group may have different shapes: group all
+            # again.
             self._cared_for, self._claimed = cared_for, claims
             self.queue.flush(self.clock.monotonic(), 0.0)
 
     def _wake(self, above: int | None) -> None:
-        """Makes due the highest-priority waiting pod that fits now, if its priority is above `above`.
+        """Activates the highest-priority waiting pod that fits now, if its priority is above `above`.
 
-        One at a time: it may take the room that others would fit in too, and they would be retried in vain.
+        Only one pod at a time: it may use the room that others would fit in too, and their retries would fail.
         """
         changed = []
         for group in self.queue.groups.values():
@@ -194,7 +195,7 @@ class Scheduler:
 
     def _try_group(self, group: Group) -> bool:
         head = group.head()
-        # Capacity may be reserved for one of the group that is not its first.
+        # Capacity may be reserved for a member of the group other than its first.
         promised = [group.members[key] for key in self.board.nominated if key in group.members]
         for entry in dict.fromkeys([*([head] if head is not None else []), *promised]):
             if self.board.fits_somewhere(entry.pod, group.shape):
@@ -291,7 +292,7 @@ class Scheduler:
         return outcome
 
     def _keep_nomination(self, pod: Object, outcome: NoRoom) -> str | None:
-        """A pod whose victims are still terminating keeps its nomination; any other loses one that did not work out."""
+        """Removes a pod's nomination if preemption did not make it fit; not while its victims are still terminating."""
         mine = (pod.get("status") or {}).get("nominatedNodeName")
         if not mine or not outcome.eligible:
             return None
@@ -312,7 +313,7 @@ class Scheduler:
         try:
             await self._writes.preempt(victim, entry.pod, node)
         except (ApiError, Unreachable) as error:
-            # No event follows, so the pod must be retried by itself.
+            # No watch event follows, so the retry must be scheduled here.
             log.info("preempting %s for %s: %s", victim["metadata"]["name"], entry.key, error)
             self.board.unnominate(entry.key)
             if entry.state == WAITING:

@@ -35,7 +35,7 @@ class Observer:
         self.deferred: dict[Key, Object] = {}
         """Pods whose resize is deferred by their node."""
         self.default_dialect = NATIVE
-        """For namespaces without a label."""
+        """The dialect of namespaces without a label."""
 
     # --- nodes, namespaces
     def node(self, before: Object | None, after: Object | None) -> None:
@@ -69,7 +69,7 @@ class Observer:
         self._changed()
 
     def _reserve(self, before: Object | None, after: Object | None) -> None:
-        """A pod that is being migrated counts at its target, too, as an additional pod with a name no pod can have."""
+        """Counts a pod in migration at its target, too, as an additional pod with a name that no pod can have."""
         was = before is not None and moving(before) is not None
         migration = moving(after) if after is not None and not finished(after) else None
         if not was and migration is None:
@@ -87,7 +87,7 @@ class Observer:
             self._board.snapshot.put_pod(reserved)
 
     def _counted(self, pod: Object) -> Object:
-        """The pod as counted in its namespace, whose dialect may have a rule of its own."""
+        """The pod with the size that counts in its namespace: a dialect may have its own rule."""
         return counted(pod, self._dialect(pod["metadata"].get("namespace") or ""))
 
     def _dialect(self, namespace: str) -> str:
@@ -101,7 +101,7 @@ class Observer:
         self.deferred.pop(key, None)
 
     def _bound(self, pod: Object) -> bool:
-        """Whether this is a relevant change. Most updates are irrelevant here: no row changes, no pod is woken."""
+        """Applies the state of a bound pod; returns whether a row changed. Most updates change none."""
         key, snapshot = pod_key(pod), self._board.snapshot
         known = snapshot.pods.get(key)
         if known is None or not known.still(pod):
@@ -120,7 +120,7 @@ class Observer:
         return placed or needs is not None
 
     def _placed(self, key: Key) -> None:
-        """It no longer waits for a node, and its node is no longer just assumed."""
+        """Removes the pod from the queue, and drops its nomination and assumption."""
         self._queue.remove(key)
         self._board.unnominate(key)
         self.assumed.pop(key, None)
@@ -136,7 +136,7 @@ class Observer:
         if self.assumed.get(key) == uid:
             return
         if key in self.assumed:
-            # Another pod of the same name: the assumed one is gone without its deletion having been seen.
+            # Another pod of the same name: the deletion of the assumed one was not observed.
             self._on_deleted(key)
         if pod["metadata"].get("deletionTimestamp"):
             self._queue.remove(key)

@@ -1,6 +1,6 @@
 """The snapshot with everything derived from it: recent shapes, and capacity reserved for pods that preempted.
 
-`place` decides which node, if any, a pod gets now.
+`place` decides which node, if any, a pod is assigned to now.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class Board:
 
     @property
     def epoch(self) -> Epoch:
-        """Unchanged as long as all results are unchanged."""
+        """Counters that change whenever a result of the board may change."""
         snapshot = self.snapshot
         return snapshot.freed, snapshot.filled, snapshot.reshaped.position, self._promises
 
@@ -122,7 +122,7 @@ class Board:
         return known
 
     def promised_on(self, pod: Object) -> dict[int, list[BoundPod]]:
-        """Rows nominated by other waiting pods of the same or a higher priority."""
+        """Other waiting pods of the same or a higher priority, by the row of the node they are nominated for."""
         if not self.nominated:
             return {}
         key, priority, found = pod_key(pod), priority_of(pod), {}  # type: tuple[str, str], int, dict[int, list[BoundPod]]
@@ -151,7 +151,7 @@ class Board:
 
     @contextmanager
     def beside(self, others: list[BoundPod]) -> Iterator[None]:
-        """As if `others` were already bound."""
+        """A context in which `others` count as bound."""
         with self.snapshot.rehearsal():
             for other in others:
                 self.snapshot.put_pod(other)
@@ -163,7 +163,7 @@ class Board:
 
     # --- refusals
     def _refuse(self, fitting: Fitting, ranked: Ints) -> Refused:
-        """Many pods of one shape are refused for one reason: it is computed once."""
+        """The refusal for a shape, cached: many pods of one shape are refused for the same reason."""
         if self.nominated:
             return self._refusal(fitting, ranked)
         epoch, refused = self._refusals.get(fitting.shape.key, (None, None))
@@ -186,7 +186,7 @@ class Board:
         reasons = fitting.reasons(codes)
         held = np.flatnonzero((codes == 0) & (ranked < 0))
         if len(held):
-            # They seem free, but are reserved for others: the shortage is what those will use.
+            # These nodes have room that is reserved for nominated pods, so the message counts those as bound.
             reasons += self._reasons_beside(fitting, held)
         return Refused(available(nodes, reasons), fitting, codes)
 

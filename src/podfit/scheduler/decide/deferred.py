@@ -1,4 +1,4 @@
-"""Room for a resize that a node keeps deferring: which lower-priority pods of the node to evict.
+"""Decides which lower-priority pods of a node to evict for a resize that the node keeps deferring.
 
 In Kubernetes deferred resizes may wait forever; this bounds the time where the policy allows it.
 """
@@ -95,7 +95,7 @@ def _victims(pod: Object, staying: list[Object], missing: Amounts, budgets: list
 
 
 def _importance(pod: Object) -> tuple[int, float]:
-    """Sorts the lowest priority first, then the latest started."""
+    """The sort key of victims: lowest priority first, then the latest started."""
     began = (pod.get("status") or {}).get("startTime")
     return priority_of(pod), -(parse_rfc3339(began) if began else float("inf"))
 
@@ -116,7 +116,7 @@ def _may_go(pod: Object, budgets: list[Budget], left: dict[int, int]) -> bool:
 
 
 def _held(pod: Object) -> Amounts:
-    """As the node counts, not the scheduler."""
+    """The resources that a pod holds according to its node's accounting, which differs from the scheduler's."""
     return _amounts(held(pod))
 
 

@@ -1,6 +1,6 @@
-"""Why a pod fits on some nodes and not on others: for each node what was missing, and how much.
+"""Explains why a pod fits on some nodes and not on others: for each node what is missing, and how much.
 
-Works from plain lists of nodes and pods as JSON, so that the command line can explain the decisions of any scheduler.
+Takes plain lists of nodes and pods as JSON, so that the command line can explain the decisions of any scheduler.
 """
 
 from __future__ import annotations

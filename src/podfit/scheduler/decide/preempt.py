@@ -1,4 +1,5 @@
-"""Which pods to remove so that a higher-priority one fits: as few, and of as low a priority, as possible."""
+"""Preemption: decides which pods to remove so that a higher-priority one fits, as few and of as low a priority as
+possible."""
 
 from __future__ import annotations
 
@@ -94,7 +95,7 @@ def preempt(
 
 
 def _room_is_coming(board: Board, pod: Object, priority: int) -> bool:
-    """Pods on the nominated node are already terminating: removing more would be too much."""
+    """Whether pods on the nominated node are already terminating, so that no further victims are needed."""
     nominated = (pod.get("status") or {}).get("nominatedNodeName")
     row = board.snapshot.rows.get(nominated or "", -1)
     if row < 0:
@@ -111,7 +112,7 @@ def _candidates(
     reasons: Counter[str],
     rng: random.Random | None,
 ) -> list[Candidate]:
-    """Checks nodes until enough would do; from a random one on, so that the load is spread."""
+    """Checks nodes, starting at a random one to spread the load, until there are enough candidates."""
     enough = max(_LEAST_CANDIDATES, len(board.snapshot) // _SHARE)
     start = rng.randrange(len(rows)) if rng is not None and len(rows) else 0
     found: list[Candidate] = []
@@ -158,7 +159,7 @@ def _on_node(
 
 
 def importance(one: BoundPod) -> tuple[int, float]:
-    """Sorts the more important first: higher priority, then longer running."""
+    """The sort key of pods: higher priority first, then longer running."""
     return -one.priority, one.started
 
 

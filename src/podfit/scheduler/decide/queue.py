@@ -1,4 +1,4 @@
-"""Pods without a node: due now, due later, or waiting for the cluster to change.
+"""The queue of pods without a node: due now, due after a backoff, or waiting for the cluster to change.
 
 Waiting pods are grouped by shape. When the cluster has room for a group, its first pod is due at once; the next follows
 when that one has its node, so that no event triggers useless attempts.
@@ -81,7 +81,7 @@ class PodQueue:
 
     # --- adding and removing
     def add(self, pod: Object, now: float, gated: bool = False) -> Entry:
-        """A pod that is new, or changed so that a retry makes sense."""
+        """Adds a pod that is new, or has changed so that a retry makes sense."""
         key, uid = pod_key(pod), pod["metadata"].get("uid") or ""
         entry = self._entries.get(key)
         if entry is None or entry.uid != uid:
@@ -136,7 +136,7 @@ class PodQueue:
     def park(
         self, entry: Entry, shape: PodShape, seen: tuple[int, ...], now: float, plugins: frozenset[str] = frozenset()
     ) -> None:
-        """No node fits: wait until one may."""
+        """Makes a pod that fits no node wait until the cluster has changed."""
         if self._entries.get(entry.key) is not entry:
             return
         group = self.groups.get(shape.key)
@@ -148,7 +148,7 @@ class PodQueue:
         group.seen, group.plugins = seen, plugins
 
     def back_off(self, entry: Entry, now: float) -> None:
-        """An error that is unrelated to capacity."""
+        """Delays the next attempt after an error that is unrelated to capacity."""
         if self._entries.get(entry.key) is not entry:
             return
         delay = min(BACKOFF_INITIAL_S * 2 ** min(entry.failures, 10), BACKOFF_MAXIMUM_S)

@@ -1,4 +1,4 @@
-"""Counts of matching pods by node, and the affinity terms that running pods carry.
+"""Counts matching pods by node, and the affinity terms of running pods.
 
 Pods with the same labels in the same namespace form a group: a match is evaluated once for all of them. A count is
 computed on first use, from the groups, and then updated by one addition for each pod added or removed.
@@ -54,7 +54,7 @@ class CountedAmounts:
                     sums[at] += amount
 
     def by_domain(self, key: str) -> Ints:
-        """One entry more than domains, always 0: that of nodes in none."""
+        """The amounts by domain, with one additional entry, always 0, for nodes that are in no domain."""
         if self._version != self._topology.version:
             self._by_domain.clear()
             self._version = self._topology.version
@@ -71,9 +71,9 @@ class LabelledPods:
     labels: Mapping[str, str]
     terminating: bool
     rows: dict[int, int] = field(default_factory=dict)
-    """The number of them on each row."""
+    """The number of these pods on each row."""
     counts: list[CountedAmounts] = field(default_factory=list)
-    """Where they count."""
+    """The counts that include these pods."""
 
 
 Kind = tuple[str, frozenset[tuple[str, str]], bool]
@@ -176,7 +176,7 @@ class Holders:
 
     @property
     def cared_for(self) -> frozenset[str] | None:
-        """The labels in terms of running pods; None if no pod carries a term."""
+        """The label keys that affinity terms of running pods select by; None if no running pod has a term."""
         if self._cared_at != self.version:
             self._cared_at = self.version
             terms = [*self.keep_away, *self.attract]
@@ -185,7 +185,7 @@ class Holders:
         return self._cared
 
     def renamed(self) -> None:
-        """Labels of a namespace changed: matches must be evaluated again."""
+        """Discards all counts after labels of a namespace changed: matches must be evaluated again."""
         for counted in self._counts.values():
             counted.stale = True
         self._counts.clear()

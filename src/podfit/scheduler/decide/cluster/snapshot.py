@@ -1,7 +1,7 @@
 """The cluster as arrays: a row per node, a column per resource, updated pod by pod and node by node.
 
-No change costs more than its own row: filters and scores learn from the change logs which rows to recompute. It is not
-a copy of the API objects (the caches hold those), but of free resources and pods by node.
+A change costs no more than its own row: filters and scores read from the change logs which rows to recompute. The
+snapshot contains free resources and pods by node; API objects are in the caches.
 """
 
 from __future__ import annotations
@@ -236,7 +236,7 @@ class Snapshot:
 
     # --- namespaces and rehearsals
     def put_namespace(self, name: str, labels: Mapping[str, str] | None) -> None:
-        """None: the namespace is gone."""
+        """Sets the labels of a namespace; None if it was deleted."""
         if labels is None:
             self.namespaces.pop(name, None)
         elif self.namespaces.get(name) != labels:
@@ -246,7 +246,8 @@ class Snapshot:
 
     @contextmanager
     def rehearsal(self) -> Iterator[None]:
-        """For changes that are undone before anyone else reads them: they are not logged."""
+        """A context for temporary changes, which are undone before other code reads the snapshot and are not
+        counted."""
         freed, filled = self.freed, self.filled
         try:
             yield

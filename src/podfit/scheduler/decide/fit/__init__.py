@@ -1,1 +1,1 @@
-"""Which nodes fit a pod, why the others do not, and how they are ranked."""
+"""Decides which nodes fit a pod and how they are ranked, and explains why others do not fit."""

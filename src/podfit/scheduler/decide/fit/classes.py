@@ -1,4 +1,4 @@
-"""Rows that are equal for default spread constraints: each class of them is compared once, not each row.
+"""Groups rows that are equal for default spread constraints into classes, so that classes are scored instead of rows.
 
 A default constraint counts the family's pods on the node, or in the larger domain of the node. Nodes with equal counts
 in the same domains score alike, and there are few such classes however many nodes there are.
@@ -34,8 +34,8 @@ NO_CLASS = 0
 class Classes:
     """The class of each row that fits a pod.
 
-    It changes only with the pods of the row and with its node: the snapshot's logs say which rows to check again, and a
-    changed node makes all numbers stale.
+    A row's class changes only with its pods and its node: the snapshot's logs list the rows to check again, and a
+    changed node invalidates all classes.
     """
 
     def __init__(self, snapshot: Snapshot, spreads: tuple[Spread, ...]) -> None:
@@ -80,7 +80,7 @@ class Classes:
         return self._live
 
     def _raw(self, columns: list[list[int]], by_domain: Sequence[Ints]) -> list[int]:
-        """By class how many pods of the family are near: fewer are better."""
+        """The number of pods of the family in the same domains, by class: fewer are better."""
         found: list[float] = []
         flat = 0.5
         for spread, here, counts in zip(self._spreads, columns, by_domain, strict=True):
@@ -139,7 +139,7 @@ class Classes:
         size = math.prod(widths)
         if size > max(len(ranked), _MOST):
             return False
-        # Each trait is a digit of a number; existing ones are mapped to small numbers.
+        # Traits are the digits of a number per row; the distinct numbers are then mapped to small ones.
         digits = np.ravel_multi_index([column + 1 for column in columns], widths)
         rows = np.bincount(digits[ranked >= 0], minlength=size)
         found = np.flatnonzero(rows)

@@ -1,4 +1,4 @@
-"""Why a node refuses a pod, in the order of the checks, with Kubernetes' message for each."""
+"""The reasons why a node does not fit a pod, in the order of the checks, with Kubernetes' message for each."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Inter-pod affinity, anti-affinity and topology spread: which nodes they leave.
+"""Inter-pod affinity, anti-affinity and topology spread: the nodes they rule out, and their scores.
 
 Everything is counted by domain of a topology key; a pod's own terms and those of running pods both count.
 """
@@ -91,7 +91,8 @@ class Relations:
         return found
 
     def _refusals(self, masks: Masks) -> Iterator[tuple[Bools, Code]]:
-        """From the last relation to be checked to the first, so that of codes written in turn the first one stays."""
+        """Yields rows and codes in reverse order of the checks: the code of the first check is written last, and
+        stays."""
         self._refresh()
         for term in self._kept_away_by:
             carried = self._snapshot.holders.keep_away[term]
@@ -111,7 +112,7 @@ class Relations:
         return found
 
     def _beside(self, key: str, counted: CountedAmounts) -> Bools:
-        """Nodes in the domains of those that count."""
+        """The nodes in the same domains as matching pods."""
         beside: Bools = (counted.by_domain(key) > 0)[self._snapshot.topology.of(key)]
         return beside
 
@@ -129,7 +130,7 @@ class Relations:
             anybody = anybody or bool(near.any())
             found &= near > 0
         if not anybody and all(self._about_me(term) for term in terms):
-            # The first of a group with affinity to itself may go anywhere the topology is known.
+            # The first pod of a group with affinity to itself fits every node that has the topology key.
             found = np.ones(self._snapshot.capacity, np.bool_)
             for term in terms:
                 found &= self._snapshot.topology.of(term.topology_key) >= 0

@@ -1,4 +1,4 @@
-"""How nodes are compared: the strategy and the weight of each score, with kube-scheduler's defaults."""
+"""The settings for scoring nodes: the strategy and the weight of each score, with kube-scheduler's defaults."""
 
 from __future__ import annotations
 

@@ -65,7 +65,7 @@ def allocation_of(shape: PodShape, has: list[int], requested: list[int], nonzero
 
 
 def preferred_affinity(snapshot: Snapshot, shape: PodShape, rows: list[int]) -> Ints:
-    """The sum of weights of the node preferences that match on each of the rows."""
+    """For each row, the sum of the weights of the node preferences that match."""
     affinity = (shape.spec.get("affinity") or {}).get("nodeAffinity") or {}
     found = np.zeros(len(rows), np.int64)
     for one in affinity.get(PREFERRED) or ():
@@ -80,7 +80,7 @@ def preferred_affinity(snapshot: Snapshot, shape: PodShape, rows: list[int]) -> 
 
 
 def soft_taints(snapshot: Snapshot, shape: PodShape) -> Ints | None:
-    """How many PreferNoSchedule taints of each taint set the pod does not tolerate; None if no node has any."""
+    """For each taint set, the number of PreferNoSchedule taints that the pod does not tolerate; None if all are 0."""
     soft = [
         toleration
         for toleration in shape.tolerations

@@ -1,5 +1,5 @@
-"""The resources that a pod takes on a node, in the snapshot's units. Pods of one template take the same: it is computed
-once."""
+"""The resources that a pod uses on a node, in the snapshot's units. Cached, because pods of one template use the
+same."""
 
 from __future__ import annotations
 

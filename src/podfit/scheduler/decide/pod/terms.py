@@ -1,6 +1,6 @@
 """Inter-pod terms and spread constraints of a pod, parsed once into hashable values.
 
-Matching is decided here; the snapshot knows where the matching pods are.
+This module decides which pods match; the snapshot counts the matching pods by node.
 """
 
 from __future__ import annotations
