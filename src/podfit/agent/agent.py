@@ -62,7 +62,7 @@ class Agent:
         self.synced = asyncio.Event()
         """Set once the API's pods are known and pods that were already running are adopted."""
         self.listeners: list[Callable[[RuntimeEvent], None]] = []
-        """Called for every runtime event."""
+        """Called with every runtime event."""
         self.at_stop: list[Callable[[], Awaitable[None]]] = []
         """Stopped with the agent, before it stops working on its pods."""
         self._tasks = Tasks(f"agent-{config.node_name}")
@@ -72,7 +72,7 @@ class Agent:
         self._cache = Cache(client, POD, clock=self.clock, fieldSelector=f"spec.nodeName={config.node_name}")
         calls = Calls(runtime, self.metrics, self.clock)
         self.counted = calls.counted()
-        """The runtime as used by the agent's components; hooks and probes have a view of their own."""
+        """The runtime as used by the agent's components; hooks and probes use a wrapper of their own."""
         self._core = Core(
             config,
             self.clock,

@@ -29,9 +29,9 @@ class AgentConfig:
     kube_reserved: Mapping[str, str] = field(default_factory=dict)
     """Reserved for the node's own agents."""
     reserved_cpus: str = ""
-    """Which CPUs the static CPU policy keeps in the shared pool; "" picks as many as are reserved."""
+    """The CPUs that the static CPU policy keeps in the shared pool; "" picks as many as are reserved."""
     cpu_topology: Topology | None = None
-    """Instead of the machine's CPUs."""
+    """Used instead of the topology of the machine's CPUs."""
     feature_gates: Mapping[str, bool] = field(default_factory=dict)
     """The flags that were set, for /configz."""
     max_pods: int = 110
@@ -47,7 +47,7 @@ class AgentConfig:
     policy: NodePolicy = field(default_factory=NodePolicy)
     cgroup_driver: str = "cgroupfs"
     durable: bool = True
-    """fsync the ledger. Off only if power loss does not matter (simulations, tests)."""
+    """Syncs the ledger to disk. Off only if losing it in a power failure does not matter (simulations, tests)."""
     lease_s: float = 10.0
     lease_duration_s: int = 40
     status_s: float = 300.0
@@ -59,7 +59,7 @@ class AgentConfig:
     static_dir: Path | None = None
     register: bool = True
     deregister: bool = False
-    """Delete the Node on a clean shutdown."""
+    """Deletes the Node on a clean shutdown."""
     log_max_bytes: int = 10 * 1024 * 1024
     """A container's log file is rotated before it grows beyond this; negative: never."""
     log_max_files: int = 5
@@ -68,19 +68,19 @@ class AgentConfig:
     cluster_domain: str = "cluster.local"
     provider_id: str = ""
     api_server: str = ""
-    """How pods of this node reach the API server: a URL, "" for the address of its Service."""
+    """The URL at which pods of this node reach the API server; "" for the address of its Service."""
     on_disk: bool = True
-    """Create folders and log files for pods. Off for runtimes in memory, where thousands of nodes share a process."""
+    """Creates folders and log files for pods. Off for in-memory runtimes, where thousands of nodes share a process."""
     eviction_hard: tuple[Threshold, ...] = DEFAULTS
     """Eviction thresholds: below them the node is under pressure; under memory pressure it evicts pods."""
     image_policy: ImagePolicy = field(default_factory=ImagePolicy)
-    """When unused images are deleted."""
+    """The policy by which unused images are deleted."""
     parallel_pulls: int = 4
     """Concurrent pulls per registry. A registry that stalls blocks only its own images."""
     range_wait_s: float = 0.0
-    """How long the first pods wait for the Node's podCIDR, if a controller is known to assign one."""
+    """The seconds that the first pods wait for the Node's podCIDR, if a controller is known to assign one."""
     most_pulls: int = 0
-    """Concurrent pulls from all registries together, instead; 0: no such limit."""
+    """A limit on concurrent pulls from all registries together, instead of `parallel_pulls`; 0: no such limit."""
     refresh_s: float = 60.0
     """Mounted objects that cannot be watched, or were missing, are read again at this interval."""
 

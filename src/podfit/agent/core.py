@@ -19,7 +19,7 @@ class Core:
     config: AgentConfig
     clock: Clock
     runtime: Runtime
-    """With its calls counted in the metrics."""
+    """The runtime, wrapped so that calls are counted."""
     ledger: Ledger
     events: Events
     metrics: AgentMetrics

@@ -18,7 +18,7 @@ from podfit.reconcile.result import Requeue, Result
 log = logging.getLogger(__name__)
 
 _SOON_S = 0.01
-"""A requeue that is already due comes after this delay: never lost, and never a busy loop."""
+"""The delay of a requeue that is already due: it is never lost, and never a busy loop."""
 
 Reconcile = Callable[[str], Awaitable[Result]]
 
@@ -30,7 +30,7 @@ class PassQueue:
         self._busy: set[str] = set()
         self._dirty: set[str] = set()
         self._early: dict[str, None] = {}
-        """Enqueued before `start`, in order."""
+        """Pods enqueued before `start`, in order."""
         self._timers: dict[str, tuple[float, asyncio.Task[None]]] = {}
         self._tasks = Tasks("pods")
         self._backoff = Backoff(0.05, 10.0, jitter=0.1)

@@ -32,10 +32,11 @@ from podfit.vm.records import EXITED, RUNNING, Container, Records, Sandbox
 log = logging.getLogger(__name__)
 KILLED = 137
 _REASON_WAIT_S, _CRASH_WAIT_S = 2.0, 0.3
-"""How long libvirt may take to report why a VM stopped. A shutdown or a panic it reports before it ends QEMU: without
-such a report, and if QEMU's exit code is unknown too, QEMU has crashed, which libvirt itself may notice late."""
+"""The time that libvirt may take to report why a VM stopped. It reports a shutdown or a panic before it ends QEMU.
+Without such a report, and if QEMU's exit code is unknown too, QEMU has crashed, which libvirt itself may notice
+late."""
 _PRESS_AGAIN_S = (1.0, 2.0, 4.0, 8.0)
-"""A guest that is still booting ignores its power button: it is pressed repeatedly, the last interval being
+"""A guest that is still booting ignores its power button, so it is pressed at these intervals, of which the last is
 repeated."""
 
 

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass
 
 CREATED, STARTED, STOPPED, DELETED = range(4)
-"""As CRI numbers the types of container events."""
+"""The types of container events, numbered as in CRI."""
 _WAITING = 1024
 
 

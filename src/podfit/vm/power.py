@@ -17,7 +17,7 @@ from podfit.vm.records import RUNNING as CONTAINER_RUNS
 from podfit.vm.records import Container
 
 _OFF_S = 30.0
-"""How long QEMU may take to exit after it was killed."""
+"""The time that QEMU may take to exit after it was killed."""
 _SAVE_S = 600.0
 
 

@@ -35,13 +35,13 @@ class Sandbox:
     created_ns: int
     ready: bool = True
     address: str = ""
-    """In the pod network; "" if it has none."""
+    """The address in the pod network; "" if the pod has none."""
     namespace: str = ""
-    """The path of its network namespace."""
+    """The path of the pod's network namespace."""
     lease: Lease | None = None
     """The guest's network settings."""
     translated: bool = False
-    """The guest came with another address than the pod has here; packets are translated between the two."""
+    """The guest was migrated with another address than the pod has here; packets are translated between the two."""
 
 
 @dataclass
@@ -79,17 +79,17 @@ class Container:
     offline_vcpus: int = 0
     """vCPUs that are plugged but that the guest may not use."""
     unused_mib: int = 0
-    """Memory that is plugged but that the guest does not use, as far as anybody knows."""
+    """Memory that is plugged but that the guest does not use, as far as is known."""
     expected_mib: int = 0
     """The balloon driver's count once the guest uses all of its memory; 0: unknown."""
     arriving: bool = False
-    """It is expected from another host; it does not run here yet."""
+    """The VM is expected from another host and does not run here yet."""
     leaving: str = ""
-    """The libvirt daemon that it is being moved to."""
+    """The libvirt daemon to which the VM is being migrated."""
     log_held: bool = False
-    """It has arrived, and its log waits for what it logged before."""
+    """The VM has arrived, and its log waits for the entries from before its migration."""
     moved: bool = False
-    """It runs there now; only this record is left here."""
+    """The VM runs on the other host now; only this record remains here."""
     power: str = machines.RUNNING
     """Suspended or Shutdown: QEMU has exited, or will, and the container stays."""
 

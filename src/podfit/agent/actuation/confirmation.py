@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from podfit.agent.pods.ledger import Ledger
 
 PATIENCE_S = 0.1
-"""A confirmation within this is not worth a condition that comes and goes."""
+"""If the confirmation arrives within this time, no condition is reported: it would be removed at once."""
 
 
 def awaited(record: PodRecord, before: Actuated) -> None:

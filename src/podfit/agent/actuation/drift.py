@@ -25,7 +25,7 @@ class Drift:
         self._records, self._ledger, self._runtime = records, core.ledger, runtime
         self._events, self._clock, self._queue = core.events, core.clock, core.queue
         self._known: dict[str, Limits] = {}
-        """By container id: the values that were reported last."""
+        """The values that were reported last, by container ID."""
 
     async def run(self) -> None:
         while True:

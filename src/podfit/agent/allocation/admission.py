@@ -24,7 +24,7 @@ from podfit.api.pods.room import shortages
 from podfit.api.resize.verdicts import Shortage
 
 PORTS_TAKEN = ("NodePorts", "Predicate NodePorts failed: node(s) didn't have free ports for the requested pod ports")
-"""Reason and message."""
+"""The reason and message of a rejection because a host port is in use."""
 
 
 class Admission:

@@ -25,9 +25,9 @@ class Freeing:
     def __init__(self, records: Mapping[str, PodRecord], clock: Clock) -> None:
         self._records, self._clock = records, clock
         self._freeing: dict[str, tuple[Allocated, Amounts]] = {}
-        """By pod: the allocation, and what it will free."""
+        """The allocation and the resources that it will free, by pod."""
         self._silent: dict[str, float] = {}
-        """Resizes that wait unreported, and until when (monotonic)."""
+        """Resizes that wait without being reported, and the time until which they do (monotonic)."""
 
     def counted(self, uid: str, allocated: Allocated, held: Amounts, requests: Amounts) -> None:
         """Records the resources that a pod occupies now, and those that it will occupy once `allocated` is applied."""

@@ -18,7 +18,7 @@ from podfit.kit.process.oserrors import system_words
 log = logging.getLogger(__name__)
 
 LEAST_GRACE_S = 2.0
-"""Every container gets the chance to handle SIGTERM, even with a grace period of zero."""
+"""A container gets this long to handle SIGTERM, even with a grace period of zero."""
 _RETRY_S = 1.0
 STOP = "stop:"
 """The name prefix of jobs that stop a container."""

@@ -17,7 +17,7 @@ class Placed(Struct, frozen=True):
     name: str
     cpus: Cpus
     exclusive: bool
-    """Whether it has them exclusively."""
+    """Whether the container has these CPUs exclusively."""
 
 
 class Placements(dict[str, Placed]):

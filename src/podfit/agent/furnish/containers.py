@@ -32,7 +32,7 @@ NAME, NAMESPACE = "podfit.dev/pod-name", "podfit.dev/pod-namespace"
 
 _LOCALHOST = "Localhost/"
 _MALFORMED = (LookupError, TypeError, ValueError)
-"""Errors that a manifest which no API server has validated (static pods, other servers) may cause."""
+"""Errors that a malformed manifest may cause, which no API server has validated (static pods, other servers)."""
 
 
 def _text(problem: Exception) -> str:

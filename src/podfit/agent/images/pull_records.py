@@ -28,7 +28,7 @@ PULLS = "image-pulls.json"
 
 class _Pulled(Struct, frozen=True):
     anyone: bool = False
-    """A pull without credentials succeeded."""
+    """Whether a pull without credentials succeeded."""
     digests: tuple[str, ...] = ()
 
 

@@ -30,9 +30,9 @@ log = logging.getLogger(__name__)
 _PATIENCE_S = 0.05
 """An image that is present is found within this time; a pull continues in the background."""
 _PULL_FAILED_S = 1.0
-"""How long a failed pull is reported as ErrImagePull before it is reported as ImagePullBackOff."""
+"""The time for which a failed pull is reported as ErrImagePull before it is reported as ImagePullBackOff."""
 _LOOK_S = 10.0
-"""During a back-off, how often to check whether the image was loaded by other means."""
+"""The interval at which, during a back-off, the node is checked for an image that was loaded by other means."""
 _PULL_FAILED = "ErrImagePull"
 _BACKING_OFF = "ImagePullBackOff"
 _NEVER = "ErrImageNeverPull"

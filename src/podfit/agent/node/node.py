@@ -94,7 +94,7 @@ class NodeKeeper:
         """The IPv4 range of this node's pods, from the Node; "" if it has none."""
         self._ranged = asyncio.Event()
         self.problem = ""
-        """Why this node cannot run pods now."""
+        """The reason why this node cannot run pods now; "" if it can."""
         self._node: Object = {}
         self._lease: Object | None = None
         self._own = Cache(client, NODE, clock=clock, fieldSelector=f"metadata.name={config.node_name}")

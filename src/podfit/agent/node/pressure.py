@@ -85,7 +85,7 @@ class PressureResponse:
     reclaim: Callable[[], Awaitable[None]] = _nothing
     """Deletes unused files and images, before a pod is evicted for disk pressure."""
     enforce: Callable[[], Awaitable[bool]] = _no_eviction
-    """Evicts pods that use more of the disk than their limits. True if there was one."""
+    """Evicts pods that use more of the disk than their limits. True if any did."""
 
 
 class PressureWatch:

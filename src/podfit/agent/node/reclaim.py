@@ -21,7 +21,7 @@ from podfit.agent.runtimes.values import RUNNING, RuntimeFailure
 from podfit.api.objects import Object
 
 GRACE_S = 1.0
-"""A short grace period, because the kernel's OOM killer is about to choose instead."""
+"""A short grace period, because the kernel's OOM killer would otherwise choose a victim first."""
 
 
 class Reclaimer:

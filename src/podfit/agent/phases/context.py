@@ -81,7 +81,7 @@ class PodContext:
         self.plan: Plan | None = None
         """The steps of a resize that is due, passed from the phase `restart` to the phase `actuate`."""
         self.resized = False
-        """Whether this pass has actuated a resize, or tried to."""
+        """Whether this pass has actuated a resize, or attempted to."""
 
     @property
     def terminating(self) -> bool:

@@ -68,13 +68,13 @@ class Ledger:
         self._changed: dict[tuple[str, str], None] = {}
         """(kind, uid) of entries that are not in the file yet, in order."""
         self._promised: set[str] = set()
-        """Pods whose newest allocation is not on disk yet."""
+        """Pods whose newest allocation is not on disk yet, and must not be acted on."""
         self._writing: asyncio.Task[None] | None = None
         self._later: asyncio.TimerHandle | None = None
         self._inline = InlineCalls()
         self._file = -1
         self.problem = ""
-        """Why the last write failed, or the next one may; "" if no problem is known."""
+        """The reason why the last write failed, or the next one may; "" if no problem is known."""
         self._held = 0
         """The file can grow up to this size even if the disk is full."""
         self._end = 0

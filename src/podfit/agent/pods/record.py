@@ -32,9 +32,9 @@ class CrashBackoff:
 
     step_s: float = 0.0
     counted: str = ""
-    """The id of the container whose exit was counted last."""
+    """The ID of the container whose exit was counted last."""
     since: float = 0.0
-    """When (monotonic) it exited."""
+    """The time (monotonic) at which that container exited."""
 
     def ended(self, container_id: str, ran_s: float, at: float) -> None:
         self.counted, self.since = container_id, at
@@ -61,7 +61,7 @@ class RejectedStatus:
 
     fields: Mapping[str, object]
     until: float
-    """Monotonic."""
+    """The time (monotonic) before which the fields are not sent again unchanged."""
     tries: int = 1
 
 
@@ -79,22 +79,22 @@ class PodRecord:
     # --- roster/roster.py
     story: Story
     static: bool = False
-    """From a file of this node; the API only has a mirror of it."""
+    """Whether the pod comes from a file of this node; the API has only a mirror of it."""
     coming: bool = False
-    """Being migrated to this node; it still belongs to another."""
+    """Whether the pod is being migrated to this node; it still belongs to another one."""
     adopted: bool = False
-    """Whether it was running before the agent started."""
+    """Whether the pod was running before the agent started."""
     left: bool = False
-    """Whether it was being migrated away when it ceased to belong to this node."""
+    """Whether the pod was being migrated away when it ceased to belong to this node."""
     # --- roster/updates.py
     mirror: Object | None = None
     """The object in the API that represents a static pod."""
     written: str = ""
     """The resourceVersion of our own last status write."""
     writing: bool = False
-    """Whether a status write of ours is in flight; the watch may show it before the response arrives."""
+    """Whether a status write of ours is in progress; the watch may deliver it before the response arrives."""
     held_update: Object | None = None
-    """The state that the watch showed during that write: it may be the write itself."""
+    """The state that the watch delivered during that write: it may be the write itself."""
     # --- pods/termination.py
     termination: Termination | None = None
     # --- pods/conditions.py
@@ -104,7 +104,7 @@ class PodRecord:
     # --- allocation/admission.py
     admitted: bool = False
     rejected: tuple[str, str] | None = None
-    """Reason and message."""
+    """The reason and message of the rejection."""
     # --- allocation/allocations.py
     used: Amounts = field(default_factory=dict)
     """The resources that the pod occupies on the node."""
@@ -135,14 +135,14 @@ class PodRecord:
     """Containers that could not be started, and when (monotonic) the next attempt is allowed."""
     # --- containers/exits.py
     exits: Mapping[str, str] = field(default_factory=dict)
-    """Containers whose exit is in the story: name → id of the one that exited last."""
+    """Containers whose exit is in the story: name → ID of the container that exited last."""
     ooms: Mapping[str, int] = field(default_factory=dict)
-    """How many earlier containers of a name were OOM-killed."""
+    """The number of earlier containers of a name that were OOM-killed."""
     messages: dict[str, str] = field(default_factory=dict)
-    """By container id."""
+    """Termination messages by container ID."""
     # --- containers/port_conflicts.py
     port_conflicts: dict[str, str] = field(default_factory=dict)
-    """Why a container's declared port is unavailable, by container."""
+    """The reason why a container's declared port is unavailable, by container."""
     ports_checked: dict[str, str] = field(default_factory=dict)
     """Containers whose declared ports need no further check: name → id."""
     # --- images/pulls.py
@@ -150,14 +150,15 @@ class PodRecord:
     """Images that are present for containers about to start: name and image → id."""
     # --- furnish/runtimeclasses.py
     class_handler: str = ""
-    """The handler of its RuntimeClass."""
+    """The handler that the pod's RuntimeClass names."""
     # --- containers/probing.py
     probes: Probes | None = None
     # --- migration/departure.py
     stayed: str = ""
     """The migration (identified by its time) after whose failure the runtime was instructed to keep the VM."""
     moving_since: tuple[str, float] | None = None
-    """The migration (by its time) in progress, and since when (monotonic) this agent knows of it."""
+    """The migration (identified by its time) in progress, and the time (monotonic) at which this agent learned of
+    it."""
     # --- status/writer.py
     rejected_status: RejectedStatus | None = None
     dropped_status: Object = field(default_factory=dict)
@@ -169,13 +170,13 @@ class PodRecord:
     """The start time as monotonic time, which does not jump."""
     # --- phases/containers/terminate.py
     finished: bool = False
-    """Its work is done and the runtime holds nothing of it."""
+    """Whether the pod's work is done and the runtime holds nothing of it."""
     unreported: bool = False
-    """Finished, but not yet in the API."""
+    """Whether the pod is finished, but not yet reported as such in the API."""
     stop_grace_s: float = 0.0
-    """The grace period of the last stop of its containers."""
+    """The grace period of the last stop of the pod's containers."""
     reported_termination: object = None
-    """The last reported status while it terminates."""
+    """The status that was last reported while the pod terminates."""
     # --- phases/finalizer.py
     removed: bool = False
     """No resource of the pod remains on this node."""

@@ -20,7 +20,7 @@ class Termination:
     message: str = ""
     disrupted: bool = False
     gone: bool = False
-    """No longer in the API: there is no status to write."""
+    """Whether the object is no longer in the API: then there is no status to write."""
 
 
 def deleted(record: PodRecord) -> None:

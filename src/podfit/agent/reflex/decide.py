@@ -19,7 +19,7 @@ class WatchedContainer:
     id: str
     limit: int
     raises: int = 0
-    """How often its limit was raised since it first came near one."""
+    """The number of times that its limit was raised since the container first came near one."""
 
     def next(self, id: str, limit: int, was_near: bool) -> WatchedContainer:
         """The same container under another limit, or its successor."""

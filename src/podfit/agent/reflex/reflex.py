@@ -27,7 +27,7 @@ from podfit.kit.concurrency.tasks import Tasks
 log = logging.getLogger(__name__)
 
 PATIENCE_S = 2.0
-"""After this time without a raise the condition says that there is none."""
+"""If the limit is not raised within this time, the condition reports that."""
 CALM_SHARE = 0.9
 """A container stays near its limit until its usage is below this fraction of the threshold."""
 

@@ -32,10 +32,11 @@ from podfit.streaming.ends import ExecStream as ExecStream
 
 class Runtime(Protocol):
     name: str
-    """As in `name://version` of the Node's containerRuntimeVersion, and the scheme of container ids."""
+    """The runtime's name, as in `name://version` of the Node's containerRuntimeVersion, and the scheme of container
+    IDs."""
     version: str
     confirmations: Confirmations
-    """Resizes that are in the kernel and not yet confirmed by the runtime."""
+    """Resizes that are applied in the kernel and not yet confirmed by the runtime."""
 
     @property
     def in_memory(self) -> bool:

@@ -78,7 +78,7 @@ class Limits(Struct, frozen=True):
     memory_bytes: int | None = None
     cpu_period_us: int = PERIOD_US
     cpuset_cpus: str = ""
-    """The CPUs it may run on, as the kernel lists them (0-3,8); "" for all of its parent's."""
+    """The CPUs on which the group may run, as the kernel lists them (0-3,8); "" for all of its parent's."""
 
 
 UNLIMITED = -1
@@ -106,7 +106,8 @@ class Mount:
     container_path: str
     read_only: bool = False
     sub_path: str = ""
-    """Below `host_path`, a volume that containers can change: resolved when it is mounted, and never out of it."""
+    """A path below `host_path`, a volume that containers can change: resolved when it is mounted, and never out of
+    it."""
     image_id: str = ""
     """The image whose files are mounted; the runtime then sets `host_path`."""
 
@@ -125,7 +126,7 @@ class Security:
     gid: int | None = None
     groups: tuple[int, ...] = ()
     strict_groups: bool = False
-    """Only these: the image's memberships do not count."""
+    """Whether only these groups apply: the image's memberships do not count."""
     privileged: bool = False
     add_capabilities: tuple[str, ...] = ()
     drop_capabilities: tuple[str, ...] = ()
@@ -136,7 +137,7 @@ class Security:
     apparmor: str = ""
     """"" (the runtime's choice), "RuntimeDefault", "Unconfined", or "Localhost/" and the name of a profile."""
     escalation: bool | None = None
-    """allowPrivilegeEscalation, as the spec says."""
+    """allowPrivilegeEscalation, as in the spec."""
     unmasked_proc: bool = False
 
 
@@ -174,7 +175,7 @@ class ContainerConfig:
     attempt: int
     """0 for the first container of this name in the pod, then 1, 2 …"""
     image: str
-    """As the pod names it."""
+    """The image as the pod names it."""
     command: tuple[str, ...]
     args: tuple[str, ...]
     environment: Mapping[str, str]
@@ -186,7 +187,7 @@ class ContainerConfig:
     log_max_bytes: int = 10 << 20
     """The runtime starts a new file before one exceeds this size; negative: never."""
     log_max_files: int = 5
-    """The current one included; the oldest are deleted."""
+    """The number of log files, the current one included; the oldest are deleted."""
     oom_score_adj: int = 0
     tty: bool = False
     stdin: bool = False
@@ -214,9 +215,9 @@ class ImageState(Struct, frozen=True):
     """`docker.io/library/nginx@sha256:…`, the names of the image in registries."""
     size_bytes: int = 0
     user: str = ""
-    """The user as its USER gives it: "", "1000", "app", "app:staff"."""
+    """The user as in the image's USER: "", "1000", "app", "app:staff"."""
     pinned: bool = False
-    """Never deleted to free disk space."""
+    """Whether the image is never deleted to free disk space."""
     host_files: bool = False
     """Not an image: the container runs on the node's own files. Never pulled, whatever the policy."""
 
@@ -230,19 +231,19 @@ class LinuxUser(Struct, frozen=True):
     uid: int
     gid: int
     groups: tuple[int, ...] = ()
-    """All of them, its own included."""
+    """All groups of the user, its primary group included."""
 
 
 class Machine(Struct, frozen=True):
     """A runtime's report on a container that is a virtual machine. 0: not reported."""
 
     power: str = "Running"
-    """Running, Paused, Suspended (to disk) or Shutdown. A machine that is off is a container that runs."""
+    """Running, Paused, Suspended (to disk) or Shutdown. A VM that is off still counts as a running container."""
     boot_memory_mib: int = 0
     max_memory_mib: int = 0
     max_vcpus: int = 0
     slots: int = 0
-    """How many memory devices can be plugged; 0 if memory is not plugged as devices."""
+    """The number of memory devices that can be plugged; 0 if memory is not plugged as devices."""
     offline_vcpus: int = 0
     """vCPUs that are plugged, but that the guest does not use."""
 
@@ -254,9 +255,9 @@ class ContainerState(Struct, frozen=True):
     state: str
     """CREATED, RUNNING or EXITED."""
     image: str
-    """As in the status: the runtime's full name for it."""
+    """The image as in the status: the runtime's full name for it."""
     image_id: str
-    """As in the status: a name with a digest, or the id of an image that no registry has."""
+    """The image's ID as in the status: a name with a digest, or the ID of an image that no registry has."""
     created_at: float
     started_at: float = 0.0
     finished_at: float = 0.0
@@ -273,7 +274,7 @@ class ContainerState(Struct, frozen=True):
     warning: str = ""
     """A message to users that the spec does not show; an Event when the container is created."""
     machine: Machine | None = None
-    """Of a virtual machine."""
+    """The virtual machine's state, if the container is one."""
 
 
 class PodState(Struct, frozen=True):

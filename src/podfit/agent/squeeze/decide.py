@@ -25,7 +25,7 @@ class MemoryReading:
     stalled_us: int
     """Total time that tasks stalled on memory."""
     at: float
-    """Seconds."""
+    """The time of the reading, in seconds."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,7 +20,7 @@ Send = Callable[[Object], Awaitable[Object]]
 REJECTED = frozenset({400, 403, 413, 422})
 """Errors that a retry in the near future would not change."""
 _WHOLE_LISTS = ("initContainerStatuses", "containerStatuses", "ephemeralContainerStatuses")
-"""Replaced as a whole by a patch, unlike lists with a merge key."""
+"""Lists that a patch replaces as a whole, unlike lists with a merge key."""
 _TOGETHER = (("podIP", "podIPs"), ("hostIP", "hostIPs"))
 _ORDER = "$setElementOrder/"
 

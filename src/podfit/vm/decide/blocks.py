@@ -15,11 +15,11 @@ class Region:
     a plugged part."""
 
     base: int
-    """In bytes."""
+    """The address, in bytes."""
     size: int
-    """Its maximum size in MiB."""
+    """The maximum size, in MiB."""
     plugged: int
-    """Its current size in MiB."""
+    """The current size, in MiB."""
 
 
 @dataclass(frozen=True)
@@ -27,13 +27,13 @@ class Unused:
     """Plugged devices, or parts of plugged devices, that the guest does not use."""
 
     offline: tuple[int, ...] = ()
-    """Blocks that the guest shows, but has not brought online."""
+    """Blocks that the guest lists, but has not brought online."""
     hidden: tuple[int, ...] = ()
-    """Blocks that the guest does not show."""
+    """Blocks that the guest does not list."""
     partial: tuple[int, ...] = ()
     """Blocks of a virtio-mem device that the guest has not brought online, and which may be partly plugged."""
     partial_mib: int = 0
-    """The maximum plugged in them."""
+    """The maximum size of what is plugged in those blocks."""
     unplaced_mib: int = 0
     """Devices whose address is unknown: whether the guest uses them is unknown, too."""
     block_mib: int = 0

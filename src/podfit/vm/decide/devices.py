@@ -25,7 +25,7 @@ class Device:
     size: int
     node: int = 0
     movable: bool = True
-    """False if the guest has it in a zone that cannot be vacated."""
+    """False if the guest has the device in a zone that cannot be vacated."""
 
 
 @dataclass(frozen=True)

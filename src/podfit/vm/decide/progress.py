@@ -20,7 +20,7 @@ class Update:
     """Whether a step towards `working_on` is in progress."""
     working_on: Size | None = None
     problem: str = ""
-    """Why the last attempt did not reach the target."""
+    """The reason why the last attempt did not reach the target."""
     attempts: int = 0
 
     def to_json(self) -> dict[str, Any]:

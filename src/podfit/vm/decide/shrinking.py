@@ -6,9 +6,9 @@ from dataclasses import dataclass
 
 RESERVE_SHARE = 0.06
 LEAST_RESERVE = 24
-"""The guest's reserve: page tables, the agent, and new processes."""
+"""The memory that the guest keeps in reserve: for page tables, the agent, and new processes."""
 STEP = 64
-"""The maximum step of the balloon, so that pressure shows before it does harm."""
+"""The maximum step of the balloon, so that pressure is noticed before it does harm."""
 
 
 @dataclass(frozen=True)
@@ -17,7 +17,7 @@ class Guest:
 
     total: int
     available: int
-    """Free or immediately reclaimable: MemAvailable."""
+    """Memory that is free or immediately reclaimable: MemAvailable."""
 
 
 def reserve(target: int) -> int:

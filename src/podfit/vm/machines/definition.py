@@ -22,9 +22,9 @@ class Disk:
     format: str = "qcow2"
     readonly: bool = False
     serial: str = ""
-    """By which the guest knows it."""
+    """The serial number by which the guest identifies the disk."""
     boot: bool = False
-    """The VM boots from it, whatever else it has."""
+    """Whether the VM boots from this disk, whatever other disks it has."""
 
 
 @dataclass(frozen=True)
@@ -190,7 +190,7 @@ class Live:
     console: str
     """The path of the serial console's pty; "" while the VM is off."""
     dimms: dict[int, tuple[str, int | None]]
-    """By slot: the device's XML, and where it begins in the guest's memory. None: libvirt has not asked QEMU yet."""
+    """The device's XML and its address in the guest's memory, by slot. None: libvirt has not queried QEMU yet."""
     agent: bool = False
     """The guest's agent has opened its channel."""
 

@@ -39,7 +39,7 @@ class Event:
     uuid: str
     kind: str
     detail: str = ""
-    """The alias of a device; why a domain stopped."""
+    """The alias of a device, or the reason why a domain stopped."""
 
 
 def run_loop() -> None:

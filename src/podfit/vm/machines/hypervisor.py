@@ -31,7 +31,7 @@ THREADS = 16
 RECONNECT_S = 0.5
 LOCKED_S, RETRY_S = 30.0, 0.1
 KEEPALIVE_S, KEEPALIVE_TRIES = 5, 3
-"""A daemon that answers none of them is considered gone, although its socket is open."""
+"""A daemon that answers none of these messages is considered gone, although its socket is open."""
 
 
 class LibvirtFailed(Exception):

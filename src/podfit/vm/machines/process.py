@@ -22,7 +22,7 @@ _PR_SET_CHILD_SUBREAPER = 36
 _LOOK_S = 0.02
 
 Ended = Callable[[int | None], None]
-"""Gets the exit code as in a shell (128 + signal), None if it is unknown."""
+"""Called with the exit code as in a shell (128 + signal), None if it is unknown."""
 
 
 def become_subreaper() -> None:

@@ -24,10 +24,10 @@ from podfit.vm.records import RUNNING, Container, Records
 
 log = logging.getLogger(__name__)
 RESIZE_S = 30.0
-"""How long a resize in progress may take before a migration is refused."""
+"""The time that a resize in progress may take before a migration is refused."""
 MOVE_S = 600.0
 UNDEFINED_S = 5.0
-"""How long libvirt may take to remove a domain whose QEMU has exited."""
+"""The time that libvirt may take to remove a domain whose QEMU has exited."""
 _LOOK_S = 0.1
 _FLAGS = (
     libvirt.VIR_MIGRATE_LIVE

@@ -55,9 +55,9 @@ class PreparedTarget:
     """The target's preparation: how libvirt connects to it, and the VM's files and sockets there."""
 
     uri: str
-    """Of the libvirt daemon, as the source's daemon reaches it."""
+    """The URI at which the source's daemon reaches this host's libvirt daemon."""
     transport: str = ""
-    """How QEMU connects to QEMU, as a URI; "" if libvirt chooses."""
+    """The URI by which QEMU connects to QEMU; "" if libvirt chooses."""
     disk_transport: str = ""
     emulator: str = ""
     kernel: str = ""

@@ -21,7 +21,7 @@ from podfit.kit.files.folderwatch import FolderWatch
 log = logging.getLogger(__name__)
 _PIECE = 64 * 1024
 _LONGEST = 16 * 1024
-"""Bytes of a log line, as other runtimes split them."""
+"""The maximum bytes of a log line before it is split, as in other runtimes."""
 _GATHER_S = 0.05
 _PUNCH = 0x01 | 0x02
 _libc = ctypes.CDLL(None, use_errno=True)

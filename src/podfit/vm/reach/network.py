@@ -51,7 +51,7 @@ class Networks:
         self._pending: set[asyncio.Task[None]] = set()
         self._turns: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         self._connected: dict[str, str] = {}
-        """By the pod's UID: the sandbox that was connected last."""
+        """The sandbox that was connected last, by the pod's UID."""
 
     async def open(self, sandboxes: list[Sandbox]) -> None:
         """Opens the network. Connected pods stay connected. Networks that an earlier process set up for a pod that

@@ -30,14 +30,14 @@ from podfit.vm.resizing.waits import Waits
 
 log = logging.getLogger(__name__)
 SILENCE_S = 10.0
-"""How long a guest may take to release a device without an event."""
+"""The time that a guest may take to release a device without an event."""
 BLOCK = 128 << 20
 """The size of a memory block of Linux guests on x86, if the agent does not report it."""
 ONLINE_S = 0.06
 """The time in which most kernels bring a device online. Earlier queries are useless, and answering them delays an
 emulated guest."""
 BALLOON_S = 3.0
-"""How long the balloon may make no progress."""
+"""The time for which the balloon may make no progress."""
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,7 @@ class Present:
     """A VM's memory, vCPUs and guest statistics, measured together."""
 
     vcpus: int
-    """Plugged."""
+    """The number of plugged vCPUs."""
     memory: Memory
     count: Count
     """The guest's own count, by its balloon driver."""

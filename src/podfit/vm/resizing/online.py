@@ -18,7 +18,8 @@ from podfit.vm.machines.guest import AgentFailed, GuestAgent
 from podfit.vm.machines.machine import Machine
 
 SEEN_S, REPORTED_S = 10.0, 6.0
-"""How long the guest may take to show plugged memory, to its agent and in its statistics, which come every second."""
+"""The time that the guest may take to report plugged memory: through its agent, and in its statistics, which arrive
+every second."""
 SILENT_S = 10.0
 _PAUSE_S, _LOOK_S = 0.02, 0.25
 _COUNTED = 0.9
@@ -36,9 +37,9 @@ class Count:
     """The guest's memory as counted by its balloon driver."""
 
     mib: int
-    """0: not reported."""
+    """The guest's memory with the balloon's size; 0 if it is not reported."""
     held_mib: int
-    """The size of the balloon; included."""
+    """The size of the balloon, which is included in `mib`."""
     updated: int
     """The time of the guest's report, in whole seconds."""
     agent: bool

@@ -30,7 +30,7 @@ from podfit.vm.resizing.waits import Waits
 
 log = logging.getLogger(__name__)
 ANSWER_S = 8.0
-"""How long a caller waits for its target; the update continues without it."""
+"""The time that a caller waits for its target; the update continues without it."""
 
 
 class Worker:

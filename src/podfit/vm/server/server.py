@@ -51,18 +51,18 @@ class Settings:
     folder: Path
     socket: Path
     libvirt_socket: str = ""
-    """Of a libvirt daemon; "": libvirt runs in this process."""
+    """The socket of a libvirt daemon; "": libvirt runs in this process."""
     accelerated: bool = False
     network: str = AUTO
     libvirt_folder: Path | None = None
-    """Of libvirt in this process, which can have one; default: below `folder`."""
+    """The folder of libvirt in this process, of which there can be only one; default: below `folder`."""
     images: Path | None = None
     """The image store; default: below `folder`."""
     insecure_registries: tuple[str, ...] = ()
     migration_uri: str = ""
-    """Of the libvirt daemon, as other hosts reach it; "": by its socket, from this machine alone."""
+    """The URI at which other hosts reach the libvirt daemon; "": only this machine can, by its socket."""
     archives: tuple[Path, ...] = ()
-    """Images to load at the start."""
+    """Image archives to load at the start."""
 
 
 class Server:

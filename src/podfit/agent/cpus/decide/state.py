@@ -17,4 +17,4 @@ class CpuState(Struct, frozen=True):
     shared: Cpus = NO_CPUS
     """The kubelet's default CPU set: all CPUs that are not assigned."""
     assigned: Mapping[str, Mapping[str, Cpus]] = {}
-    """By pod UID and container."""
+    """The assigned CPUs by pod UID and container."""

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 REFUSAL = ("NodeAffinity", "Predicate NodeAffinity failed: node(s) didn't match Pod's node affinity/selector")
-"""Reason and message."""
+"""The reason and message of the rejection."""
 
 
 def matches(spec: Mapping[str, Any], labels: Mapping[str, str], node_name: str) -> bool:

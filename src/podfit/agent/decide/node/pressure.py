@@ -47,7 +47,7 @@ class Readings:
     pids_used: int | None = None
     pids_most: int = 0
     unwritable: bool = False
-    """The agent could not persist its last allocation."""
+    """Whether the agent could not persist its last allocation."""
 
     def of(self, signal: str) -> tuple[int | None, int]:
         """(available, total) for a threshold's signal. Images and containers are on the node's disk."""

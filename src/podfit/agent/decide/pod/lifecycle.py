@@ -19,16 +19,16 @@ class Seen(Struct, frozen=True):
 
     name: str
     last: ContainerState | None = None
-    """Its newest attempt."""
+    """The newest attempt."""
     previous: ContainerState | None = None
     """The previous attempt, if it still exists."""
     started: bool = False
-    """Running, and its startup probe (if any) has succeeded."""
+    """Whether the container is running and its startup probe (if any) has succeeded."""
     ready: bool = False
     conflict: str = ""
-    """Why it is not ready although it runs and its probes succeed."""
+    """The reason why the container is not ready although it runs and its probes succeed."""
     waiting: tuple[str, str] | None = None
-    """Reason and message if it could not be started."""
+    """The reason and message if the container could not be started."""
 
     @property
     def running(self) -> bool:
@@ -45,9 +45,10 @@ class Seen(Struct, frozen=True):
 
 class Next(Struct, frozen=True):
     start: tuple[str, ...] = ()
-    """To be created and started now, in this order. Ephemeral containers do not wait for the pod's initialization."""
+    """Containers to be created and started now, in this order. Ephemeral containers do not wait for the pod's
+    initialization."""
     later: tuple[tuple[str, float], ...] = ()
-    """(name, seconds): crashed before; to be started after this delay."""
+    """(name, seconds): containers that crashed, to be started after this delay."""
     stop: tuple[str, ...] = ()
     """Sidecars of a pod whose work is done."""
     over: bool = False

@@ -10,7 +10,8 @@ from podfit.api.resize.conditions import DEFERRED, IN_PROGRESS, IN_PROGRESS_WORD
 from podfit.api.resize.words import accepted
 
 _NEWER = ("observedGeneration", "allocatedResources", "resources")
-"""Fields of the pod's status; the latter two are also fields of containers, and were so before."""
+"""Fields of the pod's status that these servers do not have. The latter two are also fields of containers, which they
+do have."""
 _RESIZE = (PENDING, IN_PROGRESS)
 
 

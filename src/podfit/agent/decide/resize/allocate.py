@@ -38,7 +38,7 @@ INFEASIBLE_DETAILS = (
     machines.BEYOND,
     "insufficient_node_allocatable",
 )
-"""Why a resize can be infeasible, as a label value of the metric."""
+"""The causes of infeasible resizes, as label values of the metric."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +51,7 @@ class NodePolicy:
     """The feature gate InPlacePodVerticalScalingExclusiveCPUs."""
     memory_manager: str = "None"
     beyond_allocatable: str = INFEASIBLE
-    """Or "Deferred": the verdict on a request larger than the whole node."""
+    """The verdict on a request larger than the whole node: this, or "Deferred"."""
 
 
 def decide(

@@ -17,11 +17,11 @@ class ResizeCondition(Struct, frozen=True):
     type: str
     generation: int
     since: float
-    """When it took its current reason."""
+    """The time at which the condition took its current reason."""
     reason: str = ""
     message: str = ""
     probed: float = 0.0
-    """When its message or generation last changed; 0: when it took its reason."""
+    """The time at which the message or generation last changed; 0 if they did not since `since`."""
 
     def to_json(self) -> Object:
         shown: Object = {

@@ -16,7 +16,7 @@ from pathlib import Path
 from podfit.agent.runtimes.process.keeper.beneath import make_folders
 
 Files = dict[str, tuple[bytes, int]]
-"""Path inside the volume to content and mode."""
+"""Content and mode of each file, by its path inside the volume."""
 
 
 def give(path: Path, group: int, mode: int) -> None:

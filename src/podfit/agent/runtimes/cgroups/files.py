@@ -16,7 +16,7 @@ from contextlib import suppress
 from podfit.agent.runtimes.values import NotFound, RuntimeFailure, WriteRefused
 
 _OPTIONAL = ("memory.memsw.limit_in_bytes", "memory.swap.max", "memory.reclaim")
-"""Files that some kernels lack: their absence says nothing about the group."""
+"""Files that some kernels lack: a group without them may still exist."""
 
 
 def read(path: str) -> str:

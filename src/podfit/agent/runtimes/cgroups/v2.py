@@ -30,7 +30,7 @@ from podfit.agent.runtimes.values import UNLIMITED, BelowUsage, Limits, LimitsCh
 SHARES_ATTRIBUTE = "trusted.podfit.cpu_shares"
 CONTROLLERS = ("cpu", "memory", "pids")
 PINNING = (*CONTROLLERS, "cpuset")
-"""Enabled for groups whose CPUs are restricted."""
+"""Controllers that are enabled for groups whose CPUs are restricted."""
 
 
 class CgroupsV2:

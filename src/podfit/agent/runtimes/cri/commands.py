@@ -14,7 +14,7 @@ from podfit.cri import CriError
 from podfit.cri import api_pb2 as api
 
 EXEC_S = 10.0
-"""In addition to a command's own timeout: how long a runtime may take to kill it."""
+"""The time that a runtime may take to kill a command, in addition to the command's own timeout."""
 NO_DEADLINE_S = 86_400.0
 
 

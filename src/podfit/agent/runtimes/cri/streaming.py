@@ -25,7 +25,7 @@ KILLED = 137
 _STDOUT, _STDERR = 1, 2
 _WAITING = 64
 _SAID_AGAIN = ("Internal error occurred: ", "error executing command in container: ")
-"""The agent's own server adds this prefix, too."""
+"""Prefixes of the runtime's errors that the agent's own server adds, too."""
 
 
 async def upgrade(url: str, protocol: str) -> PlainCarrier:

@@ -43,7 +43,7 @@ class Curve:
         self._values = [value for _, value in points]
         self._period = repeats_s
         self._level = points[0][1] if len(points) == 1 and not repeats_s else None
-        """For a curve that never changes: most containers have one, and it is read often."""
+        """The value of a curve that never changes: most containers have such a curve, and it is read often."""
 
     def at(self, t: float) -> float:
         if self._level is not None:

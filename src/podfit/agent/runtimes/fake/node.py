@@ -55,7 +55,7 @@ class FakeContainer:
     message: str = ""
     pid: int = 0
     said: int = 0
-    """The number of lines of its output written so far."""
+    """The number of lines of output written so far."""
     # accounted up to `seen_at`
     seen_at: float = 0.0
     cpu_seconds: float = 0.0
@@ -151,12 +151,12 @@ class FakeNodeState:
     missing_images: set[str] = field(default_factory=set)
     ports: dict[tuple[str, int], Callable[[bytes], bytes]] = field(default_factory=dict)
     loads: dict[tuple[str, str], tuple[Load | None, Load | None]] = field(default_factory=dict)
-    """(pod UID, container name) → CPU and memory load of every attempt of it."""
+    """(pod UID, container name) → CPU and memory load of every attempt of the container."""
     journal: list[tuple[str, str, Any]] | None = None
     """Set it to [] to record every operation: (operation, pod UID or container id, argument)."""
     numbers: int = 0
     owner: object = None
-    """The runtime that currently uses it; the timer of an earlier one must not act any more."""
+    """The runtime that currently uses the node; the timer of an earlier runtime must not act any more."""
 
     def next_number(self) -> int:
         self.numbers += 1

@@ -26,7 +26,7 @@ class Program:
     code: int = 0
     """The exit code after `runs_s`."""
     on_term: int | None = 0
-    """The exit code after SIGTERM; None: it ignores SIGTERM."""
+    """The exit code after SIGTERM; None: the program ignores SIGTERM."""
     output: tuple[tuple[float, str, str], ...] = ()
     """(seconds since the start, stream, line)."""
     unknown: bool = False

@@ -50,11 +50,11 @@ class ContainerRecord:
     user: LinuxUser | None = None
     warning: str = ""
     image: str = ""
-    """Its full name."""
+    """The image's full name."""
     image_key: str = ""
     """The image's id in the store, which is protected for this container; "host" without one."""
     stop_signal: str = ""
-    """As the image names it."""
+    """The stop signal that the image names."""
 
 
 @dataclass(slots=True)
@@ -100,9 +100,9 @@ class Pod:
     record: StoredPod
     containers: dict[str, Container] = field(default_factory=dict)
     lost: bool = False
-    """Another program removed its cgroup: the pod has to be stopped and recreated."""
+    """Another program removed the pod's cgroup: the pod has to be stopped and recreated."""
     ending: bool = False
-    """No container starts in it any more: those that exist now are all that have to be stopped."""
+    """No container starts in the pod any more: those that exist now are all that have to be stopped."""
 
     @property
     def alive(self) -> bool:

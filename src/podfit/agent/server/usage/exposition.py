@@ -50,7 +50,7 @@ LABEL_VALUES: dict[str, dict[str, tuple[str, ...]]] = {
     "container_memory_failures_total": {"failure_type": _FAULTS, "scope": ("container",)},
     "prober_probe_total": {"probe_type": tuple(_PROBES.values()), "result": (SUCCESSFUL, FAILED)},
 }
-"""Of labels with a fixed set of values."""
+"""The values of labels that have a fixed set of them."""
 
 
 # --- /metrics/resource ---------------------------------------------------------------------------------------------

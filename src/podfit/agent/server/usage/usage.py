@@ -16,7 +16,7 @@ from podfit.kit.concurrency.time_slice import TimeSlice
 
 FRESH_S = 1.0
 _TURN_S = 0.0005
-"""Reading blocks the loop: this limits how long a resize waits for it, besides the pod being read."""
+"""Reading blocks the event loop: this limits how long a resize waits for it, in addition to the pod being read."""
 _TICK_NANOS = 1_000_000_000 // os.sysconf("SC_CLK_TCK")
 
 

@@ -19,7 +19,7 @@ from podfit.vm.server.answers import WrongState, answered
 from podfit.vm.server.streaming.streams import Conversation, StreamServer
 
 BOOT_S = 60.0
-"""How long after its start a guest's agent may take to answer; commands wait for it."""
+"""The time that a guest's agent may take to respond after the guest's start; commands wait for it."""
 
 
 class Execs:

@@ -19,7 +19,7 @@ from podfit.streaming.tunnels import UPGRADE, SpdyEnd, TunnelForward, upgraded
 
 log = logging.getLogger(__name__)
 VALID_S = 60.0
-"""How long a URL waits for its client."""
+"""The time for which a URL can be opened."""
 
 
 @dataclass(frozen=True)

@@ -28,7 +28,7 @@ from podfit.cri import api_pb2 as api
 
 _UPPER = re.compile(r"[ ,]upperdir=([^, ]+)")
 STOP_S = 120.0
-"""In addition to the grace period: how long a runtime may take to kill."""
+"""The time that a runtime may take to kill a container, in addition to the grace period."""
 
 
 class Containers:

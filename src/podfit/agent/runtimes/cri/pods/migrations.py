@@ -16,7 +16,7 @@ from podfit.agent.runtimes.values import ContainerConfig, RuntimeFailure, Runtim
 from podfit.cri import CriError
 
 MOVE_S = 900.0
-"""More than the runtime itself allows for a migration."""
+"""Longer than the time that the runtime itself allows for a migration."""
 _CANNOT = "the container runtime of this node cannot move containers"
 
 

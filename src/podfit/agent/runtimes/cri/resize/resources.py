@@ -30,7 +30,7 @@ from podfit.cri import api_pb2 as api
 log = logging.getLogger(__name__)
 
 UPDATE_S = 10.0
-"""How long a resize waits for the runtime. The kernel has the values by then."""
+"""The time that a resize waits for the runtime. The kernel has the values by then."""
 
 
 class Resources:

@@ -34,13 +34,13 @@ class Container:
     pod_uid: str
     kept: PersistedConfig
     group: str = ""
-    """Its cgroup while it runs; "" if it is unknown, as for a virtual machine."""
+    """The container's cgroup while it runs; "" if it is unknown, as for a virtual machine."""
     pinned: bool = False
-    """Whether its CPUs are restricted. The kernel lists CPUs for every container."""
+    """Whether the container's CPUs are restricted. The kernel lists CPUs for every container."""
     touched: float = 0.0
-    """When it was last read or changed: an older list does not apply to it."""
+    """The time at which the record was last read or changed: an older list does not apply to it."""
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
-    """Held while its resources change: the cgroup and the runtime see the same order."""
+    """Held while the container's resources change, so that the cgroup and the runtime get changes in the same order."""
 
     @property
     def writable(self) -> bool:
@@ -63,9 +63,9 @@ class Pod:
     alive: bool = True
     ips: tuple[str, ...] = ()
     ending: bool = False
-    """No container starts in it any more."""
+    """Whether the sandbox is being stopped: no container starts in it any more."""
     sandboxes: list[str] = field(default_factory=list)
-    """All of them, older ones too: each is removed with the pod."""
+    """All sandboxes of the pod, also older ones: each is removed with the pod."""
     containers: dict[str, Container] = field(default_factory=dict)
     touched: float = 0.0
 

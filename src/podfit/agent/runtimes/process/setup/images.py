@@ -28,7 +28,7 @@ from podfit.images.store import ImageStore
 
 HOST = "host"
 PAUSE = ("/bin/sh", "-c", "trap 'exit 0' TERM INT; while :; do sleep 2147483 & wait $!; done")
-"""The program on the host's files if the pod names none: it waits, and exits at once when asked to."""
+"""The program that runs on the host's files if the pod names none: it waits, and exits at once on SIGTERM."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,9 +45,9 @@ class Image:
     user: str = ""
     stop_signal: str = ""
     reported: str = HOST
-    """As status reports its id."""
+    """The image's ID as a status reports it."""
     name: str = ""
-    """As status reports its name: in full, with its registry."""
+    """The image's name as a status reports it: in full, with its registry."""
 
 
 class NodeImages:
