@@ -1,4 +1,4 @@
-"""The clusters on this machine: their data directories, context names, and which of them run.
+"""Finds the clusters on this machine: their data directories, context names, and running processes.
 
 The data directory of a named cluster is in a per-user location; others are given by `--data-dir`.
 """
@@ -43,7 +43,7 @@ class Cluster:
 
     @property
     def option(self) -> str:
-        """The option that selects this cluster."""
+        """The command-line option that selects this cluster."""
         return f"--name {self.name}" if self.name else f"--data-dir {shlex.quote(str(self.data_dir))}"
 
     @property
@@ -74,7 +74,7 @@ def home() -> Path:
 
 
 def chosen(name: str, data_dir: Path) -> Cluster:
-    """By `--name` or `--data-dir`, of which a command line has at most one."""
+    """The cluster selected by `--name` or `--data-dir`, of which a command line has at most one."""
     if not name:
         inside = data_dir.parent == home().resolve() and _NAME.fullmatch(data_dir.name)
         return Cluster(data_dir, data_dir.name if inside else "")
@@ -91,7 +91,7 @@ def named() -> list[Cluster]:
 
 
 def known() -> list[Cluster]:
-    """The named ones, the one in this folder, and others that run on the machine."""
+    """The named clusters, the one in the current folder, and others that run on the machine."""
     here = [DEFAULT_DATA.resolve()] if (DEFAULT_DATA / ADMIN).exists() else []
     running = [folder for pid in all_pids() for folder in held_by(pid)]
     return list(dict.fromkeys((*named(), *(chosen("", folder) for folder in (*here, *running)))))

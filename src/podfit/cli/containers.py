@@ -116,7 +116,8 @@ def oom_ended(status: Object) -> Object | None:
 
 
 def oom_kills(pod: Object, story: Sequence[Object] = ()) -> list[OomKill]:
-    """`story` is the node's, if it has one: it has the limit at the time of a kill even after a resize."""
+    """The OOM kills of a pod's containers. `story`: the node's record, if available, which contains the limit at the
+    time of a kill even after a resize."""
     found = []
     for container in containers_of(pod):
         ended = oom_ended(container.status)
@@ -176,7 +177,7 @@ def _memory(amount: str) -> str:
 
 
 def resize_command(pod: Object, container: Container, memory: int) -> str:
-    """The command to run. If request and limit are equal, the limit follows the request and the QoS class stays."""
+    """The command that raises the limit. If request and limit are equal, both are raised, so the QoS class stays."""
     resources = container.spec.get("resources") or {}
     asked, most = ((resources.get(kind) or {}).get("memory") for kind in ("requests", "limits"))
     size = amount_text("memory", memory)

@@ -1,5 +1,5 @@
-"""Information from podfit's nodes only: a pod's four states and its story. None for other nodes, which the caller
-reports.
+"""Reads what only podfit's nodes serve: a pod's four states and the record of its resizes. Results are None for other
+nodes; the caller reports that.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ async def states(client: Client, pod: Object) -> tuple[list[Object], bool]:
 
 
 def from_status(pod: Object) -> list[Object]:
-    """From the API alone, which does not expose Actuated, and of Allocated only the requests."""
+    """The states as far as the API has them: it does not expose Actuated, and of Allocated only the requests."""
     desired, allocated, actual = desired_of(pod), allocated_of(pod), actual_of(pod)
     return [
         {

@@ -51,7 +51,8 @@ async def until_stopped(work: Awaitable[None] | None = None) -> None:
 
 
 async def serve(start: Callable[[], Awaitable[str]], stop: Callable[[], Awaitable[None]]) -> None:
-    """Starts, prints the ready line that `start` returns, waits for a signal (handled from the start), stops."""
+    """Starts a component, prints the ready line that `start` returns, waits for a signal (also during the start), and
+    stops it."""
 
     async def work() -> None:
         ready = await start()

@@ -76,7 +76,7 @@ async def find_targets(
 
 
 def alive(pod: Object) -> bool:
-    """A label selects running pods, not terminating ones."""
+    """Whether the pod has not ended and is not being deleted. Label queries select only such pods."""
     phase = (pod.get("status") or {}).get("phase")
     return phase not in ("Succeeded", "Failed") and not pod["metadata"].get("deletionTimestamp")
 
@@ -93,7 +93,7 @@ async def _split(client: Client, namespace: str, words: list[str]) -> list[tuple
             kind_of_all = await find_kind(client, words[0])
             return [(kind_of_all, name) for name in words[1:]]
         except NoSuchTarget:
-            # Several pods, or a kind that does not exist: then there is no pod of that name either.
+            # The words are names of several pods, or start with an unknown kind, which is no pod's name either.
             if await client.find(POD, namespace, words[0]) is None:
                 raise
     return [(POD, word) for word in words]

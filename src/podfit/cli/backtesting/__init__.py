@@ -1,1 +1,1 @@
-"""`podfit backtest`: reads histories and shows how policies would have performed."""
+"""The parts of `podfit backtest`: reads usage histories, and shows how policies would have performed on them."""

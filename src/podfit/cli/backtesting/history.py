@@ -1,4 +1,5 @@
-"""Histories as arrays, from npz and CSV files. Invalid input is rejected with one line that names the cause."""
+"""Usage histories as arrays, read from npz and CSV files. Invalid input is rejected with one line that names the
+cause."""
 
 from __future__ import annotations
 
@@ -20,7 +21,7 @@ from numpy.typing import NDArray
 from podfit.vpa.policies.base import RESOURCES, Floats, Series
 
 COLUMNS = ("time", "container", "cpu", "memory")
-"""Of a CSV file; either of the last two may be missing, and `time` is Unix seconds or RFC 3339."""
+"""Columns of a CSV file; either of the last two may be missing, and `time` is Unix seconds or RFC 3339."""
 DEFAULT_STEP_S = 300.0
 ALL_DAYS = 3650.0
 UNREADABLE = (ValueError, zipfile.BadZipFile, EOFError, KeyError, TypeError, AttributeError, zlib.error)
@@ -107,7 +108,7 @@ def _checked(path: Path, name: str, values: Any) -> Floats:
 
 
 def read_csv(path: Path, step_s: float = DEFAULT_STEP_S) -> History:
-    """Samples of the same step are merged: the mean of CPU, the maximum of memory."""
+    """Reads a CSV file. Samples of the same step are merged: the mean of CPU, the maximum of memory."""
     try:
         with path.open(newline="", encoding="utf-8") as file:
             reader = csv.DictReader(file)
@@ -162,7 +163,7 @@ def _instant(text: str) -> float:
 def from_rows(
     rows: list[tuple[float, str, tuple[float, ...]]], resources: list[str], step_s: float, source: str
 ) -> History:
-    """Rows are time, container and a value for each resource (NaN: none)."""
+    """A history from rows of time, container and a value for each resource (NaN: none)."""
     instants = np.array([row[0] for row in rows])
     names = sorted({row[1] for row in rows})
     number = {name: at for at, name in enumerate(names)}
@@ -197,7 +198,7 @@ def from_rows(
 
 
 def gaps(series: dict[str, Series]) -> tuple[str, ...]:
-    """Describes what is missing."""
+    """Describes missing samples, in sentences."""
     found = []
     for resource, one in series.items():
         absent = np.isnan(one.usage)
@@ -215,7 +216,7 @@ def gaps(series: dict[str, Series]) -> tuple[str, ...]:
 
 
 def _with_holes(absent: NDArray[np.bool_]) -> int:
-    """Containers that lack more than a fifth of their samples, from the first to the last one."""
+    """Containers that lack more than a fifth of the samples between their first and their last one."""
     count = 0
     for row in absent[absent.any(1) & ~absent.all(1)]:
         there = np.flatnonzero(~row)
@@ -224,7 +225,7 @@ def _with_holes(absent: NDArray[np.bool_]) -> int:
 
 
 async def read_local(path: Path, step_s: float = DEFAULT_STEP_S) -> History:
-    """The file in which the recommender of `podfit up` stores its samples."""
+    """Reads the file in which the recommender of `podfit up` stores its samples."""
     from podfit.vpa.history.base import NONE, Batch, HistoryUnavailable
     from podfit.vpa.history.local import LocalHistory
 

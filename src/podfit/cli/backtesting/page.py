@@ -72,7 +72,7 @@ def html_table(heads: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
 
 
 def charts(history: History, results: list[Result], numbers: bool = False) -> Iterator[str]:
-    """Usage and sizes of those whose sizes cost most; with their numbers, to be unfolded."""
+    """Charts of usage and sizes, with collapsible numbers, for the containers whose sizes cost most."""
     yield _legend(results)
     shown = _worst(history, results)
     for at in shown:
@@ -128,7 +128,7 @@ def _axis(top: float) -> str:
 
 
 def _grid(samples: int, day: int) -> str:
-    """Zero, half and top, and where days begin; of a short history every third hour."""
+    """Grid lines at zero, half and the maximum, and at the start of days; for a short history every third hour."""
     lines = "".join(f"M0 {y}H{WIDTH}" for y in (HEIGHT, MIDDLE, 16))
     days, words = -(-samples // day), ""
     marks = [(number * day, f"day {number + 1}") for number in range(0, days, -(-days // MOST_DAYS))]
@@ -143,7 +143,7 @@ def _grid(samples: int, day: int) -> str:
 
 
 def _path(values: Floats, top: float) -> str:
-    """At most this many points: the maximum of each interval. Gaps are preserved."""
+    """The line of a chart. Its number of points is limited: each is the maximum of an interval. Gaps are preserved."""
     step = max(1, -(-len(values) // POINTS))
     padded = np.full(-(-len(values) // step) * step, np.nan)
     padded[: len(values)] = values

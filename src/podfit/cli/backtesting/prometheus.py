@@ -1,5 +1,4 @@
-"""A history from Prometheus, read like `podfit recommend` reads it: throttled, in parts, and resumable. No API server
-is contacted.
+"""Reads a history from Prometheus like `podfit recommend`: throttled, in parts, and resumable. Needs no API server.
 
 One series is one container of a workload: at each step the usage of the pod that used most, including deleted pods. A
 pod's workload is taken from kube-state-metrics, otherwise from the pod's name.
@@ -39,7 +38,7 @@ class HistoryRequest:
 async def read_prometheus(
     asked: HistoryRequest, progress: ProgressLine, clock: Clock | None = None
 ) -> tuple[History, list[str]]:
-    """The history, and notes. Raises BadHistory."""
+    """The history, and notes about it for the user. Raises BadHistory."""
     clock = clock or RealClock()
     config = replace(asked.config, history_resolution=asked.step_s)
     questions = f"backtest {config.prometheus_address} {config.prometheus_cluster_label} {asked.namespace}"

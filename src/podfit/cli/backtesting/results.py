@@ -1,4 +1,4 @@
-"""The sizes that policies would have given, scored per container and in total."""
+"""Applies policies to a history, and scores the resulting sizes per container and in total."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ def judged(history: History, policies: list[Policy], what_if: WhatIf) -> list[Re
 
 
 def completed(history: History, results: list[Result]) -> History:
-    """The history, and what was missing when policies were tried on it."""
+    """The history, with notes about data that was missing when the policies were applied to it."""
     unsized: dict[str, list[str]] = {}
     for one in results:
         samples = sum(quality.samples - quality.scored for quality in one.each)
@@ -109,7 +109,7 @@ def completed(history: History, results: list[Result]) -> History:
 
 
 def what_if_of(words: list[str]) -> WhatIf:
-    """From `NAME=VALUE`: bounds, prices, percentile, margin, mode. Raises BadHistory for an unknown name."""
+    """Parses `NAME=VALUE`: bounds, prices, percentile, margin, mode. Raises BadHistory for an unknown name."""
     found = WhatIf(Costs(), {})
     bounds: dict[str, list[float]] = {"cpu": [0.0, float("inf")], "memory": [0.0, float("inf")]}
     prices = {"oom-day": "oom_day", "short": "short", "burst": "burst", "drop": "drop", "memory-drop": "memory_drop"}

@@ -1,4 +1,4 @@
-"""The numbers of a backtest as text."""
+"""Formats the numbers of a backtest as text."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def cells(result: Result, quality: Quality) -> list[str]:
 
 
 def row_cells(name: str, resource: str, row: Mapping[str, Any]) -> list[str]:
-    """`row`: the result of `Result.row`."""
+    """The cells of a table row, from the result of `Result.row`."""
 
     def part(field: str, digits: int) -> str:
         return "-" if row[field] is None else f"{row[field]:.{digits}%}"

@@ -32,7 +32,7 @@ def fail(name: str, found: str, help: str) -> Finding:
 
 
 def tried(name: str, check: Callable[[], Finding]) -> Finding:
-    """Runs the check; an exception is a finding, too."""
+    """Runs the check; an exception is reported as a finding, too."""
     try:
         return check()
     except OSError as error:

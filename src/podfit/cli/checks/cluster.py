@@ -1,4 +1,4 @@
-"""The cluster of the kubeconfig: connectivity, permissions, features."""
+"""Checks the cluster of the kubeconfig: connectivity, permissions, features."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ EXPIRES_DAYS = 14
 
 
 def own_kubeconfig(data_dir: Path) -> Path:
-    """Written by `podfit up`."""
+    """The administrator's kubeconfig that `podfit up` writes to the data directory."""
     return data_dir / "admin.kubeconfig"
 
 
@@ -42,7 +42,7 @@ def chosen(kubeconfig: str, data_dir: Path) -> str | None:
 
 
 async def cluster_checks(kubeconfig: str, context: str, data_dir: Path) -> AsyncIterator[Finding]:
-    """A cluster that was not started yet is not a failure: only one that was named has to respond."""
+    """Checks the cluster. A cluster that was not started yet is no failure, unless its kubeconfig was given."""
     file = chosen(kubeconfig, data_dir)
     if file is None:
         yield ok("cluster", f"none yet: `podfit up` starts one and writes {own_kubeconfig(data_dir)}")

@@ -1,4 +1,4 @@
-"""This machine: Python, kernel, capabilities, cgroups, limits, ports."""
+"""Checks this machine: Python, kernel, capabilities, cgroups, limits, ports."""
 
 from __future__ import annotations
 
@@ -146,7 +146,7 @@ def port(host: str, number: int) -> Finding:
 
 
 def _podfit_at(host: str, number: int) -> str:
-    """The version of the podfit that listens on this port; "" if it is something else. Only its name is checked."""
+    """The version of the podfit that listens on this port; "" if the server has another name."""
     where = f"https://{f'[{host}]' if ':' in host else host}:{number}/version"
     blind = ssl.create_default_context()
     blind.check_hostname, blind.verify_mode = False, ssl.CERT_NONE

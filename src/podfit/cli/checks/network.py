@@ -1,4 +1,5 @@
-"""The requirements of the pod network: a CNI configuration with its plugins, or those of the node's own bridge."""
+"""Checks the requirements of the pod network: a CNI configuration with its plugins, or those of the node's own
+bridge."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""A container runtime for --runtime cri: does it respond, which one is it, and is it set up so that pods can run?"""
+"""Checks a container runtime for --runtime cri: whether it responds, its version, and whether it is set up to run
+pods."""
 
 from __future__ import annotations
 
@@ -19,8 +20,8 @@ SYSTEMD = Path("/run/systemd/system")
 
 
 async def runtime_checks(endpoint: str) -> AsyncIterator[Finding]:
-    """Without an endpoint the default one is tried, and it is no error if it is missing: podfit has a runtime of its
-    own.
+    """Checks the runtime at the endpoint. If none is given, the default one is tried, and it may be missing, because
+    podfit has a runtime of its own.
     """
     try:
         from podfit.cri import BadEndpoint, CriClient, CriError
@@ -77,7 +78,7 @@ def _conditions(status: Any) -> list[Finding]:
 
 
 def _network(status: Any, why: str) -> Finding:
-    """A runtime is ready with any configuration; missing plugins show only when a pod starts."""
+    """Checks that CNI plugins exist: a runtime is ready without them, and pods would fail to start."""
     from podfit.cri.configuration import configuration
 
     shown = configuration(status, "cniconfig")
@@ -95,7 +96,7 @@ def _network(status: Any, why: str) -> Finding:
 
 
 def _oom_scores(configuration: dict[str, Any]) -> list[Finding]:
-    """Without CAP_SYS_RESOURCE (in a container or a sandboxed VM) runc cannot set the OOM scores of pods."""
+    """Checks for CAP_SYS_RESOURCE: without it (in a container or a sandboxed VM) runc cannot set OOM scores."""
     if configuration.get("restrictOOMScoreAdj") is not False or has_capability(CAP_SYS_RESOURCE):
         return []
     advice = f"set restrict_oom_score_adj = true in the CRI plugin's configuration, {RESTARTED}"

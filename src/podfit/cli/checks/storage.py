@@ -1,4 +1,4 @@
-"""The data directory: is it writable, is there space, does SQLite work reliably there?"""
+"""Checks the data directory: write permission, free space, and whether SQLite works reliably there."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def _existing(folder: Path) -> Path:
 
 
 def _there(folder: Path) -> bool:
-    """An unreadable path counts as existing: later checks report the missing permission."""
+    """Whether the path exists. An unreadable one counts as existing: later checks report the missing permission."""
     try:
         return folder.exists()
     except PermissionError:
@@ -91,7 +91,7 @@ def sqlite(folder: Path, version: tuple[int, ...] = sqlite3.sqlite_version_info)
 
 
 def fsync(folder: Path, slow_s: float = SLOW_FSYNC_S) -> Finding:
-    """The median of a few: every acknowledged write waits for one fsync."""
+    """Measures the median time of an fsync: every acknowledged write waits for one."""
     try:
         with tempfile.TemporaryFile(dir=_existing(folder.absolute())) as file:
             times = []
@@ -110,7 +110,7 @@ def fsync(folder: Path, slow_s: float = SLOW_FSYNC_S) -> Finding:
 
 
 def keys(folder: Path) -> Finding:
-    """Private keys that others may read."""
+    """Reports private keys that other users may read."""
     loose = [file.name for file in folder.rglob("*.key") if file.stat().st_mode & 0o077] if folder.is_dir() else []
     loose += (
         [file.name for file in folder.glob("*.kubeconfig") if file.stat().st_mode & 0o077] if folder.is_dir() else []

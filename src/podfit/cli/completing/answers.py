@@ -15,7 +15,7 @@ def print_answer(app: typer.Typer, words: list[str]) -> None:
 
 
 def answer(app: typer.Typer, words: list[str]) -> str:
-    """An error must not disturb the command line that is being typed: it means no candidates."""
+    """Prints the candidates; none on an error, which must not disturb the command line that is being typed."""
     from podfit.cli.completing.candidates import complete
 
     try:

@@ -1,4 +1,4 @@
-"""Names from the cluster of an unfinished command line. Queried with a short timeout: without a response there are no
+"""Queries the cluster of an unfinished command line for names, with a short timeout: without a response there are no
 candidates.
 """
 
@@ -56,7 +56,7 @@ class Cluster:
         return [name for name in self._query(ask) if name not in without]
 
     def containers(self, words: list[str]) -> list[str]:
-        """Of the named pods; of all pods if none is named."""
+        """Names of the containers of the given pods, or of all pods if none is given."""
 
         async def ask(session: Session) -> list[str]:
             from podfit.cli.targets import find_targets

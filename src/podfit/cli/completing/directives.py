@@ -1,3 +1,3 @@
-"""Directives for a shell about candidates, as numbers that are added up."""
+"""Completion directives for the shell, as numbers that are added up."""
 
 NO_SPACE, NO_FILES, FOLDERS = 2, 4, 16

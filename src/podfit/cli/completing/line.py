@@ -1,4 +1,4 @@
-"""Parses an unfinished command line: what the word at its end can be. Pure."""
+"""Parses an unfinished command line, to determine what its last word can be. Pure."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Line:
 
     @property
     def group(self) -> dict[str, Any]:
-        """Subcommands that may follow; none if a command was chosen."""
+        """The subcommands that may follow; empty if the command is complete."""
         found: dict[str, Any] = getattr(self.command, "commands", None) or {}
         return {name: one for name, one in found.items() if not one.hidden}
 

@@ -1,4 +1,4 @@
-"""The demo's history: previous and current sizes, usage over time, resizes up and down. Pure."""
+"""The demo's record of its pods: previous and current sizes, usage over time, resizes up and down. Pure."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class Seen:
         self.ups = self.downs = 0
 
     def states(self, pod: str, rows: list[Object]) -> list[Moved]:
-        """Records an observation of a pod; returns what has changed in the kernel since the last one."""
+        """Records an observation of a pod; returns the resizes that the kernel has applied since the last one."""
         found: list[Moved] = []
         for row in rows:
             seen = self.containers.setdefault((pod, row["name"]), ContainerSeen())

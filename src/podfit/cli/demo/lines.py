@@ -1,4 +1,4 @@
-"""The demo without a terminal: one line per event, and a status line from time to time."""
+"""The demo's output without a terminal: one line per event, and a status line from time to time."""
 
 from __future__ import annotations
 

@@ -103,7 +103,7 @@ def pods_table(pods: list[Object], seen: Seen, narrow: bool = False) -> Table:
 
 
 def usage_table(seen: Seen) -> Table:
-    """The columns for which a narrow terminal has no room beside the states: one line per container."""
+    """The columns that a narrow terminal has no room for beside the states, as a table of one line per container."""
     table = Table.grid(padding=(0, 1))
     for (_, container), known in seen.containers.items():
         cells: list[RenderableType] = [f"{container} uses"]
@@ -135,7 +135,7 @@ def _cells(known: ContainerSeen, resource: str) -> list[RenderableType]:
 
 
 def _request(known: ContainerSeen, resource: str) -> int:
-    """Usage is drawn against the request: a full bar means that the request is fully used."""
+    """The request, against which usage is drawn: a full bar means that the request is fully used."""
     return number(resource, ((known.states.get("desired") or {}).get("requests") or {}).get(resource))
 
 

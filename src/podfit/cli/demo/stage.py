@@ -72,7 +72,7 @@ class Stage:
         await self.up.stop()
 
     async def _clear(self) -> None:
-        """The objects created by this demo, or by an earlier one that was killed."""
+        """Deletes the objects created by this demo, or by an earlier one that was killed."""
         if await self.client.find(NAMESPACES, "", NAMESPACE) is None:
             return
         await self.client.delete(NAMESPACES, "", NAMESPACE)

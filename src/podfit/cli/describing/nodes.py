@@ -1,4 +1,4 @@
-"""A node: its capacity, the requests of its pods, pending resizes, the Events."""
+"""The page about a node: its capacity, the requests of its pods, pending resizes, the Events."""
 
 from __future__ import annotations
 

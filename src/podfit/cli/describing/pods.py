@@ -1,4 +1,5 @@
-"""A pod: its containers, the four states side by side, conditions in plain words, the story, the Events."""
+"""The page about a pod: its containers, the four states side by side, conditions in plain words, the node's record of
+resizes, the Events."""
 
 from __future__ import annotations
 

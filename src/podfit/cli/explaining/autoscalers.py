@@ -1,4 +1,4 @@
-"""How an autoscaler arrived at its recommendation, and why it skips a pod."""
+"""Explains how an autoscaler calculated its recommendation, and why it skips a pod."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def _pending(pod: Object) -> bool:
 
 
 def _not_started(pods: list[Object]) -> list[str]:
-    """Why pods have no samples yet: the recommender counts a pod from the time it has started."""
+    """Explains why there are no samples yet: pods that have not started have none."""
     found = []
     for pod in pods:
         gates = [gate.get("name") or "" for gate in (pod.get("spec") or {}).get("schedulingGates") or ()]
@@ -85,7 +85,7 @@ def _not_started(pods: list[Object]) -> list[str]:
 
 
 def _unserved(vpa: Object, answered: bool) -> list[str]:
-    """An autoscaler may name any recommender; one that is not running never writes a recommendation."""
+    """Reports that the recommender named by the autoscaler is not running, so no recommendation is ever written."""
     names = [entry.get("name") or "" for entry in vpa["spec"].get("recommenders") or ()]
     if answered or not names or any(name in PLUGINS for name in names):
         return []
@@ -104,7 +104,7 @@ def _conditions(vpa: Object, width: int) -> list[str]:
 
 
 def why_numbers(numbers: dict[str, Any]) -> list[str]:
-    """Each target as the steps of its calculation."""
+    """The calculation of each target, step by step."""
     lines = []
     for container, known in (numbers.get("containers") or {}).items():
         lines.append(f"Container {container}: {_samples(known)}")
@@ -146,7 +146,7 @@ def policy_lines(judged: dict[str, Any]) -> list[str]:
 
 
 def _amount(resource: str, value: str) -> str:
-    """In the units of the table: a step that is 10000000 bytes reads 9.5Mi."""
+    """An amount in the units of the table: 10000000 bytes become 9.5Mi."""
     return amount_text(resource, number(resource, value))
 
 

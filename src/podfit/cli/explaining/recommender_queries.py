@@ -27,7 +27,7 @@ PATIENCE_S = 2.0
 async def recommenders_story(
     client: Client, vpa: Object, checkpoints: Iterable[Object]
 ) -> tuple[dict[str, Any] | None, str]:
-    """The response of the recommender's `/explain`, or None; then the reason, if it is known."""
+    """The response of the recommender's `/explain`; None and the reason, if known, if there is no response."""
     path = f"/explain/{vpa['metadata']['namespace']}/{vpa['metadata']['name']}"
     url = noted_url(vpa, checkpoints)
     return await _here(url, path) if url else (await _through_server(client, SERVICE + path, "containers"), "")

@@ -1,4 +1,4 @@
-"""Why a resize is pending, was rejected or is complete: the node's numbers, and the pods that hold its resources."""
+"""Explains why a resize is pending, rejected or complete: the node's numbers, and the pods that hold its resources."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def _gaps(rows: list[Object]) -> list[str]:
 
 
 def _differ(one: Object, other: Object) -> bool:
-    """Only resources in both states count: the kernel has no memory requests."""
+    """Whether two states differ in resources that both have: the kernel has no memory requests."""
     for kind in ("requests", "limits"):
         mine, theirs = one.get(kind) or {}, other.get(kind) or {}
         if any(number(name, mine[name]) != number(name, theirs[name]) for name in mine.keys() & theirs.keys()):
@@ -72,7 +72,7 @@ def _differ(one: Object, other: Object) -> bool:
 
 
 def room(pod: Object, node: Object, pods: list[Object]) -> tuple[list[str], dict[str, Any]]:
-    """The pods that hold the node's resources, largest first, for each resource that is short."""
+    """For each resource that is short, the pods that hold it on the node, largest first."""
     whole = room_on(node, pods, pod)
     allocatable, used, needs = _numbers(whole.allocatable), _numbers(whole.used), _numbers(pod_requests(pod))
     others = [one for one in pods if one["metadata"]["uid"] != pod["metadata"]["uid"] and not has_ended(one)]

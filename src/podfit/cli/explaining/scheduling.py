@@ -1,4 +1,4 @@
-"""Why a pod is on its node, or on none: what each node lacked, and how much."""
+"""Explains why a pod is on its node, or on none: what each other node lacked, and how much."""
 
 from __future__ import annotations
 

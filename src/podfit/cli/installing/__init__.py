@@ -1,1 +1,1 @@
-"""`podfit install`: manifests, prerequisite checks, and the wait for the rollout."""
+"""The parts of `podfit install`: manifests, prerequisite checks, and the wait for the rollout."""

@@ -1,4 +1,4 @@
-"""Prerequisites of an installation: server version, the user's permissions, metrics, no other autoscaler."""
+"""Checks the prerequisites of an installation: server version, the user's permissions, metrics, no other autoscaler."""
 
 from __future__ import annotations
 
@@ -85,6 +85,6 @@ async def other_autoscaler(client: Client, bodies: list[Object]) -> str:
 
 
 def _ours(found: Object, wanted: Object) -> bool:
-    """Upstream's Deployments have the same names, but different containers and commands."""
+    """Whether a Deployment is podfit's. Upstream's have the same names, but different containers and commands."""
     theirs, ours = (one["spec"]["template"]["spec"]["containers"][0] for one in (found, wanted))
     return bool(theirs.get("args", [])[:1] == ours["args"][:1])

@@ -81,9 +81,7 @@ def capacity(cpu: str, memory: str) -> dict[str, str]:
 
 
 def named(node_name: str) -> str:
-    """The node's name, by default this machine's: must be valid for an API server, or the agent could never
-    register.
-    """
+    """The node's name, by default this machine's. Raises BadSetting for a name that an API server would reject."""
     import socket
 
     from podfit.api.text.names import dns_subdomain

@@ -45,7 +45,7 @@ _RESERVABLE = ("cpu", "memory", "ephemeral-storage", "pid")
 def cpu_settings(
     policy: str, reserved_cpus: str, system: str, kube: str, gates: str, alone: bool = True
 ) -> dict[str, Any]:
-    """The AgentConfig fields for the options. `alone`: no other node uses the machine's CPUs."""
+    """The fields of AgentConfig for these options. `alone`: no other node uses the machine's CPUs."""
     from podfit.agent.cpus.decide.state import POLICIES, STATIC
     from podfit.agent.cpus.reservation import BadReservation, replaced
     from podfit.agent.decide.resize.allocate import NodePolicy

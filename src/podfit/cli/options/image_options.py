@@ -67,7 +67,7 @@ def image_policy(high: int, low: int) -> ImagePolicy:
 
 
 def most_pulls(serialize: bool, most: int) -> int:
-    """For the node as a whole; 0 without such a limit."""
+    """The limit of parallel pulls for the node as a whole; 0 for no limit."""
     from podfit.compose import BadSetting
 
     if serialize and most > 1:

@@ -1,4 +1,4 @@
-"""The port of a cluster's API server, and the conflicting cluster if it is in use.
+"""Chooses the port of a cluster's API server, and names the conflicting cluster if a port is in use.
 
 A named cluster gets the default port if it is free and belongs to no other named cluster, otherwise another one. It
 keeps that port, running or not: its kubeconfigs remain valid.
@@ -22,7 +22,7 @@ _USUAL = 6443
 
 
 def own_port(cluster: Cluster) -> int:
-    """For a named cluster without `--listen`."""
+    """The port of a named cluster that is started without `--listen`."""
     with _choosing():
         kept = _kept(_file(cluster))
         port = _free(kept or _USUAL, _kept_by_others(cluster) - {kept})
@@ -36,7 +36,7 @@ def own_port(cluster: Cluster) -> int:
 
 @contextlib.contextmanager
 def _choosing() -> Iterator[None]:
-    """One process at a time: clusters that start at the same moment choose different ports."""
+    """A lock for choosing a port, so that clusters that start at the same time choose different ones."""
     with (home() / "ports.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield
@@ -54,7 +54,7 @@ def _free(wanted: int, kept: set[int]) -> int:
 
 
 def explain(error: CannotListen, api_port: int) -> None:
-    """Adds which process listens there instead and, for the API server's port, what to do."""
+    """Adds to the error which process listens on the port and, for the API server's port, what to do."""
     if error.errno != errno.EADDRINUSE:
         return
     advice = "; choose another port by --listen, or run `podfit up --name NAME` beside it"
@@ -75,7 +75,7 @@ def _file(cluster: Cluster) -> Path:
 
 
 def _kept(file: Path) -> int:
-    """0: none yet."""
+    """The port that the cluster has kept; 0 if none."""
     try:
         port = int(file.read_text())
     except (OSError, ValueError):

@@ -112,7 +112,7 @@ def autoscaler_flags(
 
 
 def with_flags(flags: dict[str, list[str]], **given: list[str] | None) -> dict[str, list[str]]:
-    """With `FLAG=VALUE` of each component added; an invalid one is reported before anything starts."""
+    """The command lines with the given `FLAG=VALUE`s added; an invalid one is reported before anything starts."""
     from podfit.vpa.admission.config import admission_config
     from podfit.vpa.recommender.config import recommender_config
     from podfit.vpa.updater.config import updater_config
@@ -140,7 +140,7 @@ def host_port(text: str, flag: str = "--listen", example: str = "127.0.0.1:6443"
 
 
 def check_free(flag: str, address: str) -> None:
-    """Reports in advance what the component itself would only report once everything else runs."""
+    """Reports ports in use before anything starts; a component would report them only after the others have started."""
     from podfit.compose import BadSetting
 
     host, port = host_port(address, flag, "127.0.0.1:8942")

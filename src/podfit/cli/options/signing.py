@@ -41,7 +41,7 @@ RotateServing = Annotated[
 
 
 def signer_of(cert: Path | None, key: Path | None) -> Signer | None:
-    """None without both files: then requests are approved here and signed elsewhere."""
+    """The signer for these files; None if both are missing: then requests are approved here, and signed elsewhere."""
     from podfit.compose import BadSetting
 
     if cert is None and key is None:

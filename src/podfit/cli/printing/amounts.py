@@ -29,7 +29,7 @@ def read_amount(text: str, what: str) -> str:
 
 
 def read_pairs(text: str, what: str) -> dict[str, str]:
-    """`cpu=1,memory=512Mi`."""
+    """Parses amounts written as `cpu=1,memory=512Mi`."""
     found: dict[str, str] = {}
     for part in filter(None, (part.strip() for part in text.split(","))):
         name, equals, amount = part.partition("=")
@@ -40,7 +40,7 @@ def read_pairs(text: str, what: str) -> dict[str, str]:
 
 
 def number(resource: str, amount: Any) -> int:
-    """Millicores or bytes; None counts as 0."""
+    """A quantity as millicores or bytes; None counts as 0."""
     if amount is None:
         return 0
     parsed = Quantity.parse(amount)
@@ -48,13 +48,13 @@ def number(resource: str, amount: Any) -> int:
 
 
 def cpu_text(milli: float) -> str:
-    """From 100 cores on in whole cores: an upper bound based on few samples can be that large."""
+    """An amount of cpu as text; in whole cores from 100 on, because an upper bound based on few samples can be huge."""
     whole = round(milli) if milli < 100_000 else round(milli / 1000) * 1000
     return str(Quantity.of_milli(whole)) if whole else "0"
 
 
 def memory_text(count: float) -> str:
-    """Rounded to about three digits, for reading; JSON output has the exact numbers."""
+    """An amount of memory rounded to about three digits; JSON output has the exact numbers."""
     whole = int(count)
     for suffix, size in _STEPS:
         if abs(whole) >= size:

@@ -1,4 +1,4 @@
-"""Events in chronological order, and as rows of a page."""
+"""Sorts Events chronologically, and formats them as rows of a page."""
 
 from __future__ import annotations
 

@@ -54,7 +54,7 @@ def is_switch(param: Any) -> bool:
 
 
 def value_name(param: Any) -> str:
-    """The given one, otherwise the last word of the option: `--node-name` takes a NAME."""
+    """The placeholder of an option's value: the one given, otherwise the option's last word (`--node-name NAME`)."""
     return str(param.metavar or max(param.opts, key=len).rpartition("-")[2].upper())
 
 

@@ -51,7 +51,7 @@ def check_format(output: str, allowed: Sequence[str] = TABLES) -> str:
 
 
 def note(text: str) -> None:
-    """A message to the user, not to the next program."""
+    """Prints a message for the user on stderr."""
     print(visible(text), file=sys.stderr, flush=True)
 
 
@@ -82,12 +82,12 @@ def paragraph(text: str, width: int = 0, indent: str = "  ") -> str:
 
 
 def fitted(text: str, width: int) -> str:
-    """Sentences wrapped to `width`; tables and preformatted lines are unchanged."""
+    """The lines with sentences wrapped to `width`; tables and preformatted lines are unchanged."""
     return text if not width or "\n" in text or text.startswith(" ") else paragraph(text, width, "")
 
 
 def table(rows: Iterable[Sequence[Any]], header: Sequence[str] = (), width: int = 0) -> str:
-    """Columns separated by three spaces; the last one is not padded, and wrapped if it would exceed `width`."""
+    """A table with columns separated by three spaces. The last one is not padded, and wrapped to fit `width`."""
     lines = [tuple(header)] if header else []
     lines += [tuple("" if cell is None else str(cell) for cell in row) for row in rows]
     if not lines:
@@ -116,10 +116,10 @@ def _wrapped(lines: list[tuple[str, ...]], widths: list[int], width: int) -> Ite
 
 
 def print_object(output: str, value: Any) -> None:
-    """`value` as JSON or YAML, objects in it without managedFields, like kubectl."""
+    """Prints `value` as JSON or YAML, without the managedFields of objects in it, like kubectl."""
     value = _without_managed_fields(value)
     if output == "json":
-        # JSON has a way of its own to write them.
+        # JSON escapes control characters itself.
         say(_CONTROL.sub(lambda found: f"\\u{ord(found[0]):04x}", json.dumps(value, indent=4, ensure_ascii=False)))
     else:
         import yaml
@@ -136,7 +136,7 @@ def _without_managed_fields(value: Any) -> Any:
 
 
 def nothing_in(namespace: str) -> str:
-    """In kubectl's wording."""
+    """The message for an empty list, in kubectl's wording."""
     return f"No resources found in {namespace} namespace." if namespace else "No resources found"
 
 

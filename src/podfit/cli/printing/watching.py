@@ -1,4 +1,4 @@
-"""Shows a page repeatedly: in place in a terminal, one page after the other elsewhere."""
+"""Shows a page repeatedly, for `--watch`: in place in a terminal, one page after the other elsewhere."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Page = Callable[[], Awaitable[str]]
 
 
 async def show(page: Page, watch: bool, every_s: float = 2.0, times: int = 0) -> None:
-    """`times` limits how often (0: until Ctrl-C)."""
+    """Shows the page `times` times; 0: until Ctrl-C."""
     if not watch:
         say(await page())
         return

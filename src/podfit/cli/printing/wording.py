@@ -1,4 +1,4 @@
-"""Plain sentences: the meaning of a condition and what to do about it, and Events without their JSON. Pure."""
+"""Words conditions and Events for users: what a condition means and what to do, and Events without their JSON. Pure."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ ADVICE = {
 
 
 def sized_words(message: str) -> str:
-    """`Pod resize started: c cpu 100m/200m memory 32Mi/64Mi` instead of the JSON in there."""
+    """An Event's message with sizes in place of JSON: `Pod resize started: c cpu 100m/200m memory 32Mi/64Mi`."""
     head, brace, tail = message.partition(": {")
     if not brace:
         return message
@@ -36,13 +36,13 @@ def sized_words(message: str) -> str:
 
 
 def size_text(resources: ObjectView | None) -> str:
-    """`cpu 100m/200m memory 32Mi/64Mi`: request/limit."""
+    """A size as request/limit of each resource: `cpu 100m/200m memory 32Mi/64Mi`."""
     parts = [f"{one} {pair_text(resources, one)}" for one in RESOURCES]
     return " ".join(part for part in parts if not part.endswith(" -")) or "nothing asked"
 
 
 def condition_words(condition: ObjectView) -> str:
-    """One line: the state, the original reason and message, what to do."""
+    """A condition in one line: the state, the original reason and message, what to do."""
     kind, reason = condition.get("type") or "", condition.get("reason") or ""
     message = str(condition.get("message") or "")
     words = f"{kind}={condition.get('status')}"
@@ -52,14 +52,14 @@ def condition_words(condition: ObjectView) -> str:
 
 
 def notable(condition: ObjectView) -> bool:
-    """Whether it reports a problem or progress."""
+    """Whether the condition reports a problem or progress."""
     if condition.get("type") in (PENDING, IN_PROGRESS, "DisruptionTarget"):
         return condition.get("status") == "True"
     return condition.get("status") != "True"
 
 
 def node_notable(condition: ObjectView) -> bool:
-    """A node is healthy if Ready is True and there is no pressure."""
+    """Whether a node's condition reports a problem: Ready is not True, or there is pressure."""
     return condition.get("status") != ("True" if condition.get("type") == "Ready" else "False")
 
 
@@ -67,7 +67,7 @@ _CHANGES = {"cpu_shares": "cpu.shares {}", "cpu_quota_us": "cpu quota {} µs", "
 
 
 def chapter_words(numbers: ObjectView | None) -> str:
-    """The amounts of a story entry in one line."""
+    """The amounts of one entry of the node's record, in one line."""
     parts = []
     for key, value in (numbers or {}).items():
         if isinstance(value, Mapping) and ("requests" in value or "limits" in value):

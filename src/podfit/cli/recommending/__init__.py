@@ -1,1 +1,1 @@
-"""`podfit recommend`: collects, computes, shows, and applies confirmed changes."""
+"""The parts of `podfit recommend`: collects usage, computes sizes, shows them, and applies confirmed changes."""

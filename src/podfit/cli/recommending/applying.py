@@ -41,8 +41,8 @@ class ApplyStep:
 
 
 def steps(changed: Sequence[Change], templates: bool) -> tuple[list[ApplyStep], list[str]]:
-    """The changes to send, and the skipped ones with their reason. Templates whose change recreates pods only with
-    `templates`.
+    """The changes to send, and the skipped ones with their reason. Templates are changed only with `templates` if that
+    recreates pods.
     """
     made: list[ApplyStep] = []
     left: list[str] = []
@@ -91,7 +91,7 @@ def _named(pod: Mapping[str, Any], field_name: str, name: str) -> Mapping[str, A
 
 
 def _too_small_in_place(container: Mapping[str, Any], sizes: ContainerSizes) -> str:
-    """Why a running container must not shrink: its heap was sized when it started."""
+    """Why a running container must not shrink, if its heap was sized for more memory at its start; "" if it may."""
     heap, limit = heap_of(container), sizes.limits.get("memory")
     if heap is None or limit is None:
         return ""

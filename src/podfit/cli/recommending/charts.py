@@ -1,4 +1,4 @@
-"""Usage of a container over time as an inline SVG: against its request, limit and recommendation. Pure."""
+"""Draws a container's usage over time with its request, limit and recommendation, as an inline SVG. Pure."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ POINTS = 420
 
 
 def chart(one: Finding, resource: str) -> str:
-    """ "" if nothing was measured over time."""
+    """The SVG; "" if nothing was measured over time."""
     curve = one.evidence.curve if one.evidence is not None else None
     if curve is None:
         return ""
@@ -49,13 +49,14 @@ def chart(one: Finding, resource: str) -> str:
 
 
 def _top(amounts: Sequence[int], peak: float) -> float:
-    """A request or limit many times above everything else would flatten the curve: it is named, not drawn."""
+    """The maximum of the vertical axis. Requests and limits far above it, which would flatten the curve, are only
+    named."""
     fitting = [amount for amount in amounts if amount <= 8 * max(peak, 1.0)]
     return max([peak, *map(float, fitting), 1.0]) * 1.08
 
 
 def thinned(values: Floats, combine: object) -> Floats:
-    """Neighbours merged, so that at most POINTS are left."""
+    """The samples with neighbours merged, so that at most POINTS are left."""
     step = math.ceil(len(values) / POINTS)
     if step <= 1:
         return values
@@ -75,7 +76,7 @@ def _y(value: float, top: float) -> float:
 
 
 def _runs(values: Floats, unit: float, top: float) -> list[list[tuple[float, float]]]:
-    """Segments without gaps."""
+    """The segments of a line, split at gaps."""
     runs: list[list[tuple[float, float]]] = []
     before = -2
     for at in np.flatnonzero(np.isfinite(values)).tolist():

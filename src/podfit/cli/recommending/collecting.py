@@ -31,7 +31,7 @@ from podfit.vpa.report.usage.saved import Saved
 
 SOURCES = ("auto", PROMETHEUS, CHECKPOINTS, METRICS)
 COMPLETE = 0.8
-"""A container of which less of the samples is there, from the first one on, makes the report partial."""
+"""The fraction of samples since its first one that a container must have; otherwise the report is partial."""
 RUN_AT_TIMES = ("CronJob", "Job")
 """Containers of these kinds do not run all the time, so their samples have gaps."""
 
@@ -97,7 +97,7 @@ class Collector:
         self.workloads: dict[Key, Workload] = {}
 
     async def report(self) -> Report:
-        """Raises NothingKnown if no source has data about any workload."""
+        """Collects the report. Raises NothingKnown if no source has data about any workload."""
         asked = self._asked
         every = await read_workloads(self._client, asked.namespace, self._remarks.notes.append)
         self.workloads = {key: one for key, one in every.items() if asked.filters.let(one)}
@@ -127,7 +127,7 @@ class Collector:
         return ((key, one.get("name") or "") for key, work in self.workloads.items() for _, one in work.containers)
 
     async def _known(self, every: dict[Key, Workload]) -> Known:
-        """Each source is queried for what the previous ones did not have."""
+        """Queries each source for the workloads about which the previous ones have no data."""
         source, known = self._asked.source, Known()
         if source in ("auto", PROMETHEUS) and self._asked.prometheus is not None:
             known = self._first(PROMETHEUS, known, await self._from_prometheus(every))
@@ -233,7 +233,7 @@ class Collector:
 
 
 def _counted(containers: Iterable[tuple[Key, str]]) -> str:
-    """How many, and the first of them; "" for none."""
+    """The number of items and the first few of them, as text; "" for none."""
     names = sorted(f"{key} {container}" for key, container in containers)
     if not names:
         return ""

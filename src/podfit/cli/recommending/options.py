@@ -21,7 +21,7 @@ _MOST_HISTORY_S = 90 * 86400.0
 
 
 def seconds(text: str, what: str) -> float:
-    """`8d`, `1h30m`, `90s`."""
+    """Parses a duration such as `8d`, `1h30m` or `90s`."""
     found = _TIME.findall(text)
     if not found or "".join(f"{amount}{unit}" for amount, unit in found) != text:
         wrong(f"{what} {text!r}: it is a time such as 8d, 12h or 2m")
@@ -99,7 +99,7 @@ def prometheus_config(options: dict[str, Any]) -> PrometheusConfig | None:
 
 
 def _model(bounds: Bounds) -> Config:
-    """The autoscaler's own minimum pod size applies unless another minimum was given."""
+    """The model's settings. The autoscaler's own minimum pod size applies unless another minimum was given."""
     model = Config()
     if "cpu" in bounds.least:
         model = replace(model, pod_recommendation_min_cpu_millicores=float(bounds.least["cpu"]))

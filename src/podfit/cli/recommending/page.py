@@ -133,7 +133,7 @@ def _legend() -> str:
 
 
 def _table(report: Report, charted: Collection[int]) -> str:
-    """A workload with charts is a link to them."""
+    """The table of workloads, with links to the charts of those that have some."""
     heads = ["Workload", "Container", "Pods", "CPU", "Memory", "Wasted CPU", "Wasted memory"]
     heads += ["A month"] if report.prices.given else []
     heads += ["Risk", "Confidence"]
@@ -157,7 +157,7 @@ def _row(report: Report, one: Finding, chart_at: int | None) -> str:
 
 
 def _number(text: str, value: float | None) -> str:
-    """Unknown values come last in any order."""
+    """A table cell with its sort key: unknown values come last in any order."""
     return f'<td class="n" data-v="{"" if value is None else value}">{escape(text)}</td>'
 
 

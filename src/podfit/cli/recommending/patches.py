@@ -1,4 +1,4 @@
-"""The changes per workload: patches for a pull request, and a diff to read. Pure."""
+"""Writes the changes per workload as patches for a pull request, and as a diff to read. Pure."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ class Change:
 def changes(
     listed: Iterable[Finding], workloads: Mapping[Key, Workload], least: float, confidence: str = "none"
 ) -> list[Change]:
-    """In the report's order. Containers with less than `confidence` are not changed."""
+    """The changes, in the report's order. Containers with less than `confidence` are not changed."""
     made: dict[Key, dict[tuple[str, str], ContainerSizes]] = {}
     for one in listed:
         known = one.evidence.confidence if one.evidence is not None else "none"
@@ -74,7 +74,7 @@ def changes(
 
 
 def files(changed: Iterable[Change]) -> tuple[dict[str, Any], list[str]]:
-    """Name to content of each patch file and of a kustomize component that lists them; and the workloads without a
+    """The patch files and a kustomize component that lists them, as names with contents; and the workloads without a
     file, with the reason.
     """
     made: dict[str, Any] = {}

@@ -1,4 +1,5 @@
-"""Progress on stderr: of a reading, if stderr is a terminal, and of operations that take minutes, in any case."""
+"""Reports progress on stderr: of reading usage if stderr is a terminal, and of operations that take minutes in any
+case."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The report as a table, as CSV and as data."""
+"""Formats the report of `podfit recommend` as a table, as CSV and as data."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def limit_text(resource: str, now: ContainerSizes, fits: ContainerSizes) -> str:
 
 
 def waste_text(one: Finding, resource: str) -> str:
-    """`-` where nothing is requested, `?` where it is not known what would fit."""
+    """The waste as text: `-` if nothing is requested, `?` if there is no recommendation."""
     amount = one.wasted(resource)
     if amount is None:
         return "?" if one.unknown(resource) else "-"
@@ -99,7 +99,7 @@ CSV_HEADER = (
 
 
 def as_csv(report: Report) -> str:
-    """Unknown values are empty cells, never 0."""
+    """The report as CSV. Unknown values are empty cells, never 0."""
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
     writer.writerow(CSV_HEADER)
@@ -137,7 +137,7 @@ def as_csv(report: Report) -> str:
 
 
 def as_data(report: Report) -> dict[str, Any]:
-    """For programs: quantities in Kubernetes' format."""
+    """The report for programs: quantities are in Kubernetes' format."""
     return {
         "apiVersion": "podfit.dev/v1",
         "kind": "RecommendationReport",

@@ -1,1 +1,1 @@
-"""Shared by the commands about resizes: plans, stages, following a resize to its end."""
+"""Shared by the commands about resizes: planning a resize, its stages, and following it to its end."""

@@ -33,7 +33,7 @@ class Followed:
         self.steps: dict[Key, ResizeStage] = {key: step_of(pod) for key, pod in pods.items()}
 
     def take(self, key: Key, pod: Object | None, shortage: str = "") -> bool:
-        """True if this changed the stage of the pod. `shortage`: what its node lacks."""
+        """Updates the state of a pod; returns whether its stage changed. `shortage`: what its node lacks."""
         if key not in self.steps:
             return False
         if pod is not None:

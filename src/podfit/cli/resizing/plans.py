@@ -1,4 +1,4 @@
-"""The patch that a resize would send for one pod, and every error that can be detected in advance. Pure."""
+"""Plans a manual resize: the patch for one pod, and every error that can be detected before it is sent. Pure."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ class PlannedResize:
 
     @property
     def patch(self) -> Object:
-        """A strategic merge patch for the resize subresource."""
+        """The strategic merge patch for the resize subresource."""
         resources: dict[str, dict[str, str]] = {}
         for change in self.changes:
             resources.setdefault(change.kind, {})[change.resource] = change.after
@@ -69,12 +69,12 @@ class PlannedResize:
 
     @property
     def resized(self) -> Object:
-        """The pod as it would be."""
+        """The pod as it would be after the resize."""
         return _with(self.pod, self.field_name, self.container, self.changes)
 
 
 def plan(pod: Object, request: RequestedSizes) -> PlannedResize:
-    """Raises CannotResize, with a message for the user, before anything is sent."""
+    """Plans the resize of a pod. Raises CannotResize, with a message for the user, before anything is sent."""
     _resizable(pod)
     field_name, container = _container(pod, request.container)
     changes = _changes(container.get("resources") or {}, request)
@@ -117,7 +117,8 @@ def _all_containers(pod: Object) -> list[tuple[str, Object]]:
 
 
 def _changes(resources: Mapping[str, Any], request: RequestedSizes) -> tuple[Change, ...]:
-    """A limit that equals its request follows it: a container that cannot burst does not silently become able to."""
+    """The changes of a container. A limit that equals its request is changed with it, so that a container that cannot
+    burst stays so."""
     requests, limits = resources.get("requests") or {}, resources.get("limits") or {}
     found = []
     for resource in RESOURCES:

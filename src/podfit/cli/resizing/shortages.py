@@ -1,4 +1,4 @@
-"""The shortage of a node for a resize as one line, computed from the Node and its Pods in the API."""
+"""Words the shortage of a node for a resize as one line, computed from the Node and its Pods in the API."""
 
 from __future__ import annotations
 

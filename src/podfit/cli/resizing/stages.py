@@ -39,7 +39,8 @@ class ResizeStage:
 
 
 def step_of(pod: Object, shortage: str = "") -> ResizeStage:
-    """`shortage`: what the node lacks, if the caller has computed it; shown instead of the node's message."""
+    """The stage of a pod. `shortage`: what the node lacks, if the caller has computed it; replaces the node's
+    message."""
     match progress(pod):
         case Pending(verdict=Deferred(message=message)):
             return ResizeStage("Pending", DEFERRED, shortage or message)
@@ -71,7 +72,7 @@ def seen_by_node(step: ResizeStage, rows: list[Object]) -> ResizeStage:
 
 
 def _reached(row: Object, stage: str) -> bool:
-    """The kernel has no memory requests: only resources in both states can differ."""
+    """Whether two states agree in the resources that both have: the kernel has no memory requests."""
     wanted, has = row.get("desired") or {}, row.get(stage)
     if has is None:
         return False

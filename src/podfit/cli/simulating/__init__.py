@@ -1,1 +1,1 @@
-"""`podfit simulate`: reads scenarios and traces, and shows the results."""
+"""The parts of `podfit simulate`: reads scenarios and traces, and shows the results."""

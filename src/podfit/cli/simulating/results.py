@@ -1,4 +1,4 @@
-"""The numbers of runs: those of a backtest, and those that only a cluster has."""
+"""The results of simulated runs: the numbers of a backtest, and those of the cluster as a whole."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Named:
     label: str
 
     def results(self) -> list[Result]:
-        """As in a backtest, with workloads in place of containers."""
+        """The numbers of a backtest, with workloads in place of containers."""
         tally, scenario = self.run.tally, self.run.scenario
         mode = RECREATE if self.mode == MODE_RECREATE else IN_PLACE
         return [
@@ -45,7 +45,7 @@ class Named:
         ]
 
     def row(self, result: Result, workload: int | None = None) -> dict[str, Any]:
-        """A backtest counts days with kills; here every restart of a container or pod is known."""
+        """The numbers of a workload. Unlike a backtest, which counts days with kills, these include every restart."""
         quality = result.total if workload is None else result.each[workload]
         rows = slice(None) if workload is None else slice(workload, workload + 1)
         days = max(1e-9, self.pod_days if workload is None else self._pod_days(workload))

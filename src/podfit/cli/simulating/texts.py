@@ -1,4 +1,4 @@
-"""Runs as tables and as one HTML page."""
+"""Formats simulated runs as tables and as one HTML page."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def totals(runs: list[Named]) -> list[list[str]]:
 
 
 def each(runs: list[Named]) -> list[list[str]]:
-    """A row for each workload, which comes first."""
+    """The table with a row for each workload, whose name is in the first column."""
     return [
         [workload.name, *row_cells(one.label, result.resource, one.row(result, at))]
         for one in runs

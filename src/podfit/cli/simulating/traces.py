@@ -19,7 +19,7 @@ _ABSENT = 255
 
 
 def traces_of(scenario: Scenario, folder: Path) -> dict[tuple[str, str], Trace]:
-    """By file and resource. Files are relative to the scenario's folder."""
+    """Reads the traces, by file and resource. Files are relative to the scenario's folder."""
     found: dict[tuple[str, str], Trace] = {}
     read: dict[str, dict[str, Trace]] = {}
     for at, workload in enumerate(scenario.workloads):
@@ -51,7 +51,7 @@ def _read(field: str, path: Path, step_s: float) -> dict[str, Trace]:
 
 
 def _percents(path: Path) -> dict[str, Trace]:
-    """Public traces of 5-minute samples in percent: `usage[series, day, sample, (cpu, memory)]`, or `cpu[series, day,
+    """Reads traces of 5-minute samples in percent: `usage[series, day, sample, (cpu, memory)]`, or `cpu[series, day,
     sample]`. Samples become fractions of the curve's `scale`."""
     try:
         with np.load(path, allow_pickle=False) as file:

@@ -1,1 +1,1 @@
-"""Usage and recommendations beside requests."""
+"""Compares usage and recommendations with requests, for `podfit top` and related commands."""

@@ -56,7 +56,8 @@ class Recommendation:
         return self.upper is not None and self.upper >= MAX_AMOUNT
 
     def data(self) -> dict[str, Any]:
-        """Amounts as quantities; no upperBound if there is none yet."""
+        """The recommendation for JSON output: amounts are quantities, and upperBound is omitted if there is none
+        yet."""
         bounds = {"lowerBound": self.lower, "target": self.target, "upperBound": None if self.unbounded else self.upper}
         return {
             "resource": self.resource,
@@ -76,7 +77,7 @@ async def target_pods(client: Client, vpa: Object) -> list[Object]:
             text = str(LabelSelector.from_object(selected))
             listed = await client.list(POD, vpa["metadata"]["namespace"], labelSelector=text)
             return [pod for pod in listed["items"] if alive(pod)]
-        # For these the autoscaler ignores the group, which a targetRef may have wrong.
+        # For these kinds the autoscaler ignores the group, which may be wrong in a targetRef.
         kind = WELL_KNOWN.get(ref.get("kind", "")) or await find_kind(
             client, f"{ref.get('kind', '')}.{group}" if group else ref.get("kind", "")
         )
@@ -88,7 +89,7 @@ async def target_pods(client: Client, vpa: Object) -> list[Object]:
 
 
 async def recommendations(client: Client, vpa: Object) -> list[Recommendation]:
-    """One for each container and resource; a VPA without any yet has one empty row."""
+    """A row for each container and resource; a VPA without a recommendation yet has one empty row."""
     mine = await target_pods(client, vpa)
     name, mode = vpa["metadata"]["name"], update_mode(vpa)
     given = (((vpa.get("status") or {}).get("recommendation")) or {}).get("containerRecommendations") or []

@@ -1,4 +1,4 @@
-"""Usage beside requests and limits: joins pods with metrics.k8s.io. Numbers are millicores and bytes."""
+"""Joins pods with metrics.k8s.io, to compare usage with requests and limits. Numbers are millicores and bytes."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def _ignore(why: str) -> None:
 async def pod_metrics(
     client: Client, namespace: str, selector: str = "", report: Report = _ignore
 ) -> dict[tuple[str, str], Object] | None:
-    """By (namespace, pod); None if there are no metrics, and `report` gets the reason."""
+    """Usage by (namespace, pod); None if there are no metrics: then `report` is called with the reason."""
     query = {"labelSelector": selector} if selector else {}
     listed = await _listed(client, POD_METRICS, namespace, query, report)
     if listed is None:
@@ -87,7 +87,7 @@ async def pod_metrics(
 
 
 async def node_metrics(client: Client, report: Report = _ignore) -> dict[str, Object] | None:
-    """By name, as pod_metrics."""
+    """Usage of nodes by name, otherwise like `pod_metrics`."""
     listed = await _listed(client, NODE_METRICS, "", {}, report)
     return None if listed is None else {one["metadata"]["name"]: one for one in listed}
 

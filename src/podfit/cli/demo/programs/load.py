@@ -10,7 +10,7 @@ LOW, HIGH = float(os.environ.get("LOW_RPS", "3")), float(os.environ.get("HIGH_RP
 
 
 def rate(seconds: float) -> float:
-    """The middle half of each wave is high."""
+    """The request rate at a time: high in the middle half of each wave."""
     return HIGH if 0.2 <= (seconds % WAVE_S) / WAVE_S < 0.6 else LOW
 
 
