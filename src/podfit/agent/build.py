@@ -65,7 +65,7 @@ class Outside:
 
     client: Client
     runtime: Runtime
-    """Without the metrics that count calls."""
+    """The runtime without the wrapper that counts calls."""
     commands: Runtime
     """Counts the commands of hooks and probes."""
     node: NodeKeeper

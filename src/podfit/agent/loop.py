@@ -1,4 +1,5 @@
-"""One pass over one pod: its phases in order. Level-triggered: safe to repeat, safe to kill between any two lines.
+"""Reconciles one pod: a pass runs the phases in order. Level-triggered: safe to repeat, safe to kill between any two
+lines.
 
 Desired → Allocated is decided for all pods of the node together, in `allocation`; these phases carry out the rest of a
 resize.

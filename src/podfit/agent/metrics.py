@@ -29,7 +29,7 @@ OPERATIONS = (
 
 
 class AgentMetrics:
-    """One registry per agent, or one shared by many agents of a process."""
+    """The metrics, in a registry of one agent or in one that many agents of a process share."""
 
     def __init__(self, registry: CollectorRegistry | None = None) -> None:
         self.registry = registry or CollectorRegistry()

@@ -285,7 +285,8 @@ class Lifecycle:
             self.changed(container)
             return
         if not code and not present.killed:
-            # QEMU exited regularly, or is not our child: libvirt knows whether the guest shut down or crashed.
+            # QEMU exited regularly, or is not a child of this process: libvirt records whether the guest shut down or
+            # crashed.
             known = code == 0 or present.shut_down or present.panicked
             with suppress(TimeoutError):
                 async with asyncio.timeout(_REASON_WAIT_S if known else _CRASH_WAIT_S):

@@ -50,7 +50,7 @@ class Recovery:
                 await self._ended(container, state)
 
     async def _drop_unknown(self) -> None:
-        """Removes domains of ours without a record: their creation never finished, and no caller knows them."""
+        """Removes domains of this runtime without a record: their creation never finished, and no caller knows them."""
         known = {container.uuid for container in self._records.containers.values()}
         for uuid, name in (await self._hypervisor.names()).items():
             if name.startswith("podfit-") and uuid not in known and self._hypervisor.embedded:

@@ -1,8 +1,8 @@
 """Containers that a resize stops and starts again: marked in the ledger before the stop, unmarked after the start.
 
-Between the two, a container that exited with 0 under OnFailure cannot be told from one that completed its work, except
-by the mark in the ledger, which an agent that starts at that moment reads. The mark names the stopped container by its
-id, so that a mark that was not removed in time is recognised as old.
+Between the two, a container that exited with 0 under OnFailure cannot be distinguished from one that completed its
+work, except by the mark in the ledger, which an agent that starts at that moment reads. The mark names the stopped
+container by its id, so that a mark that was not removed in time is recognised as old.
 """
 
 from __future__ import annotations

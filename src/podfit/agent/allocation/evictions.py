@@ -24,7 +24,8 @@ class Evictions:
         self._events, self._queue, self._records = core.events, core.queue, records
 
     def make_room(self, record: PodRecord, missing: Sequence[Shortage], holders: list[PodRecord]) -> bool:
-        """True if enough pods are being evicted. Victims count against the node until they are gone."""
+        """Evicts pods to make room. True if enough pods are being evicted. Victims count against the node until they
+        are gone."""
         leaving = [holder for holder in holders if holder.termination is not None]
         candidates = [
             Candidate(holder.uid, holder.qos, _priority(holder), allocate.is_critical(holder.pod), holder.used)

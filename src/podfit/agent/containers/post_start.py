@@ -11,7 +11,8 @@ from podfit.api.objects import Object
 HOOK = "hook:"
 """The name prefix of jobs that run a postStart hook."""
 _FAILED_S = 1.0
-"""How long a container is reported as terminated by its failed hook before it is restarted or reported as waiting."""
+"""The time for which a container is reported as terminated by its failed hook before it is restarted or reported as
+waiting."""
 
 
 class PostStart:

@@ -29,7 +29,7 @@ def save(path: Path, state: CpuState, durable: bool = True) -> None:
 
 
 def load(path: Path, policy: str) -> CpuState | None:
-    """None if there is no file."""
+    """Reads the state; None if there is no file."""
     try:
         return decode(path.read_bytes(), policy)
     except FileNotFoundError:

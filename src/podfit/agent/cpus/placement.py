@@ -37,7 +37,8 @@ class StaticPolicy:
         self._spreading: asyncio.Task[None] | None = None
         self._again = False
         self._ready = False
-        """Until then a container without an assignment may be one whose assignment was lost: it keeps its cpuset."""
+        """Whether all running pods have claimed their CPUs. Until then a container without an assignment may be one
+        whose assignment was lost: it keeps its cpuset."""
 
     def _own(self, one: Placed) -> Cpus:
         """The CPUs assigned to the container."""

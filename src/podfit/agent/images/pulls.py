@@ -62,7 +62,7 @@ class ImagePulls:
         self._runtime, self._events, self._clock = core.runtime, core.events, core.clock
         self._backoff = Backoff(10.0, 300.0)
         self._failures: dict[tuple[str, str], tuple[float, str]] = {}
-        """By pod and image: no pull before this time (monotonic), and the error of the last one."""
+        """The time (monotonic) before which no pull is tried, and the error of the last pull, by pod and image."""
         self._turns: WeakValueDictionary[tuple[str, str], asyncio.Lock] = WeakValueDictionary()
 
     async def get(self, record: PodRecord, container: Object) -> str | None:

@@ -23,7 +23,7 @@ from podfit.kit.backoff import Backoff
 log = logging.getLogger(__name__)
 
 PREPARE_S = 120.0
-"""How long either node may take to prepare, including the image pull."""
+"""The time that either node may take to prepare, including the image pull."""
 RETRY_S = 1.0
 """The delay before a runtime that is unreachable in the middle of a migration is queried again."""
 JOB = "migrate"
@@ -101,11 +101,12 @@ class Departures:
             await self._clock.sleep(RETRY_S)
 
     async def _move(self, record: PodRecord, migration: Migration) -> MigrationStep | None:
-        """None once it has left: the other node reports that.
+        """Moves the VM. Returns None once it has left this node: the other node reports that.
 
         A migration that is recorded as failed makes the other node end the VM if it runs there. So a failure is
         reported only when the runtime has confirmed that the VM stays; while it does not answer, or the state is
-        different, it is queried again, and the migration continues or its outcome is reported."""
+        different, it is queried again, and the migration continues or its outcome is reported.
+        """
         runtime = self._steps.runtime(record)
         while True:
             container = machine_of(record)

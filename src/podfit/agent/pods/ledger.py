@@ -227,7 +227,7 @@ class Ledger:
         self._hold()
 
     def _replaced(self, whole: bytes) -> bool:
-        """False if there is no space for a second file: the existing one keeps growing."""
+        """Replaces the file. False if there is no space for a second file: the existing one keeps growing."""
         try:
             write_atomic(self.path, whole, durable=self._durable)
         except OSError:
@@ -250,7 +250,7 @@ class Ledger:
         self._held, self.problem = self._end + _RESERVE_BYTES, ""
 
     def check(self) -> str:
-        """Why the next write may fail; "" if no problem is known."""
+        """The reason why the next write may fail; "" if no problem is known."""
         if self.problem and self._file >= 0 and self._writing is None:
             self._hold()
         return self.problem

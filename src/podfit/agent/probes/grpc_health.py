@@ -1,4 +1,4 @@
-"""One call of the gRPC health protocol, grpc.health.v1.Health/Check, for a probe.
+"""Makes one call of the gRPC health protocol, grpc.health.v1.Health/Check, for a probe.
 
 Both messages have one field, so they are encoded and decoded by hand. grpcio is loaded with the first gRPC probe; if it
 is not installed, the probe fails with a message that says so.
@@ -17,7 +17,7 @@ _MISSING = "grpcio is not installed on this node: pip install 'podfit[grpc]'"
 
 
 async def check(host: str, port: int, service: str, timeout_s: float) -> str | None:
-    """None if the service is serving, else the failure in the kubelet's words."""
+    """Performs the check. None if the service is serving, else the failure in the kubelet's words."""
     try:
         import grpc
     except ImportError:

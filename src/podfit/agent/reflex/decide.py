@@ -13,7 +13,7 @@ RAISES_OF_A_LEAK = 2
 
 @dataclass(frozen=True, slots=True)
 class WatchedContainer:
-    """One container under one limit."""
+    """A container under one memory limit."""
 
     name: str
     id: str
@@ -22,7 +22,7 @@ class WatchedContainer:
     """The number of times that its limit was raised since the container first came near one."""
 
     def next(self, id: str, limit: int, was_near: bool) -> WatchedContainer:
-        """The same container under another limit, or its successor."""
+        """The same container under another limit, or its successor under that limit."""
         if id != self.id:
             return WatchedContainer(self.name, id, limit)
         raised = limit > self.limit and was_near

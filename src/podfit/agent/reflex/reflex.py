@@ -46,7 +46,7 @@ class Reflex:
         self._held: dict[str, dict[str, _Held]] = {}
 
     async def follow(self, record: PodRecord) -> None:
-        """After each pass over a pod: watches the running containers under their current limits."""
+        """Called after each pass over a pod: watches the running containers under their current limits."""
         wanted = not record.terminal and record.termination is None and asked_for(record.pod)
         if not wanted:
             if record.uid in self._held:

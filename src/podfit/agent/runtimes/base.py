@@ -44,11 +44,11 @@ class Runtime(Protocol):
 
     @property
     def separate(self) -> bool:
-        """Whether it is a program of its own, which may fail or be restarted while the agent runs."""
+        """Whether the runtime is a program of its own, which may fail or be restarted while the agent runs."""
 
     @property
     def local_profiles(self) -> bool:
-        """Whether it can confine containers by seccomp and AppArmor profiles stored on the node."""
+        """Whether the runtime can confine containers by seccomp and AppArmor profiles stored on the node."""
 
     @property
     def handlers(self) -> tuple[Handler, ...]:
@@ -67,7 +67,8 @@ class Runtime(Protocol):
         """Stops and removes every pod, and everything this runtime stores on the machine for pods."""
 
     def events(self) -> AsyncIterator[RuntimeEvent]:
-        """For a single consumer. Never blocks the runtime; after a gap the agent observes every pod anyway."""
+        """The runtime's events, for a single consumer. Never blocks the runtime; after a gap the agent observes every
+        pod anyway."""
 
     # pods
     async def run_pod(self, config: PodConfig) -> None:

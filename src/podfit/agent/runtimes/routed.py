@@ -88,7 +88,7 @@ class RoutedRuntime:
             yield await queue.get()
 
     def migrations(self, handler: str = "") -> Any:
-        """None if the runtime of these pods cannot migrate."""
+        """The migrations of these pods' runtime; None if it cannot migrate."""
         found = getattr(self._others.get(handler, self._default), "migrations", None)
         return found(handler) if found is not None else None
 

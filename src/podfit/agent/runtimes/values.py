@@ -82,7 +82,7 @@ class Limits(Struct, frozen=True):
 
 
 UNLIMITED = -1
-"""In a `LimitsChange`: remove the limit."""
+"""The value that removes the limit in a `LimitsChange`."""
 
 
 class LimitsChange(Struct, frozen=True):
@@ -92,7 +92,7 @@ class LimitsChange(Struct, frozen=True):
     cpu_quota_us: int | None = None
     memory_bytes: int | None = None
     cpuset_cpus: str = ""
-    """As in `Limits`; "" leaves it unchanged, as in a CRI call."""
+    """The CPUs as in `Limits`; "" leaves them unchanged, as in a CRI call."""
 
 
 def hidden_folder(node: Path) -> Path:
@@ -161,7 +161,7 @@ class PodConfig:
     resolv_conf: str = ""
     etc_hosts: str = ""
     host_ports: tuple[PortMapping, ...] = ()
-    """For a pod with its own network."""
+    """Ports of the host that are forwarded to a pod with its own network."""
     sysctls: Mapping[str, str] = field(default_factory=dict)
     handler: str = ""
     """The RuntimeClass's handler: which of several runtimes runs the pod, and how. "" is the default."""
@@ -219,7 +219,7 @@ class ImageState(Struct, frozen=True):
     pinned: bool = False
     """Whether the image is never deleted to free disk space."""
     host_files: bool = False
-    """Not an image: the container runs on the node's own files. Never pulled, whatever the policy."""
+    """Whether this is not an image: the container runs on the node's own files. Never pulled, whatever the policy."""
 
 
 CREATED, RUNNING, EXITED = "created", "running", "exited"
@@ -267,10 +267,10 @@ class ContainerState(Struct, frozen=True):
     message: str = ""
     pid: int = 0
     limits: Limits = Limits()
-    """As configured; the actual values are read with `container_limits`."""
+    """The limits as configured; the actual values are read with `container_limits`."""
     annotations: Mapping[str, str] = {}
     user: LinuxUser | None = None
-    """None if the runtime does not know."""
+    """The user of the first process; None if the runtime does not know it."""
     warning: str = ""
     """A message to users that the spec does not show; an Event when the container is created."""
     machine: Machine | None = None

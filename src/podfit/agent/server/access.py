@@ -48,7 +48,7 @@ class Caller:
 
 
 def serving_tls(cert: bytes, key: bytes, client_ca: bytes | None) -> ssl.SSLContext:
-    """For the node's socket; clients may show a certificate of `client_ca`."""
+    """The TLS settings of the node's socket; clients may present a certificate of `client_ca`."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     with tempfile.TemporaryDirectory() as folder:

@@ -1,5 +1,5 @@
 """Parses CRI's log format, `<RFC 3339 time> <stdout|stderr> <F|P>[:tag] <text>`, and selects the entries that a request
-asks for.
+selects.
 
 P marks part of a line that the next entry continues. Pure: bytes in, bytes out.
 """
@@ -94,7 +94,7 @@ class LogPrinter:
         self._left = options.limit_bytes
         self._since = options.since_nanos
         self._fresh: dict[bytes, bool] = {}
-        """By stream: whether the next entry begins a line."""
+        """Whether the next entry begins a line, by stream."""
 
     @property
     def full(self) -> bool:

@@ -1,4 +1,4 @@
-"""The node's own HTTPS server: the kubelet's paths, and two of ours (a pod's story and its four states).
+"""The node's own HTTPS server: the kubelet's paths, and two that only podfit has (a pod's story and its four states).
 
 Code in the same process may call `resource_use`, `stats` and `log` without a socket.
 """
@@ -49,7 +49,8 @@ class NodeServer:
         gate: Gate | None = None,
         machine: bool = True,
     ) -> None:
-        """Without a `gate` all requests are allowed; `machine`: the node is this machine (see UsageReader)."""
+        """`gate`: authorizes requests; without it all are allowed. `machine`: the node is this machine (see
+        UsageReader)."""
         self.agent, self.host, self.port = agent, host, port
         self.tls, self._gate = tls, gate
         self._usage = UsageReader(agent, machine)

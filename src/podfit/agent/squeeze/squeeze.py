@@ -35,7 +35,7 @@ class Squeeze:
         self._client, self._runtime, self._clock, self._tasks = client, runtime, clock, tasks
         self._turn = asyncio.Semaphore(1)
         self._under_way: dict[tuple[str, str], asyncio.Task[None]] = {}
-        """By pod and container id."""
+        """The tasks of probes, by pod and container ID."""
         self._found: dict[str, dict[str, int]] = {}
 
     def follow(self, record: PodRecord) -> None:

@@ -29,7 +29,7 @@ class WriteOutcome(Struct):
     answer: Object | None = None
     """The object after the last write that was accepted."""
     rejections: dict[str, ApiError] = {}
-    """By field; an element of a list or map is named after a dot."""
+    """The errors by field; an element of a list or map is named after a dot."""
 
 
 async def write_status(send: Send, before: Mapping[str, Any], change: Object) -> WriteOutcome:

@@ -1,4 +1,4 @@
-"""One VM: its lifecycle, memory devices, vCPUs and balloon, as single steps on the libvirt domain.
+"""Operates one VM: its lifecycle, memory devices, vCPUs and balloon, as single steps on the libvirt domain.
 
 Each step is one call that either succeeds or raises LibvirtFailed; the order of steps is decided elsewhere.
 """

@@ -95,7 +95,7 @@ def remove_everywhere(group: str) -> bool:
 
 
 class Vanished(NotFound):
-    """A cgroup of ours is gone: another program removed it."""
+    """A cgroup of this agent is gone: another program removed it."""
 
 
 def refused(error: OSError, group: str) -> RuntimeFailure:

@@ -138,7 +138,7 @@ class CriRuntime(StreamCalls):
         shutil.rmtree(self.data_dir, ignore_errors=True)
 
     def migrations(self, handler: str = "") -> Migrations:
-        """For pods of the handler."""
+        """The migrations of pods of the handler."""
         return self._migrations
 
     def events(self) -> AsyncIterator[RuntimeEvent]:

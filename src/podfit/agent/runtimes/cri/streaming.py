@@ -53,7 +53,7 @@ async def upgrade(url: str, protocol: str) -> PlainCarrier:
 
 
 class _Streams:
-    """One connection and its session."""
+    """A connection and its session."""
 
     def __init__(self, connection: PlainCarrier) -> None:
         self.session = SpdySession(connection, lambda stream: False)
@@ -173,7 +173,7 @@ async def start(url: str, stdin: bool, tty: bool, ended: Callable[[], Awaitable[
 
 
 class CriForward:
-    """One forwarded connection: a data stream, and an error stream."""
+    """A forwarded connection: a data stream, and an error stream."""
 
     def __init__(self, streams: _Streams, data: SpdyStream, errors: SpdyStream) -> None:
         self._streams, self._data, self._errors = streams, data, errors

@@ -85,7 +85,7 @@ def _script(text: str) -> Program:
 
 
 def _seconds(text: str) -> float:
-    """As sleep(1) parses it: 5, 0.5, 2m, 1d, infinity."""
+    """Parses seconds as sleep(1) does: 5, 0.5, 2m, 1d, infinity."""
     if text in ("inf", "infinity"):
         return math.inf
     unit = {"s": 1, "m": 60, "h": 3600, "d": 86400}.get(text[-1:], 0)

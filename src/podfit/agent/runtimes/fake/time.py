@@ -44,7 +44,7 @@ class FakeTime:
             self._timer, self._timer_at = None, math.inf
 
     def settle(self, containers: list[FakeContainer]) -> None:
-        """After a change of these containers: due events are processed, and the timer is set to the next one."""
+        """Called after a change of these containers: processes due events, and sets the timer to the next one."""
         now = self.clock.now()
         for container in containers:
             due = self.advance(container, now)

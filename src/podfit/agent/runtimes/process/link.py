@@ -191,5 +191,5 @@ class Link:
                 pass
         finally:
             os.close(ready)
-        # The process we started only forked the keeper, which is meant to outlive us.
+        # The process started here only forked the keeper, which is meant to outlive the agent.
         process.wait()

@@ -35,7 +35,7 @@ class _Resize:
     written: list[tuple[str, LimitsChange]] = field(default_factory=list)
     """Cgroups in the order in which they were written, each with the values to restore."""
     asked: dict[str, LimitsChange] = field(default_factory=dict)
-    """By container; "" is the pod."""
+    """The runtime's updates, by container; "" is the pod."""
     undone: dict[str, LimitsChange] = field(default_factory=dict)
     """The update that restores the runtime's previous values."""
 

@@ -28,7 +28,7 @@ class CatchUp:
     def __init__(self, inventory: Inventory, ask: Ask, confirmations: Confirmations) -> None:
         self._inventory, self._ask, self._confirmations = inventory, ask, confirmations
         self._behind: dict[str, tuple[LimitsChange, LimitsChange]] = {}
-        """By container: the outstanding update, and the values to restore."""
+        """The outstanding update and the values to restore, by container."""
 
     def with_earlier(self, container_id: str, change: LimitsChange) -> LimitsChange:
         """The change merged with the updates that the runtime has not answered yet."""

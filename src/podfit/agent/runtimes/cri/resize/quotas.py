@@ -15,7 +15,7 @@ from podfit.agent.runtimes.cgroups.files import read
 from podfit.agent.runtimes.values import UNLIMITED, LimitsChange, RuntimeFailure, WriteRefused
 
 _PAUSES_S = (0.002, 0.005, 0.02, 0.1, 0.5)
-"""How long the kernel may take to release a removed cgroup; a busy machine takes some 10 ms."""
+"""The kernel releases a removed cgroup within these pauses; a busy machine takes some 10 ms."""
 
 
 async def write_pod(cgroups: Cgroups, group: str, change: LimitsChange) -> None:

@@ -93,7 +93,7 @@ class Child:
         self.unfed = b""
         self.terminal = -1
         self.console: socket.socket | None = None
-        """Where the terminal comes from."""
+        """The socket over which the terminal arrives."""
         self.attached: list[socket.socket] = []
 
     def open_streams(self) -> tuple[int, ...]:
@@ -135,7 +135,7 @@ class Child:
         return os.open(path, os.O_RDWR | os.O_CLOEXEC)
 
     def reopen_streams(self) -> None:
-        """For a new keeper: the pipes are still held open by the container."""
+        """Opens the streams in a new keeper: the container still holds the pipes open."""
         for stream in ("stdout", "stderr"):
             path = os.path.join(self.folder, stream)
             if os.path.exists(path):

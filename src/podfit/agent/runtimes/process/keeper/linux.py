@@ -67,7 +67,7 @@ CAPABILITIES = [
     "BPF",
     "CHECKPOINT_RESTORE",
 ]
-"""By number, as in capabilities(7)."""
+"""The names of the capabilities; the index of each is its number in capabilities(7)."""
 
 DEFAULT_CAPABILITIES = frozenset(
     [

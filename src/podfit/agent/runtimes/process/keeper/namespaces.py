@@ -17,9 +17,9 @@ class PodNamespaces:
         """`keeper`: the pid of this process, to recognize it after a fork."""
         self.keeper = keeper
         self.held: dict[str, dict[str, int]] = {}
-        """By pod: descriptors by kind of namespace."""
+        """Descriptors by pod and kind of namespace."""
         self.pauses: dict[str, int] = {}
-        """By pod: the pid of its PAUSE."""
+        """The pid of each pod's PAUSE."""
         self.own = {
             name: os.open(f"/proc/self/ns/{name}", os.O_RDONLY | os.O_CLOEXEC) for name in ("pid", "uts", "ipc")
         }

@@ -51,7 +51,7 @@ _REFUSED = {
     "io_uring_enter": (426, 426),
     "io_uring_register": (427, 427),
 }
-"""By number on x86_64 and on aarch64."""
+"""The refused calls, each with its number on x86_64 and on aarch64."""
 _FOREIGN = 0x40000000
 """x86_64 has a second set of numbers (x32) from here on; it is used only to get around filters."""
 _LOAD, _JUMP_EQUAL, _JUMP_FROM, _RETURN = 0x20, 0x15, 0x35, 0x06
