@@ -53,7 +53,7 @@ class UpOptions:
     pod_ranges: PodRanges | None = None
     """The range from which nodes get their pod ranges."""
     runtime_endpoint: str = CONTAINERD
-    """For --runtime cri."""
+    """The endpoint for --runtime cri."""
     runtime_endpoints: Mapping[str, str] = field(default_factory=dict)
     """Additional runtimes, by the RuntimeClass handler that selects them."""
     cgroup_root: str = ""

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from podfit.vpa.combined import Autoscaler
 
 RANGE_WAIT_S = 5.0
-"""A node that has no pod range from the cluster's range after this time starts with a range of its own choice."""
+"""How long a node waits for a pod range from the cluster's range; after that it starts with one of its own choice."""
 
 
 class Up:

@@ -48,10 +48,10 @@ Subscriber = Callable[[Sequence[Sample]], None]
 class MeterConfig:
     interval_s: float = 15.0
     second_look_s: float = 1.2
-    """New containers are read again after this time, so that they have a rate."""
+    """The time after which new containers are read again, so that they have a rate."""
     timeout_s: float = 10.0
     at_once: int = 32
-    """Nodes of other processes scraped concurrently."""
+    """How many nodes of other processes are scraped concurrently."""
     stale_s: float = 60.0
 
 

@@ -14,7 +14,7 @@ from typing import NamedTuple
 from podfit.api.numbers import Key, NodeReading, Numbers, Reading
 
 _SHORTEST_S = 0.5
-"""Over a shorter time a rate is meaningless."""
+"""Readings closer together than this give no meaningful rate."""
 _SET_BACK_S = 60.0
 
 
@@ -24,7 +24,7 @@ class Use(NamedTuple):
     at: float
     window_s: float
     throttled: float = 0.0
-    """The fraction of periods in which the container was throttled; 0 if not counted."""
+    """The fraction of periods in which the container was throttled; 0 if the node does not report it."""
 
 
 def use_of(before: Reading | None, after: Reading, fresh_s: float) -> Use | None:
@@ -68,7 +68,7 @@ class NodeRates:
     node: Use | None = None
     containers: dict[Key, Use] = field(default_factory=dict)
     placed: Mapping[tuple[str, str], Sequence[Key]] = field(default_factory=dict)
-    """The containers by pod: replaced by a new object whenever they change."""
+    """The containers by pod. It is replaced, never modified, when they change."""
     oom_ends: Mapping[Key, int] = field(default_factory=dict)
     _node_last: Reading | None = None
     _last: dict[Key, Reading] = field(default_factory=dict)

@@ -31,7 +31,7 @@ class _Found:
 
 
 _memo = Memo[str, Key](_MOST_KEPT)
-"""By the text of the labels, which repeat from page to page; parsing them is the expensive part."""
+"""Keys by the text of the labels, which repeat from page to page and are expensive to parse."""
 
 
 def _key(labels: str) -> Key:

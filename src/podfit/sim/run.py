@@ -23,7 +23,7 @@ from podfit.vpa.policies.base import CPU, MEMORY
 
 Phase = Callable[[Cluster], None]
 Progress = Callable[[int, int], None]
-"""Gets the number of completed steps, and of all steps."""
+"""Called with the number of completed steps and the number of all steps."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -31,7 +31,7 @@ class Run:
     scenario: Scenario
     tally: Tally
     checks: int
-    """Steps after which the invariants were checked."""
+    """The number of steps after which the invariants were checked."""
 
 
 def phases(scenario: Scenario) -> tuple[Phase, ...]:

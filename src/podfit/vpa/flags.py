@@ -28,7 +28,7 @@ IGNORED = (
 """Flags that are accepted, because manifests set them, and have no effect: logs go to standard error, one line each."""
 GATES = ("CPUStartupBoost", "InPlace", "PerVPAConfig")
 _GROUPS, _GONE = {"AllAlpha": GATES, "AllBeta": ()}, ("InPlaceOrRecreate",)
-"""Gates that stand for several others, and gates of older releases whose feature is always on."""
+"""Gates that represent groups of gates, and gates of older releases whose feature is always on."""
 
 
 NUMBERS = frozenset(

@@ -14,9 +14,9 @@ Numbers = NDArray[np.intp]
 """Numbers of pods."""
 
 PENDING, STARTING, RUNNING, LOST = 0, 1, 2, 3
-"""Without a node; on a node, waiting for `until`; running; on a node that is down."""
+"""The states of a pod: without a node; on a node, starting until `until`; running; on a node that is down."""
 SETTLED, UNJUDGED, DEFERRED, INFEASIBLE, IN_PROGRESS = 0, 1, 2, 3, 4
-"""The state of a pod's resize. In progress: memory cannot be lowered below usage."""
+"""The states of a pod's resize. In progress means that memory cannot be lowered below usage."""
 NOWHERE = -1
 
 
@@ -31,30 +31,30 @@ class Pods:
         self.priority: Ints = self._of([workload.priority for workload in workloads])
         self.startup_s: Floats = np.asarray([workload.startup_s for workload in workloads], np.float64)[self.workload]
         self.cpu_ratio = self._ratio([(one.cpu, one.limits.cpu) for one in workloads])
-        """Limit to request: kept by every resize, as the autoscaler does. Infinite without a limit."""
+        """The ratio of limit to request, which every resize keeps, as in the autoscaler. Infinite without a limit."""
         self.memory_ratio = self._ratio([(one.memory, one.limits.memory) for one in workloads])
 
         self.state = np.full(count, PENDING, np.int8)
         self.node: Ints = np.full(count, NOWHERE, np.int64)
         self.since: Floats = np.zeros(count)
-        """When the pod was created, or evicted and recreated."""
+        """When the pod was created, or recreated after an eviction."""
         self.until: Floats = np.zeros(count)
-        """When a starting container runs, or a lost pod is evicted."""
+        """When a starting container will run, or a lost pod will be evicted."""
         self.started: Floats = np.zeros(count)
-        """When the container started; `placed`: when the pod did."""
+        """When the container started; `placed` is when the pod got its node."""
         self.placed: Floats = np.zeros(count)
         self.restarts = np.zeros(count, np.int64)
-        """Failures in a row: they decide the back-off."""
+        """The number of failures in a row, which determines the back-off."""
         self.quick_oom: Flags = np.zeros(count, np.bool_)
 
         self.want_cpu: Ints = self._of([workload.cpu for workload in workloads])
-        """Desired; `cpu` and `memory` are the allocation."""
+        """The desired size; `cpu` and `memory` are the allocated one."""
         self.want_memory: Ints = self._of([workload.memory for workload in workloads])
         self.cpu, self.memory = self.want_cpu.copy(), self.want_memory.copy()
         self.resize = np.full(count, SETTLED, np.int8)
         self.resize_since: Floats = np.zeros(count)
         self.judged_at: Ints = np.full(count, -1, np.int64)
-        """The version of the node at the last verdict: without a change the verdict stays."""
+        """The node's version at the last verdict; the verdict is valid until the version changes."""
 
         self.used_memory: Floats = np.zeros(count)
         self.backlog: Floats = np.zeros(count)

@@ -30,7 +30,7 @@ from podfit.sim.cluster.state import Cluster
 
 _STATES = {Deferred: DEFERRED, Infeasible: INFEASIBLE}
 Amounts = tuple[int, int]
-"""Millicores and bytes."""
+"""CPU in millicores and memory in bytes."""
 
 
 def judge(cluster: Cluster) -> None:

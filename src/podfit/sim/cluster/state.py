@@ -41,7 +41,7 @@ class Cluster:
         self.killed: Flags = np.zeros(count, np.bool_)
         self.throttled: Flags = np.zeros(count, np.bool_)
         self.limits_cpu, self.limits_memory = self.pods.cpu_limit(), self.pods.memory_limit()
-        """In force in this step; a pod that is evicted at its end has others afterwards."""
+        """The limits in force in this step; a pod that is evicted at its end has others afterwards."""
         self.sampled_on = self.pods.node.copy()
         self._needs: dict[tuple[int, int], Needs] = {}
         workloads = scenario.workloads

@@ -17,7 +17,8 @@ QUICK_S = 600.0
 QUEUE_S = 3600.0
 """Pending work is limited to what the requested CPU does in this time; more of it is rejected."""
 OVER = 1.001
-"""How much a killed container would have used is unknown: its sample is just above its limit."""
+"""The sample of a killed container, relative to its limit: just above it, since the usage it would have had is
+unknown."""
 _ROUNDING = 1e-9
 
 

@@ -25,7 +25,7 @@ class Trace:
 
 
 Traces = Mapping[tuple[str, str], Trace]
-"""By file and resource."""
+"""Traces by file and resource."""
 
 
 class Usage:

@@ -105,7 +105,7 @@ class Tally:
         self.evictions = {cause: np.zeros(count, np.int64) for cause in CAUSES}
         self.pending_s, self.deferred_s = np.zeros(count), np.zeros(count)
         self.waits: list[float] = []
-        """How long pods waited for a node, of those that waited at all."""
+        """How long pods waited for a node, for those that had to wait."""
         self.placements = self.preemptions = self.infeasible = 0
         self.down_s = self.longest_wait_s = 0.0
         self.fragmented: list[float] = []

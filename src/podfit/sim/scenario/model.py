@@ -104,7 +104,7 @@ class Scenario:
     """The length of the usage history at the beginning of the simulation."""
     seed: int = 0
     policy: str = "default"
-    """For workloads that name none."""
+    """The policy of workloads that name none."""
 
     @property
     def steps(self) -> int:

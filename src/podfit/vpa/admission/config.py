@@ -41,7 +41,7 @@ class AdmissionConfig:
     kube_api_burst: float = 100.0
     feature_gates: dict[str, bool] = field(default_factory=dict)
     host: str = ""
-    """The listen address; empty: all."""
+    """The listen address; empty means all addresses."""
     namespace: str = field(default_factory=own_namespace)
     recommender_url: str = ""
     """If set, queried for every new pod; otherwise the recommendation in the autoscaler's status is used. `aggregated`
@@ -58,7 +58,7 @@ class AdmissionConfig:
     panic_name: str = "podfit-panic"
     """The ConfigMap that stops all changes while it exists."""
     register_delay: float = 0.0
-    """Upstream waits 10 s before it registers, to be serving by then; podfit serves first."""
+    """The delay before registration. Upstream waits 10 s so that it is serving by then; podfit starts serving first."""
 
     @property
     def labels(self) -> dict[str, str]:

@@ -37,7 +37,7 @@ class Size(NamedTuple):
     notes: tuple[str, ...] = ()
     """The reductions, and their reasons."""
     boosts: Mapping[str, Quantity] = NO_BOOSTS
-    """By container: the CPU to start with, if its full startup boost does not fit."""
+    """The CPU that each container starts with, if its full startup boost does not fit."""
     wanted: Wanted | None = None
     """The recommendation for its containers, if it was computed. Must not be modified."""
 
@@ -58,7 +58,7 @@ class Fitting:
         self._admitted: deque[tuple[float, tuple[str, str, str], object]] = deque()
         """Time, controller and claim key of pods that have not appeared in the watch yet."""
         self._targets: dict[tuple[int, int, bytes], tuple[Any, Any, Mapping[str, int], Wanted]] = {}
-        """With the autoscaler's objects that the numbers are based on."""
+        """Cached requests at the target, with the autoscaler's objects that they were computed from."""
 
     def start(self) -> None:
         """Subscribes to the caches; they must be synced."""

@@ -14,7 +14,7 @@ _LATENCIES = (
     *(0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 30.0, 60.0),
     *(120.0, 300.0),
 )
-"""Upstream's buckets, and three below: here most responses take less than its first."""
+"""Upstream's buckets and three smaller ones, because most responses take less than upstream's first bucket."""
 
 
 class Measures:

@@ -18,7 +18,7 @@ from podfit.vpa.model.times import Seconds
 from podfit.vpa.recommender.decide.evidence.oom import Oom
 
 NONE = -1
-"""In a batch: no value of this resource. (Negative usage does not exist; the model rejects it anyway.)"""
+"""Represents a missing value in a batch. Real usage is never negative, and the model rejects negative values anyway."""
 
 
 class HistoryUnavailable(Exception):
@@ -42,9 +42,9 @@ class Batch:
     index: NDArray[np.int64]
     times: NDArray[np.float64]
     cpu: NDArray[np.int64]
-    """Millicores, or NONE."""
+    """The CPU usage in millicores, or NONE."""
     memory: NDArray[np.int64]
-    """Bytes, or NONE."""
+    """The memory usage in bytes, or NONE."""
     ooms: Sequence[Oom] = field(default_factory=tuple)
     """Events that happened within the time of this batch."""
 

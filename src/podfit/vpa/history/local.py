@@ -56,7 +56,7 @@ class LocalHistory:
         self._new: dict[int, Series] = {}
         self._next_id = 1
         self._last: dict[int, Seconds] = {}
-        """By number: when a series last had a sample. Series of deleted pods are dropped after a while."""
+        """When each series, by number, last had a sample. Series of deleted pods are dropped after a while."""
         self._whole = False
         """Whether the whole file was read, so that series without samples are not in it."""
         self._waiting: list[_Waiting] = []
@@ -64,7 +64,7 @@ class LocalHistory:
         self._loaded_until: Seconds = float("-inf")
         self._ooms_until: Seconds = float("-inf")
         self._newest: Seconds = float("-inf")
-        """The time of the newest sample: age counts from there, so that nothing is lost while no samples arrive."""
+        """The time of the newest sample. Age is relative to it, so that nothing is deleted while no samples arrive."""
 
     # --- History
 

@@ -84,7 +84,7 @@ class PrometheusApi:
         self._free_at = 0.0
         self.asked = 0
         self.warnings: dict[str, None] = {}
-        """Warnings in Prometheus' responses, for example that a part of the data could not be read; in order."""
+        """The warnings in Prometheus' responses in order, for example that part of the data could not be read."""
 
     async def close(self) -> None:
         if self._session is not None:

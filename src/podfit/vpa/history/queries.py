@@ -185,7 +185,7 @@ class Part:
     end: Seconds
     step: Seconds
     expected: int
-    """Samples of each of the two queries."""
+    """The expected number of samples of each of the two queries."""
 
     @property
     def points(self) -> int:

@@ -64,7 +64,7 @@ class NodeRoom:
     fixed: dict[str, int] = field(default_factory=lambda: dict.fromkeys(DIMENSIONS, 0))
     """The part of `used` that belongs to pods on every such node: those of DaemonSets and static ones."""
     reserved: dict[str, int] = field(default_factory=lambda: dict.fromkeys(DIMENSIONS, 0))
-    """Room that pending claims are likely to use: resizes in place do not take it."""
+    """The capacity that pending claims are likely to use; resizes in place must not use it."""
 
     @property
     def name(self) -> str:
@@ -119,12 +119,13 @@ class NodeRoom:
 
 class Claim(NamedTuple):
     spec: ObjectView
-    """Constraints of the pod: where it may run."""
+    """The pod's scheduling constraints."""
     needed: Amounts
     home: str = ""
     """The node of its predecessor."""
     refused: bool = False
-    """The scheduler found no node. If it fits one nonetheless, it waits for something else."""
+    """Whether the scheduler found no node. If the pod fits one nonetheless, it waits for something other than
+    capacity."""
 
 
 class RoomLedger:
@@ -132,11 +133,11 @@ class RoomLedger:
         """`nodes` may change during the account's lifetime, as pods come and go. Without any node, everything fits."""
         self.nodes = nodes
         self.claimed: dict[str, int] = dict.fromkeys(DIMENSIONS, 0)
-        """The sum of what claims may use, wherever the scheduler puts them."""
+        """The total capacity that claims may use, wherever the scheduler puts them."""
         self.stuck: dict[Hashable, Claim] = {}
-        """Pending pods that fit no node: they take capacity that becomes free."""
+        """Pending pods that fit no node; they will use capacity that becomes free."""
         self._claims: dict[Hashable, tuple[Claim, NodeRoom | None]] = {}
-        """With the node on which capacity is reserved for them."""
+        """All claims, each with the node on which capacity is reserved for it."""
         self._promised: dict[Hashable, tuple[Any, ...]] = {}
         """The shapes of claims whose place is guaranteed."""
         self._order: list[NodeRoom] = []

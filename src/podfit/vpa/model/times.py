@@ -14,7 +14,7 @@ NEVER: Seconds = -62135596800
 """The zero time (0001-01-01): before any sample."""
 
 LONGEST: Seconds = 9223372036.854775807
-"""Differences saturate here, about 292 years."""
+"""Differences saturate at this, about 292 years."""
 
 
 def elapsed(later: Seconds, earlier: Seconds) -> Seconds:

@@ -47,7 +47,7 @@ class Caches:
         self.tasks = Tasks("vpa-caches")
         self.caches: list[Cache] = []
         self._read: dict[Key, tuple[Object, Object]] = {}
-        """Autoscalers as stored, and in usable form."""
+        """Autoscalers as stored, and with unusable values replaced."""
         self.vpas = self.follow(VPA)
         self.workloads = {name: self.follow(kind, trim=trims.workload) for name, kind in WELL_KNOWN.items()}
 

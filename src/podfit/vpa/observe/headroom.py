@@ -37,7 +37,7 @@ class CountedPod:
     leaving: bool
     fixed: bool
     pod: Object
-    """Events of its caches."""
+    """The pod as last delivered by the watch, or as in a response."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +51,7 @@ class Successor:
     known: frozenset[str]
     """The UIDs of pods that existed before: clocks of different machines may differ."""
     counted: Amounts
-    """By quota names, at its new size."""
+    """The amounts that a quota counts for its new size, by quota names."""
     growth: Amounts
 
     @property
@@ -66,7 +66,7 @@ class Headroom:
         self.quotas = Quotas(quotas)
         self._counted: dict[Key, CountedPod] = {}
         self._books: dict[str, NodeRoom] = {}
-        """Includes nodes that are not in the cache yet although pods run on them."""
+        """The account of each node, including nodes that are not in the cache yet although pods run on them."""
         self._rooms: dict[str, NodeRoom] = {}
         self.ledger = RoomLedger(self._rooms)
         self.successors: list[Successor] = []
@@ -307,7 +307,7 @@ def _is_fixed(pod: Object) -> bool:
 
 
 _memo = Memo[bytes, Amounts](4096)
-"""By `requests_key`, which contains everything that the amounts depend on."""
+"""Cached amounts by `requests_key`, which contains everything that they depend on."""
 
 
 def _requested(pod: Object) -> Amounts:

@@ -24,7 +24,7 @@ Ask = Callable[[Object, Mapping[str, Any]], Awaitable[Mapping[str, Any] | None]]
 """From a pod and its autoscaler to the autoscaler's recommendation; None if there is none. May raise or be slow: it has
 a short timeout."""
 PAUSE_S = 10.0
-"""How long a recommender that failed is not queried."""
+"""How long a recommender is not queried after it failed."""
 AGGREGATED = "aggregated"
 """The value of --recommender-url for queries through the API server, as recommendation.podfit.dev."""
 QUERY_VERSION = "recommendation.podfit.dev/v1"

@@ -12,7 +12,7 @@ from podfit.vpa.model.objects.policy import RESOURCES
 from podfit.vpa.model.room import amount, amounts_of, shown
 
 Amounts = dict[str, int]
-"""By quota names: requests.cpu, limits.memory and so on."""
+"""Amounts by quota names: requests.cpu, limits.memory and so on."""
 _NAMES = {
     "requests.cpu": "requests.cpu",
     "cpu": "requests.cpu",

@@ -38,7 +38,7 @@ class Targets:
         self._caches, self._scales = caches, scales
         self._learned: OrderedDict[tuple[str, str, str], Object] = OrderedDict()
         self._selectors: dict[Target, tuple[Object, LabelSelector]] = {}
-        """Read from these controllers."""
+        """Selectors by target, each with the object that it was read from."""
 
     def workload(self, kind: str, namespace: str, name: str) -> Object | None:
         """A controller of a well-known kind, from the cache or from an earlier call of `learn`."""

@@ -31,15 +31,15 @@ class Costs:
     """The cost of a wrong size, in units of idle capacity. All learning policies minimise the sum of these costs."""
 
     oom_day: float = 400.0
-    """GiB-hours that a day with an out-of-memory kill costs."""
+    """The cost of a day with an out-of-memory kill, in GiB-hours."""
     short: float = 0.97
-    """Core-hours that five minutes of CPU shortage cost."""
+    """The cost of five minutes of CPU shortage, in core-hours."""
     burst: float = 0.2
     """The same for a container whose usage varies so much that a burst is over by the next sample."""
     drop: float = 0.15
     """CPU: sizes fall in steps of 5 % an hour, unless the drop is more than this: then at once."""
     memory_drop: float = 0.35
-    """Memory: the same."""
+    """The same threshold for memory."""
 
     def scaled(self, factor: float) -> Costs:
         return replace(self, oom_day=self.oom_day * factor, short=self.short * factor, burst=self.burst * factor)

@@ -12,9 +12,9 @@ from podfit.vpa.policies.base import CHUNK, CPU, GIB, Costs, Floats, Series
 
 WARM_DAYS = 2
 CHANGE = 0.05
-"""A change of the size counts from this fraction of it."""
+"""A change of the size counts if it is at least this fraction of the size."""
 SUMS = ("sized", "served", "used", "samples", "short_samples", "days", "short_days", "changes", "scored")
-"""The fields of `Quality` that add up."""
+"""The fields of `Quality` that are sums."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +33,7 @@ class Quality:
     short_days: int
     changes: int
     scored: int
-    """Samples with a size, of `samples`."""
+    """The number of samples that were taken with a size in force."""
     step_s: float
 
     @property

@@ -15,7 +15,7 @@ from podfit.vpa.policies.learning.hours import Array, Hours, recent_max, steady_
 from podfit.vpa.policies.learning.learned import Learned
 
 SPANS = (1, 3, 6, 24, 72, 192)
-"""Hours; eight days is the longest."""
+"""The lengths of windows in hours; the longest is eight days."""
 
 
 def cpu_families(hours: Hours, base: Array, costs: Costs, kinds: Collection[bool]) -> list[Family]:

@@ -32,7 +32,7 @@ from podfit.vpa.recommender.decide.status import Condition
 from podfit.vpa.recommender.plugins import DEFAULT, estimate_one
 
 Loans = Mapping[str, tuple[Loan, Estimate]]
-"""By container: the loan, and the sizes from it."""
+"""The loan of each container, and the sizes from it."""
 
 
 PluginOf = Callable[[Vpa], str]

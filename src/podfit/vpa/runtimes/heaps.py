@@ -28,7 +28,7 @@ _POWERS = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4}
 _GO_POWERS = {None: 0, "B": 0, "KiB": 1, "MiB": 2, "GiB": 3, "TiB": 4}
 _JAVA_ENV_BEFORE = ("JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS", "JAVA_OPTS", "JAVA_OPTIONS", "CATALINA_OPTS", "JVM_OPTS")
 _JAVA_ENV_AFTER = "_JAVA_OPTIONS"
-"""Read by the JVM after its command line, and so taking precedence."""
+"""The JVM reads this variable after its command line, so it takes precedence."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,9 +38,9 @@ class Heap:
     runtime: str
     setting: str
     heap: int | None = None
-    """Bytes in the setting; None if it is a percentage of the limit."""
+    """The heap size in bytes; None if it is a percentage of the limit."""
     percent: float | None = None
-    """Of the memory limit in force when the container starts."""
+    """The heap as a percentage of the memory limit in force when the container starts."""
 
     @property
     def floor(self) -> int:

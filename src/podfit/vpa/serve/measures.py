@@ -29,7 +29,7 @@ VALUES: dict[str, tuple[str, ...]] = {
     "is_oom": FLAGS,
     "recommendation_missing": FLAGS,
 }
-"""Of labels that mean the same in several metrics."""
+"""The values of labels that several metrics share."""
 RESOURCE_READS = "vpa_resources_get_resources_count"
 BARE_COUNTERS = (
     "vpa_recommender_metric_server_responses",

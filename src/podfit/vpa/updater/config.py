@@ -64,7 +64,7 @@ class UpdaterConfig:
     undo_hold: float = 3600.0
     """How long a resource is not lowered again after an undo."""
     undo_settle: float = 30.0
-    """Usage this soon after a resize still shows the time before it."""
+    """Usage this soon after a resize still includes the time before it."""
     undo_throttled_above: float = 0.95
     """CPU usage, as a fraction of the limit, that counts as throttling."""
     recommender_url: str = ""

@@ -120,7 +120,7 @@ class Updater:
         rate, burst = self.config.eviction_rate_limit, self.config.eviction_rate_burst
         self.eviction_rate, self.resize_rate = Bucket(rate, burst, self.clock), Bucket(rate, burst, self.clock)
         self.waiting: dict[str, float] = {}
-        """By pod UID: since when the cluster has had no capacity for its resize."""
+        """Since when the cluster has had no capacity for a pod's resize, by UID."""
         self._attempts: dict[VpaId, Attempts] = {}
         self.urgent = UrgentVpas()
         self.allowing, self.reflexes = Allowing(self), Reflexes(self)

@@ -25,13 +25,13 @@ class VpaPass:
     now: float
     deadline: float
     no_eviction: Wait | None
-    """Why no pod may be evicted: the webhook that sizes new pods does not answer."""
+    """Why no pod may be evicted, for example because the webhook that sizes new pods does not respond."""
     rollout: Rollout
     """The rollout of a changed policy, which makes some pods wait."""
     hurried: bool = False
-    """Between two passes: metrics count whole passes."""
+    """Whether this runs between two passes; gauges cover whole passes only."""
     waits: dict[str, Wait] = field(default_factory=dict)
-    """By pod name: why it was refused in this pass."""
+    """Why each pod was refused in this pass, by name."""
 
     @property
     def id(self) -> tuple[str, str]:

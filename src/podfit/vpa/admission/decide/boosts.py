@@ -13,7 +13,7 @@ from podfit.vpa.model.fitting.squeeze import sized
 from podfit.vpa.model.objects.pods import containers
 
 Boosts = Mapping[str, tuple[Quantity, Quantity]]
-"""By container: its CPU without and with the boost."""
+"""The CPU of each container without and with its boost."""
 PARTS = 1 << 10
 
 

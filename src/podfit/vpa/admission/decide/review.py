@@ -61,7 +61,7 @@ class Chosen(NamedTuple):
     vpa: ObjectView | None
     """None if the pod stays unchanged."""
     boosts: Mapping[str, Quantity] = NO_BOOSTS
-    """By container: the CPU to start with, if its full boost does not fit."""
+    """The CPU that each container starts with, if its full boost does not fit."""
     wanted: Wanted | None = None
     """The recommendation for its containers, if it was computed before."""
 
@@ -76,7 +76,7 @@ class ReviewAnswer:
     status: dict[str, Any] | None = None
     warnings: tuple[str, ...] = ()
     outcome: str = "skipped"
-    """applied, skipped or error: for the metrics."""
+    """applied, skipped or error, as in the metrics."""
     why: str = ""
 
     def to_response(self) -> dict[str, Any]:

@@ -3,4 +3,4 @@
 from __future__ import annotations
 
 FITTED = "podfit.dev/fitted"
-"""On a pod: the reductions below the recommendation, and their reasons."""
+"""The annotation of a pod that lists the reductions below the recommendation, with reasons."""

@@ -23,7 +23,7 @@ class BadWindow(ValueError):
 class Window:
     days: frozenset[int]
     start: int
-    """Minutes since midnight."""
+    """The start in minutes since midnight."""
     end: int
 
     def holds(self, now: float) -> bool:

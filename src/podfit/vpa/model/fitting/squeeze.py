@@ -18,9 +18,9 @@ from podfit.vpa.model.objects.policy import CPU, MEMORY, RESOURCES, container_re
 from podfit.vpa.model.room import RoomLedger, amount, amounts_of, as_quantity, shown
 
 Sizes = dict[tuple[str, str], int]
-"""(container, resource) → what it requests."""
+"""(container, resource) → amount requested."""
 Holds = Callable[[ObjectView], bool]
-"""Whether there is room for a pod with its new resources."""
+"""Returns whether a pod with its new resources fits."""
 STEPS = 10
 _ORDER = ((CPU,), (MEMORY,), RESOURCES)
 """The order of reduction: a container with little CPU is slow, one with little memory is killed."""

@@ -12,7 +12,7 @@ ResourceList = dict[str, Quantity]
 
 FROM_STATUS, FROM_SPEC = "Pod.Status.ContainerStatuses", "Pod.Spec.Containers"
 reads = {FROM_STATUS: 0, FROM_SPEC: 0}
-"""Counts by source of the resources, for a metric."""
+"""How often resources were read from each source, for a metric."""
 
 
 def resource_list(raw: Mapping[str, Any] | None) -> ResourceList:

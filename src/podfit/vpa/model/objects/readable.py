@@ -15,7 +15,7 @@ from podfit.vpa.model.objects.allowed import contradictions
 from podfit.vpa.model.objects.policy import container_policies
 
 UNREADABLE = "unreadable"
-"""The field with the error."""
+"""The field that holds the error."""
 _LISTS = ("minAllowed", "maxAllowed")
 _AMOUNTS = ("oomBumpUpRatio", "oomMinBumpUp")
 _SIZES = ("target", "lowerBound", "upperBound", "uncappedTarget")

@@ -30,7 +30,7 @@ NOW = 0.25
 BLEND = 0.015
 """Memory: experts whose cost is within about this fraction of an OOM-day of the best one are averaged."""
 CALM_BLEND, BURSTY_BLEND = 0.5, 1.2
-"""CPU: the same, as a number of short samples."""
+"""The same for CPU, as a number of short samples."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ from podfit.vpa.policies.learning.network import network
 from podfit.vpa.policies.learning.traits import levels_of, traits_of
 
 LIMITS = (-4.0, 2.0)
-"""No size is further than this from the maximum of the last hour, as a logarithm."""
+"""The range of a size relative to the maximum of the last hour, as logarithms."""
 CALM, BURSTY = "calm", "bursty"
 
 

@@ -17,7 +17,7 @@ CLAMP = 5.0
 TRAIT, WEIGHT = 256.0, 4096.0
 """Units of one: traits have multiples of 1/256, weights of 1/4096. Their products stay far below 2**53 units."""
 BLOCK = 8192
-"""So many hours are standardised at a time, which fit the cache of a processor."""
+"""The number of hours that are standardised at a time; they fit the processor's cache."""
 ON_ONE_CORE = 2.0**18
 """A product of more multiplications than this is spread over all cores by OpenBLAS, which here costs twice the
 processor time and gains nothing."""

@@ -20,7 +20,7 @@ from podfit.vpa.recommender.intake.usage import UsageUnavailable
 
 ROOT = "/apis/external.metrics.k8s.io/v1beta1"
 NO_SAMPLE = ""
-"""Not a quantity: it counts as missing, whereas an absent one counts as zero."""
+"""Not a quantity, so it counts as missing, whereas an absent value may count as zero."""
 
 
 def metrics_of(config: RecommenderConfig) -> dict[str, str]:

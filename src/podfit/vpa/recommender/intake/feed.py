@@ -53,12 +53,12 @@ class Feed:
         self.ooms: deque[Oom] = deque(maxlen=OOM_QUEUE)
         self._kills = Kills()
         self.earlier_ooms: list[Oom] = []
-        """Kills that pods already reported when this recommender started, until `count_earlier` decides about them."""
+        """Kills that pods had reported before this recommender started, until `count_earlier` counts or drops them."""
         self._started_up = False
         self._unowned: set[PodId] = set()
         """Pods of Jobs that are not in the cache yet."""
         self.gone: set[PodId] = set()
-        """Deleted since the last pass, and kept until the end of the next."""
+        """Pods that were deleted since the last pass; they are kept until the end of the next."""
         self._seen: dict[VpaId, Seen] = {}
         self._rivals: Rivals | None = None
         self._collected = float("-inf")

@@ -16,7 +16,7 @@ from podfit.vpa.recommender.decide.histograms.cluster import AggregateKey, Pod
 from podfit.vpa.recommender.intake.usage import Scraped
 
 Written = dict[str, tuple[str | None, str | None]]
-"""By container, its CPU limit and request."""
+"""The CPU limit and request of each container, as written in the pod."""
 
 
 def cpu_limits(pod: Object) -> Written:

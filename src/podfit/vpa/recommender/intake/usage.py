@@ -35,7 +35,7 @@ AHEAD_S = 600.0
 """Samples further in the future than this come from a wrong clock; counting them would block correct ones."""
 WINDOW_S = 60.0
 AT_ONCE = 500
-"""PodMetrics, or containers, that are processed in one batch."""
+"""The number of PodMetrics, or containers, that are processed in one batch."""
 
 
 class UsageUnavailable(Exception):

@@ -25,10 +25,10 @@ class Curve:
     start: Seconds
     step: Seconds
     cpu: Floats
-    """Cores, of the pod with the highest usage."""
+    """The CPU usage in cores, of the pod with the highest usage."""
     cpu_mean: Floats
     memory: Floats
-    """Bytes."""
+    """The memory usage in bytes."""
     memory_mean: Floats
 
 
@@ -39,7 +39,7 @@ class Evidence:
     first: Seconds = NEVER
     last: Seconds = NEVER
     pods: int = 0
-    """Measured pods, deleted ones included."""
+    """The number of measured pods, deleted ones included."""
     size: Estimate = field(default_factory=lambda: Estimate({}, {}, {}))
     """The sizes from the policy for this usage; resources without samples are omitted."""
     used: Mapping[str, int] = field(default_factory=dict)

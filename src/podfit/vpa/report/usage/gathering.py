@@ -24,7 +24,7 @@ from podfit.vpa.report.usage.curves import Curves, Grid
 from podfit.vpa.report.usage.evidence import Curve, Evidence, Known
 
 IMPOSSIBLE = 1.5
-"""No container uses this multiple of the largest node: such samples are wrong."""
+"""Samples above this multiple of the largest node are considered wrong."""
 
 
 class Gatherer:
@@ -39,7 +39,7 @@ class Gatherer:
         self._ooms: dict[tuple[Key, str], int] = {}
         self._vpas: dict[Key, Vpa] = {}
         self.impossible = 0
-        """Samples that were dropped because they exceed every node."""
+        """The number of samples that were dropped because they exceed every node."""
         self.strangers: dict[tuple[str, str], None] = {}
         """Pods that belong to no workload of the cluster."""
 

@@ -51,7 +51,7 @@ class Gates:
         self._headroom, self._events = headroom, events
         self._held: dict[Key, Object] = {}
         self._reported: dict[str, str] = {}
-        """By pod UID: the missing item named in its last Event."""
+        """The reason in each pod's last Event, by UID."""
         self._opened: set[str] = set()
         """UIDs of released pods, until the watch delivers them without the gate."""
         self._due = asyncio.Event()

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from podfit.vpa.updater.loop import Updater
 
 AGAIN_S = (0.25, 1.0, 4.0, 15.0)
-"""When a refused reflex is retried, while the container stays near its limit."""
+"""The delays after which a rejected reflex is retried, while the container stays near its limit."""
 FORGET_S = 3600.0
 PAGE = 4096
 
@@ -44,7 +44,7 @@ class Reflexes:
     def __init__(self, updater: Updater) -> None:
         self._of = updater
         self._before: dict[tuple[str, str], EarlierReflexes] = {}
-        """By pod UID and container."""
+        """The earlier reflexes, by pod UID and container."""
         self._under_way: set[tuple[str, str, int]] = set()
 
     # --- watching

@@ -56,7 +56,7 @@ class Restarts:
         self._writes, self._budgets, self._pods, self._clock = writes, budgets, pods, clock
         self._timeout_s = timeout_s
         self._under_way: dict[str, _UnderWay] = {}
-        """By pod UID."""
+        """The pods that are restarting, by UID."""
 
     def begin(self) -> None:
         """Starts a pass: drops the pods that are ready again, and those that took too long."""

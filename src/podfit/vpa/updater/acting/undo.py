@@ -30,7 +30,7 @@ log = logging.getLogger(__name__)
 
 VpaId = tuple[str, str]
 FEW = 16
-"""Up to this number, pods are read one by one; for more the whole list is read."""
+"""The number of pods up to which metrics are read one by one; beyond it the whole list is read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +45,7 @@ class Lowered:
     """(container number, kind, resource) → amount, of everything the resize changed in these resources."""
     resources: frozenset[str]
     names: tuple[str, ...]
-    """Of the pod's containers."""
+    """The names of the pod's containers."""
 
 
 @dataclass(slots=True)
@@ -54,7 +54,7 @@ class Undo:
     config: UpdaterConfig
     clock: Clock
     send: Callable[[Lowered, Patch, str], Any]
-    """Sends the patch that undoes a resize; awaits."""
+    """Sends the patch that undoes a resize; must be awaited."""
     _lowered: dict[Key, Lowered] = field(default_factory=dict)
     _floors: dict[VpaId, dict[tuple[str, str], tuple[float, int]]] = field(default_factory=dict)
     _due: asyncio.Queue[tuple[Lowered, str, str]] = field(default_factory=asyncio.Queue)

@@ -22,7 +22,7 @@ from podfit.vpa.updater.decide.priority import OBSERVED
 log = logging.getLogger(__name__)
 
 UNSIZED_S = 300.0
-"""How long nothing is evicted after a successor that bypassed the webhook."""
+"""How long nothing is evicted after a successor bypassed the webhook."""
 UNSIZED = "an evicted pod would be recreated with the size of its template"
 
 
@@ -30,7 +30,7 @@ class Webhook:
     def __init__(self, client: Client, config: UpdaterConfig, clock: Clock) -> None:
         self._client, self._config, self._clock = client, config, clock
         self._missed: tuple[str, float] | None = None
-        """The successor that was created unsized, and when it was seen."""
+        """The successor that bypassed the webhook, and when it was observed."""
 
     def came(self, pod: Mapping[str, Any]) -> None:
         """Records whether the successor of an evicted pod passed the webhook, which leaves an annotation on

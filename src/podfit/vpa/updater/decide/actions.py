@@ -54,7 +54,7 @@ class Resize:
     patch: Patch
     annotations: Patch
     unboosted: tuple[str, ...] = ()
-    """The containers whose startup boost ends: their CPU falls because its time is up."""
+    """The containers whose CPU falls because their startup boost has expired."""
     changes: Mapping[tuple[int, str, str], Quantity] = field(init=False, compare=False, repr=False)
     """The fields that the patch sets: (container number, `requests` or `limits`, resource) → amount."""
 

@@ -55,7 +55,7 @@ class Report:
     evictable: int = 0
     """Pods to be evicted in a mode that evicts, whether or not the budget sufficed for all."""
     resizable: int = 0
-    """The same of resizes, in a mode that resizes."""
+    """Pods to be resized in a mode that resizes, whether or not the budget sufficed for all."""
 
 
 def update_pass(

@@ -18,7 +18,7 @@ from podfit.vpa.updater.decide.config import Config
 
 OBSERVED = "vpaObservedContainers"
 MOST = 2**63 - 1
-"""More thousandths than this are absurd; a number with hundreds of digits is not a usable fraction."""
+"""The largest meaningful number of thousandths; a number with hundreds of digits is not a usable fraction."""
 _LABEL = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 
 

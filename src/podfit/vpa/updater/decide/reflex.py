@@ -22,7 +22,7 @@ class EarlierReflexes:
 
     count: int = 0
     at: float = 0.0
-    """When the last one was sent."""
+    """When the last reflex was sent."""
     first_request: int = 0
 
 
@@ -31,7 +31,7 @@ class Grow:
     request: int
     limit: int
     at_bound: bool
-    """No further reflex is possible."""
+    """Whether no further reflex is possible."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -32,7 +32,7 @@ class Attempts:
     infeasible: dict[str, ObjectView] = field(default_factory=dict)
     """The recommendation that was infeasible for a pod (by UID)."""
     easing: set[str] = field(default_factory=set)
-    """Pods (by UID) that were lowered only part of the way."""
+    """Pods (by UID) that were lowered only part of the way to their target."""
 
     def forget(self, pods: Iterable[ObjectView], config: Config) -> None:
         """Drops records of deleted pods and, if configured, of completed resizes."""

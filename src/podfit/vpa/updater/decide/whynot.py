@@ -29,7 +29,7 @@ class WhyNot(NamedTuple):
     reason: str
     message: str
     quiet: bool = False
-    """Nothing is wrong: not reported."""
+    """Whether nothing is wrong, so that no Event is emitted."""
 
 
 def why_not(

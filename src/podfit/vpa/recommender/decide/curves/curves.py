@@ -43,7 +43,7 @@ class Curves:
         self._codes: dict[str, Codes] = {name: np.zeros((0, SLOTS), np.uint16) for name in ("cpu", "memory")}
         self.phase: Ints = np.zeros(0, np.int64)
         self.first: Ints = np.zeros(0, np.int64)
-        """The slot of the first sample; beyond any slot while there is none."""
+        """The slot of each curve's first sample; larger than any slot while there is none."""
         self._latest = -1
         """The newest slot with a column; columns are reused after `SLOTS` slots."""
         self._pairs: tuple[Ints, Ints] = np.zeros(0, np.int64), np.zeros(0, np.int64)

@@ -42,7 +42,7 @@ class LivePolicies:
         self._of: dict[VpaId, list[CurveKey]] = {}
         self._sized: dict[str, dict[int, PolicySizes]] = {name: {} for name in policies}
         self._done: dict[int, int] = {}
-        """By curve, the slot of its last sizing."""
+        """The slot in which each curve was last sized."""
         self._killed: set[int] = set()
         self._texts: dict[int, tuple[int, str]] = {}
 

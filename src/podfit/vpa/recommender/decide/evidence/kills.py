@@ -21,7 +21,7 @@ from podfit.vpa.recommender.decide.evidence.oom import Oom, killed, killed_at, r
 
 PodId = tuple[str, str]
 End = tuple[str, str]
-"""Identifies one termination of a container: the id of the instance, and when."""
+"""Identifies one termination of a container by the instance's id and the time."""
 
 
 @dataclass(slots=True)
@@ -31,7 +31,7 @@ class Count:
     from_statuses: int = 0
     from_node: int = 0
     base: int | None = None
-    """The node's counter when nothing was to be counted; None until it is known."""
+    """The value of the node's counter that represents no kills; None until it is known."""
     last: int = 0
 
     @property

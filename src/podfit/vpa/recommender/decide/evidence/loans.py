@@ -22,9 +22,9 @@ from podfit.vpa.recommender.decide.histograms.estimate import Estimate, confiden
 
 MOST_TRUST = max(level.trust for level in LEVELS)
 LENDS_FROM = 1.0 / 24.0
-"""The minimum total confidence of the similar containers: an hour of samples, of a day's confidence interval."""
+"""The minimum total confidence of the similar containers: that of an hour of samples, if the interval is a day."""
 MOST_LENDERS = 8
-"""Aggregates that one loan merges: those with the most samples."""
+"""How many aggregates one loan merges at most: those with the most samples."""
 _SEARCHES = 12
 """How often similar containers are searched for again after none were found, within the time that makes a container a
 lender."""

@@ -50,7 +50,7 @@ class Missing:
     """When the first of the containers without samples was first seen."""
     stopped: tuple[tuple[str, Seconds], ...] = ()
     lent: frozenset[str] = frozenset()
-    """The containers whose recommendation comes from similar ones meanwhile."""
+    """The containers whose recommendation currently comes from similar ones."""
 
     def never_message(self, since: str) -> str:
         return " ".join(self._never(name, lacking, since) for name, lacking in self.never)

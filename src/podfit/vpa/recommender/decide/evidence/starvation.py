@@ -59,15 +59,15 @@ class Starved:
     """The starved containers of one aggregate."""
 
     at_limit: dict[int, Since] = field(default_factory=dict)
-    """By the container's handle: those that use up their limit."""
+    """The containers that use up their limit, by handle."""
     throttled: dict[int, Since] = field(default_factory=dict)
-    """By the container's handle: those whose bursts are throttled. The amount is the request: limits follow it."""
+    """The containers whose bursts are throttled, by handle. The amount is the request, which limits follow."""
     lately: deque[tuple[Seconds, int]] = field(default_factory=lambda: deque(maxlen=MOST_SAMPLES))
     """The usage of containers that did not use up their limit."""
     too_little: int = 0
     """The highest request at which bursts were throttled for a while."""
     sufficed: int = 0
-    """The lowest request above that at which they were not; 0 if there is none."""
+    """The lowest request above that at which bursts were not throttled; 0 if there is none."""
     newest: Seconds = NEVER
     last_starved: Seconds = NEVER
     used_up: bool = False
@@ -123,12 +123,12 @@ class Need:
     """Starvation of one container of an autoscaler, in millicores; 0 if there is none."""
 
     lower_bound: int = 0
-    """A limit that is used up."""
+    """The limit that is used up; 0 if there is none."""
     used_lately: int = 0
     bursts: int = 0
-    """A request at which bursts are throttled."""
+    """The request at which bursts are throttled; 0 if there is none."""
     sufficed: int = 0
-    """A request at which bursts are no longer throttled."""
+    """The request at which bursts are no longer throttled; 0 if there is none."""
 
     def __or__(self, other: Need) -> Need:
         bound, lately = max(self.lower_bound, other.lower_bound), max(self.used_lately, other.used_lately)

@@ -19,7 +19,7 @@ from podfit.vpa.recommender.decide.histograms.aggregate import CPU_SAMPLE_WEIGHT
 
 Flags = NDArray[np.bool_]
 SLICE = 16384
-"""Samples processed at a time, so that intermediate arrays stay in cache."""
+"""How many samples are processed at a time, so that intermediate arrays stay in the cache."""
 NO_ROW = -1
 
 
@@ -29,7 +29,7 @@ class Fleet:
         self.cpu = HistogramMatrix(buckets.CPU, config.cpu_histogram_decay_half_life)
         self.memory = HistogramMatrix(buckets.MEMORY, config.memory_histogram_decay_half_life)
         self.first: Floats = np.zeros(0)
-        """Infinite while there is no sample."""
+        """The time of each row's first CPU sample; infinite while there is none."""
         self.last: Floats = np.zeros(0)
         self.count: Ints = np.zeros(0, np.int64)
         self.interval: Floats = np.zeros(0)

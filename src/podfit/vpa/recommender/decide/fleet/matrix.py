@@ -15,7 +15,7 @@ from podfit.vpa.recommender.decide.histograms.histogram import MAX_DOUBLINGS
 
 Buckets = NDArray[np.int64]
 TABLE = 4096
-"""Seconds between the oldest and the youngest sample of a slice for which a table of growth pays."""
+"""A table of growth factors is used if the samples of a slice are at most this many seconds apart."""
 
 
 class HistogramMatrix:

@@ -79,11 +79,12 @@ class ClusterState:
         self.vpas: dict[VpaId, Vpa] = {}
         self._aggregates_in: dict[str, dict[AggregateKey, AggregateState]] = {}
         self._ageless: list[AggregateState] = []
-        """New ones, until the first time stamp."""
+        """New aggregates, until `stamp_created` sets their creation time."""
         self._pods_in: dict[str, dict[PodId, Pod]] = {}
         self._vpas_in: dict[str, dict[VpaId, Vpa]] = {}
         self._vpas_by_label: dict[tuple[str, str, str], dict[VpaId, Vpa]] = {}
-        """By namespace and one label that their selector requires; the rest under no label."""
+        """Autoscalers by namespace and one label that their selector requires; those that require none are under an
+        empty label."""
 
     @property
     def pods(self) -> dict[PodId, Pod]:
