@@ -1,7 +1,7 @@
-"""How an API server reaches a meter in another process: a Service, which the APIService names.
+"""Makes a meter in another process reachable for an API server, through a Service that the APIService names.
 
-An address that other machines reach is in an EndpointSlice (and Endpoints, which API servers before 1.33 read) of the
-Service. A name, or an address of the machine itself, is the Service's external name.
+An address that other machines reach is in an EndpointSlice of the Service (and in Endpoints, which API servers before
+1.33 read). A name, or an address of the machine itself, is the Service's external name.
 """
 
 from __future__ import annotations

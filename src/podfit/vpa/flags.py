@@ -65,7 +65,7 @@ NUMBERS = frozenset(
 
 
 class BadFlag(ValueError):
-    """An invalid flag; the message says which and why."""
+    """An invalid flag; the message names it, and states the reason."""
 
 
 class WrongLine(BadFlag):

@@ -1,4 +1,4 @@
-"""How far a request may be from its target before the updater acts, as in podfit's recommender.
+"""The range around a target within which the updater leaves requests unchanged, as in podfit's recommender.
 
 A policy other than `default` has narrow bounds if changes are made in place. Otherwise the bounds are those of the
 Kubernetes recommender: the 50th and the 95th percentile with a margin, wider with few samples, and always enclosing the

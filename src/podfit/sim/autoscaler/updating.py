@@ -47,7 +47,7 @@ def worth(out: Flags, differs: Floats, age_s: Floats, quick_oom: Flags, config: 
 
 
 def disturbable(configured: Ints, running: Ints, config: Config = CONFIG) -> Ints:
-    """How many replicas of each workload may be disrupted in a pass."""
+    """The number of replicas of each workload that may be disrupted in a pass."""
     tolerance = (configured * config.eviction_tolerance).astype(np.int64)
     alone = (configured == running) & (tolerance == 0)
     return np.where(alone, 1, np.maximum(running - configured + tolerance, 0))

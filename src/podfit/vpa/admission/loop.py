@@ -165,7 +165,8 @@ class AdmissionWebhook:
 
     @property
     def _by_url(self) -> bool:
-        """Only one of several webhooks can be registered by URL. Behind a Service all of them are registered."""
+        """Whether the webhook is registered by URL. Then only one of several can be registered; behind a Service all of
+        them are."""
         return self.config.register_webhook and self.config.register_by_url
 
     async def _another_answers(self) -> bool:

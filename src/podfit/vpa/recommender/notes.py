@@ -163,7 +163,8 @@ def extra_conditions(
     low = trust is not None and trust < low_below
     wanted: list[Condition] = []
     if low:
-        # Without the number, which grows with every sample: the status is to be written on changes, not in every pass.
+        # The message has no number of samples, which grows all the time: the status is to be written on changes, not in
+        # every pass.
         words = f"The recommendation is based on less than {low_below:g} confidence interval(s) of samples."
         wanted.append(Condition(LOW_CONFIDENCE, True, "TooFewSamples", words))
     if fetching:

@@ -23,7 +23,7 @@ SIZED_UNDER = "podfit.dev/vpa-policy"
 
 
 def at_once(vpa: ObjectView, pods: int) -> int:
-    """How many pods may be changed at a time; 0 without the annotation. An invalid value counts as one."""
+    """The number of pods that may be changed at a time; 0 without the annotation. An invalid value counts as one."""
     text = annotations_of(vpa).get(ROLLING)
     if text is None:
         return 0

@@ -14,7 +14,8 @@ from podfit.vpa.model.objects.policy import RESOURCES
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """None means that no object sets a bound; an empty list that one exists without these resources."""
+    """The bounds of one kind of object. None means that no LimitRange sets a bound, an empty list that one exists
+    without these resources."""
 
     type: str
     max: ResourceList | None = None

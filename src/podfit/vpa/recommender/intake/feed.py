@@ -231,7 +231,8 @@ class Feed:
         self.gone.clear()
 
     def collect_garbage(self, now: Seconds) -> None:
-        """Once an hour drops aggregates that can get no more samples, and checkpointed data that is too old."""
+        """Drops aggregates that can get no more samples, and checkpointed data that is too old; at most once an
+        hour."""
         self.cluster.stamp_created(now)
         if now - self._collected < GC_EVERY_S and now >= self._collected:
             return

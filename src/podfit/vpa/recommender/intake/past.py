@@ -58,7 +58,7 @@ class Past:
         if self._curves is not None:
             self._curves.take_past(handles, batch)
         for oom in batch.ooms:
-            # In order of time, because an event counts relative to the peak at that time.
+            # Events are in order of time, because each counts relative to the peak at that time.
             end = int(np.searchsorted(batch.times, oom.instant, side="right"))
             self.samples += ingest_handles(fleet, handles, _cut(batch, start, end))
             start = end

@@ -112,7 +112,7 @@ def conventions(config: PrometheusConfig) -> Iterator[PrometheusConfig]:
 
 
 def candidates(config: PrometheusConfig, namespace: str, pods: str) -> Iterator[Asking]:
-    """For each convention the queries of the metrics themselves, then those of the recording rules."""
+    """The queries of the metrics themselves, then those of the recording rules, for each convention."""
     for one in conventions(config):
         plain = Asking(one, namespace, pods)
         yield plain
@@ -120,7 +120,7 @@ def candidates(config: PrometheusConfig, namespace: str, pods: str) -> Iterator[
 
 
 def pod_pattern(workloads: Iterable[tuple[str, str]]) -> str:
-    """For the pods of these workloads (kind and name), deleted ones included; "" if there are too many."""
+    """A pattern for the pods of these workloads (kind and name), deleted ones included; "" if there are too many."""
     names = {(kind == "Pod", name.replace(".", "[.]")) for kind, name in workloads}
     if not names or len(names) > MOST_NAMES:
         return ""

@@ -53,7 +53,7 @@ class UpdaterWrites:
                 log.info("note on pod %s/%s: %s", namespace, name, error)
 
     async def may_evict(self, pod: Mapping[str, Any]) -> str | None:
-        """None if an eviction would be allowed now, else why not. It is a dry run, which evicts nothing."""
+        """Checks with a dry run whether an eviction would be allowed now. None if it would, else why not."""
         return await self._evict(pod, dry_run=True)
 
     async def evict(self, action: Evict) -> str | None:

@@ -69,7 +69,7 @@ class Restarts:
                 del self._under_way[uid]
 
     async def ask(self, work: VpaPass, pod: ObjectView, names: list[str]) -> Wait | None:
-        """None if the pod may be restarted; from then on it counts as restarting."""
+        """Checks whether the pod may be restarted. None if it may; from then on it counts as restarting."""
         words = f"its resize restarts container {' and '.join(names)} (resizePolicy RestartContainer)"
         waiting = self._against_rules(work, pod, words) or self._behind_another(pod, words)
         if waiting is not None:

@@ -105,7 +105,7 @@ class Undo:
         return self.clock.monotonic() - lowered.at <= self.config.undo_within
 
     async def look_for_throttling(self, pod_of: Callable[[Key], Object | None]) -> None:
-        """Once a pass, finds pods that use all of their CPU after it was lowered."""
+        """Finds pods that use all of their CPU after it was lowered. Called once a pass."""
         now = self.clock.monotonic()
         for key in [key for key, lowered in self._lowered.items() if not self._recent(lowered)]:
             del self._lowered[key]

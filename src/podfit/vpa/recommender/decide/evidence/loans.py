@@ -64,8 +64,8 @@ def suffices(span: Span, trust: float, config: Config, now: Seconds) -> bool:
 
 
 def lasts(config: Config) -> Seconds:
-    """How long a loan is used before it is recomputed, and how long after its first own sample a container may have
-    one: a fraction of the confidence interval, which is an hour of a day."""
+    """The time for which a loan is used before it is recomputed, and for which a container may have one after its own
+    first sample. It is a fraction of the confidence interval: an hour of a day."""
     return LENDS_FROM * _interval(config)
 
 

@@ -134,7 +134,7 @@ def grown(array: NDArray[T], length: int) -> NDArray[T]:
 
 
 def occurrence(values: Ints) -> Ints:
-    """How many equal values precede each value."""
+    """For each value the number of equal values before it."""
     ordered = np.argsort(values, kind="stable")
     run = values[ordered]
     repeated = run[1:] == run[:-1]

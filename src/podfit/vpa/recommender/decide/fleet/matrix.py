@@ -209,9 +209,10 @@ class HistogramMatrix:
 def percentile_steps(
     matrix: Floats, low: Ints, total: Floats, fractions: tuple[float, ...], dusty: bool
 ) -> NDArray[np.uint8]:
-    """For how many columns each row's running sum, which begins at `low`, stays below each fraction of its total.
+    """The number of columns for which each row's running sum, which begins at `low`, stays below each fraction of its
+    total.
 
-    It goes column by column over all rows at once: the sum must be built in this order to equal the scalar one.
+    It is computed column by column over all rows at once: the sum must be built in this order to equal the scalar one.
     """
     columns = np.ascontiguousarray(matrix.T)
     thresholds = [fraction * total for fraction in fractions]

@@ -67,8 +67,8 @@ class Vpa:
 
 
 class ClusterState:
-    """With a fleet, all numbers are in its arrays and whole scrapes can be ingested; without one, each object has its
-    own."""
+    """The model of a cluster. With a fleet, all numbers are in its arrays and whole scrapes can be ingested; without
+    one, each object has its own numbers."""
 
     def __init__(self, config: Config, fleet: Fleet | None = None) -> None:
         self.config = config

@@ -24,7 +24,8 @@ Change = dict[tuple[int, str, str], Quantity]
 
 @dataclass(frozen=True, slots=True)
 class SpareRoom:
-    """How much more a pod may request, or be limited to. Resources that are not listed are unlimited."""
+    """The amount by which a pod may request more, or be limited to more. Resources that are not listed are
+    unlimited."""
 
     node: Mapping[str, int] = field(default_factory=dict)
     """cpu in millicores, memory in bytes: the node's free capacity."""
