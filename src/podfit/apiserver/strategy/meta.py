@@ -1,4 +1,5 @@
-"""Validation of metadata, with Kubernetes' messages, immutability on updates, and repeated owner references."""
+"""Validates metadata with Kubernetes' messages, enforces its immutable fields, and removes duplicate owner
+references."""
 
 from __future__ import annotations
 
@@ -34,7 +35,7 @@ _RESET_FOR_STATUS = (
 def validate_object(
     metadata: Object, namespaced: bool, check_name: NameCheck, strict_finalizers: bool = True
 ) -> Errors:
-    """Metadata as such, on create and again on every update."""
+    """Validates metadata, on create and on every update."""
     errors: Errors = []
     base = metadata.get("generateName")
     if base:
@@ -80,14 +81,14 @@ def validate_annotations(annotations: dict[str, str], path: str, errors: Errors)
         errors.extend(invalid(path, key, text) for text in names.qualified_name(key.lower()))
         size += len(key) + len(value)
     if size > ANNOTATIONS_LIMIT // 4:
-        # Only texts this long can reach the limit; count their bytes exactly.
+        # Bytes are counted only for texts that are long enough to exceed the limit.
         exact = sum(len(key.encode()) + len(value.encode()) for key, value in annotations.items())
         if exact > ANNOTATIONS_LIMIT:
             errors.append(too_long(path, ANNOTATIONS_LIMIT))
 
 
 def _owner_references(owners: list[Object], path: str, errors: Errors) -> None:
-    """Errors do not identify the owner; neither do Kubernetes' own."""
+    """Validates owner references. As in Kubernetes, errors do not identify the owner."""
     controller = ""
     for owner in owners:
         api_version = owner.get("apiVersion") or ""
@@ -112,7 +113,7 @@ def _owner_references(owners: list[Object], path: str, errors: Errors) -> None:
 
 
 def _as_go(owner: Object) -> Object:
-    """An owner reference with its fields in the order in which Kubernetes prints them."""
+    """An owner reference with its fields in the order of Kubernetes' messages."""
     said = {field: owner.get(field) or "" for field in ("apiVersion", "kind", "name", "uid")}
     return said | {
         field: owner[field] for field in ("controller", "blockOwnerDeletion") if owner.get(field) is not None
@@ -135,14 +136,14 @@ def finalizer_names(finalizers: Iterable[str], errors: Errors) -> None:
 
 
 def finalizer_name(finalizer: str, path: str, errors: Errors) -> None:
-    """Built-in kinds accept only known short names besides qualified ones."""
+    """Validates a finalizer of a built-in kind: a qualified name, or one of the known short names."""
     if "/" not in finalizer and finalizer not in STANDARD_FINALIZERS:
         detail = "name is neither a standard finalizer name nor is it fully qualified"
         errors.append(invalid(path, finalizer, detail))
 
 
 def validate_update(new: Object, old: Object) -> Errors:
-    """Expects `carry_over` to have run."""
+    """Validates an update of metadata. Call `carry_over` first."""
     errors: Errors = []
     if old.get("deletionTimestamp") and new.get("finalizers"):
         added = sorted(set(new["finalizers"]) - set(old.get("finalizers") or ()))
@@ -168,8 +169,7 @@ def validate_update(new: Object, old: Object) -> Errors:
 
 
 def untouched(new: Object, old: Object) -> bool:
-    """Whether an update leaves all validated metadata unchanged: it was valid when it was written. Expects `carry_over`
-    to have run, as `validate_update` does."""
+    """Whether an update changes no validated metadata, which was valid when it was written. Call `carry_over` first."""
     if not new.get("resourceVersion") or (new.get("generation") or 0) < (old.get("generation") or 0):
         return False
     if new.keys() != old.keys():
@@ -179,7 +179,8 @@ def untouched(new: Object, old: Object) -> bool:
 
 
 def carry_over(new: Object, old: Object) -> None:
-    """Copies from the stored object what an update may omit and cannot change. Takes whole objects."""
+    """Copies metadata that an update may omit and cannot change from the stored object. The arguments are whole
+    objects."""
     mine, stored = new.setdefault("metadata", {}), old.get("metadata") or {}
     if not mine.get("uid") and "uid" in stored:
         mine["uid"] = stored["uid"]
@@ -196,7 +197,8 @@ def copied(value: Any) -> Any:
 
 
 def keep(new: Object, old: Object, *fields: str) -> None:
-    """Restores stored values, present or not. Unchanged values are not written: `new` may be the stored object's."""
+    """Restores the stored values of fields, or removes the fields if the stored object has none. Unchanged values are
+    not written, because `new` may be shared with the stored object."""
     for field in fields:
         if field in old:
             if new.get(field) is not old[field]:
@@ -206,7 +208,7 @@ def keep(new: Object, old: Object, *fields: str) -> None:
 
 
 def reset_for_status(new: Object, old: Object) -> None:
-    """A strict status endpoint changes no metadata except managedFields."""
+    """Restores all metadata except managedFields, for a strict status endpoint."""
     keep(new.setdefault("metadata", {}), old.get("metadata") or {}, *_RESET_FOR_STATUS)
 
 
@@ -217,7 +219,7 @@ _REPEATED_OWNERS = (
 
 
 def unique_owners(metadata: Object, *, admitted: bool = False) -> list[str]:
-    """Stores owner references that a client states twice once, in place. Returns the warning, if there were any.
+    """Removes duplicate owner references, in place. Returns the warning if there were any.
 
     `admitted`: after admission.
     """

@@ -141,7 +141,7 @@ def _huge_pages(name: str, quantity: Quantity, path: str, errors: Errors) -> Non
 def requirements(
     resources: Mapping[str, Any] | None, path: str, claims: frozenset[str], errors: Errors, *, pod_level: bool = False
 ) -> None:
-    """resources of a container, or of a pod as a whole."""
+    """Validates the resources of a container, or of a pod as a whole."""
     if not resources:
         return
     limits = resources.get("limits") or {}
@@ -153,8 +153,8 @@ def requirements(
 
 
 def _ordinary(limits: Mapping[str, Any], requests: Mapping[str, Any]) -> bool:
-    """Whether there is nothing but cpu and memory, none negative, and no request above its limit: most resources are
-    like that, and no rule rejects them."""
+    """Whether there are only cpu and memory, no negative amounts, and no requests above limits. This fast check accepts
+    most resources; no other rule would reject them."""
     for name, text in limits.items():
         if name not in _ORDINARY or Quantity.parse(text).nanos < 0:
             return False

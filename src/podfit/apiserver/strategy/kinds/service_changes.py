@@ -1,4 +1,4 @@
-"""Updates of Services: fields kept from the stored object, dropped with its former type, or immutable."""
+"""Prepares updates of Services: keeps omitted fields, and drops those of the former type."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ FIXED = "may not change once set"
 
 
 def keep_addresses(spec: Object, stored: Object) -> None:
-    """An update that omits the addresses keeps them."""
+    """Keeps the stored addresses in an update that omits them."""
     for field in ("clusterIP", "clusterIPs"):
         if not spec.get(field) and stored.get(field):
             spec[field] = stored[field]
 
 
 def sync_addresses(spec: Object, stored: Object) -> None:
-    """If a client changes only clusterIP, clusterIPs follows."""
+    """Updates clusterIPs if a client changes only clusterIP."""
     if (spec.get("clusterIP") or "") == (stored.get("clusterIP") or ""):
         return
     if (spec.get("clusterIPs") or []) == (stored.get("clusterIPs") or []):
@@ -41,7 +41,7 @@ def keep_node_ports(spec: Object, stored: Object) -> None:
 
 
 def drop_unused(spec: Object, stored: Object) -> None:
-    """Fields used only by the service's former type are dropped, unless the update sets them again."""
+    """Drops fields that only the service's former type uses, unless the update changes them."""
     kind, before = spec.get("type"), stored.get("type")
     unused: list[str] = []
     if kind == "ExternalName" != before:
@@ -63,7 +63,7 @@ def drop_unused(spec: Object, stored: Object) -> None:
 
 
 def drop_internal(spec: Object) -> None:
-    """An ExternalName routes no traffic; the policy that older clients set is dropped."""
+    """Drops the internal traffic policy of an ExternalName service, which routes no traffic; older clients set it."""
     if spec.get("type") == "ExternalName" and spec.get("internalTrafficPolicy") in POLICIES:
         spec.pop("internalTrafficPolicy")
 

@@ -105,7 +105,7 @@ class ServiceStrategy(Strategy):
         return self._validate(obj)
 
     def _validate(self, obj: Object, known: tuple[str, ...] = ()) -> Errors:
-        """`known`: addresses and ranges that are already stored. They remain valid in any notation."""
+        """Validates a Service. `known`: stored addresses and ranges, which remain valid in any notation."""
         errors: Errors = []
         spec = obj.get("spec") or {}
         kind, headless, ports = spec.get("type", ""), spec.get("clusterIP") == "None", spec.get("ports") or []
@@ -172,7 +172,7 @@ class ServiceStrategy(Strategy):
         mine, before = spec.get("loadBalancerClass"), stored.get("loadBalancerClass")
         if spec.get("type") == stored.get("type") == "LoadBalancer" and mine != before:
             errors.append(invalid("spec.loadBalancerClass", mine, FIXED))
-        _balancer_class(spec, errors)  # Kubernetes checks it twice, and complains twice.
+        _balancer_class(spec, errors)  # Kubernetes checks this twice, and reports the error twice.
         numbers = (spec.get("healthCheckNodePort"), stored.get("healthCheckNodePort"))
         if health_checked(spec) and health_checked(stored) and numbers[0] != numbers[1]:
             errors.append(forbidden("spec.healthCheckNodePort", "field is immutable"))

@@ -94,7 +94,8 @@ def _bad_rule(rule: Object) -> bool:
 
 
 def _ingress(spec: Object, known_secrets: bool = False, known_rules: bool = False) -> Errors:
-    """`known_…`: an older version stored secret names or wildcard rules that are invalid today; they remain valid."""
+    """Validates an Ingress. `known_…`: the stored object has secret names or wildcard rules that older versions
+    accepted; these remain valid."""
     errors: Errors = []
     rules, default = spec.get("rules") or [], spec.get("defaultBackend")
     if not rules and default is None:

@@ -69,7 +69,7 @@ class ServiceCIDRStrategy(Strategy):
                 if text != stored[at]:
                     errors.append(invalid(f"spec.cidrs[{at}]", text, IMMUTABLE))
         elif len(stored) == 1 and len(mine) == 2:
-            # A range of the other family may be added, so that a cluster becomes dual-stack.
+            # A range of the other family may be added, to make a cluster dual-stack.
             if mine[0] != stored[0]:
                 errors.append(invalid("spec.cidrs[0]", mine[0], IMMUTABLE))
             _cidrs(mine, errors)

@@ -1,1 +1,1 @@
-"""Pods: one kind and the endpoints that change it."""
+"""Strategies of pods: one kind, and the endpoints that change it."""

@@ -1,4 +1,4 @@
-"""The status of a pod's virtual machine, derived from that of the container that mirrors it."""
+"""Derives the status of a pod's virtual machine from that of the container that mirrors it."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from podfit.api.objects import Object
 READY = "VirtualMachineReady"
 _FOLLOWS = "ContainersReady"
 _ALWAYS = ("ready", "restartCount")
-"""Shown also if they are false and 0, as in the status of a container."""
+"""Fields that are shown even if they are false or 0, as in the status of a container."""
 
 
 def show_machine(new: Object, old: Object) -> None:
     """Sets `status.virtualMachineStatus`, condition VirtualMachineReady, and the node's allocation.
 
-    A node that supports paused and suspended machines writes `state` and `powerState` itself: they are kept until the
-    container's own state changes.
+    A node that supports paused and suspended machines writes `state` and `powerState` itself: these values are kept
+    until the state of the container changes.
     """
     machine, status = new["spec"]["virtualMachine"], new["status"]
     observed = _of(status, machine["name"])
@@ -58,7 +58,7 @@ def _reported(observed: Object) -> Object:
 
 
 def _states(state: Object) -> tuple[str, str]:
-    """The state, and the power state, as values of the status."""
+    """The values of `state` and `powerState` in the status."""
     if "running" in state:
         return "active", "running"
     ended = state.get("terminated")

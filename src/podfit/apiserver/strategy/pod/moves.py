@@ -1,4 +1,4 @@
-"""The migration state of a pod is written through pods/migrate only: other writes leave it unchanged."""
+"""Restores the migration state of a pod in all writes except those through pods/migrate."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from podfit.api.pods.migrations import ANNOTATION, moving
 
 
 def drop_migration(new: Object) -> None:
-    """A copy of a pod has not been migrated."""
+    """Removes the migration state of a new pod, which may be a copy of a migrated one."""
     annotations = new["metadata"].get("annotations")
     if annotations and ANNOTATION in annotations:
         new["metadata"]["annotations"] = {key: value for key, value in annotations.items() if key != ANNOTATION}

@@ -1,4 +1,4 @@
-"""The strategy of pods: one kind, four ways to change it."""
+"""The strategy of pods, for all endpoints that change them."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class PodStrategy(Strategy):
             new["status"] = dict(status)
         if new.get("spec") is old.get("spec"):
             return False
-        # Defaults are set inside it.
+        # Defaults are set inside the spec.
         new["spec"] = copied(new.get("spec") or {})
         return True
 
@@ -105,8 +105,8 @@ class PodStrategy(Strategy):
         carry_over(new, old)
 
     def prepare_resize(self, new: Object, old: Object, sizes_only: bool | None = None) -> bool:
-        """Reverts what a resize may not change. `sizes_only`: whether the specs differ in nothing else, if that is
-        already known. Returns whether they differ in nothing else now."""
+        """Reverts changes that a resize may not make. `sizes_only`: whether the specs differ in sizes only, if that is
+        already known. Returns whether they differ in sizes only after that."""
         spec, stored = new.get("spec") or {}, old["spec"]
         if spec.get(virtual_machines.FIELD) is not None and spec is not stored:
             virtual_machines.reconcile(spec, stored)
@@ -139,7 +139,7 @@ class PodStrategy(Strategy):
     def grace_period_s(self, obj: Object, asked: int | None) -> int:
         spec, status = obj.get("spec"), obj.get("status")
         if not isinstance(spec, dict) or not spec.get("nodeName"):
-            # No node runs it: there is nothing to wait for. Without a valid spec it is not a pod for any node.
+            # No node runs the pod, so there is no grace period: it is not bound, or its stored spec is invalid.
             return 0
         if isinstance(status, dict) and status.get("phase") in ("Failed", "Succeeded"):
             return 0

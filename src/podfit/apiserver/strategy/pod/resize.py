@@ -18,9 +18,9 @@ _WHOLE = "[]"
 
 
 def prepare(new: Object, old: Object, sizes_only: bool) -> bool:
-    """Resets everything except resources and resize policies. If containers are added or removed, nothing is reset, and
-    a list with other names in it is kept: validation reports it. `sizes_only`: whether the two specs differ in sizes
-    only. Returns the same for the result."""
+    """Resets all fields except resources and resize policies. Nothing is reset if containers are added or removed, and
+    no list in which containers are renamed or reordered: validation reports these changes. `sizes_only`: whether the
+    two specs differ in sizes only. Returns the same for the result."""
     asked, stored = new.get("spec") or {}, old["spec"]
     if not sizes_only:
         if any(len(asked.get(key) or ()) != len(stored.get(key) or ()) for key in LISTS):
@@ -31,7 +31,7 @@ def prepare(new: Object, old: Object, sizes_only: bool) -> bool:
     annotations = old["metadata"].get("annotations")
     meta.reset_for_status(new, old)
     if annotations and LABEL in annotations:
-        # The node decides by the rules of the last resize, and this one is native.
+        # The annotation names the dialect of the last resize, whose rules the node applies; this resize is native.
         new["metadata"]["annotations"] = {key: value for key, value in annotations.items() if key != LABEL}
     return sizes_only
 
@@ -60,7 +60,7 @@ def _resized(asked: Object, stored: Object) -> Object:
 
 
 def validate(new: Object, old: Object, errors: Errors, sizes_only: bool) -> None:
-    """Appends to the errors about metadata; a pod that can never be resized gets that one error only."""
+    """Validates a resize; `errors` has those about metadata. A pod that can never be resized gets a single error."""
     stored = old["spec"]
     if MIRROR in (old["metadata"].get("annotations") or {}):
         errors[:] = [forbidden(_WHOLE, "static pods cannot be resized")]
@@ -92,7 +92,7 @@ def validate(new: Object, old: Object, errors: Errors, sizes_only: bool) -> None
 
 
 def _node_supports_resize(status: Object) -> bool:
-    """An agent that supports resizing reports resources for every running container."""
+    """Whether the node's agent supports resizing: it then reports resources for every running container."""
     for container in status.get("containerStatuses") or ():
         if (container.get("state") or {}).get("running") is not None:
             return container.get("resources") is not None
@@ -119,7 +119,7 @@ def _names_any(resources: Object | None) -> bool:
 
 
 def _fixed(resources: Object) -> Object:
-    """The pod-level changes that a resize may not make."""
+    """The pod-level resources that a resize may not change."""
     rest: Object = {"claims": resources.get("claims") or []}
     for kind in ("requests", "limits"):
         amounts = resources.get(kind) or {}
@@ -132,8 +132,8 @@ def _removed(new: Object | None, old: Object | None) -> bool:
 
 
 def masked_resources(new: Object, old: Object) -> Object:
-    """The new resources with cpu and memory as they were: a remaining difference means that something else changed.
-    Claims are dropped, so a container that has any never compares equal."""
+    """The new resources with the old cpu and memory, so that a remaining difference is another change. Claims are
+    dropped, so a container that has any never compares equal."""
     masked: Object = {}
     for kind in ("requests", "limits"):
         before = old.get(kind) or {}

@@ -1,9 +1,9 @@
-"""Whether a resize changes sizes and nothing else. What is not changed was valid when it was stored.
+"""Detects resizes that change nothing but sizes, for which most of the processing can be skipped.
 
-Nearly every resize names amounts alone. The merge of its patch shares all else with the stored pod (ADR 5), so that a
-look at what is not the same object says so, for some microseconds. Such a resize needs no defaults, has nothing to be
-reverted, and is validated where it differs. Any other one, and every PUT, goes the whole way, with the same result
-(`tests/property/test_sizes_only.py`).
+Nearly every resize is a patch of amounts alone. Its result shares all other parts with the stored pod (ADR 5), so
+comparing the parts that are not shared takes only microseconds. Such a resize needs no defaults, has no changes to
+revert, and is validated only where it differs: the rest was valid when it was stored. All other resizes, and every PUT,
+take the general path, which has the same result (`tests/property/test_sizes_only.py`).
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ _CHANGEABLE = frozenset(("resources", "resizePolicy"))
 
 
 def differs_in_sizes_only(new: Object, old: Object) -> bool:
-    """Whether two specs, of pods or of containers, differ in resources and resize policies at most. Shared parts are
-    not compared."""
+    """Whether two specs, of pods or of containers, differ at most in resources and resize policies. Parts that both
+    share are not compared."""
     if new.keys() != old.keys() and not new.keys() ^ old.keys() <= _CHANGEABLE:
         return False
     for key, mine in new.items():
@@ -62,7 +62,7 @@ def _has_requests(container: Object) -> bool:
 
 
 def differs_in_amounts_only(new: Object, old: Object) -> bool:
-    """Whether containers that differ in sizes only differ in amounts of cpu and memory alone, which a regular container
+    """Whether containers that differ only in sizes differ only in amounts of cpu and memory, which a regular container
     may always change."""
     if new is old:
         return not (old.get("resources") or {}).get("claims")

@@ -1,4 +1,4 @@
-"""The status endpoint of pods: the spec is kept, and some transitions of the status are forbidden."""
+"""Rules for the status endpoint of pods: the spec is kept, and some transitions of the status are rejected."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def prepare(new: Object, old: Object) -> None:
 
 
 def _observed(condition: Object, before: Object) -> Object:
-    """Clients that do not know observedGeneration must not remove it. The given condition may be a stored one."""
+    """Restores observedGeneration, which clients that do not know the field omit. The condition may be a stored one."""
     if condition.get("observedGeneration"):
         return condition
     made = dict(condition)
@@ -45,7 +45,7 @@ def _observed(condition: Object, before: Object) -> Object:
 
 
 def _sync_addresses(status: Object) -> None:
-    """podIP is the first of podIPs; if they differ, an old agent wrote podIP alone."""
+    """Makes podIP and the first of podIPs equal; if they differ, an old agent wrote podIP alone."""
     one, several = status.get("podIP"), status.get("podIPs")
     if one and (not several or several[0].get("ip") != one):
         status["podIPs"] = [{"ip": one}]
@@ -97,7 +97,7 @@ def _conditions(conditions: Any, errors: Errors) -> None:
 
 
 def _transitions(new: Object, old: Object, field: str, spec: Object, key: str, errors: Errors) -> None:
-    """A container that terminated for good stays terminated."""
+    """Rejects transitions of a container that has terminated permanently."""
     policy = spec.get("restartPolicy", "Always")
     if policy == "Always" or not old.get(field):
         return
@@ -175,7 +175,7 @@ def _users(status: Object, spec: Object, field: str, errors: Errors) -> None:
 
 
 def _devices(status: Object, spec: Object, field: str, key: str, errors: Errors) -> None:
-    """The health of devices: for resources that the container requests, each device once."""
+    """Validates the health of devices: only resources that the container requests, and each device once."""
     reported = [(at, one) for at, one in enumerate(status.get(field) or ()) if one.get("allocatedResourcesStatus")]
     if not reported:
         return

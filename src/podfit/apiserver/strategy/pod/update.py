@@ -1,4 +1,4 @@
-"""Updates of a pod through its main endpoint and through ephemeralcontainers: almost everything is immutable."""
+"""Rules for updates of a pod through its main endpoint and ephemeralcontainers: most fields are immutable."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _MAX_INT32 = 2**31 - 1
 
 
 def validate(new: Object, old: Object, errors: Errors, resizable: bool = False) -> None:
-    """`resizable`: amounts of cpu and memory may change here, as in older dialects of resizing."""
+    """Validates an update. `resizable`: amounts of cpu and memory may change, as in older dialects of resizing."""
     fixed_annotations(new, old, errors)
     spec, stored = new.get("spec") or {}, old["spec"]
     for key in ("containers", "initContainers"):
@@ -57,12 +57,13 @@ def validate(new: Object, old: Object, errors: Errors, resizable: bool = False) 
 
 
 def _masked_resources(mine: Object, kept: Object) -> Object:
-    """Releases that resize by an update of the pod do not compare lists that did not exist before."""
+    """The new resources with the old amounts. Releases that resize by an update of the pod do not compare lists that
+    the stored pod lacks."""
     return masked_resources({kind: amounts for kind, amounts in mine.items() if kept.get(kind)}, kept)
 
 
 def fixed_annotations(new: Object, old: Object, errors: Errors) -> None:
-    """Some annotations describe the creation of the pod; they are immutable."""
+    """Validates that annotations about the creation of the pod are unchanged."""
     mine = (new.get("metadata") or {}).get("annotations") or {}
     stored = (old.get("metadata") or {}).get("annotations") or {}
     if not mine and not stored:
@@ -159,7 +160,7 @@ def _masked(new: Object, old: Object, errors: Errors) -> Object:
 
 
 def _mask_gated(masked: Object, old: Object, errors: Errors) -> None:
-    """The scheduling constraints of a gated pod may still be tightened."""
+    """Masks the scheduling constraints of a gated pod, which may still be tightened."""
     selector, before = masked.get("nodeSelector") or {}, old.get("nodeSelector") or {}
     if any(selector.get(key) != value for key, value in before.items()):
         detail = "only additions to spec.nodeSelector are allowed (no mutations or deletions)"
@@ -179,7 +180,7 @@ _TERMS = f"spec.affinity.nodeAffinity.{_REQUIRED_NODES}.nodeSelectorTerms"
 
 
 def _only_narrowed(new: Object | None, old: Object | None, errors: Errors) -> None:
-    """Required terms of a gated pod may get more requirements; existing ones may not be changed or removed."""
+    """Validates that an update of a gated pod only adds requirements to required terms, and changes or removes none."""
     if equal(new, old):
         return
     terms, stored = (((each or {}).get(_REQUIRED_NODES) or {}).get("nodeSelectorTerms") or [] for each in (new, old))
@@ -199,13 +200,13 @@ def _only_narrowed(new: Object | None, old: Object | None, errors: Errors) -> No
 def _only_additions(new: Object, old: Object) -> bool:
     lists = [(new.get(field) or [], old.get(field) or []) for field in ("matchExpressions", "matchFields")]
     if not any(before for _, before in lists):
-        # An empty term matches nothing; requirements would make it match.
+        # An empty term matches nothing; with requirements it could match.
         return not any(now for now, _ in lists)
     return all(equal(now[: len(before)], before) for now, before in lists)
 
 
 def _term_as_go(term: Object) -> Object:
-    """The server's own type has no JSON names."""
+    """Formats a term with Go's field names: Kubernetes' internal type has no JSON names."""
     shown: Object = {}
     for field, name in (("matchExpressions", "MatchExpressions"), ("matchFields", "MatchFields")):
         shown[name] = [
@@ -216,7 +217,7 @@ def _term_as_go(term: Object) -> Object:
 
 
 def difference(old: Any, new: Any) -> str:
-    """The differing parts, one line per side."""
+    """The differences of two values, one line per side."""
     lines: list[str] = []
     _differ("", old, new, lines)
     return "\n".join(lines) + "\n"
@@ -241,7 +242,7 @@ def _differ(path: str, old: Any, new: Any, lines: list[str]) -> None:
 
 
 def prepare_ephemeral(new: Object, old: Object) -> None:
-    """Only the list of ephemeral containers is taken from the request."""
+    """Restores everything but the list of ephemeral containers."""
     spec = dict(old["spec"])
     meta.keep(spec, new.get("spec") or {}, "ephemeralContainers")
     new["spec"] = spec

@@ -94,7 +94,7 @@ def _collisions(paths: Iterable[str], text: str, found: list[str]) -> None:
 
 
 def _collision(seen: list[str], path: str) -> str:
-    """One path inside another, or nearly: Kubernetes also treats "ab" as being inside "a"."""
+    """A path that contains another one. Like Kubernetes, this also treats "ab" as being inside "a"."""
     for other in seen:
         if not other or not path:
             return ""

@@ -37,7 +37,7 @@ _LISTS = ("initContainers", "containers", "ephemeralContainers")
 
 
 def pod_warnings(pod: Object) -> list[str]:
-    """For a new pod: updates get no warnings."""
+    """Warnings about a new pod; updates get none."""
     spec, metadata = pod.get("spec") or {}, pod.get("metadata") or {}
     found: list[str] = []
     complaints = names.dns_label(metadata.get("name", ""))
@@ -124,7 +124,7 @@ def _term(term: Object, path: str, found: list[str]) -> None:
 
 
 def _pod_affinity(affinity: Object, path: str, found: list[str]) -> None:
-    """Terms that match nothing because they have no selector."""
+    """Warns of affinity terms that match nothing because they have no selector."""
     for kind in ("podAffinity", "podAntiAffinity"):
         terms = affinity.get(kind) or {}
         places = [(f"{path}.{kind}.{_REQUIRED}[{at}]", term) for at, term in enumerate(terms.get(_REQUIRED) or ())]
@@ -144,13 +144,13 @@ def _repeated(values: Iterable[str], path: str, field: str, found: list[str]) ->
 
 
 def _profiles(container: Object, spec: Object, annotations: Object, prefix: str, found: list[str]) -> None:
-    """Annotations that have become fields, where the field is not set."""
+    """Warns of annotations that have been replaced by fields, if the field is not set."""
     own, pod = container.get("securityContext") or {}, spec.get("securityContext") or {}
     key = _SECCOMP_CONTAINER + container.get("name", "")
     if key in annotations and not own.get("seccompProfile"):
         found.append(f"{prefix}metadata.annotations[{key}]: {_SECCOMP_TEXT}")
     key = APP_ARMOR + container.get("name", "")
-    # Those of pods are reported when they are copied to the field.
+    # Annotations of pods are reported when they are copied to the field.
     if prefix and key in annotations and own.get("appArmorProfile") is None:
         of_pod = pod.get("appArmorProfile")
         if of_pod is None or of_pod != app_armor_field(annotations[key]):
@@ -167,7 +167,7 @@ def _container(container: Object, path: str, found: list[str]) -> None:
     for at, variable in enumerate(variables):
         name, value = variable.get("name", ""), variable.get("value", "")
         reference = f"$({name})"
-        # A later definition that builds on the earlier one is intended.
+        # A later definition that refers to the earlier one is intended.
         builds_on = variable.get("valueFrom") is None and value != reference and reference in value
         if name in seen and not builds_on:
             text = f"hides previous definition of {go_quote(name)}, which may be dropped when using apply"
@@ -200,7 +200,7 @@ def _ports(spec: Object, path: str, found: list[str]) -> None:
 
 
 def _as_go(port: Object) -> str:
-    """Go's %+v of a port."""
+    """Formats a port like Go's %+v."""
     numbers = f"HostPort:{port.get('hostPort', 0)} ContainerPort:{port.get('containerPort', 0)}"
     return (
         f"{{Name:{port.get('name', '')} {numbers} Protocol:{port.get('protocol', '')} HostIP:{port.get('hostIP', '')}}}"

@@ -1,1 +1,1 @@
-"""The spec of a pod, in a pod or in a template: defaults and validation, one module per part."""
+"""Defaults and validation of the spec of a pod, in a pod or in a template, with one module per part."""

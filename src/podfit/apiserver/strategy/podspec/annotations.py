@@ -94,7 +94,7 @@ def _containers(spec: Object, path: str) -> Iterator[tuple[str, Object]]:
 
 
 def profiles_agree(metadata: Object, spec: Object, path: str, errors: Errors) -> None:
-    """If a profile is given both ways, both must agree."""
+    """Validates that a profile given as an annotation and as a field is the same."""
     values = metadata.get("annotations") or {}
     if not values:
         return
@@ -118,7 +118,7 @@ def profiles_agree(metadata: Object, spec: Object, path: str, errors: Errors) ->
 
 
 def copy_app_armor(pod: Object) -> list[str]:
-    """Sets the fields of containers whose AppArmor profile is stated as an annotation. Returns warnings about these."""
+    """Sets the AppArmor profile of containers from their annotations. Returns warnings about these."""
     annotations, spec = (pod.get("metadata") or {}).get("annotations"), pod.get("spec") or {}
     if not annotations or (spec.get("os") or {}).get("name") == "windows":
         return []
@@ -139,7 +139,7 @@ def copy_app_armor(pod: Object) -> list[str]:
 
 
 def app_armor_field(written: str) -> Object | None:
-    """The field that says the same as the annotation; None if no valid one does."""
+    """The field equivalent to the annotation; None if the annotation is invalid."""
     if written in _APP_ARMOR_TYPES:
         return {"type": _APP_ARMOR_TYPES[written]}
     local = written.removeprefix(_LOCALHOST)

@@ -113,7 +113,7 @@ def ephemeral_containers(listed: list[Object], spec: Object, context: PodRules, 
 
 
 def only_in_pods(container: Object, path: str, errors: Errors) -> None:
-    """Templates may pad images with spaces; pods may not."""
+    """Checks that apply to pods but not to templates, whose images may be padded with spaces."""
     image = container.get("image") or ""
     if image != image.strip():
         errors.append(invalid(f"{path}.image", image, "must not have leading or trailing whitespace"))
@@ -152,7 +152,7 @@ def _common(container: Object, context: PodRules, path: str, errors: Errors) -> 
 
 
 def resizable(container: Object, claims: frozenset[str], restart_policy: str, path: str, errors: Errors) -> None:
-    """The changes that a resize may not make to any container."""
+    """Rejects changes that a resize may not make to any container."""
     if container.get("resources"):
         resourcelists.requirements(container["resources"], f"{path}.resources", claims, errors)
     if container.get("resizePolicy"):
@@ -216,7 +216,7 @@ def no_restart_on_resize(container: Object, path: str, errors: Errors) -> None:
 
 
 def _restart_rules(container: Object, path: str, errors: Errors) -> None:
-    """A container's own restart policy, and rules by exit code that refine it."""
+    """Validates a container's restart policy, and its rules by exit code."""
     policy, rules = container.get("restartPolicy"), container.get("restartPolicyRules") or ()
     if policy is not None and policy not in _RESTART:
         errors.append(not_supported(f"{path}.restartPolicy", policy, _RESTART))

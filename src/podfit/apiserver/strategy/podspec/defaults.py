@@ -1,6 +1,6 @@
-"""Defaults of pods and of pod templates, as set by the scheme after decoding.
+"""Sets the defaults of pods and pod templates after decoding, like Kubernetes' scheme.
 
-A template gets fewer than a pod: requests from limits, service links and pod-level requests are set on pods only.
+A template gets fewer defaults: requests from limits, service links and pod-level requests are set on pods only.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _LISTS = ("initContainers", "containers", "ephemeralContainers")
 
 @remembered(4096)
 def pull_policy(image: str) -> str:
-    """Always for tags that may move: latest, given or implied."""
+    """The default pull policy: Always for the tag latest, explicit or implied."""
     try:
         return "Always" if parse(image).tag == "latest" else "IfNotPresent"
     except InvalidReference:
@@ -42,7 +42,7 @@ def default_pod(pod: Object) -> None:
         for container in spec.get(name) or ():
             _requests_from_limits(container["resources"])
             if host_network:
-                # Of pods only: templates keep what they state.
+                # Only pods get requests from limits; templates remain as written.
                 _host_ports(container)
     if spec.get("enableServiceLinks") is None:
         spec["enableServiceLinks"] = True
@@ -84,7 +84,7 @@ def default_spec(spec: Object) -> None:
 
 
 def sync_service_account(spec: Object) -> None:
-    """serviceAccount is the old name of serviceAccountName: the new one wins, both are shown."""
+    """Synchronises serviceAccount, the old name, with serviceAccountName, which takes precedence. Both are shown."""
     account = spec.get("serviceAccountName") or spec.get("serviceAccount")
     if account:
         spec["serviceAccountName"] = spec["serviceAccount"] = account
@@ -177,7 +177,7 @@ def _requests_from_limits(resources: Object) -> None:
 
 
 def _pod_level(pod: Object, resources: Object) -> None:
-    """Missing pod-level requests where there are limits: the containers' requests, otherwise the limit."""
+    """Sets missing pod-level requests for resources with a limit: the containers' requests, otherwise the limit."""
     limits = resources.get("limits") or {}
     requests = resources.get("requests") or {}
     if not limits and not requests:

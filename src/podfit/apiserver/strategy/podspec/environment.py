@@ -91,7 +91,7 @@ def field_selector(selector: Object, allowed: tuple[str, ...], path: str, errors
             key = subscript.lower() if base == "metadata.annotations" else subscript
             names_valid(key, path, names.qualified_name(key), errors)
     elif field == "spec.host" and "spec.nodeName" in allowed:
-        pass  # the name of spec.nodeName before v1
+        pass  # The name of spec.nodeName before v1.
     elif field not in _CONVERTIBLE:
         detail = f"error converting fieldPath: field label not supported: {field}"
         errors.append(invalid(f"{path}.fieldPath", field, detail))

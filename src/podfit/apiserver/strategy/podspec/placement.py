@@ -1,4 +1,4 @@
-"""Validation of where a pod may run: node selectors, affinity, spreading, tolerations."""
+"""Validates scheduling constraints: node selectors, affinity, spreading, tolerations."""
 
 from __future__ import annotations
 
@@ -122,7 +122,7 @@ def _label_keys(term: Object, fields: tuple[str, ...], path: str, errors: Errors
 
 
 def _asked_twice(term: Object, path: str, errors: Errors) -> None:
-    """matchLabelKeys have been merged into the selector by now: a duplicate key was there before."""
+    """Rejects matchLabelKeys that were also in the selector, into which they have been merged already."""
     selector, keys = term.get("labelSelector"), term.get("matchLabelKeys") or []
     if not keys or selector is None:
         return
@@ -199,7 +199,7 @@ def tolerations(listed: list[Object], path: str, errors: Errors) -> None:
 
 
 def merge_label_keys(pod: Object) -> None:
-    """Turns matchLabelKeys into selector requirements with the pod's own labels, once, when the pod is created."""
+    """Converts matchLabelKeys to selector requirements with the pod's own labels, once, when the pod is created."""
     spec, labels = pod["spec"], (pod.get("metadata") or {}).get("labels") or {}
     for constraint in spec.get("topologySpreadConstraints") or ():
         _merge(constraint, "matchLabelKeys", "In", labels)

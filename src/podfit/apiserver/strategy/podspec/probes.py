@@ -15,7 +15,7 @@ _SIGNALS = ("SIGTERM", "SIGKILL")
 
 
 def probes(container: Object, grace_s: int | None, path: str, errors: Errors) -> None:
-    """Lifecycle and probes of a container that may have them."""
+    """Validates lifecycle handlers and probes of a container that may have them."""
     if container.get("lifecycle"):
         lifecycle(container["lifecycle"], grace_s, f"{path}.lifecycle", errors)
     for name in ("livenessProbe", "readinessProbe", "startupProbe"):
@@ -90,7 +90,7 @@ def _http(action: Object, path: str, errors: Errors) -> None:
 
 
 def stop_signal(hooks: Object, os_name: str, path: str, errors: Errors) -> None:
-    """lifecycle.stopSignal requires the operating system; Windows has two signals."""
+    """Validates lifecycle.stopSignal, which requires spec.os; only two signals are valid for Windows."""
     signal = hooks.get("stopSignal")
     if signal is None:
         return

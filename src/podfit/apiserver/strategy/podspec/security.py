@@ -100,7 +100,8 @@ def _no_escalation(context: Object, path: str, errors: Errors) -> None:
 
 
 def _as_go(context: Object) -> Object:
-    """The server's own type has no JSON names: errors show all its fields under Go's names."""
+    """Formats a value with all its fields under Go's names, as in Kubernetes' errors: the internal type has no JSON
+    names."""
     capabilities = context.get("capabilities")
     if capabilities is not None:
         capabilities = {"Add": capabilities.get("add"), "Drop": capabilities.get("drop")}
@@ -281,7 +282,8 @@ def _on_windows(spec: Object, path: str, errors: Errors) -> None:
 
 
 def host_process(spec: Object, path: str, errors: Errors) -> None:
-    """Windows host-process containers: all of a pod or none, and only with the host's network."""
+    """Validates Windows host-process containers: either all containers of a pod or none, and only with the host's
+    network."""
     whole = ((spec.get("securityContext") or {}).get("windowsOptions") or {}).get("hostProcess")
     _, *containers = _contexts(spec, path)
     flagged = 0

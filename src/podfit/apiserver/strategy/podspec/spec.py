@@ -32,7 +32,7 @@ _LONGEST_HOSTNAME = 64
 
 
 def validate_pod(pod: Object, errors: Errors, old: Object | None = None) -> None:
-    """Everything about a pod except its metadata proper; `old` on updates."""
+    """Validates a pod except for its general metadata; `old` is the stored pod on updates."""
     spec = pod.get("spec") or {}
     metadata = pod.get("metadata") or {}
     annotations_of(pod, old, errors)
@@ -45,8 +45,8 @@ def validate_pod(pod: Object, errors: Errors, old: Object | None = None) -> None
 
 
 def validate_resized(spec: Object, stored: Object, errors: Errors) -> None:
-    """A pod's spec that differs from a stored one in resources and resize policies at most. The rest was valid when it
-    was written, and is not checked again."""
+    """Validates a pod's spec that differs from the stored one at most in resources and resize policies. The rest was
+    valid when it was written, and is not checked again."""
     claims, policy = _claim_names(spec), spec.get("restartPolicy", "")
     for at, (container, kept) in enumerate(zip(spec["containers"], stored["containers"], strict=True)):
         if container is not kept:
@@ -61,7 +61,7 @@ def validate_resized(spec: Object, stored: Object, errors: Errors) -> None:
 
 
 def annotations_of(pod: Object, old: Object | None, errors: Errors) -> None:
-    """An invalid deletion cost may stay invalid."""
+    """Validates annotations. A stored invalid deletion cost may remain."""
     values = (pod.get("metadata") or {}).get("annotations")
     stored = ((old or {}).get("metadata") or {}).get("annotations")
     if values and not has_valid_cost(stored):
@@ -171,7 +171,7 @@ def _resource_claims(claims: list[Object], path: str, errors: Errors) -> None:
 
 
 def _pod_level(spec: Object, claims: frozenset[str], path: str, errors: Errors) -> None:
-    """Pod-level resources must cover the sum of the containers' requests, and no container may exceed them."""
+    """Validates pod-level resources: they cover the sum of the containers' requests, and no container exceeds them."""
     resources = spec["resources"]
     if (spec.get("os") or {}).get("name") == "windows":
         errors.append(field_forbidden(path, "may not be set for a windows pod"))

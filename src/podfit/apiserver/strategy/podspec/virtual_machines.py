@@ -1,8 +1,8 @@
 """Pods that run a virtual machine: `spec.virtualMachine`, and the one container that mirrors it.
 
-All components that read pods read containers: schedulers, quotas, autoscalers, nodes. Therefore a pod with a virtual
-machine has one container with the same name, image and resources. If a client changes either of the two, the other one
-is updated. Templates have no mirror: the pod created from one gets it.
+All components that read pods (schedulers, quotas, autoscalers, nodes) read containers. Therefore a pod with a virtual
+machine has one container with the same name, image and resources. If a client changes one of the two, the other is
+updated. Templates have no mirror container: it is added to the pods created from them.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def follow_container(spec: Object) -> None:
 
 
 def allocate_requests(spec: Object) -> None:
-    """The allocation of a new virtual machine is its request."""
+    """Sets the allocation of a new virtual machine to its requests."""
     machine = spec[FIELD]
     if "resourcesAllocated" not in machine:
         requests = (machine.get("resources") or {}).get("requests")
@@ -62,8 +62,8 @@ def allocate_requests(spec: Object) -> None:
 
 
 def reconcile(spec: Object, stored: Object) -> None:
-    """A client's change of the machine is applied to its container, and vice versa. If it changed both, they stay as
-    they are, and validation compares them."""
+    """Applies a client's change of the machine to its container, and vice versa. If the client changed both, neither is
+    modified, and validation compares them."""
     container, before = _mirror(spec), _mirror(stored)
     if container is None or before is None:
         return
@@ -185,7 +185,7 @@ def _resize_policies(policies: Any, restart_policy: str, path: str, errors: Erro
 
 
 def validate_new(spec: Object, errors: Errors) -> None:
-    """Only a node may write its allocation."""
+    """Rejects an allocation that differs from the requests of a new virtual machine: only a node may write one."""
     machine = spec.get(FIELD) or {}
     requests = (machine.get("resources") or {}).get("requests") or {}
     if not equal(machine.get("resourcesAllocated") or {}, requests, "requests"):
@@ -193,7 +193,7 @@ def validate_new(spec: Object, errors: Errors) -> None:
 
 
 def validate_change(spec: Object, stored: Object, errors: Errors) -> None:
-    """A pod remains a virtual machine, with its name and its volumes."""
+    """Rejects an update that adds or removes the virtual machine, or changes its name or volumes."""
     machine, kept = spec.get(FIELD), stored.get(FIELD)
     if machine is None or kept is None:
         if machine is not kept:

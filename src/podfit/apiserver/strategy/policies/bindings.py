@@ -1,4 +1,4 @@
-"""Bindings of admission policies: what a policy applies to, and with which parameters."""
+"""Validates bindings of admission policies, which select the resources and the parameters of a policy."""
 
 from __future__ import annotations
 

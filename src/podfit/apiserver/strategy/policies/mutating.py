@@ -62,7 +62,7 @@ class MutatingAdmissionPolicyStrategy(Strategy):
 
 
 def match_operations(resources: Object, path: str, errors: Errors) -> None:
-    """Only create and update can be mutated."""
+    """Validates operations: only objects of CREATE and UPDATE can be mutated."""
     for rule in resources.get("resourceRules") or ():
         for operation in rule.get("operations") or ():
             if operation not in _OPERATIONS:

@@ -99,7 +99,7 @@ def _parameters(parameters: dict[str, str], errors: Errors) -> None:
 
 
 def _topologies(terms: list[Object], errors: Errors) -> None:
-    # Kubernetes compares each term with as many empty ones as there are terms, too: an empty term duplicates them all.
+    # Kubernetes' list also contains as many empty terms as given ones, so an empty term is a duplicate of each.
     seen: list[dict[str, frozenset[str]]] = [{} for _ in terms]
     for at, term in enumerate(terms):
         path = f"allowedTopologies[{at}].matchLabelExpressions"

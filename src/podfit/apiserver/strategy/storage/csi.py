@@ -26,7 +26,7 @@ _TOKENS_UNPROTECTED = (
 
 
 def driver_name(name: str, path: str, errors: Errors) -> None:
-    """The name of a driver in volumes, nodes and attachments."""
+    """Validates the name of a driver in volumes, nodes and attachments."""
     if not name:
         errors.append(required(path))
         return
@@ -132,7 +132,7 @@ class CSINodeStrategy(UncountedStrategy):
             for driver in drivers:
                 if driver.get("name") != before.get("name"):
                     continue
-                # The number of volumes may change at any time; everything else is immutable once a driver is
+                # The number of volumes may change at any time; all other fields are immutable once a driver is
                 # registered.
                 mine, stored = ({**one, "allocatable": None} for one in (driver, before))
                 if not equal(mine, stored):

@@ -39,7 +39,7 @@ def volume_spec(spec: Object, name: str, path: str, errors: Errors) -> None:
 
 
 def inline_volume(spec: Object, path: str, errors: Errors) -> None:
-    """A volume without a PersistentVolume: only the fields needed to attach it are allowed."""
+    """Validates a volume without a PersistentVolume: only the fields needed to attach it are allowed."""
     errors += [forbidden(f"{path}.{field}", _NOT_INLINE) for field in ("claimRef", "capacity") if spec.get(field)]
     if spec.get("csi") is None:
         errors.append(required(f"{path}.csi", "has to be specified in the context of inline volumes"))

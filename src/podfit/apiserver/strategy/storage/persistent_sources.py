@@ -1,6 +1,6 @@
 """The volume sources of a PersistentVolume, and the required fields of each.
 
-The kinds that pods may name too are checked as in pods, where Kubernetes asks the same of both.
+Sources that pods may also have are validated by the same functions, where Kubernetes has the same rules for both.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ _LONGEST_SESSION = 64
 
 
 def volume_source(spec: Object, name: str, path: str, errors: Errors) -> None:
-    """`name`: that of the volume, part of an iSCSI session's name."""
+    """Validates the source. `name` is that of the volume, which is part of an iSCSI session's name."""
     found = False
     for kind, check in _CHECKS.items():
         source = spec.get(kind)
         if source is None:
             continue
-        # Kubernetes lets a flexVolume stand beside another source if it comes second.
+        # Kubernetes accepts a flexVolume in addition to an earlier source.
         if found and kind != "flexVolume":
             errors.append(forbidden(f"{path}.{_SPELLED_TWICE.get(kind, kind)}", _MANY))
             continue
@@ -118,7 +118,7 @@ def _reference(secret: Object, path: str, errors: Errors) -> None:
 
 _SPELLED = {"gcePersistentDisk": "persistentDisk"}
 _SPELLED_TWICE = {"cephfs": "cephFS"}
-"""Paths of errors with Kubernetes' spelling, mistakes included."""
+"""Paths of errors in Kubernetes' spelling, including its mistakes."""
 _OWN: Mapping[str, Check] = {
     "hostPath": host_path,
     "glusterfs": _glusterfs,

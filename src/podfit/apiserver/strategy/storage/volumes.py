@@ -1,4 +1,4 @@
-"""Strategies of PersistentVolumes and their claims: stored and checked, bound by others."""
+"""Strategies of PersistentVolumes and PersistentVolumeClaims, which a controller binds to each other."""
 
 from __future__ import annotations
 
@@ -149,7 +149,7 @@ class PersistentVolumeStrategy(Strategy):
         return _volume(obj) + _mount_options(obj)
 
     def validate_change(self, new: Object, old: Object) -> Errors:
-        errors = _volume(new)  # Kubernetes checks volumes twice, and reports errors twice.
+        errors = _volume(new)  # Kubernetes validates volumes twice, and reports errors twice.
         spec, stored = new.get("spec") or {}, old.get("spec") or {}
         mine, before = (
             {key: value for key, value in each.items() if key not in VOLUME_FIELDS} for each in (spec, stored)
@@ -183,7 +183,7 @@ def _terms(affinity: Object) -> list[Object]:
 
 
 def _relabelled(fixed: Object, given: Object) -> Object:
-    """The stored affinity with the newer names of labels, where the given one has them."""
+    """The stored affinity, with those labels replaced by their newer names that the new affinity has."""
     names_given = {row.get("key") for term in _terms(given) for row in term.get("matchExpressions") or ()}
 
     def row_now(row: Object) -> Object:
@@ -218,7 +218,7 @@ def _affinity_as_go(affinity: Object | None) -> Object | None:
 
 
 def _mount_options(volume: Object) -> Errors:
-    """The annotation that preceded the field applies to volumes that are mounted with options."""
+    """Validates the annotation that preceded the field mountOptions: only some volumes accept it."""
     annotations = (volume.get("metadata") or {}).get("annotations") or {}
     if MOUNT_OPTIONS not in annotations or any((volume.get("spec") or {}).get(kind) is not None for kind in _MOUNTED):
         return []

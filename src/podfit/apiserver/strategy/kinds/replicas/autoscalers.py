@@ -43,7 +43,7 @@ class AutoscalerStrategy(Strategy):
             target = {"type": "Utilization", "averageUtilization": 80}
             spec["metrics"] = [{"type": "Resource", "resource": {"name": "cpu", "target": target}}]
         if spec.get("behavior") is not None:
-            # If any of it is set, all of it is defaulted.
+            # If any field of the behavior is set, all of them get defaults.
             for word, rules in _RULES.items():
                 given = spec["behavior"].get(word) or {}
                 spec["behavior"][word] = {**deepcopy(rules), **{key: v for key, v in given.items() if v is not None}}
@@ -61,7 +61,7 @@ class AutoscalerStrategy(Strategy):
         return errors + self._spec(spec, other)
 
     def _spec(self, spec: Object, other_target: bool) -> Errors:
-        """The group of a target that was accepted once is not checked again."""
+        """Validates the spec. A target's group that was accepted once is not checked again."""
         errors: Errors = []
         least, most = spec.get("minReplicas"), spec.get("maxReplicas", 0)
         if least is not None and least < 1:
@@ -100,7 +100,7 @@ def _reference(target: Object, path: str, errors: Errors) -> None:
 
 
 def _version(target: Object, path: str, errors: Errors) -> None:
-    """Everything scalable has a group, except ReplicationControllers."""
+    """Validates the apiVersion of a target: all scalable kinds have a group, except ReplicationControllers."""
     version = target.get("apiVersion") or ""
     if version.count("/") > 1:
         detail = f"unexpected GroupVersion string: {version}"
@@ -144,7 +144,7 @@ def _metrics(spec: Object, errors: Errors) -> None:
         _metric(metric, f"spec.metrics[{at}]", errors)
     percent = spec.get("targetCPUUtilizationPercentage")
     if percent is not None and percent < 1:
-        # The single number of autoscaling/v1 is a metric, and validated as one.
+        # The target utilisation of autoscaling/v1 is validated as a metric.
         errors.append(invalid("spec.metrics[0].resource.target.averageUtilization", percent, "must be greater than 0"))
     if spec.get("minReplicas") == 0 and not any(metric.get("type") in ("Object", "External") for metric in metrics):
         detail = "must specify at least one Object or External metric to support scaling to zero replicas"
@@ -152,7 +152,8 @@ def _metrics(spec: Object, errors: Errors) -> None:
 
 
 def _metric(metric: Object, path: str, errors: Errors) -> None:
-    """Only the first of several sources is validated; the others are reported as too many."""
+    """Validates a metric. If it has several sources, only the first is validated; the others are reported as
+    superfluous."""
     kind = metric.get("type", "")
     if not kind:
         errors.append(required(f"{path}.type", "must specify a metric source type"))

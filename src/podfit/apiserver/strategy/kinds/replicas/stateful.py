@@ -76,7 +76,8 @@ class DaemonSetStrategy(WorkloadStrategy):
         return errors
 
     def _selector(self, spec: Object, errors: Errors) -> None:
-        """Like the others, except that a missing selector is only noticed because it matches nothing."""
+        """Validates the selector like that of other workloads, except that a missing one is reported as matching
+        nothing."""
         selector = spec.get("selector")
         label_selector(selector, "spec.selector", errors)
         if selector_usable(selector):
@@ -89,7 +90,7 @@ class DaemonSetStrategy(WorkloadStrategy):
 
 
 def _templates(obj: Object) -> int:
-    """The number of the template, starting at one: an old field that lives on as an annotation."""
+    """The generation of the template, which starts at one; 0 if unset. The former field is now an annotation."""
     text = ((obj.get("metadata") or {}).get("annotations") or {}).get(_TEMPLATE_GENERATION, "")
     return int(text) if text.isdecimal() else 0
 
@@ -100,7 +101,7 @@ def _count_templates(obj: Object, number: int) -> None:
 
 
 def _surge_or_not(rolling: Object, path: str, errors: Errors) -> None:
-    """Exactly one of maxUnavailable and maxSurge must be set."""
+    """Validates that exactly one of maxUnavailable and maxSurge is set."""
     unavailable, surge = rolling.get("maxUnavailable", 0), rolling.get("maxSurge", 0)
     for check in (int_or_percent, at_most_all):
         check(unavailable, f"{path}.maxUnavailable", errors)
@@ -123,7 +124,8 @@ _STATEFUL_CHANGEABLE = (
 
 
 def with_claims(template: Object, claims: list[Object]) -> Object:
-    """The template as its pods will be: with a volume for each claim, which replaces one of its name."""
+    """The template with a volume for each claim, as in the pods created from it. It replaces a volume of the same
+    name."""
     if not claims:
         return template
     names = {(claim.get("metadata") or {}).get("name", "") for claim in claims}
@@ -184,7 +186,7 @@ class StatefulSetStrategy(WorkloadStrategy):
         return found if subresource else found + _own_warnings(new, ".Spec")
 
     def validate_create(self, obj: Object) -> Errors:
-        """What an update cannot change is checked once."""
+        """Also checks the fields that an update cannot change."""
         errors = super().validate_create(obj)
         spec = obj.get("spec") or {}
         for at, claim in enumerate(spec.get("volumeClaimTemplates") or ()):
@@ -216,7 +218,7 @@ class StatefulSetStrategy(WorkloadStrategy):
         return errors
 
     def _template(self, spec: Object, errors: Errors) -> None:
-        """Claims of the set are volumes of its pods."""
+        """Validates the template with the volumes for the claims of the set."""
         template, claims = spec.get("template") or {}, spec.get("volumeClaimTemplates") or []
         if selector_checked(spec.get("selector"), "statefulset", "", errors):
             template_selected(spec.get("selector"), template, errors)
@@ -258,7 +260,7 @@ class StatefulSetStrategy(WorkloadStrategy):
 
 
 def _own_warnings(obj: Object, below: str) -> list[str]:
-    """`below`: the suffix of a claim's path in Kubernetes' warnings about an update."""
+    """Warnings about the set itself. `below`: the suffix of a claim's path in Kubernetes' warnings about an update."""
     spec = obj.get("spec") or {}
     found: list[str] = []
     for at, claim in enumerate(spec.get("volumeClaimTemplates") or ()):

@@ -49,7 +49,7 @@ def set_default(holder: Object, field: str, value: Any) -> None:
 
 
 def int_or_percent(value: int | str, path: str, errors: Errors) -> None:
-    """A count or a percentage, not negative."""
+    """Validates a count or a percentage, which must not be negative."""
     if isinstance(value, str):
         if not _percent.fullmatch(value):
             errors.append(invalid(path, value, _PERCENT_TEXT))
@@ -71,14 +71,15 @@ def is_nothing(value: int | str | None) -> bool:
 
 
 def selected_template(spec: Object, owner: str, noun: str, errors: Errors) -> None:
-    """The selector, and a template that it matches and that always restarts."""
+    """Validates the selector, and the template, which the selector must match and whose restart policy must be
+    Always."""
     if selector_checked(spec.get("selector"), noun, "invalid label selector", errors):
         template_selected(spec.get("selector"), spec.get("template") or {}, errors)
         running_template(spec.get("template") or {}, owner, errors)
 
 
 def selector_checked(selector: Object | None, noun: str, complaint: str, errors: Errors) -> bool:
-    """Whether the selector is valid at all: the template is only compared with a valid one."""
+    """Validates the selector. Returns whether it is valid: only then the template is compared with it."""
     if selector is None:
         errors.append(required("spec.selector"))
     else:
@@ -115,7 +116,7 @@ def runs_for_ever(template: Object, owner: str, errors: Errors) -> None:
 
 
 def name_warnings(obj: Object) -> list[str]:
-    """Names of pods are derived from the workload's: one that is not a DNS label makes invalid host names."""
+    """Warns of a name that is not a DNS label: the host names of pods are derived from it."""
     complaints = dns_label((obj.get("metadata") or {}).get("name", ""))
     if not complaints:
         return []
@@ -203,7 +204,7 @@ class DeploymentStrategy(WorkloadStrategy):
         super().prepare_update(new, old, subresource)
         mine, stored = new["metadata"], old.get("metadata") or {}
         if not subresource and (mine.get("annotations") or {}) != (stored.get("annotations") or {}):
-            # They are copied to the ReplicaSets: the controller has work to do.
+            # Annotations count as well, because the controller copies them to the ReplicaSets.
             mine["generation"] = stored.get("generation", 0) + 1
 
     def keep_all_but_status(self, new: Object, old: Object) -> None:
@@ -243,7 +244,7 @@ class DeploymentStrategy(WorkloadStrategy):
 
 
 def strategy_as_go(strategy: Object) -> Object:
-    """The server's own types have no JSON names: errors show all their fields under Go's names."""
+    """Formats a strategy with Go's field names, as in Kubernetes' errors: its internal types have no JSON names."""
     rolling = strategy.get("rollingUpdate")
     if rolling is not None:
         rolling = {"MaxUnavailable": rolling.get("maxUnavailable", 0), "MaxSurge": rolling.get("maxSurge", 0)}

@@ -78,7 +78,8 @@ def _recursive(mount: Object, path: str, errors: Errors) -> None:
 def volume_devices(
     container: Object, volumes: Mapping[str, Object], path: str, errors: Errors, *, machine: bool = False
 ) -> None:
-    """`machine`: a virtual machine gets them as disks, including a device or a file of the node."""
+    """Validates block devices. `machine`: those of a virtual machine are disks, and may be a device or a file of the
+    node."""
     mounts = {each.get("name"): each.get("mountPath") for each in container.get("volumeMounts") or ()}
     paths: set[str] = set()
     found: set[str] = set()

@@ -46,7 +46,7 @@ def default_volume(volume: Object, pull_policy: Callable[[str], str]) -> None:
 
 
 def default_source(name: str, source: Object) -> None:
-    """Fills in what a kind of storage has as fixed values, if it has any."""
+    """Sets the fixed default values of a volume source."""
     unset = (None, "") if name in _EMPTY_IS_UNSET else (None,)
     for field, value in _FIXED.get(name, {}).items():
         if source.get(field) in unset:

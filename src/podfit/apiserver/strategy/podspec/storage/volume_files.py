@@ -1,6 +1,4 @@
-"""Validation of volumes with files from objects: secrets, config maps, the downward API, and projections of several of
-them.
-"""
+"""Validates volumes with files from API objects: secrets, config maps, the downward API, and projections of several."""
 
 from __future__ import annotations
 
@@ -26,7 +24,7 @@ _CONFLICT = "conflicting duplicate paths"
 
 
 def files(name_field: str) -> Check:
-    """A secret or a config map, as a whole volume."""
+    """Validates a volume from a secret or a config map."""
 
     def check(source: Object, path: str, errors: Errors) -> None:
         if not source.get(name_field):
@@ -102,7 +100,7 @@ def _projected_files(part: Object, path: str, volume: str, taken: set[str], erro
 
 
 def _claim(file: str | None, shown: str | None, volume: str, taken: set[str], errors: Errors) -> None:
-    """Each path in a projection is used once."""
+    """Validates that each path in a projection is used only once."""
     if file is None:
         return
     if file in taken:

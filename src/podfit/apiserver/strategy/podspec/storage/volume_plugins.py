@@ -1,5 +1,5 @@
-"""Validation of volumes of specific storage systems. Most of them have no effect any more; pods may still use them, and
-errors in them still get Kubernetes' messages.
+"""Validates volumes of specific storage systems. Most have no effect any more, but pods may still use them, and errors
+in them get Kubernetes' messages.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ def _initiator(text: str, path: str, errors: Errors, persistent: bool) -> None:
 
 
 def iscsi(source: Object, path: str, errors: Errors, *, persistent: bool = False) -> None:
-    """`persistent`: the source of a PersistentVolume, whose secret must have a name."""
+    """Validates an iSCSI source. `persistent`: that of a PersistentVolume, whose secret must have a name."""
     requires("targetPortal", "iqn")(source, path, errors)
     if source.get("iqn"):
         _initiator(source["iqn"], f"{path}.iqn", errors, persistent)
@@ -178,7 +178,7 @@ def _csi(source: Object, path: str, errors: Errors) -> None:
 
 
 def portal_fits(volume: Object, path: str, errors: Errors) -> None:
-    """A name for the session is composed of the volume's and the portal's; its length is limited."""
+    """Validates the length of the session's name, which is composed of the names of volume and portal."""
     source, name = volume["iscsi"], volume.get("name", "")
     if source.get("initiatorName") is not None and len(f"{name}:{source.get('targetPortal', '')}") > 64:
         detail = (
@@ -189,7 +189,7 @@ def portal_fits(volume: Object, path: str, errors: Errors) -> None:
 
 
 def nothing_else(metadata: Object, path: str, errors: Errors) -> None:
-    """Metadata of a template inside a pod: labels and annotations only."""
+    """Validates that the metadata of a template inside a pod has only labels and annotations."""
     for field in sorted(metadata):
         if field not in ("labels", "annotations") and metadata[field] not in (None, "", [], {}, 0):
             errors.append(forbidden(f"{path}.{field}", "cannot be set"))

@@ -1,4 +1,4 @@
-"""Validation of the volumes of a pod: each by its source, in the order in which Kubernetes checks sources."""
+"""Validates the volumes of a pod by their sources, in the order in which Kubernetes checks sources."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _MANY = "may not specify more than 1 volume type"
 
 
 def volumes(listed: list[Object], pod_name: str, path: str, errors: Errors, *, is_pod: bool) -> dict[str, Object]:
-    """Checks volumes and returns the valid ones by name: those that mounts may refer to."""
+    """Validates volumes. Returns the valid ones by name, to which mounts may refer."""
     valid: dict[str, Object] = {}
     created = {f"{pod_name}-{each.get('name', '')}" for each in listed if pod_name and each.get("ephemeral")}
     for at, volume in enumerate(listed):
@@ -120,7 +120,7 @@ def _image(source: Object, path: str, errors: Errors) -> None:
 
 _SPELLED = {"gcePersistentDisk": "persistentDisk"}
 _SPELLED_TWICE = {"cephfs": "cephFS", "downwardAPI": "downwarAPI"}
-"""Paths of errors with Kubernetes' spelling, mistakes included."""
+"""Paths of errors in Kubernetes' spelling, including its mistakes."""
 _OWN: dict[str, Check] = {
     "emptyDir": _empty_dir,
     "hostPath": host_path,
