@@ -1,4 +1,4 @@
-"""The cgroup of a VM: QEMU runs in it from its first page on, in cgroup v1 and v2.
+"""Creates and writes the cgroup of a VM, in cgroup v1 and v2. QEMU runs in it from its first page on.
 
 The memory limit is the guest's memory plus QEMU's own needs. In v1 a thread enters the group before it starts QEMU. v2
 can move only whole processes, so QEMU is moved right after its start.

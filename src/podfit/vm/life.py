@@ -1,4 +1,5 @@
-"""The lifecycle of VMs: created, started, stopped, exited, removed. Every change is recorded before it is reported."""
+"""Manages the lifecycle of VMs: created, started, stopped, exited, removed. Every change is recorded before it is
+reported."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Container events of VMs, for all followers of the runtime's event stream."""
+"""Sends container events of VMs to all followers of the runtime's event stream."""
 
 from __future__ import annotations
 

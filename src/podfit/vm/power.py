@@ -1,4 +1,4 @@
-"""The power state of VMs: paused, suspended to disk, shut down and started again, while their container stays.
+"""Applies the power state of VMs: paused, suspended to disk, shut down and started again, while their container stays.
 
 A VM that is turned off by request is recorded as off before QEMU exits, so that this does not count as the container's
 exit; a VM that is started is recorded as on once it runs. libvirt's state of a running or paused VM always takes

@@ -1,4 +1,4 @@
-"""Resizes that are applied in the kernel but not yet confirmed by the runtime.
+"""Tracks resizes that are applied in the kernel but not yet confirmed by the runtime, for the passes over a pod.
 
 The status reports the kernel's values as soon as they are set. The resize is complete, and its Event is sent, once the
 runtime has confirmed it. A confirmation that takes long is reported as PodResizeInProgress meanwhile. A runtime that

@@ -1,4 +1,5 @@
-"""Containers that a resize stops and starts again: marked in the ledger before the stop, unmarked after the start.
+"""Tracks containers that a resize stops and starts again: they are marked in the ledger before the stop, and unmarked
+after the start.
 
 Between the two, a container that exited with 0 under OnFailure cannot be distinguished from one that completed its
 work, except by the mark in the ledger, which an agent that starts at that moment reads. The mark names the stopped

@@ -1,4 +1,5 @@
-"""The sizes that this node has allocated to its pods, and the remaining room. The only writer of allocated sizes."""
+"""Maintains the sizes that this node has allocated to its pods, and computes the remaining room for admission and the
+allocator. The only writer of allocated sizes."""
 
 from __future__ import annotations
 

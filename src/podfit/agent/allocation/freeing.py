@@ -1,5 +1,5 @@
-"""The room that granted decreases free once they are applied. A resize that waits only for such room is not reported as
-pending.
+"""Tracks the room that granted decreases free once they are applied. A resize that waits only for such room is not
+reported as pending.
 
 A decrease is granted before the increases of the same round, but its pod holds the old size until the runtime has
 applied the new one. That takes milliseconds, in which a condition and a Warning would appear and disappear.

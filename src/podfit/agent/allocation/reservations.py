@@ -1,4 +1,5 @@
-"""The sum of what a node's pods hold: read for every decision, recomputed only for pods that changed."""
+"""Maintains the sum of the resources that a node's pods hold: read for every decision, recomputed only for pods that
+changed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Lifecycle hooks: a command in the container, an HTTP request to the pod, or a pause."""
+"""Runs lifecycle hooks: a command in the container, an HTTP request to the pod, or a pause."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""postStart hooks: run outside the passes. A container whose hook fails is stopped, and restarted by its policy."""
+"""Runs postStart hooks outside the passes. A container whose hook fails is stopped, and restarted by its policy."""
 
 from __future__ import annotations
 

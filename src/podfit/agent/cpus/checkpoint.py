@@ -1,4 +1,4 @@
-"""The file `cpu_manager_state`, in the kubelet's format: either program can read the other's file.
+"""Reads and writes the file `cpu_manager_state` in the kubelet's format: either program can read the other's file.
 
 {"policyName":"static","defaultCpuSet":"0-1","entries":{"<pod uid>":{"<container>":"2-3"}},"checksum":1353318690}
 

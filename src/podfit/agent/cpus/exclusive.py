@@ -1,4 +1,4 @@
-"""The exclusive CPUs of all containers of this node, in memory and on disk.
+"""Maintains the exclusive CPUs of all containers of this node, in memory and on disk, for `placement`.
 
 A change is in memory at once and must be on disk (`flush`) before it is applied. CPUs that are still in a container's
 cpuset count as in use, whatever its assignment; `placement` tracks those.

@@ -1,4 +1,4 @@
-"""The runtime configuration of pods and containers: commands, environment, mounts, user, limits, log files."""
+"""Builds the runtime configuration of pods and containers: commands, environment, mounts, user, limits, log files."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A container's environment: literals, references, whole ConfigMaps and Secrets, and $(NAME) expansion."""
+"""Builds a container's environment: literals, references, whole ConfigMaps and Secrets, and $(NAME) expansion."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`spec.virtualMachine` as annotations for the VM runtime: user data and keys.
+"""Converts `spec.virtualMachine` to annotations for the VM runtime: user data and keys.
 
 Not used for a pod that defines its virtual machine as a container: that pod has the annotations itself.
 """

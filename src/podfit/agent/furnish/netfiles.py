@@ -1,4 +1,4 @@
-"""A pod's files for name resolution: hostname, /etc/hosts and resolv.conf, as written by a kubelet."""
+"""Builds a pod's files for name resolution: hostname, /etc/hosts and resolv.conf, as written by a kubelet."""
 
 from __future__ import annotations
 

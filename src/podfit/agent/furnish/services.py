@@ -1,4 +1,4 @@
-"""The environment variables of Services, in the format of Docker links that Kubernetes still uses.
+"""Builds the environment variables of Services, in the format of Docker links that Kubernetes still uses.
 
 Services of the pod's own namespace, and always `kubernetes`, by which programs in pods find the API server. Its address
 is replaced by the one at which the node itself reaches the API server, if known, unless that is a loopback address and

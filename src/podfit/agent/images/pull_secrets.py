@@ -1,4 +1,4 @@
-"""The registry credentials of a pod: from its imagePullSecrets, then from the node's own Docker configuration."""
+"""Finds the registry credentials of a pod: from its imagePullSecrets, then from the node's own Docker configuration."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""VM pods that are migrated to this node. They hold their allocation from the moment they are expected.
+"""Receives VM pods that are migrated to this node. They hold their allocation from the moment they are expected.
 
 Everything is prepared before the VM is moved: allocation, image, volumes, sandbox, and the VM definition in the
 runtime. Once it runs here, the switch is reported to the API, and from then on it is a regular pod of this node.

@@ -1,5 +1,5 @@
-"""VM pods that are migrated away from this node. The phase in the pod's status decides the next step, so that a
-restarted agent can resume.
+"""Migrates VM pods away from this node. The phase in the pod's status decides the next step, so that a restarted agent
+can resume.
 
 The API decides where a pod is: this node releases a VM only when the pod no longer belongs to it, and it takes a VM
 back only after the migration has been recorded as failed.

@@ -1,4 +1,4 @@
-"""The log of a VM from before its migration: read through the API server, and prepended to its log here."""
+"""Fetches the log of a VM from before its migration through the API server, and prepends it to its log here."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class EarlierLogs:
 
 
 def entries(text: str) -> str:
-    """Lines with their times, as served by the API, in the format of container logs."""
+    """Converts lines with their times, as served by the API, to the format of container logs."""
     rows = []
     for line in text.splitlines():
         stamp, _, rest = line.partition(" ")

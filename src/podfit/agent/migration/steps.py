@@ -1,4 +1,4 @@
-"""Shared by both nodes of a migration: reporting a step, and finding the runtime."""
+"""Functions shared by both nodes of a migration: they report a step, and find the pod's runtime."""
 
 from __future__ import annotations
 

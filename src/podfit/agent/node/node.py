@@ -1,4 +1,4 @@
-"""The Node object and its Lease: identity, capacity, heartbeat. Capacity reported by others is kept.
+"""Maintains the Node object and its Lease: identity, capacity, heartbeat. Capacity reported by other clients is kept.
 
 Works against any API server: the Node is created once, then only its status is patched, and the Lease renewed.
 """

@@ -1,4 +1,4 @@
-"""The Events about a resize, worded exactly as in Kubernetes."""
+"""Emits the Events about a resize, worded exactly as in Kubernetes."""
 
 from __future__ import annotations
 

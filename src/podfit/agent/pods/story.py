@@ -1,4 +1,4 @@
-"""A pod's story: its last transitions with time, cause and numbers, in memory, for `podfit describe pod`."""
+"""Keeps a pod's story: its last transitions with time, cause and numbers, in memory, for `podfit describe pod`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Commands that hooks and probes run in containers."""
+"""Runs the commands of hooks, probes and the server's `run` endpoint in containers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Runs liveness, readiness and startup probes with Kubernetes' thresholds and delays around `checkup`.
+"""Runs liveness, readiness and startup probes with Kubernetes' thresholds and delays around `check`.
 
 Each probe of a running container has a task; pods without probes have none.
 """

@@ -1,1 +1,2 @@
-"""Reports at once that a container is near its memory limit, so that it can get more before it is killed."""
+"""Reports at once that a container is near its memory limit, so that the limit can be raised before the container is
+killed."""

@@ -1,4 +1,5 @@
-"""Static pods: manifests in a folder of this node, run without the API, and represented in the API by mirror pods."""
+"""Runs static pods: their manifests are in a folder of this node, they need no API server, and mirror pods represent
+them in the API."""
 
 from __future__ import annotations
 

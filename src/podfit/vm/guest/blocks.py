@@ -1,4 +1,4 @@
-"""Block volumes of a VM pod: devices or files of the node that are disks of the guest, raw and as a whole.
+"""Attaches block volumes of a VM pod: devices or files of the node that become disks of the guest, raw and as a whole.
 
 A file's format is never detected: otherwise an image header written by the guest could name any file of the node.
 """

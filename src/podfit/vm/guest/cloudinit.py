@@ -1,4 +1,4 @@
-"""The disk for cloud-init's NoCloud source, with the name, keys and user data that the pod defines.
+"""Builds the disk for cloud-init's NoCloud source, with the name, keys and user data that the pod defines.
 
 https://cloudinit.readthedocs.io/en/latest/reference/datasources/nocloud.html
 """

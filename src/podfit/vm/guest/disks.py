@@ -1,4 +1,5 @@
-"""The files of one VM: an overlay on the image's disk, which itself is never written to, and the raw console log."""
+"""Creates the files of one VM: an overlay on the image's disk, which itself is never written to, and the raw console
+log."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The boot source of a VM in an OCI image: a disk under /disk/, or a kernel and an initrd under /boot/.
+"""Finds the boot source of a VM in an OCI image: a disk under /disk/, or a kernel and an initrd under /boot/.
 
 A disk image is what KubeVirt calls a containerDisk. For direct boot the image contains /boot/vmlinuz and, usually,
 /boot/initrd.img; the kernel command line is its label `podfit.dev/vm-cmdline`, unless the pod has an annotation of that

@@ -1,4 +1,4 @@
-"""Volumes of a VM pod: folders of the node that the guest mounts by virtiofs, once its agent is up.
+"""Shares volumes of a VM pod with the guest: folders of the node that it mounts by virtiofs, once its agent responds.
 
 A read-only volume is bind-mounted read-only to a path of its own, and the guest gets that path: whatever its kernel
 does, it cannot write to the volume. These paths are never deleted recursively, because the volumes are mounted there.

@@ -1,1 +1,2 @@
-"""VMs as libvirt domains: definition, lifecycle, hotplug, the guest agent. Only this package imports libvirt."""
+"""VMs as libvirt domains: definition, lifecycle, hotplug, the guest agent. Only this package and `moving.departures`
+import libvirt."""

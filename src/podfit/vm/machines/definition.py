@@ -1,4 +1,4 @@
-"""A VM as libvirt's domain XML. Pure: text from values, and values from text."""
+"""Converts a VM to and from libvirt's domain XML. Pure: text from values, and values from text."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The folder of libvirt's embedded QEMU driver: its settings, and the checks that this machine can run it."""
+"""Prepares the folder of libvirt's embedded QEMU driver: its settings, and the checks that this machine can run it."""
 
 from __future__ import annotations
 

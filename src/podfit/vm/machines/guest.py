@@ -1,4 +1,4 @@
-"""The guest agent (qemu-guest-agent): memory, vCPUs, and commands in the guest."""
+"""Calls the guest agent (qemu-guest-agent): memory, vCPUs, and commands in the guest."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Memory devices as libvirt's XML: DIMMs, and the one virtio-mem device. Pure."""
+"""Converts memory devices to and from libvirt's XML: DIMMs, and the one virtio-mem device. Pure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""VMs that are migrated to this host: recorded and prepared before libvirt moves them, and taken over once they run."""
+"""Receives VMs that are migrated to this host: records and prepares them before libvirt moves them, and takes them over
+once they run."""
 
 from __future__ import annotations
 

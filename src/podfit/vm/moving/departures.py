@@ -1,4 +1,4 @@
-"""VMs that are migrated away from this host. A migration is in the VM's record before libvirt is called.
+"""Migrates VMs away from this host. A migration is in the VM's record before libvirt is called.
 
 libvirt removes a domain from its source only after it runs at its destination. So a VM whose domain exists on this host
 has not left, however the migration was interrupted. A VM without a domain here, or one that is off because it was

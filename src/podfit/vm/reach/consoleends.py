@@ -1,4 +1,4 @@
-"""A VM's serial console for `kubectl attach`: the guest's output, and input to it."""
+"""Connects `kubectl attach` to a VM's serial console: the guest's output, and input to it."""
 
 from __future__ import annotations
 

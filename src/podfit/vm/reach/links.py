@@ -1,4 +1,4 @@
-"""The links of a VM pod's network namespace: a bridge, the pod's own link, and the guest's tap device.
+"""Sets up the links of a VM pod's network namespace: a bridge, the pod's own link, and the guest's tap device.
 
 Bridged, the guest has the pod's address and MAC. A guest that was migrated keeps the address it had on the other node:
 then the pod's link keeps its own address, and packets are translated between the two, in the pod's namespace.

@@ -1,4 +1,4 @@
-"""The network of VM pods: an address in the pod network, QEMU's own user network, or none.
+"""Sets up the network of VM pods: an address in the pod network, QEMU's own user network, or none.
 
 A pod with an address has a network namespace like that of a container pod. In it a bridge joins the pod's link with the
 guest's tap device, and the guest takes over the link's address and MAC: other hosts reach it like a container. The

@@ -1,4 +1,4 @@
-"""UpdateContainerResources: one worker per VM that brings it to the newest target.
+"""Carries out CRI's UpdateContainerResources: one worker per VM brings it to the newest target.
 
 Three stores hold a VM's size, and are written in this order: its cgroup, the runtime's record, libvirt's domain. The
 cgroup is raised before the guest grows and lowered after it shrank, so QEMU always has room; if the domain cannot be

@@ -1,4 +1,4 @@
-"""CRI's image service."""
+"""CRI's image service, on the runtime's image store."""
 
 from __future__ import annotations
 

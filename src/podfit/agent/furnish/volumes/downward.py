@@ -1,4 +1,4 @@
-"""The downward API: fields of the pod as environment variables and files of its containers."""
+"""Evaluates the downward API: fields of the pod as environment variables and files of its containers."""
 
 from __future__ import annotations
 

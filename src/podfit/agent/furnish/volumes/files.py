@@ -1,4 +1,4 @@
-"""Files of a volume: replaced atomically, owned by the pod's fsGroup; and paths within a volume.
+"""Writes the files of a volume, replaced atomically and owned by the pod's fsGroup, and resolves paths within a volume.
 
 Files from ConfigMaps, Secrets, tokens and the downward API are stored in a folder of their own behind the link
 `..data`, so that a container sees either all of the old or all of the new.

@@ -1,5 +1,5 @@
-"""Watches of single objects that pods of this node mount: one watch per object, shared by its pods, closed with the
-last of them.
+"""Watches single objects that pods of this node mount: one watch per object, shared by its pods, closed with the last
+of them.
 
 Each watch selects one name in one namespace, which is all that a node is allowed to read. This module does not know how
 objects are mounted: pods that use a changed object are enqueued, and read it again.

@@ -1,4 +1,4 @@
-"""ConfigMaps, Secrets and tokens that pods refer to: watched while mounted, else fetched and cached briefly.
+"""Reads ConfigMaps, Secrets and tokens that pods refer to: watched while mounted, else fetched and cached briefly.
 
 Tokens are kept until they are due for renewal; nothing here outlives its pod.
 """

@@ -1,4 +1,4 @@
-"""A pod's volumes on the node's disk: emptyDir, hostPath, and files from objects. `files` writes them."""
+"""Creates a pod's volumes on the node's disk: emptyDir, hostPath, and files from objects. `files` writes them."""
 
 from __future__ import annotations
 

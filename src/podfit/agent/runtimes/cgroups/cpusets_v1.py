@@ -1,4 +1,4 @@
-"""v1's cpuset hierarchy, which contains a group only if its CPUs are restricted.
+"""Writes v1's cpuset hierarchy, which contains a group only if its CPUs are restricted.
 
 A new group is empty and accepts no process until it has CPUs and memory nodes, so missing parents are created with
 those of their own parent. A container that was running without restriction is moved in, process by process.

@@ -1,4 +1,4 @@
-"""Notifications of the kernel: a container ran out of memory, or usage fell below a number.
+"""Waits for notifications of the kernel: a container ran out of memory, or usage fell below a number of bytes.
 
 v1 has eventfds for both: a threshold on memory.usage_in_bytes fires in either direction. v2 reports OOM kills through
 inotify on memory.events; it does not report falling usage (memory.events counts limit hits, pressure triggers report

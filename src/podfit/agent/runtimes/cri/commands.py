@@ -1,4 +1,5 @@
-"""Commands in containers, and connections into pods: requested from the runtime, carried by its streaming server."""
+"""Runs commands in containers and connects into pods: both are requested from the runtime, and carried by its streaming
+server."""
 
 from __future__ import annotations
 

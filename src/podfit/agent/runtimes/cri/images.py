@@ -1,4 +1,4 @@
-"""Images of the runtime: listing, pulling, removing. Policy, credentials and back-off are the agent's."""
+"""Lists, pulls and removes images of the runtime. Policy, credentials and back-off are the agent's."""
 
 from __future__ import annotations
 

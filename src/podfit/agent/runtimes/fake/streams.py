@@ -1,4 +1,4 @@
-"""Streams and logs of fake containers: what their programs echo, and connections that a test answers."""
+"""Streams and logs of fake containers: the output of their programs, and connections that a test answers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Limits and changes of limits as CRI's numbers, where 0 means "not set", and back."""
+"""Converts limits, and changes of limits, to and from CRI's numbers, where 0 means "not set"."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The cgroup paths of pods, as laid out by a kubelet: by QoS class, below one root.
+"""Computes the cgroup paths of pods, as laid out by a kubelet: by QoS class, below one root.
 
 The cgroupfs driver uses folders (`/kubepods/burstable/pod1234`). The systemd driver uses slices, each of which repeats
 the names above it (`/kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod1234.slice`).

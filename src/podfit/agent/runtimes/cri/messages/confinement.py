@@ -1,4 +1,4 @@
-"""Users and privileges of containers, as CRI's security context."""
+"""Converts users and privileges of containers to CRI's security context."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Parts of volumes (`subPath`) as paths that a runtime can mount safely.
+"""Resolves parts of volumes (`subPath`) to paths that a runtime can mount safely.
 
 CRI takes a path, and a container that can write to the volume may replace a folder by a link before the runtime opens
 it (CVE-2021-25741). So the kernel resolves the path below the volume, the result is bind-mounted at a path that only

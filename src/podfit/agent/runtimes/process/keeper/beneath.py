@@ -1,4 +1,4 @@
-"""Safe path resolution in folders that a container can change meanwhile: a volume, a root file system.
+"""Resolves paths safely in folders that a container can change meanwhile: a volume, a root file system.
 
 A path that is checked first and used later may change its target in between (CVE-2021-25741). So the kernel resolves it
 (openat2(2), Linux 5.6) below a folder, and from then on the descriptor is used, never the path again. Imported by the

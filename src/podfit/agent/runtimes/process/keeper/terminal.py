@@ -1,5 +1,5 @@
-"""Terminals of containers: created in the container's devpts, so that they have a name there (`tty` prints it), and
-passed out.
+"""Creates terminals of containers in the container's devpts, so that they have a name there (`tty` prints it), and
+passes them out.
 
 The program's end is opened inside the container, by the child that becomes the program; the other end is sent over a
 socket to the process that copies it: the keeper for containers, the agent for execs.
