@@ -1,1 +1,1 @@
-"""Subresources that are more than a view of the object: scale, binding, eviction, tokens, and those served by nodes."""
+"""Handlers of subresources with logic of their own: resize, migrate, scale, binding, eviction, tokens, reviews."""

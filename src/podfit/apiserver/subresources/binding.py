@@ -1,4 +1,4 @@
-"""pods/binding and the older bindings: a scheduler binds a pod to its node, once."""
+"""Handles pods/binding and the older bindings, with which a scheduler binds a pod to its node, once."""
 
 from __future__ import annotations
 

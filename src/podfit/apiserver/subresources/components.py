@@ -1,7 +1,7 @@
-"""ComponentStatuses: never stored, generated from the health of the store on each request.
+"""Serves ComponentStatuses, which are not stored but generated from the health of the store on each request.
 
 Kubernetes has one for each control-plane component on the API server's machine. Components of podfit report their
-health themselves, at /healthz and in metrics, so only the store is listed, under Kubernetes' name for it.
+health at their own /healthz and in metrics, so only the store is listed, under the name that etcd has in Kubernetes.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""pods/eviction: a deletion that is subject to disruption budgets."""
+"""Handles pods/eviction: a deletion that is subject to disruption budgets."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ async def evict(call: Call) -> Response:
         deletes.check_preconditions(POD, pod, wanted)
         await _mark_disrupted(call, namespace, name)
         if wanted.get("preconditions"):
-            # The condition itself made a new revision.
+            # Writing the condition has created a new revision.
             wanted["preconditions"] = {key: value for key, value in wanted["preconditions"].items() if key == "uid"}
     await remove(call, POD, namespace, name, wanted)
     return call.answer_value(success(201), 201, accepted)
@@ -129,7 +129,7 @@ def _budgets_of(call: Call, pod: Object) -> list[Object]:
 
 
 def _spares(budget: Object, pod: Object) -> bool:
-    """Whether an unhealthy pod may be evicted without being counted."""
+    """Whether an unhealthy pod may be evicted without being charged to the budget."""
     conditions = (pod.get("status") or {}).get("conditions") or []
     if any(row.get("type") == "Ready" and row.get("status") == "True" for row in conditions):
         return False
@@ -140,7 +140,7 @@ def _spares(budget: Object, pod: Object) -> bool:
 
 
 def _charge(budget: Object, pod: str, now: str) -> None:
-    """Takes one disruption off the budget, in place; raises if none is allowed."""
+    """Subtracts one allowed disruption from the budget, in place; raises if none is left."""
     status, name = budget.setdefault("status", {}), budget["metadata"]["name"]
     if status.get("observedGeneration", 0) < budget["metadata"].get("generation", 0):
         raise _refusal(f"The disruption budget {name} is still being processed by the server.", 10)

@@ -1,4 +1,4 @@
-"""pods/migrate: the only way to move a pod to another node. See podfit.api.pods.migrations for the steps.
+"""Handles pods/migrate, which moves a pod to another node. See podfit.api.pods.migrations for the steps.
 
 A user posts a Binding that names the target. The two nodes post the same Binding with their step as an annotation;
 podfit.api.pods.migrations decides which node may report which step in which phase.
@@ -142,7 +142,8 @@ def _unfit(objects: Objects, pod: Object, node: Object) -> str:
 
 
 def _shortage(objects: Objects, pod: Object, status: Object, name: str) -> str:
-    """Counted as by the scheduler: the resources of the node's pods, and of those being moved to it, with overhead."""
+    """Why the node has no room for the pod; "" if it has. As in the scheduler, the node's pods and those migrating to
+    it are counted with their overhead."""
     free = {key: Quantity.parse(str(text)) for key, text in (status.get("allocatable") or {}).items()}
     others = [other for other in objects.list(POD) if _is_bound_to(other, name)]
     for other in others:

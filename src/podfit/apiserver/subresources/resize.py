@@ -1,4 +1,4 @@
-"""pods/resize: handles a resize request, from its body to the response.
+"""Handles pods/resize: a resize request, from its body to the response.
 
 A client requests a new size for a running pod. The API server decides only whether the request is valid; the node's
 agent, which watches the stored pod, decides whether the node can grant it. The steps are those of
@@ -9,7 +9,7 @@ every update (`writing/attempt`), spelled out here because this is podfit's cent
 3. restriction: changes of anything but resources and resize policies are reverted (`strategy/pod/resize`)
 4. validation: the QoS class is unchanged, nothing is removed, the amounts are valid
 5. validating admission: limit ranges, quotas, policies and webhooks may reject the request
-6. store: one durable write, which every watcher sees; if nothing changed, nothing is written
+6. store: one durable write, which is sent to all watchers; if nothing changed, nothing is written
 
 A PUT, a server-side apply and a request in an older dialect contain a whole pod, or another form of one. They are
 handled by their verbs, with the same rules through `PodStrategy`.
@@ -63,7 +63,7 @@ class ResizeRequest:
         self._manager = managed.field_manager(call, options)
 
     async def attempt(self, attempt: Attempt) -> Written:
-        """The steps in order. They start over if the pod was written by another client meanwhile."""
+        """Runs the steps in order, and starts over if another client has written the pod meanwhile."""
         stored = attempt.old
         asked, sizes_only = await attempt.run(lambda: self._parse(stored))
         spec = asked.get("spec")
@@ -82,7 +82,8 @@ class ResizeRequest:
         return pod, fill_in(pod, stored)
 
     def _prepare(self, new: Object, stored: Object, sizes_only: bool | None) -> bool:
-        """Reverts what a resize may not change, and records who set the sizes. Returns whether only sizes differ."""
+        """Reverts changes that a resize may not make, and records the field manager. Returns whether only sizes
+        differ."""
         resized = _STRATEGY.prepare_resize(new, stored, sizes_only)
         if self._manager is not None:
             self._manager.track(new, stored)

@@ -1,4 +1,4 @@
-"""Access reviews, answered and never stored."""
+"""Handles access reviews, which are answered and never stored."""
 
 from __future__ import annotations
 

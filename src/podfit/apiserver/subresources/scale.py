@@ -1,4 +1,4 @@
-"""The scale subresource: the number of replicas of any kind that has one."""
+"""Handles the scale subresource: the number of replicas, for all kinds that have one."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ SCALE = Kind("autoscaling", "v1", "Scale", "scales", True)
 
 @dataclass(frozen=True, slots=True)
 class ScalePaths:
-    """Paths of the numbers inside the object; the definition of a custom resource has its own."""
+    """The paths of the replica counts in an object; a custom resource's definition declares its own."""
 
     replicas: tuple[str, ...] = ("spec", "replicas")
     status_replicas: tuple[str, ...] = ("status", "replicas")
@@ -119,7 +119,7 @@ class ScaleHandlers:
         return SubresourceView("scale", lambda obj: self._scale(call.kind, obj), put_back)
 
     def _tracking(self, call: Call, options: WriteOptions) -> Track:
-        """A writer of a Scale owns the replicas of the object, and nothing else."""
+        """Field tracking for writes of a Scale: the writer owns the replicas of the object, and no other field."""
         manager, path = managed.manager_of(call, options), self.where(call.kind).replicas
 
         def track(new: Object, old: Object | None) -> None:

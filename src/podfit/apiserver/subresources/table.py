@@ -1,4 +1,5 @@
-"""The handlers of subresources and of kinds that are not stored. All others are plain verbs."""
+"""The table of handlers for subresources and for kinds that are not stored. All others are served by the plain
+verbs."""
 
 from __future__ import annotations
 
@@ -14,7 +15,7 @@ Handler = Callable[[Call], Awaitable[Response]]
 class Handlers:
     def __init__(self) -> None:
         self.kinds: dict[tuple[str, str], Handler] = {}
-        """(group, plural) of kinds that are answered, never stored: reviews, bindings."""
+        """Handlers by (group, plural), for kinds that are answered and never stored, such as reviews and bindings."""
         self._subresources: dict[tuple[str, str, str], Handler] = {}
         self._anywhere: dict[str, Handler] = {}
 
@@ -22,7 +23,7 @@ class Handlers:
         self._subresources[group, plural, subresource] = handler
 
     def add_anywhere(self, subresource: str, handler: Handler) -> None:
-        """For a subresource with the same meaning for every kind: scale."""
+        """Adds a handler for a subresource with the same meaning in all kinds, such as scale."""
         self._anywhere[subresource] = handler
 
     def subresource(self, kind: Kind, name: str, verb: str) -> Handler | None:

@@ -1,4 +1,4 @@
-"""serviceaccounts/token and token reviews."""
+"""Handles serviceaccounts/token and token reviews."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class TokenHandlers:
         return call.answer_value(review, 201)
 
     def _status(self, token: str, audiences: list[str]) -> Object:
-        """The user of a token, if it is valid for one of the audiences."""
+        """The status of a review: the user of the token, if it is valid for one of the audiences."""
         meant = self._tokens.audiences_of(token)
         try:
             if meant is not None:

@@ -1,1 +1,1 @@
-"""Objects as table rows for `kubectl get`. Columns and cells per kind, as in Kubernetes."""
+"""Renders objects as table rows for `kubectl get`, with the columns and cells that each kind has in Kubernetes."""

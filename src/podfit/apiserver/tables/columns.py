@@ -59,7 +59,7 @@ class Layout:
     decode: Callable[[bytes], Any] = msgspec.json.Decoder().decode
     """Decodes a stored object, or the part of it from which cells are made."""
     rows_when_empty: bool = True
-    """Whether a table without rows has `[]` rather than null."""
+    """Whether `rows` of an empty table is `[]` rather than null."""
 
 
 def wide(name: str, description: str = "", type: str = "string") -> Column:
@@ -68,8 +68,8 @@ def wide(name: str, description: str = "", type: str = "string") -> Column:
 
 @dataclass(frozen=True, slots=True)
 class Elapsed:
-    """A cell that shows the time since a timestamp. It is computed when the row is sent, so that the rest of a row can
-    be encoded once for each state of its object."""
+    """A cell with the time since a timestamp. It is computed when the row is sent, so that the rest of the row can be
+    encoded once for each state of its object."""
 
     since_s: float
     before: str = ""
@@ -93,7 +93,7 @@ def since(moment: str | None) -> Elapsed | str:
 
 
 def human_duration(seconds: float) -> str:
-    """Two units at most: 95s, 3m20s, 15m, 5h12m, 30h, 3d4h, 20d, 2y40d."""
+    """Formats a duration with two units at most: 95s, 3m20s, 15m, 5h12m, 30h, 3d4h, 20d, 2y40d."""
     whole = int(seconds)
     if whole < 0:
         return "0s" if whole >= -1 else INVALID
@@ -141,12 +141,12 @@ def containers_and_images(pod_spec: Object) -> tuple[str, str]:
 
 
 def labels_text(labels: Object | None) -> str:
-    """k=v,k=v in key order, or <none>."""
+    """Formats labels as k=v,k=v in key order, or as <none>."""
     return ",".join(f"{key}={value}" for key, value in sorted((labels or {}).items())) or NONE
 
 
 def selector_text(selector: Object | None) -> str:
-    """A LabelSelector in the notation of label selectors."""
+    """Formats a LabelSelector in the notation of selectors in queries."""
     if selector is None:
         return NONE
     parts = [f"{key}={value}" for key, value in sorted((selector.get("matchLabels") or {}).items())]
@@ -160,7 +160,7 @@ def selector_text(selector: Object | None) -> str:
 
 
 def default_layout() -> Layout:
-    """Kinds without columns of their own."""
+    """The layout of kinds without columns of their own: name and creation time."""
 
     def cells(obj: Object) -> list[Any]:
         return [name(obj), obj["metadata"].get("creationTimestamp")]

@@ -1,4 +1,4 @@
-"""Rows of custom resources: the printer columns of their definition."""
+"""Builds rows of custom resources from the printer columns in their definition."""
 
 from __future__ import annotations
 

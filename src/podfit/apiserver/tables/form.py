@@ -112,7 +112,7 @@ class TableForm:
         return b"%b[%b]}" % (self._head(meta), row)
 
     def _head(self, meta: Object) -> bytes:
-        """The start up to the value of `rows`. Only the first event of a watch has columns."""
+        """The start of a Table, up to the value of `rows`. In a watch only the first event has columns."""
         columns = None if self._columns_sent else [column.to_json() for column in self._layout.columns]
         self._columns_sent = True
         table = {

@@ -1,4 +1,4 @@
-"""The part of JSONPath that printer columns and scale paths use: .a.b, [0], [*], ['a.b'], [?(@.x=='y')].c"""
+"""Evaluates the part of JSONPath that printer columns and scale paths use: .a.b, [0], [*], ['a.b'], [?(@.x=='y')].c"""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def _key(name: str) -> Step:
 
 
 def find(path: str, obj: Any) -> list[Any]:
-    """Everything the path leads to."""
+    """All values at the path."""
     values = [obj]
     for step in parse(path):
         values = step(values)

@@ -1,5 +1,5 @@
-"""Rows of a Table as bytes. The row of an object in one state is encoded once; only the cells that show an age, and the
-metadata (which is cut out of the stored bytes), are filled in for each response.
+"""Encodes rows of a Table. The row of an object is encoded once for each of its states. Only the cells that show an
+age, and the metadata (which is copied from the stored bytes), are filled in for each response.
 """
 
 from __future__ import annotations
@@ -48,7 +48,8 @@ def shown(pieces: tuple[bytes | Elapsed, ...], now_s: float) -> bytes:
 
 
 class Rows:
-    """The encoded rows of one kind, by key. Bounded in number and in bytes; beyond that rows are encoded each time."""
+    """A cache of the encoded rows of one kind, by key, bounded in number and in bytes. Other rows are encoded each
+    time."""
 
     def __init__(self, layout: Layout) -> None:
         self._layout = layout
@@ -67,7 +68,7 @@ class Rows:
     def _keep(self, key: str, made: Row, known: Row | None) -> None:
         size = _size(made) - (0 if known is None else _size(known))
         if self._bytes + size > _KEPT_BYTES or (known is None and len(self._known) >= _KEPT_ROWS):
-            # Rows of deleted objects are among the cached ones: they are evicted after enough misses.
+            # Rows of deleted objects remain in the cache, which is cleared after enough misses.
             self._passed_over += 1
             if self._passed_over < _KEPT_ROWS:
                 return

@@ -1,1 +1,1 @@
-"""One file per verb: how each request to a resource is handled. All of them are `async def verb(call) -> Response`."""
+"""Handlers of requests to resources, one module per verb, each with a function `async def verb(call) -> Response`."""

@@ -1,6 +1,6 @@
-"""Server-side apply: PATCH with the fields that one manager wants to own.
+"""Handles server-side apply: PATCH with the fields that one manager wants to own.
 
-A missing object is created, through the main endpoint only.
+A missing object is created, but only through the main endpoint.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ class _Applier:
         return obj
 
     def _typed(self, made: Object, struct: Struct) -> Object:
-        """The schema accepts any scalar for an amount, the type does not."""
+        """Decodes the merged object as its type: the schema accepts any scalar for an amount, but the type does not."""
         try:
             return convert(made, struct, field_validation="Ignore", dialect=UNSTRUCTURED).obj
         except DecodeError as error:
@@ -92,7 +92,7 @@ class _Applier:
 
 
 class _Translating(_Applier):
-    """Applies a configuration that is in an older dialect."""
+    """Applies a configuration in an older dialect."""
 
     def __init__(
         self, call: Call, applied: Object, struct: Struct, options: WriteOptions, write: Write, dialect: Dialect
@@ -113,7 +113,7 @@ class _Translating(_Applier):
 
 
 def read_configuration(call: Call, kind: Kind, options: WriteOptions) -> Object:
-    """The body; duplicate keys are reported here, unknown fields later, by their schema."""
+    """Reads the body. Duplicate keys are reported here; the schema reports unknown fields later."""
     try:
         value, twice = parse_yaml(call.request.body)
     except YamlError as error:

@@ -1,4 +1,4 @@
-"""POST to a collection."""
+"""Handles POST to a collection."""
 
 from __future__ import annotations
 

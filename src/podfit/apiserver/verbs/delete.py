@@ -1,4 +1,4 @@
-"""DELETE of one object or of a collection."""
+"""Handles DELETE of one object or of a collection."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def _details(kind: Kind, obj: Object) -> Object:
 
 
 async def remove(call: Call, kind: Kind, namespace: str, name: str, options: Object) -> tuple[Object, bool]:
-    """Deletes or marks for deletion; returns the object and whether it is gone."""
+    """Deletes an object or marks it for deletion. Returns the object, and whether it has been removed."""
     objects = call.objects
     for _ in range(RETRIES):
         record = objects.required(kind, namespace, name)
@@ -73,7 +73,7 @@ async def _carry_out(
     if not verdict.remove:
         return obj, False
     change = await store.delete(record.key, expect)
-    # An object just written is shared: it must not be modified.
+    # The written object is shared and must not be modified.
     return {**obj, "metadata": {**obj["metadata"], "resourceVersion": str(change.revision)}}, True
 
 

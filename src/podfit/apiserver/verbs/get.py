@@ -1,4 +1,4 @@
-"""GET of one object."""
+"""Handles GET of one object."""
 
 from __future__ import annotations
 

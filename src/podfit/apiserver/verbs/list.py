@@ -1,7 +1,8 @@
-"""GET of a collection: the newest state, one not older than a revision, or exactly one; whole or page by page.
+"""Handles GET of a collection, as a whole or in pages, at the newest revision, at an exact one, or at one not older
+than a given revision.
 
-A page's token contains the revision of the first page, so all pages show one snapshot. If that revision was compacted,
-the client gets 410 with a token to continue from the newest state instead.
+The token of a page contains the revision of the first page, so all pages show one snapshot. If that revision has been
+compacted, the client gets 410 with a token to continue from the newest state instead.
 """
 
 from __future__ import annotations
@@ -75,7 +76,7 @@ def _newest(options: ListOptions) -> bool:
 
 
 async def _by_name(call: Call, selection: Chosen, options: ListOptions) -> Page:
-    """A list restricted to one name is a lookup."""
+    """The records of a list restricted to one name: a single lookup."""
     store = call.objects.store
     await _reach(store, options.revision)
     revision = store.revision
@@ -90,7 +91,7 @@ async def _by_name(call: Call, selection: Chosen, options: ListOptions) -> Page:
 
 
 async def _reach(store: Store, revision: str) -> None:
-    """Waits until the view is as new as requested."""
+    """Waits until the view has reached the requested revision."""
     if not revision:
         await store.sync()
     elif revision != "0":
@@ -106,7 +107,7 @@ def parse_revision(text: str) -> int:
 
 async def _page(call: Call, prefix: str, options: ListOptions, selection: Chosen | None) -> Page:
     store, after, at = call.objects.store, "", 0
-    # Kubernetes answers revision 0 from its cache, which does not page.
+    # Kubernetes answers revision 0 from its cache, which does not support paging.
     limit = options.limit if options.token or options.revision != "0" else 0
     if options.token:
         at, start = read_token(options.token)
@@ -138,7 +139,7 @@ async def _page(call: Call, prefix: str, options: ListOptions, selection: Chosen
 async def _take(
     call: Call, prefix: str, after: str, at: int, limit: int, selection: Chosen | None
 ) -> tuple[list[Record], bool]:
-    """Up to `limit` selected records and whether there are more."""
+    """Up to `limit` selected records, and whether there are more."""
     store = call.objects.store
     wanted = limit + 1 if limit > 0 and selection is None else 0
     records = store.scan_at(at, prefix, after, wanted) if at > 0 else store.scan(prefix, after, wanted)
@@ -147,7 +148,7 @@ async def _take(
     found: list[Record] = []
     records = await visible(call, records, selection)
     await call.parts.long_responses.run(call.request, selection.filter(records, found, max(limit, 0)))
-    # Kubernetes stops at the last item it takes: more keys mean more pages, selected or not.
+    # Kubernetes stops at the last item of a page: if any keys follow, selected or not, there is another page.
     return found, 0 < limit <= len(found) and found[-1] is not records[-1]
 
 
@@ -171,7 +172,7 @@ def read_token(token: str) -> tuple[int, str]:
     try:
         data = parse(raw)
     except GoSyntaxError as error:
-        # Tokens are parsed by another parser than bodies, which shows non-ASCII bytes unchanged.
+        # Kubernetes parses tokens with a different parser than bodies, whose errors show non-ASCII bytes unchanged.
         why = re.sub(
             r"'\\u00(..)'|'([\x80-\xff])'", lambda found: f"'\\x{found[1] or f'{ord(found[2]):02x}'}'", str(error)
         )

@@ -1,4 +1,5 @@
-"""PATCH of an object or of a subresource that returns the whole object: JSON, merge and strategic patches, apply."""
+"""Handles PATCH of an object, or of a subresource that returns the whole object: JSON, merge and strategic patches,
+apply."""
 
 from __future__ import annotations
 
@@ -81,7 +82,7 @@ def patched(call: Call, stored: Object, kind: str, struct: Struct, options: Writ
     if obj.get("kind") != call.kind.kind or obj.get("apiVersion") != call.kind.api_version:
         obj["kind"], obj["apiVersion"] = call.kind.kind, call.kind.api_version
     if obj.get("metadata") is stored["metadata"]:
-        return obj  # it has the name under which it is stored
+        return obj  # The object already has the name under which it is stored.
     meta = obj.setdefault("metadata", {})
     revision = meta.get("resourceVersion")
     if revision and (complaint := unsigned(revision)[1]):

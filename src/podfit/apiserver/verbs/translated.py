@@ -1,4 +1,4 @@
-"""Writes in an older dialect: the client's change of the dialect's form is translated to the native object."""
+"""Handles writes in an older dialect: translates the change that a client made to the dialect's form."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Edit = Callable[[Object, Struct], Object]
 
 
 def translated(call: Call, write: Write, dialect: Dialect, edit: Edit) -> Change:
-    """The change of the native object that corresponds to an edit of the shown one."""
+    """Converts an edit of the shown object to a change of the native object."""
     kind, clock = call.kind, call.objects.clock
     struct = dialect.struct(kind)
 

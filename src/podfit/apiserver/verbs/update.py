@@ -1,4 +1,4 @@
-"""PUT of an object, or of a subresource that takes and returns the whole object (status, resize, …)."""
+"""Handles PUT of an object, or of a subresource that takes and returns the whole object (status, resize, …)."""
 
 from __future__ import annotations
 

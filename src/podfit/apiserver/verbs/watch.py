@@ -1,7 +1,7 @@
-"""A GET of a collection that stays open: changes since a revision, or the present state and then changes.
+"""Handles a watch: streams changes since a revision, or the current state and then changes.
 
 The stream ends at its timeout, when the client falls too far behind (410) or when the server stops. Changes between the
-first read and the registration with the hub are read from the store's log, in one go without awaiting.
+first read and the registration with the hub are read from the store's log, without yielding to other tasks.
 """
 
 from __future__ import annotations
@@ -71,12 +71,13 @@ class _Stream:
         await self._pieces.aclose()
 
     def write_to(self, sink: Sink) -> None:
-        """Before the first chunk is requested. Events that need conversion are chunks."""
+        """Sets a sink, before the first chunk is requested. Events that need conversion are still returned as
+        chunks."""
         if self._held is None:
             self._sink = sink
 
     def subscribe(self, subscriber: Subscriber) -> None:
-        """The same for a reader in this process."""
+        """Like `write_to`, for a reader in this process."""
         self._subscriber = subscriber
 
     async def _run(self) -> AsyncGenerator[bytes, None]:
@@ -108,7 +109,7 @@ class _Stream:
 
     @property
     def _initial(self) -> bool:
-        """Whether the present state is sent first."""
+        """Whether the current state is sent first."""
         if self._options.send_initial is not None:
             return self._options.send_initial
         return self._options.revision in ("", "0")
@@ -146,7 +147,7 @@ class _Stream:
         return watcher
 
     def _catch_up(self, watcher: Watcher, after: int) -> None:
-        """Changes that are already in the log; the hub delivers only later ones."""
+        """The changes that are already in the log; the hub delivers only later ones."""
         backlog = self._store.watch(self._prefix, after)
         try:
             while (change := backlog.next_nowait()) is not None:
@@ -220,7 +221,7 @@ class _Stream:
         return [event for event in shown if event is not None]
 
     def _sent_on(self, events: list[Event]) -> bytes:
-        """The bytes of converted events, or nothing if a subscriber gets their objects."""
+        """The bytes of converted events; empty if a subscriber gets the objects."""
         if self._subscriber is None:
             return b"".join([self._form.event(*event) for event in events])
         for word, record, revision in events:
@@ -229,7 +230,7 @@ class _Stream:
         return b""
 
     def _event(self, change: Change) -> WatchEvent:
-        """Shares the server's object if the record is stored like this, and was not converted."""
+        """The event for a subscriber. The server's object is shared if the record was not converted."""
         record, decoded = change.record or change.previous, self._hub.decoded
         if record is not None and self._store.get(record.key) is record:
             return WatchEvent(change, decoded.of, decoded.strip)

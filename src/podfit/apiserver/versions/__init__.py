@@ -1,4 +1,4 @@
-"""Custom resources in several versions: stored in one, served in all."""
+"""Converts custom resources, which are stored in one version, to all served versions."""
 
 from podfit.apiserver.versions.plans import Versions
 

@@ -1,8 +1,8 @@
 """Converts objects of a custom resource from the stored version to a client's, and back.
 
-A record whose bytes are already right is passed through, which is detected without decoding it. Otherwise it is
-decoded, defaulted, pruned of fields that its schema no longer has (the definition may have changed since), converted,
-and shown as a record of its own, which is cached until it changes.
+A record that is already in the requested form, which is detected without decoding, is used unchanged. Any other record
+is decoded, defaulted, pruned of fields that its schema no longer has (the definition may have changed), and converted
+to a record of its own, which is cached until the object changes.
 """
 
 from __future__ import annotations
@@ -51,13 +51,13 @@ class VersionPlan:
         """Whether two versions of an object differ in more than apiVersion."""
         changed = definition["metadata"].get("generation", 1) > 1
         self.since = revision if changed else 0
-        """Earlier records may have been written under another schema."""
+        """The revision of the definition: earlier records may have been written under another schema."""
 
     def fits(self, record: Record, head: bytes) -> bool:
         return record.modified > self.since and (not self.converts or record.value.startswith(head))
 
     def renewed(self, record: Record) -> Object:
-        """The object as defined by its own version's current schema."""
+        """The object, defaulted and pruned by the current schema of its own version."""
         obj = wire.object_of(record)
         schema = self.schemas.get(obj["apiVersion"])
         if schema is not None and record.modified <= self.since:
@@ -66,7 +66,7 @@ class VersionPlan:
         return obj
 
     async def convert(self, objects: list[Object], api_version: str) -> list[Object]:
-        """Objects in versions other than this one."""
+        """Converts objects to the given version."""
         if self.webhook is not None:
             objects = await self.webhook.convert(objects, api_version)
         elif self.native and all(obj["apiVersion"] in _NATIVE and api_version in _NATIVE for obj in objects):
@@ -78,7 +78,7 @@ class VersionPlan:
 
 
 class Versions:
-    """The plans of all existing definitions. Everything else is served in its stored form."""
+    """The plans of all existing definitions. Kinds without a plan are served in their stored form."""
 
     def __init__(self) -> None:
         self._plans: dict[tuple[str, str], VersionPlan] = {}
@@ -99,7 +99,7 @@ class Versions:
         return plan is not None and plan.converts
 
     async def served(self, kind: Kind, records: Sequence[Record]) -> Sequence[Record]:
-        """The records as clients of `kind` see them; the identical sequence if nothing needs conversion."""
+        """The records converted for clients of `kind`; the same sequence if none needs conversion."""
         plan = self._plans.get((kind.group, kind.plural))
         wanted = kind.api_version
         head = plan.heads.get(wanted, b"") if plan is not None else b""

@@ -1,7 +1,6 @@
-"""A definition's conversion webhook: objects of one version in, the same objects of another version out.
+"""Calls a definition's conversion webhook, which converts objects from one version to another.
 
-Names, namespaces, uids and the rest of the metadata are preserved, whatever the hook returns; only labels and
-annotations may change.
+Of the metadata, only labels and annotations are taken from the response; all other fields are preserved.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ class ConversionWebhook:
         self._caller = caller
 
     async def convert(self, objects: list[Object], api_version: str) -> list[Object]:
-        """All in one call. Raises the error for the client."""
+        """Converts all objects in one call. Raises the error for the client."""
         version = next((word for word in self._versions if word in _SPOKEN), "")
         if not version:
             raise _failure("no supported conversion review versions")

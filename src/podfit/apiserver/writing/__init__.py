@@ -1,1 +1,1 @@
-"""The path of a write: body, defaults, managed fields, validation, store."""
+"""The steps of a write, used by verbs and subresources: body, defaults, managed fields, validation, store."""

@@ -1,8 +1,8 @@
 """One attempt to change a stored object: admission, restriction, validation, store.
 
-Verbs and subresources differ in how the new object is made; from there on all of them run these steps, in the order of
-the methods here. An attempt that finds another revision in the store than it started from is discarded, and the writer
-starts a new one.
+Verbs and subresources differ in how they make the new object; after that, all of them run the same steps, in the order
+of the methods here. If the object in the store has been changed since the attempt started, the attempt is discarded,
+and the writer starts a new one.
 """
 
 from __future__ import annotations
@@ -59,11 +59,11 @@ class Attempt:
         self._attrs: Attributes | None = None
 
     async def run(self, work: Callable[[], Result]) -> Result:
-        """Runs in place, or in a thread if the object is large."""
+        """Runs `work` directly, or in a thread if the object is large."""
         return await self._writer.threads.run(self.size, work)
 
     async def changed(self, change: Change) -> Object:
-        """The object as the client wants it."""
+        """Makes the object that the client requests."""
         shared, kind = self.write.shares, self.write.kind
         made = await self.run(
             lambda: change(self.old if shared else self._objects.served(kind, self.record), self.record)
@@ -71,14 +71,14 @@ class Attempt:
         new = made if isinstance(made, dict) else await made
         stored: Object = self.old["metadata"]
         if new.get("metadata") is stored:
-            # Set by the server: the stored value is kept.
+            # The server sets fields in the metadata, so it must not be shared with the stored object.
             new = {**new, "metadata": dict(stored)}
         if self.write.replaces:
             self.write.warnings += unique_owners(new.get("metadata") or {})
         return new
 
     async def admit(self, new: Object) -> Object:
-        """Mutating admission, which may return another object; then optional fields are filled in."""
+        """Runs mutating admission, which may return another object; then sets defaults."""
         write = self.write
         attrs = self._attrs = attributes(UPDATE, write, new, self.old)
         await self._writer.chain.admit(attrs)
@@ -104,7 +104,7 @@ class Attempt:
             self.write.track(new, self.old)
 
     async def validate(self, new: Object) -> None:
-        """Field validation: 422 with all errors."""
+        """Validates fields; raises 422 with all errors."""
         size = LARGE if self.strategy.heavy(new) else self.size
         self.check(new, await evaluated(self._writer.threads, size, lambda yielding: self._errors(new, yielding)))
         self.write.warnings += self.strategy.warnings_update(new, self.old, self.write.subresource)
@@ -118,7 +118,8 @@ class Attempt:
         check_write(self.write, new, errors)
 
     async def approve(self, new: Object) -> None:
-        """Validating admission: 403 from the first plugin, webhook, policy or quota that rejects it."""
+        """Runs validating admission; raises the error of the first plugin, webhook, policy or quota that rejects the
+        write."""
         assert self._attrs is not None
         if self.write.subresource_view is not None:
             self._attrs.object = self.write.subresource_view.show(new)
@@ -126,7 +127,7 @@ class Attempt:
         self.write.warnings += self._attrs.warnings
 
     async def store(self, new: Object) -> Written:
-        """Writes the object, unless nothing changed. Mismatch: another client wrote it meanwhile."""
+        """Writes the object, unless nothing changed. Raises Mismatch if another client wrote it meanwhile."""
         write, key, record, old = self.write, self._key, self.record, self.old
         kind = write.kind
         if deletes.ends_with(kind, new, old):
@@ -194,13 +195,14 @@ def attributes(operation: str, write: Write, obj: Object, old: Object | None) ->
 
 
 def as_stored(kind: Kind, obj: Object) -> None:
-    """The result of Kubernetes' encoding of an object. Custom resources and their definitions are JSON there, too."""
+    """Replaces empty values by null, in place, like Kubernetes' encoding of stored objects. Custom resources and their
+    definitions are exempt, because Kubernetes stores them as JSON."""
     if not kind.custom and kind.group not in _OWN_PLACES and (struct := type_of(kind)) is not None:
         empty_to_null(obj, struct)
 
 
 def precondition_failed(kind: Kind, stored: Object, wanted: str, field: str = "UID", dry_run: bool = False) -> ApiError:
-    """409: the object has another uid (or resourceVersion) than the writer expects."""
+    """The error 409 for an object with another uid or resourceVersion than the writer expects."""
     mine = stored["metadata"].get("uid" if field == "UID" else "resourceVersion")
     why = (
         f"StorageError: invalid object, Code: 4, Key: {_upstream_key(kind, stored, dry_run)}, ResourceVersion: 0, "
@@ -211,7 +213,7 @@ def precondition_failed(kind: Kind, stored: Object, wanted: str, field: str = "U
 
 
 def _upstream_key(kind: Kind, obj: Object, dry_run: bool) -> str:
-    """The storage key as Kubernetes prints it; a dry run never reaches the prefix of its store."""
+    """The storage key as Kubernetes prints it. A dry run fails before Kubernetes adds the prefix of its store."""
     namespace = obj["metadata"].get("namespace")
     place = f"{kind.group}/{kind.plural}" if kind.custom or kind.group in _OWN_PLACES else kind.plural
     parts = ["" if dry_run else "registry", _PLACES.get(place, place), namespace]
@@ -220,7 +222,7 @@ def _upstream_key(kind: Kind, obj: Object, dry_run: bool) -> str:
 
 def check(kind: Kind, obj: Object, errors: list) -> None:  # type: ignore[type-arg]
     if errors:
-        # Events are named as in core, whatever the group they are written in.
+        # Errors about Events name the core group, whichever of the two groups the client uses.
         group = "" if kind.group == "events.k8s.io" else kind.group
         raise unprocessable(kind.kind, obj["metadata"].get("name", ""), errors, group)
 
@@ -230,7 +232,7 @@ def check_write(write: Write, obj: Object, errors: list[FieldError]) -> None:
 
 
 def _fill_from(meta: Object, stored: Object) -> None:
-    """Fields that a client may omit in an update, because the server knows them."""
+    """Sets fields that a client may omit in an update, because the server knows them."""
     for name in _FILLED:
         if not meta.get(name) and name in stored:
             meta[name] = stored[name]
@@ -241,9 +243,7 @@ def _fill_from(meta: Object, stored: Object) -> None:
 
 
 def unchanged(new: Object, old: Object) -> bool:
-    """Whether an update would write the stored state again. A managed-fields entry with only a new time is not a
-    change.
-    """
+    """Whether an update would write the stored state again. A new time in a managed-fields entry is not a change."""
     if new.keys() != old.keys():
         return False
     for key, value in new.items():

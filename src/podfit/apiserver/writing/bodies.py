@@ -1,4 +1,4 @@
-"""Request bodies as objects: media types, decoding, defaults."""
+"""Reads request bodies as objects: media types, decoding, defaults."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ _ACCEPTED = ("application/json", "application/yaml", "application/vnd.kubernetes
 
 
 def read_object(call: Call, kind: Kind, validation: str) -> Object:
-    """The body as an object of `kind`, defaulted."""
+    """Decodes the body as an object of `kind`, and sets defaults."""
     obj = read_body(call, kind, validation)
     custom_schema.default(kind, obj)
     return obj
 
 
 def read_body(call: Call, kind: Kind | Struct, validation: str, struct: Struct | None = None) -> Object:
-    """`struct`: the type of the kind, where it is not the native one."""
+    """Decodes the body. `struct`: the type of the kind, if it is not the native one."""
     request = call.request
     content_type = _content_type(request.headers.get("content-type", ""))
     if (
@@ -49,7 +49,7 @@ async def received(call: Call, kind: Kind | Struct, validation: str, struct: Str
 
 
 def json_body(call: Call) -> bytes:
-    """An optional body, as JSON."""
+    """The optional body as JSON; YAML is converted."""
     body = call.request.body
     if body and _content_type(call.request.headers.get("content-type", "")) == "application/yaml":
         try:
@@ -73,7 +73,7 @@ def _content_type(header: str) -> str:
 
 
 def check_name(obj: Object, name: str, namespace: str) -> None:
-    """The body of an update must match the object in the path."""
+    """Raises an error if the name in the body of an update does not match the path."""
     meta = obj.get("metadata") or {}
     if not meta.get("name"):
         raise bad_request(f"the name of the object ({name} based on URL) was undeterminable: name must be provided")

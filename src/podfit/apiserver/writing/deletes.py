@@ -1,7 +1,8 @@
-"""The effect of a delete on an object: grace, finalizers, propagation, preconditions. Decisions only, no store.
+"""Decides the effect of a delete on an object: grace, finalizers, propagation, preconditions. Does not access the
+store.
 
-The order is Kubernetes': preconditions, then grace (the strategy's), then the finalizers that the propagation policy
-adds; an object with neither grace nor finalizers is removed at once.
+The order is Kubernetes': preconditions, then the grace period of the strategy, then the finalizers that the propagation
+policy adds. An object with neither grace period nor finalizers is removed immediately.
 """
 
 from __future__ import annotations
@@ -44,8 +45,8 @@ RETURNS_OBJECT = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class DeleteOutcome:
-    """`write`: the modified object has to be stored; `remove`: it has to be removed afterwards. Neither: already in
-    progress.
+    """`write`: the modified object has to be stored; `remove`: it has to be removed afterwards. Neither: the deletion
+    is already in progress.
     """
 
     write: bool = False
@@ -72,7 +73,7 @@ def _kind_conflict(kind: Kind, name: str, why: str) -> ApiError:
 
 
 def decide(kind: Kind, obj: Object, options: Object, now_s: float) -> DeleteOutcome:
-    """Modifies `obj` in place if the verdict is to write it."""
+    """Decides the outcome of a delete. Modifies `obj` in place if it has to be written."""
     meta = obj["metadata"]
     if (kind.group, kind.plural) == ("", "namespaces"):
         return _decide_namespace(obj, options, now_s)
@@ -97,7 +98,7 @@ def decide(kind: Kind, obj: Object, options: Object, now_s: float) -> DeleteOutc
 
 
 def mark(meta: Object, now_s: float) -> None:
-    """Being deleted, held by finalizers."""
+    """Marks an object as being deleted; its finalizers keep it."""
     if meta.get("deletionGracePeriodSeconds") is None and meta.get("generation"):
         meta["generation"] += 1
     meta.setdefault("deletionTimestamp", rfc3339(now_s))
@@ -118,7 +119,7 @@ def _decide_namespace(obj: Object, options: Object, now_s: float) -> DeleteOutco
 
 
 def _decide_definition(obj: Object, now_s: float) -> DeleteOutcome:
-    """It remains until its objects are gone, whatever the options are."""
+    """Decides the deletion of a definition, which remains until its objects are removed, regardless of options."""
     meta, status, now = obj["metadata"], obj.setdefault("status", {}), rfc3339(now_s)
     meta["deletionTimestamp"] = now
     if CLEANUP not in (meta.get("finalizers") or ()):
@@ -155,7 +156,7 @@ def _finalizers(kind: Kind, existing: list[str], options: Object) -> list[str]:
 
 
 def orphans(kind: Kind) -> bool:
-    """Whether dependents are orphaned unless a delete requests otherwise."""
+    """Whether dependents are orphaned by default."""
     return (kind.group, kind.plural) in _ORPHANING
 
 

@@ -1,7 +1,7 @@
 """Evaluates expressions that clients supply, without blocking the event loop.
 
-An evaluation starts on the loop, where nearly all of them end within a millisecond. One that takes longer is restarted
-in a thread that yields to the loop. Costs bound the evaluation, and a deadline bounds its duration.
+An evaluation starts on the loop, where nearly all evaluations end within a millisecond. One that takes longer is
+restarted in a thread that yields to the loop. A cost limit bounds the evaluation, and a deadline bounds its duration.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _REST_S = 0.0001
 
 
 class _TooLong(Exception):
-    """It takes too long for the loop."""
+    """The evaluation takes too long for the event loop."""
 
 
 class _OnLoop(YieldPolicy):

@@ -1,4 +1,4 @@
-"""Field ownership: metadata.managedFields, updated by every write."""
+"""Maintains field ownership (metadata.managedFields), which every write updates."""
 
 from __future__ import annotations
 
@@ -65,7 +65,8 @@ def reset_fields(kind: Kind, subresource: str) -> ResetFields:
 
 
 def reset_by_apply(kind: Kind, subresource: str) -> ResetFields:
-    """The same for an apply. Kubernetes lets it own all it states to the resize endpoint, written or not."""
+    """Like `reset_fields`, for an apply. Kubernetes lets the applier own all fields that it sends to the resize
+    endpoint, written or not."""
     return ResetFields() if subresource == "resize" else reset_fields(kind, subresource)
 
 
@@ -74,7 +75,7 @@ def manager_of(call: Call, options: WriteOptions) -> str:
 
 
 class FieldManager(NamedTuple):
-    """The client of an update, which owns the fields that it sets."""
+    """The field manager of an update, which owns the fields that it changes."""
 
     name: str
     struct: Struct
@@ -88,7 +89,7 @@ class FieldManager(NamedTuple):
 
 
 def field_manager(call: Call, options: WriteOptions) -> FieldManager | None:
-    """None for kinds whose fields are not known."""
+    """The manager for a kind; None for kinds whose fields are not known."""
     struct = type_of(call.kind)
     if struct is None:
         return None

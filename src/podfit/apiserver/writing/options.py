@@ -1,4 +1,4 @@
-"""Options in the query of a request: list, create, update, patch and delete options, with Kubernetes' errors."""
+"""Parses the options in the query of a request: list, create, update, patch and delete options."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def first(query: Query, name: str) -> str:
 
 
 def timeout_of(query: Query) -> float:
-    """The seconds that the client waits for the response; 0 if it did not say so, or not clearly."""
+    """The timeout of the client in seconds; 0 if it sent none, or an invalid one."""
     parts = _DURATION_PART.findall(first(query, "timeout")[:_MANAGER_LIMIT])
     try:
         return sum(float(number) * _UNIT_S[unit] for number, unit in parts)
@@ -48,7 +48,7 @@ def timeout_of(query: Query) -> float:
 _DURATION_PART = re.compile("([0-9.]+)(ns|us|µs|μs|ms|s|m|h)")
 _UNIT_S = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "μs": 1e-6, "ms": 1e-3, "s": 1, "m": 60, "h": 3600}
 _DIGITS = 19
-"""Of the largest 64-bit number."""
+"""The number of digits of the largest 64-bit number."""
 
 
 def integer(query: Query, name: str) -> int | None:

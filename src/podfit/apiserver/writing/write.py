@@ -1,4 +1,4 @@
-"""A write request as data: its target, its user, and how the new object is made."""
+"""A write request as data: its target, its user, and the function that makes the new object."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from podfit.store.backend import Record
 Change = Callable[[Object, Record], Object | Awaitable[Object]]
 """Makes the new object from a new copy of the stored one, or from the stored one if the write `shares`."""
 Stages = Callable[[Object, Object, str], Object | None]
-"""From the new object, the stored one and the time: an intermediate state that is to be stored first, if any."""
+"""Returns the intermediate state to store first, if any, from the new object, the stored one and the time."""
 Worded = Callable[[Kind, list[FieldError], Object], list[FieldError]]
 Track = Callable[[Object, Object | None], None]
 """Records field ownership in metadata.managedFields, from the new object and the stored one."""

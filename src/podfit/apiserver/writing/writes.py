@@ -1,7 +1,7 @@
 """The steps of a write: defaults, mutating admission, strategy, validation, validating admission, store.
 
-Creates are implemented here. Updates are attempts (`attempt`), which are repeated after a conflict. Nothing is written
-if nothing changed.
+Creates are implemented here. Updates are attempts (`attempt`), which are repeated after a conflict. An update that
+changes nothing writes nothing.
 """
 
 from __future__ import annotations
@@ -50,7 +50,8 @@ class Writer:
         match_namespace(meta, write.namespace)
         write.warnings += unique_owners(meta)
         if (track := write.track) is not None:
-            # Before admission: fields added by plugins have no manager, so that no applier removes them.
+            # Managers are recorded before admission: fields added by plugins have no manager, so that no applier
+            # removes them.
             await self.threads.run(write.size, lambda: track(obj, None))
         attrs = attributes(CREATE, write, obj, None)
         await self.chain.admit(attrs)
@@ -79,7 +80,7 @@ class Writer:
             allot(obj, write.options.dry_run)
 
     async def install(self, kind: Kind, namespace: str, obj: Object) -> None:
-        """Stores an object of our own, if it does not exist: no admission, no validation."""
+        """Stores one of the server's own objects if it does not exist, without admission and validation."""
         strategy = strategy_for(kind)
         custom_schema.default(kind, obj)
         self._fill_system_fields(obj["metadata"], strategy)
@@ -94,7 +95,7 @@ class Writer:
             pass
 
     async def _insert(self, write: Write, strategy: Strategy, obj: Object, tries: int) -> Written:
-        """Several attempts are for generated names: each attempt generates another one."""
+        """Inserts the object. If its name is generated, a conflict leads to another attempt with a new name."""
         kind, meta = write.kind, obj["metadata"]
         if not write.options.dry_run and _states_a_revision(meta):
             raise ApiError(500, "", "resourceVersion should not be set on objects to be created")
@@ -118,7 +119,7 @@ class Writer:
             meta["name"] = strategy.generate_name(meta["generateName"])
 
     def _in_the_way(self, kind: Kind, meta: Object, present: Record | None) -> ApiError:
-        """409: an object of that name exists."""
+        """The error 409 for a name that is already in use."""
         stored = {} if present is None else self.objects.decoded(present)["metadata"]
         terminating = bool(stored.get("deletionTimestamp"))
         return already_exists(kind.plural, meta["name"], kind.group, bool(meta.get("generateName")), terminating)
@@ -135,7 +136,7 @@ class Writer:
     # --- update ---------------------------------------------------------------------------------------------------
 
     async def update(self, write: Write, change: Change, retry: bool = True) -> Written:
-        """`change` makes the new object from the stored one."""
+        """Updates an object; `change` makes the new object from the stored one."""
         return await self.attempts(write, lambda attempt: _updated(attempt, change), retry)
 
     async def attempts(
@@ -195,7 +196,7 @@ async def rewrite(
 
 
 def _states_a_revision(meta: Object) -> bool:
-    """Values that are not numbers are skipped."""
+    """Whether the object has a resourceVersion. Values that are not numbers do not count."""
     revision = meta.get("resourceVersion") or ""
     return revision.isascii() and revision.isdecimal() and int(revision) > 0
 

@@ -24,7 +24,7 @@ _DEFAULT_CLASS = "ingressclass.kubernetes.io/is-default-class"
 
 
 def _few(words: list[str]) -> str:
-    """The first three, and how many more there are."""
+    """Formats the first three values, and the number of the others."""
     shown = ",".join(words[:_MOST])
     return f"{shown} + {len(words) - _MOST} more..." if len(words) > _MOST else shown or UNSET
 
@@ -129,7 +129,7 @@ LAYOUTS: dict[tuple[str, str], Layout] = {
     ("networking.k8s.io", "servicecidrs"): Layout(
         (NAME, Column("CIDRs", description="Where addresses of Services come from."), AGE), _range
     ),
-    # Kubernetes prints an age here and has no column for it.
+    # Kubernetes prints an age here although it declares no column for it.
     ("networking.k8s.io", "ipaddresses"): Layout(
         (NAME, Column("ParentRef", description="The object the address belongs to.")), _address
     ),

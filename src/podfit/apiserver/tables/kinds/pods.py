@@ -92,7 +92,7 @@ class _Status(TypedDict, total=False):
 
 
 class _Shown(TypedDict, total=False):
-    """The part of a pod that a row needs; decoding only this takes a third of the time."""
+    """The part of a pod that a row needs. Decoding only this part takes a third of the time."""
 
     metadata: _Metadata
     spec: _Spec | None
