@@ -143,7 +143,7 @@ class Agent:
         self._tasks.start(self._listen(), "runtime")
         await self._until_done(self._find_cpus)
         if self.config.static_dir is not None:
-            # Before any API call: the API server itself may be a static pod.
+            # Runs before any API call, because the API server itself may be a static pod.
             await self._static.adopt(self.counted)
             self._tasks.start(self._static.run(), "static")
         if self.config.register:

@@ -70,7 +70,7 @@ class Recovery:
         if container.leaving and (state is None or not state.running) and await self._lives.departed(container):
             return
         if state is None and container.state == CREATED:
-            # Recorded, but not defined yet: the caller got no response and creates it again.
+            # The VM is recorded, but not defined yet: the caller got no response and creates it again.
             await self._lives.clear(container)
         elif state is not None and state.running:
             await self._resume(container, machine)

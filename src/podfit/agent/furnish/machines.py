@@ -26,7 +26,7 @@ class Machines:
         """The annotations for the pod's virtual machine. Raises RuntimeFailure for missing or unsupported settings."""
         spec = pod["spec"]
         machine = spec.get("virtualMachine")
-        # Only on request: a VM with such a volume can be neither migrated nor suspended.
+        # Shared only on request: a VM with such a volume can be neither migrated nor suspended.
         token = {TOKEN: "true"} if spec.get("runtimeClassName") and spec.get("automountServiceAccountToken") else {}
         if not machine:
             return token

@@ -57,7 +57,7 @@ class ImageCollector:
     async def report(self) -> None:
         images = await self._runtime.images()
         before, self._listed = self._listed, {image.id for image in images}
-        # The list may be older than an image that was pulled meanwhile.
+        # The list may be older than an image that was pulled after the request.
         self._on_listed(before | self._listed)
         found = rules.reported(images)
         if found == self._node.images or not self._node.known:

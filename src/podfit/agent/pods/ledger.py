@@ -165,7 +165,7 @@ class Ledger:
             self._writing.add_done_callback(_log_failure)
 
     async def _write_soon(self) -> None:
-        # One iteration of the event loop: changes made in the same iteration share this write.
+        # Waits for one iteration of the event loop: changes made in the same iteration share this write.
         await asyncio.sleep(0)
         changed, promised = self._changed, set(self._promised)
         data = self._next_data()
@@ -177,10 +177,11 @@ class Ledger:
                 self._inline.took(time.perf_counter() - began)
             else:
                 await asyncio.get_running_loop().run_in_executor(None, self._write, *data)
-            # Except those whose allocation changed while this was being written.
+            # Keeps those whose allocation changed while the file was being written.
             self._promised -= promised - {uid for kind, uid in self._changed if kind == "allocated"}
         except OSError:
-            # In the order of the last change: a renewed allocation must not be followed by the removal of the old one.
+            # Keeps the order of the last change: a renewed allocation must not be followed by the removal of the old
+            # one.
             self._changed = {key: None for key in changed if key not in self._changed} | self._changed
             raise
         finally:

@@ -106,7 +106,7 @@ async def actual_limits(runtime: Runtime, snapshot: Snapshot) -> tuple[dict[str,
         try:
             found[name] = await runtime.container_limits(container.id)
         except NotFound:
-            # It exited meanwhile; its exit triggers the next pass.
+            # The container exited meanwhile; its exit triggers the next pass.
             continue
     pod: Limits | None = None
     if snapshot.sandbox:

@@ -41,7 +41,7 @@ class CrashBackoff:
         if ran_s >= _BACKOFF_RESET_S:
             self.step_s = 0.0
         elif self.step_s == 0.0:
-            # After the first crash it restarts at once; the next one waits.
+            # After the first crash the container restarts at once; the next restart waits.
             self.step_s = -_BACKOFF_FIRST_S
         else:
             self.step_s = _BACKOFF_FIRST_S if self.step_s < 0 else min(self.step_s * 2, _BACKOFF_MOST_S)

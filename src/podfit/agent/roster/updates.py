@@ -53,7 +53,7 @@ class PodUpdates:
             held, record.held_update = record.held_update, None
             if held is not None and self._records.get(record.uid) is record:
                 if held["metadata"].get("resourceVersion") != record.written:
-                    # Our status may have been written on top of it, but was not computed from it.
+                    # This state may include our status, but our status was not computed from it.
                     self._queue.enqueue(record.uid)
                 self.watched(record, held)
 

@@ -93,7 +93,7 @@ def _after(file: Path, current: BinaryIO) -> BinaryIO | None:
         following = _opened(files[place])
         if following is not None and log_files(file) == files:
             return following
-        # Rotated while the folder was read: the name may now mean another file.
+        # The file was rotated while the folder was read: the name may now refer to another file.
         if following is not None:
             following.close()
     return None

@@ -30,7 +30,7 @@ _TERMINAL = (
     _FOLDER + _PIPE + _FILES + _CHECK % 2 + 'export SHELL=/bin/sh TERM="${TERM:-xterm}" && '
     'exec script -qefc "$1" /dev/null <"$0/in" >"$0/out" 2>&1'
 )
-# `script` turns the echo off where its own input is no terminal.
+# `script` turns the echo off if its own input is not a terminal.
 _IN_TERMINAL = "tty >{folder}/tty; stty sane; exec {command}"
 _RESIZE = (
     'for _ in 1 2 3 4 5 6 7 8 9 10; do [ -s "$0/tty" ] && break; sleep 0.2; done; '

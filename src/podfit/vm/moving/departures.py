@@ -152,7 +152,7 @@ class Departures:
             if place.transport:
                 given[libvirt.VIR_MIGRATE_PARAM_URI] = place.transport
             if place.disks:
-                # Only data written by the VM: both hosts have the image.
+                # Only data written by the VM is copied: both hosts have the image.
                 flags |= libvirt.VIR_MIGRATE_NON_SHARED_INC
             if place.disk_transport:
                 given[libvirt.VIR_MIGRATE_PARAM_DISKS_URI] = place.disk_transport

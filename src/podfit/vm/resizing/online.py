@@ -126,7 +126,7 @@ class Online:
 
 def count_of(live: Live, statistics: Mapping[str, int]) -> Count:
     held = max(0, live.memory.total - live.memory.virtio - (statistics.get("actual", 0) >> 10))
-    # The guest does not count the balloon's memory. Their sum changes only with the guest's use.
+    # The guest does not count the balloon's memory, but the sum of both changes only with the guest's use.
     counted = (statistics["available"] >> 10) + held if statistics.get("available") else 0
     return Count(counted, held, statistics.get("last_update", 0), live.agent)
 

@@ -158,7 +158,7 @@ class Resizer:
                     container.update = replace(progress.interrupted(container.update), problem=str(error))
             worker.attempted(target, container.update.target if container.update is not None else None)
             if container.update is None and worker.booted and worker.wake.is_set():
-                # It booted while this attempt was in progress.
+                # The guest booted while this attempt was in progress.
                 self._examine(container)
             if container.update is None:
                 return

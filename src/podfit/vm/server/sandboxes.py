@@ -33,7 +33,7 @@ class Sandboxes:
             if known.ready and known.config.metadata == metadata:
                 return known.id
         sandbox = Sandbox(secrets.token_hex(32), request.config, request.runtime_handler, time.time_ns())
-        # Recorded last: networks of pods without a record are removed at the next start.
+        # The record is written last: networks of pods without a record are removed at the next start.
         if request.config.linux.security_context.namespace_options.network != cri.NamespaceMode.NODE:
             await runtime.networks.connect(sandbox)
         runtime.records.save_sandbox(sandbox)

@@ -150,7 +150,7 @@ def _initialize(inits: list[Object], seen: Mapping[str, Seen], policy: str, coll
 
 
 def _sidecars_running(inits: list[Object], seen: Mapping[str, Seen]) -> tuple[str, ...]:
-    # In reverse: later sidecars may depend on earlier ones.
+    # Reverse order, because later sidecars may depend on earlier ones.
     return tuple(c["name"] for c in reversed(inits) if seen[c["name"]].running)
 
 

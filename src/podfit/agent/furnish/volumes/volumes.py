@@ -90,7 +90,7 @@ class Volumes:
             except (MissingObject, OSError) as problem:
                 failures.append(f'MountVolume.SetUp failed for volume "{volume.get("name")}" : {system_words(problem)}')
             except (LookupError, TypeError, ValueError) as problem:
-                # A manifest that no API server has validated.
+                # The manifest was not validated by an API server.
                 failures.append(f"MountVolume.SetUp failed: malformed: {problem!r}")
         if failures:
             raise BadVolume(failures)

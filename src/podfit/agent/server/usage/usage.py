@@ -130,7 +130,7 @@ class UsageReader:
                 # The container may have exited between two reads; then there is nothing to count.
                 state = await self._agent.runtime.pod(record.uid)
                 errors += int(state is not None and state.alive)
-            # Reading files blocks the loop: without this a resize would wait for all of them.
+            # Reading files blocks the loop: without this pause a resize would wait for all of them.
             await asyncio.sleep(0)
         at = self._agent.clock.now()
         usage = machine_usage(at) if self._machine else _sum([pod.usage for pod in pods], at)

@@ -77,7 +77,7 @@ class Comparison:
             if ready:
                 await inventory.follow_sandbox(pod)
         elif pod.alive and ready and not pod.ips and not pod.config.host_network:
-            # Created, but its details could not be read then.
+            # The container was created, but its details could not be read then.
             await inventory.follow_sandbox(pod)
         pod.sandboxes = [box.id for box in boxes]
         if pod.alive and not ready:

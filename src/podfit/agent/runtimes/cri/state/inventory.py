@@ -143,7 +143,7 @@ class Inventory:
         if state.state == RUNNING:
             if not known.group and self.cgroups is not None:
                 group = group_of(state.pid, "memory" if self.cgroups.version == 1 else "")
-                # Only below the pod's: a virtual machine may be a process of another program's cgroup.
+                # Only a cgroup below the pod's counts: a virtual machine may be a process in another program's cgroup.
                 known.group = group if group.startswith(f"{pod.group}/") else ""
                 if known.group and kept.limits.cpu_shares is not None:
                     self.cgroups.note_shares(known.group, kept.limits.cpu_shares)

@@ -190,7 +190,7 @@ def _mount_kernel(root: str, spec: Spec) -> None:
     plain = linux.MS_NOSUID | linux.MS_NODEV | linux.MS_NOEXEC
     linux.mount("proc", f"{root}/proc", "proc", plain)
     if spec.get("network"):
-        # A mount of its own: sysfs shows the links of the namespace that it was mounted in.
+        # sysfs needs a mount of its own: it shows the links of the namespace in which it was mounted.
         linux.mount("sysfs", f"{root}/sys", "sysfs", plain)
     else:
         linux.mount("/sys", f"{root}/sys", flags=linux.MS_BIND)
@@ -290,7 +290,7 @@ def _limit_power(spec: Spec) -> None:
     if not spec["privileged"]:
         linux.drop_bounding_set(frozenset(spec["capabilities"]))
     if spec["seccomp"] == "RuntimeDefault" and "SYS_ADMIN" not in spec["capabilities"]:
-        # Before the user changes: without no_new_privs a filter needs the privileges of root.
+        # The filter is installed before the user changes: without no_new_privs it requires the privileges of root.
         seccomp.confine()
     _change_user(spec["uid"] or 0, spec["gid"] or 0, spec["groups"])
     if spec["no_new_privileges"]:

@@ -391,7 +391,7 @@ def main(data_dir: str, ready: int) -> None:
     with contextlib.suppress(FileNotFoundError):
         os.unlink(os.path.join(data_dir, SOCKET))
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    # Through the folder's descriptor: a socket's path may not be longer than 107 bytes.
+    # Bound through the folder's descriptor, because a socket's path may not be longer than 107 bytes.
     listener.bind(f"/proc/self/fd/{folder}/{SOCKET}")
     os.chmod(os.path.join(data_dir, SOCKET), 0o600)
     listener.listen(16)

@@ -55,7 +55,7 @@ class PodNamespaces:
             try:
                 self._open(held, spec, peers)
             except BaseException:
-                # A partial set would put the next container into namespaces of the host.
+                # With a partial set, the next container would use namespaces of the host.
                 for descriptor in held.values():
                     os.close(descriptor)
                 raise
