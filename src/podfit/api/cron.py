@@ -65,7 +65,7 @@ class Schedule:
 
     @staticmethod
     def parse(text: str, zone: str = "") -> Schedule:
-        """`zone` applies if the text does not name one. Raises BadSchedule."""
+        """Parses a schedule. `zone` applies if the text does not name one. Raises BadSchedule."""
         if text.startswith(_ZONES):
             named, _, text = text.partition(" ")
             zone, text = named.partition("=")[2], text.strip()
@@ -183,7 +183,7 @@ def _number(text: str, names: Names) -> int:
 
 
 def _every(text: str) -> float:
-    """Whole seconds, at least one."""
+    """The interval of `@every` in whole seconds, at least one."""
     try:
         return float(max(1, int(_go_duration(text.removeprefix(_EVERY)))))
     except ValueError as error:

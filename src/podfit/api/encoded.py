@@ -10,7 +10,7 @@ _encode = msgspec.json.Encoder().encode
 
 
 class Encoded(bytes):
-    """Has no duplicate keys, so readers in this process need not check for them. Otherwise it is plain bytes."""
+    """Bytes of JSON without duplicate keys: readers in this process need not check for them."""
 
     __slots__ = ()
 

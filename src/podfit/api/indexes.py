@@ -1,4 +1,5 @@
-"""The indexes of an Indexed Job in Kubernetes' notation, `1,3-5`: stored as intervals, for there may be billions."""
+"""The indexes of an Indexed Job in Kubernetes' notation, `1,3-5`: stored as intervals, because there may be
+billions."""
 
 from __future__ import annotations
 
@@ -89,7 +90,7 @@ class Indexes:
         return self & Indexes([(0, total - 1)])
 
     def __str__(self) -> str:
-        """Kubernetes writes two adjacent numbers separately."""
+        """The notation of Kubernetes, which lists two adjacent numbers separately (`1,2`, not `1-2`)."""
         parts = []
         for first, last in self.intervals:
             near = last - first < 2

@@ -1,8 +1,8 @@
 """Usage of nodes and containers as numbers, passed between components of one process instead of text.
 
-A node answers a meter with the contents of /metrics/resource, a meter its clients with those of metrics.k8s.io. Paths
-and permissions are those of the text forms: `ACCEPT` requests numbers, with JSON as the alternative for a server in
-another process.
+Nodes serve the contents of /metrics/resource to the metrics server in this form, and the metrics server those of
+metrics.k8s.io to its clients. Paths and permissions are those of the text forms: the Accept header `ACCEPT` requests
+numbers, with JSON as the alternative for a server in another process.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class Reading(NamedTuple):
 
 @dataclass(slots=True)
 class NodeReading:
-    """Read only."""
+    """The usage of a node and its containers at one time. Read only."""
 
     node: Reading | None = None
     containers: dict[Key, Reading] = field(default_factory=dict)

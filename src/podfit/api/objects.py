@@ -1,4 +1,4 @@
-"""Kubernetes objects in this project: JSON, as dictionaries and lists. And the one mechanism by which they are shared.
+"""Kubernetes objects in this project: JSON, as dictionaries and lists. Also the mechanism by which they are shared.
 
 `Object` belongs to its holder, who may modify it. `ObjectView` is read-only.
 
@@ -32,7 +32,7 @@ def freeze(obj: Object) -> Object:
     try:
         frozen: Object = _frozen(obj)
     except RecursionError:
-        return obj  # nested deeper than anything but a test of nesting
+        return obj  # nested too deeply to recurse; such objects occur only in tests
     return frozen
 
 

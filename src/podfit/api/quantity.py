@@ -61,12 +61,12 @@ class Quantity:
 
     @property
     def value(self) -> int:
-        """Whole units, rounded away from zero."""
+        """The amount in whole units, rounded away from zero."""
         return -(-self.nanos // NANO) if self.nanos >= 0 else self.nanos // NANO
 
     @property
     def milli(self) -> int:
-        """Thousandths, rounded away from zero."""
+        """The amount in thousandths, rounded away from zero."""
         return -(-self.nanos // 10**6) if self.nanos >= 0 else self.nanos // 10**6
 
     def rounded_to_milli(self) -> Quantity:
@@ -161,7 +161,7 @@ def _parse(text: str) -> Quantity:
 
 
 def _int_of(digits: str) -> int:
-    """Python refuses to convert long numbers at once, because that takes too long."""
+    """Converts a long number in parts: Python refuses to convert it at once, because that takes too long."""
     if len(digits) <= _AT_ONCE:
         return int(digits)
     half = len(digits) // 2
@@ -177,7 +177,7 @@ def _text_of(number: int) -> str:
 
 
 def _split(text: str) -> tuple[bool, str, str, str, str]:
-    """Sign, the number as written, digits before and after the point, suffix."""
+    """Splits a quantity into sign, the number as written, digits before and after the point, and suffix."""
     positive = not text.startswith("-")
     end = len(text)
     at = 1 if text[0] in "+-" else 0
@@ -228,7 +228,7 @@ def _interpret(suffix: str) -> tuple[int, int, str]:
 
 
 def _bounded(exponent: int) -> int:
-    """Kubernetes keeps the low 32 bits of an exponent. One beyond the longest number that is parsed is cut to it."""
+    """The exponent that counts: Kubernetes keeps the low 32 bits. A larger one than any parsed number is cut off."""
     if not -(2**63) <= exponent < 2**63:
         raise ValueError
     exponent = (exponent + 2**31) % 2**32 - 2**31
@@ -236,7 +236,7 @@ def _bounded(exponent: int) -> int:
 
 
 def _fast_path(base: int, exponent: int, whole: str, fraction: str) -> bool:
-    """Go parses short numbers from their digits alone, so "m" and ".", which have no digits, count as zero."""
+    """Parses a short number like Go, from its digits alone: "m" and ".", which have no digits, count as zero."""
     if base == 10:
         return 18 - len(whole) - len(fraction) >= 0 and exponent - len(fraction) >= -9
     return not fraction and 15 - len(whole) - exponent * 3 // 10 - 1 >= 0

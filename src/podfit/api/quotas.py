@@ -112,7 +112,7 @@ def growth(new: Mapping[str, Quantity], old: Mapping[str, Quantity]) -> Amounts:
 
 
 def _counts(pod: Object, now: datetime | None) -> bool:
-    """Finished pods use nothing, nor do those that should have terminated by now."""
+    """Whether a pod uses quota: not if it has finished, or should have terminated by now."""
     if (pod.get("status") or {}).get("phase") in ("Succeeded", "Failed"):
         return False
     meta = pod.get("metadata") or {}
@@ -194,7 +194,7 @@ def _in_scope(demand: Object, pod: Object) -> bool:
 
 
 def has_deadline(spec: Mapping[str, Any]) -> bool:
-    """The scope Terminating: pods with an activeDeadlineSeconds."""
+    """Whether a pod is in the scope Terminating: those with an activeDeadlineSeconds are."""
     deadline = spec.get("activeDeadlineSeconds")
     return deadline is not None and deadline >= 0
 

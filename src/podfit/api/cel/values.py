@@ -228,7 +228,8 @@ def _same_lists(left: Any, right: Any) -> bool:
 
 
 def _subset(part: Any, whole: Any) -> bool:
-    """Members of sets are almost always scalars: those are looked up, the others compared one by one."""
+    """Whether all items of one set are in the other. Scalars are looked up in a hash table, others compared one by
+    one."""
     plain = {item for item in whole if type(item) in _SIMPLE}
     rest = [item for item in whole if type(item) not in _SIMPLE]
     for item in part:

@@ -88,7 +88,7 @@ def _invalid_patch(live: Object, value: Any, patch: Object | None, why: str) -> 
 
 
 def _sorted_where_changed(value: Any, live: Any) -> Any:
-    """Kubernetes sorts the fields of the objects that a patch touched, and leaves the others unchanged."""
+    """The document with sorted fields in objects that the patch touched, as in Kubernetes; others are unchanged."""
     if value is live or not isinstance(value, dict):
         return value
     old = live if isinstance(live, dict) else {}

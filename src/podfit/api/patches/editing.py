@@ -114,7 +114,7 @@ class Document:
             container.insert(len(container) if key == "-" else index_of(key, len(container) + 1), value)
 
     def replace(self, parts: list[str], value: Any) -> None:
-        """Missing members are added."""
+        """Replaces the value at a path; a missing member of an object is added."""
         container, key = self._container(parts), parts[-1]
         if isinstance(container, dict):
             container[key] = value

@@ -28,8 +28,8 @@ def apply(document: Any, raw: bytes) -> Any:
 
 
 def apply_loosely(document: Any, raw: bytes) -> Any:
-    """The same if unknown fields are not checked: Kubernetes then parses the operations once, not twice, and an invalid
-    patch is reported in the wording of the second parser."""
+    """Like `apply`, without checking unknown fields. Kubernetes then parses the operations once instead of twice, and
+    an invalid patch is reported in the wording of the second parser."""
     try:
         value = parse(raw)
     except GoSyntaxError as error:

@@ -48,7 +48,7 @@ def enforce_order(items: list[Any], wanted: list[Any], server: list[Any], key: s
 
 
 def _interleaved(left: list[tuple[int, Any]], right: list[tuple[int, Any]]) -> list[Any]:
-    """Two lists of (position on the server, element)."""
+    """Merges two lists of (position on the server, element)."""
     out: list[Any] = []
     at = other = 0
     while at < len(left) and other < len(right):

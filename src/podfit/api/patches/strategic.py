@@ -31,7 +31,7 @@ def apply(document: Map, raw: bytes, struct: Struct) -> Map:
 
 
 def read_patch(raw: bytes | Map) -> Map:
-    """The patch as JSON. One that never was bytes is copied: nothing mutable of it is retained."""
+    """The patch as JSON. A patch that was passed as an object is copied: nothing mutable of it is retained."""
     if not isinstance(raw, bytes):
         copy: Map = msgspec.to_builtins(raw, str_keys=True)
         return copy

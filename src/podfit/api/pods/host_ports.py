@@ -11,7 +11,7 @@ _ANY_ADDRESS = "0.0.0.0"
 
 
 def host_ports(spec: Mapping[str, Any]) -> tuple[Port, ...]:
-    """Of containers and sidecars, which may run at the same time."""
+    """The host ports of containers and sidecars, which may run at the same time."""
     found = []
     sidecars = [
         container for container in spec.get("initContainers") or () if container.get("restartPolicy") == "Always"
@@ -25,7 +25,7 @@ def host_ports(spec: Mapping[str, Any]) -> tuple[Port, ...]:
 
 
 def collide(address: str, other: str) -> bool:
-    """Two addresses with the same port: the wildcard conflicts with all."""
+    """Whether two addresses with the same port conflict: the wildcard conflicts with every address."""
     return address == other or _ANY_ADDRESS in (address, other)
 
 

@@ -45,7 +45,7 @@ class Migration(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 def migration_of(pod: Mapping[str, Any]) -> Migration | None:
-    """None for a pod that was never moved, and for an annotation that cannot be parsed."""
+    """The migration recorded in a pod; None if there is none, or if the annotation cannot be parsed."""
     text = ((pod.get("metadata") or {}).get("annotations") or {}).get(ANNOTATION)
     if not text:
         return None

@@ -1,5 +1,5 @@
-"""Where a pod may run: node selectors, node affinity, taints and tolerations. Pure; used by all components that place
-pods.
+"""Decides whether a pod may run on a node: node selectors, node affinity, taints and tolerations. Pure; used by all
+components that place pods.
 """
 
 from __future__ import annotations

@@ -83,7 +83,7 @@ def same_requests(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
     if spec is not others and _wanted(spec) != _wanted(others):
         return False
     if one.get("status") is other.get("status") and (
-        # The same verdict may be outdated by a newer spec.
+        # A newer spec may have outdated the same verdict.
         listed(one, PENDING) is None or is_resize_infeasible(one) == is_resize_infeasible(other)
     ):
         return True
@@ -91,7 +91,7 @@ def same_requests(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
 
 
 def _wanted(spec: Mapping[str, Any]) -> tuple[object, ...]:
-    """The requests of a spec, in every field that counts."""
+    """All parts of a spec that `pod_requests` depends on."""
     init_containers, level = spec.get("initContainers"), spec.get("resources")
     return (
         [(one.get("name"), (one.get("resources") or _NOTHING).get("requests")) for one in spec.get("containers") or ()],
@@ -125,7 +125,7 @@ def _reported(pod: Mapping[str, Any]) -> tuple[object, ...] | None:
 
 
 def _amounts_in(status: Mapping[str, Any]) -> tuple[object, ...]:
-    """Of a container, or of the whole pod. Whether resources are reported at all matters, too."""
+    """The amounts in the status of a container, or of the pod, and whether resources are reported at all."""
     resources = status.get("resources")
     reported = None if resources is None else (resources.get("requests"),)
     return status.get("name"), reported, status.get("allocatedResources")

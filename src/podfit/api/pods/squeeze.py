@@ -38,7 +38,7 @@ def asked_for(holder: Mapping[str, Any]) -> bool:
 
 
 def found_in(pod: Mapping[str, Any]) -> dict[str, int]:
-    """Bytes by container; empty if there is no result yet."""
+    """The result of the probe in bytes by container; empty if there is none yet."""
     text = ((pod.get("metadata") or {}).get("annotations") or {}).get(AMOUNTS)
     if not text or not is_true(pod, CONDITION):
         return {}

@@ -20,7 +20,7 @@ _encode = msgspec.json.Encoder(order="sorted").encode
 
 
 def with_annotation(json: bytes) -> bytes:
-    """A pod or a template in its protobuf form."""
+    """Converts a pod or a template to its protobuf form: the virtual machine becomes an annotation."""
     if _NAMED not in json:
         return json
     obj = msgspec.json.decode(json)
@@ -33,7 +33,7 @@ def with_annotation(json: bytes) -> bytes:
 
 
 def take_annotation(obj: Object) -> None:
-    """The reverse, for input from a client. Raises ValueError if the annotation is not a valid virtual machine."""
+    """Converts the annotation back to the field, in input from a client. Raises ValueError if it is invalid."""
     metadata = obj.get("metadata") or {}
     annotations = dict(metadata.get("annotations") or {})
     text = annotations.pop(ANNOTATION, None)

@@ -136,7 +136,7 @@ def _apart(tag: bytes, kind: str) -> Write:
 
 
 def _union(kind: str, json: bytes) -> bytes:
-    """A schema, or the alternative of the type."""
+    """Encodes a value whose type is a schema or something else, like `JSONSchemaPropsOrBool`."""
     rows = {name: (number, what) for number, (name, what) in message_types()[kind].items()}
     number, _ = rows["schema"]
     if json[:1] == b"{":

@@ -148,7 +148,7 @@ def _back(names: dict[str, str]) -> dict[str, str]:
 
 
 def _note(obj: Object) -> dict[str, Any]:
-    """The parsed annotation; a value that podfit did not write is left unchanged."""
+    """The parsed annotation; empty for a value that podfit did not write."""
     text = ((obj.get("metadata") or {}).get("annotations") or {}).get(NOTE)
     try:
         found = json.loads(text) if isinstance(text, str) else None

@@ -1,4 +1,4 @@
-"""In-place resize as a noun.
+"""The data model of in-place resize.
 
     states      Desired, Allocated, Actuated, Actual: four types, and how they compare
     verdicts    a node's decision about a resize, and its messages

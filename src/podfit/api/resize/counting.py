@@ -48,7 +48,7 @@ def counted(pod: Object, dialect: str | None) -> Object:
 
 
 def counted_in_quota(pod: Object, dialect: str | None) -> Object:
-    """The same for quotas."""
+    """The pod as quotas count it."""
     status = pod.get("status") or {}
     statuses = status.get("containerStatuses")
     if not statuses or dialect not in (DESIGN_2020, DESIGN_2021, V1_31, V1_32):

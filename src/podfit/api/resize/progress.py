@@ -86,7 +86,7 @@ def progress(pod: ObjectView) -> Progress:
 
 
 def pending(pod: ObjectView) -> Pending | None:
-    """The first half of the result, which needs no sizes: whether the node has reported the resize as pending."""
+    """The pending resize that the node has reported, if any. Unlike `progress`, needs no sizes."""
     word = (pod.get("status") or {}).get("resize")
     if word == PROPOSED:
         return Pending(_UNJUDGED, "")
@@ -101,7 +101,7 @@ def pending(pod: ObjectView) -> Pending | None:
 
 
 def _is_observed(pod: ObjectView, by_condition: bool) -> bool:
-    """Whether the node has reported on this generation. A node that reports no generation has, if it reports at all."""
+    """Whether the node has reported on this generation. If it reports no generation, any report counts."""
     status = pod.get("status") or {}
     seen = status.get("observedGeneration")
     if seen is None:
@@ -133,7 +133,7 @@ def _remaining(pod: ObjectView) -> Iterator[Remaining]:
 
 
 def _gaps(container: str, kind: str, wanted: Resources | None, has: Resources) -> Iterator[Remaining]:
-    """Unset and zero are the same: the API cannot distinguish the two."""
+    """The amounts that differ. Unset and zero are equal, because the API cannot distinguish the two."""
     mine, theirs = (wanted or {}).get(kind) or {}, has.get(kind) or {}
     for name in RESOURCES:
         if name in mine and (one := number(mine[name], name)) != (other := number(theirs.get(name) or 0, name)):

@@ -33,7 +33,7 @@ _units = lru_cache(maxsize=4096, typed=True)(units_of)
 
 
 def number(text: Any, name: str) -> int:
-    """Milli CPUs, or bytes."""
+    """A quantity in milli CPUs, or bytes."""
     return _milli(text) if name == CPU else _units(text)
 
 
@@ -59,7 +59,8 @@ def amount(resources: Resources | None, name: str) -> Amount:
 
 
 def differs(one: Resources | None, other: Resources | None, name: str) -> bool:
-    """Unset and zero are the same: the API cannot distinguish a runtime's values for the two."""
+    """Whether sizes differ. Unset and zero are equal, because the API cannot distinguish a runtime's values for
+    them."""
     for key in ("requests", "limits"):
         listed, others = one.get(key) if one else None, other.get(key) if other else None
         # Most lists and texts are identical: only others are parsed.
@@ -101,7 +102,7 @@ class Actual(Sizes, frozen=True):
 
 
 def shared(one: Sizes, other: Sizes) -> bool:
-    """Whether they are the same by identity: an allocation shares its contents with the request it was made from."""
+    """Whether sizes are identical objects: an allocation shares its contents with the request it was made from."""
     return one.containers is other.containers and one.pod is other.pod
 
 
@@ -115,7 +116,7 @@ def equal(one: Sizes, other: Sizes) -> bool:
 
 
 def requests_equal(one: Sizes, other: Sizes) -> bool:
-    """Whether their requests are identical as text: if only limits change, no sums have to be compared."""
+    """Whether the requests of two sizes are identical as text: then no sums have to be compared."""
     if one.pod != other.pod or one.containers.keys() != other.containers.keys():
         return False
     others = other.containers
@@ -123,7 +124,7 @@ def requests_equal(one: Sizes, other: Sizes) -> bool:
 
 
 def desired_of(pod: Mapping[str, Any], known: Desired | None = None) -> Desired:
-    """`known`: an earlier Desired of the pod. Sizes that are written the same are shared with it."""
+    """The desired size of a pod. `known`: an earlier one, with which equal sizes are shared."""
     spec = pod["spec"]
     before = known.containers if known is not None else {}
     sizes: dict[str, Resources] = {}
@@ -143,13 +144,13 @@ def desired_of(pod: Mapping[str, Any], known: Desired | None = None) -> Desired:
 
 
 def allocated_of(pod: Mapping[str, Any]) -> Allocated:
-    """As reported by the node, which is requests only. Without containers that it does not report on."""
+    """The allocation that the node has reported (requests only), without containers that it has not reported on."""
     listed = _reported(pod, "allocatedResources")
     return Allocated({name: {"requests": requests} for name, requests in listed.items()})
 
 
 def actual_of(pod: Mapping[str, Any]) -> Actual:
-    """As reported by the node."""
+    """The actual size that the node has reported."""
     return Actual(_reported(pod, "resources"), (pod.get("status") or {}).get("resources"))
 
 
@@ -164,7 +165,7 @@ def _reported(pod: Mapping[str, Any], field: str) -> dict[str, Resources]:
 
 
 def clean(resources: Resources | None) -> Object:
-    """Requests and limits only, as written to the ledger, Events and status. Shares the lists with `resources`."""
+    """Only requests and limits, as written to the ledger, Events and status. Shares the lists with `resources`."""
     cleaned: Object = {}
     if resources:
         if limits := resources.get("limits"):
@@ -181,7 +182,7 @@ def all_containers(spec: Mapping[str, Any]) -> Sequence[Object]:
 
 
 def every_container(spec: Mapping[str, Any]) -> Sequence[Object]:
-    """Including ephemeral containers: they have no size and are never restarted."""
+    """All containers of a pod, including ephemeral ones, which have no size and are never restarted."""
     added = spec.get("ephemeralContainers")
     return [*all_containers(spec), *added] if added else all_containers(spec)
 

@@ -56,7 +56,7 @@ class Deferred(Struct, frozen=True):
 
 
 class Infeasible(Struct, frozen=True):
-    """Impossible on this node, whatever is freed. Not retried."""
+    """Impossible on this node, even if all other pods were gone. Not retried."""
 
     detail: str = ""
     """The label of the metric; "" if it was read from the condition."""

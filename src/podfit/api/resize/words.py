@@ -78,7 +78,7 @@ class Gap(NamedTuple):
 
 
 def gap_of(pod: Object) -> Gap:
-    """Of containers that the node has reported on."""
+    """The gap of a pod, from the containers that the node has reported on."""
     statuses = by_name((pod.get("status") or {}).get("containerStatuses"))
     requests: set[str] = set()
     limits: set[str] = set()
@@ -97,7 +97,7 @@ def gap_of(pod: Object) -> Gap:
 
 
 def decided(conditions: Sequence[Object], pending: str, in_progress: bool, generation: int, now: str) -> list[Object]:
-    """The conditions of a pod whose node has decided on `generation`: those of a resize replaced, the others kept."""
+    """The conditions of a pod whose node has decided on `generation`: those of a resize are replaced, others kept."""
     kept = [one for one in conditions if one.get("type") not in CONDITIONS]
     before = {one.get("type"): one for one in conditions}
     made = []

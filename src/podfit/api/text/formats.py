@@ -1,4 +1,4 @@
-"""The string formats that apiextensions checks; unknown formats are ignored."""
+"""Checks the string formats that apiextensions checks; unknown formats are ignored."""
 
 from __future__ import annotations
 

@@ -64,7 +64,7 @@ def _finite(text: str) -> Literal:
 
 
 def _integer(text: str) -> int | Literal:
-    """Integers beyond 64 bits are floats to Go, too."""
+    """An integer, or a float beyond 64 bits, as in Go."""
     return int(text) if len(text) <= 20 else _finite(text)
 
 
@@ -81,7 +81,7 @@ _ESCAPE = re.compile(r"\\(u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{
 
 
 def _without_half_pair(escape: re.Match[str]) -> str:
-    """Half of a surrogate pair is not a character: Go reads U+FFFD."""
+    """Replaces half of a surrogate pair, which is not a character, by U+FFFD like Go."""
     return r"\ufffd" if len(escape[1]) == 5 and escape[1][1] in "dD" else escape[0]
 
 
@@ -154,7 +154,7 @@ def may_hold_duplicates(raw: bytes, value: Any) -> bool:
         return len(_KEYS.findall(raw)) != _count_keys(value)
     places = raw.count(b'":')
     if b"\\\\" not in raw:
-        # Texts that quote JSON, as messages of Events do. A backslash after a backslash could end a key.
+        # Texts that quote JSON, such as messages of Events. A backslash after a backslash could end a key.
         places -= raw.count(b'\\":')
     return places != _count_keys(value)
 

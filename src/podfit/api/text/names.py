@@ -74,7 +74,7 @@ _WILDCARD_TEXT = regex_complaint(
 
 
 def _without_dash(name: str, prefix: bool) -> str:
-    """A generateName may end in a dash: the generated suffix will be alphanumeric."""
+    """A generateName with a letter in place of its final dash: the generated suffix is alphanumeric."""
     return name[:-1] + "a" if prefix and len(name) > 1 and name.endswith("-") else name
 
 
@@ -115,7 +115,7 @@ def new_subdomain(name: str, prefix: bool = False) -> list[str]:
 
 @remembered(4096)
 def dns_subdomain_with_underscore(name: str) -> tuple[str, ...]:
-    """Search domains of resolvers: labels may begin with an underscore, and contain some."""
+    """Errors of a resolver's search domain, whose labels may contain and start with underscores."""
     found = (max_length(253),) if len(name.encode()) > 253 else ()
     return found if _underscored.fullmatch(name) else (*found, _UNDERSCORE_TEXT)
 
@@ -145,7 +145,7 @@ def label_value(value: str) -> tuple[str, ...]:
 
 @remembered(4096)
 def port_name(name: str) -> tuple[str, ...]:
-    """IANA_SVC_NAME."""
+    """Errors of a port name (IANA_SVC_NAME)."""
     found: list[str] = []
     if len(name) > 15:
         found.append("must be no more than 15 characters")

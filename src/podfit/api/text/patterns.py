@@ -24,7 +24,7 @@ _MEMORY = 8 << 20
 
 
 class BadPattern(ValueError):
-    """It cannot be compiled; the message is Go's."""
+    """The expression cannot be compiled; the message is Go's."""
 
 
 @remembered(512)

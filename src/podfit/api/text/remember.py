@@ -29,7 +29,7 @@ class _Table(dict[str, Result]):
 
 
 def remembered(most: int) -> Callable[[Callable[[str], Result]], Callable[[str], Result]]:
-    """For functions of one string whose result depends on nothing else and is never modified."""
+    """A decorator for functions of one string whose result depends on nothing else and is never modified."""
 
     def table(work_out: Callable[[str], Result]) -> Callable[[str], Result]:
         return _Table(work_out, most).__getitem__

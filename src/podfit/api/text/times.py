@@ -1,4 +1,5 @@
-"""Times of RFC 3339 in the format of the API server, or Go's error for invalid ones; and time zones by name."""
+"""Parses RFC 3339 times to the format of the API server, with Go's errors for invalid ones, and finds time zones by
+name."""
 
 from __future__ import annotations
 
@@ -72,7 +73,7 @@ _PIECES = (
 
 
 def _why(text: str) -> str:
-    """The first element of the layout that the text does not match."""
+    """The first element of the layout that the text does not match, for the error message."""
     at = 0
     for pattern, piece in _PIECES:
         found = re.compile(pattern, re.ASCII).match(text, at)
@@ -83,7 +84,8 @@ def _why(text: str) -> str:
 
 
 def zone_named(name: str) -> tzinfo:
-    """Raises ValueError if there is no such zone. The reader of zones is loaded when one is named: few clusters do."""
+    """The time zone of this name. Raises ValueError if there is none. `zoneinfo` is imported here, because few clusters
+    name a zone."""
     from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
     try:

@@ -1,1 +1,1 @@
-"""The type checker: types of expressions, and errors found before they run."""
+"""The type checker of CEL expressions: finds their types, and errors before they run."""

@@ -95,13 +95,13 @@ class _Checker:
         self._nodes: list[Node] = []
 
     def settle(self) -> None:
-        """The type of an unknown value is dynamic."""
+        """Resolves the type variables of all nodes; the type of an unknown value is dynamic."""
         for node in self._nodes:
             node.type = resolved(node.type, self._bound, to_dyn=True)
 
     def check(self, node: Node) -> Type:
         if node.type is not None:
-            # A subtree that a macro used twice.
+            # A macro may use a subtree twice.
             known: Type = node.type
             return known
         found = self._type_of(node)
@@ -218,7 +218,7 @@ class _Checker:
         return result
 
     def _fresh(self, overload: Overload) -> Bindings:
-        """Fresh type variables for those of a signature."""
+        """Replaces the type variables of a signature by new ones."""
         return {name: self._variable() for name in overload.free}
 
     def _variable(self) -> Type:
@@ -307,7 +307,7 @@ class _Checker:
         return resolved(found, self._bound)
 
     def _elements(self, node: Fold, ranged: Type) -> tuple[Type, ...]:
-        """The types of the one or two variables."""
+        """The types of the one or two variables of a comprehension."""
         two = len(node.variables) == 2
         if ranged.kind == "list":
             return (INT, ranged.params[0]) if two else ranged.params

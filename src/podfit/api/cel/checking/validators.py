@@ -56,7 +56,7 @@ def literal_problems(root: Node, problems: Problems) -> None:
 
 
 def _members(node: ListNode | MapNode, problems: Problems) -> None:
-    """All elements of a literal must have one type."""
+    """Reports a literal whose elements have different types."""
     if isinstance(node, ListNode):
         columns = [[(item, at in node.optional) for at, item in enumerate(node.items)]]
     else:

@@ -1,7 +1,7 @@
 """Limits on the cost and the duration of evaluating expressions.
 
-Kubernetes' limits are in units of cost. They bound every evaluation, but an interpreter in Python takes longer per unit
-than one in Go; therefore a budget also limits time.
+Kubernetes limits evaluations in units of cost. An interpreter in Python takes longer per unit than one in Go; therefore
+a budget also limits time.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class Budget:
         self._step, self._since = _FIRST_STEP, 0.0
 
     def frame(self, slots: int) -> list[Any]:
-        """For one evaluation."""
+        """A frame for one evaluation, with `slots` entries."""
         self._step, self._since = _FIRST_STEP, perf_counter()
         return [0, min(_FIRST_STEP, self._per_call), self._pause] + [None] * (slots - 3)
 
@@ -71,7 +71,7 @@ class Budget:
         self._used += frame[0]
 
     def check(self, frame: list[Any]) -> None:
-        """Call when an evaluation has a result."""
+        """Raises CostExceeded if a limit is exceeded. Called when an evaluation has a result."""
         if frame[0] > self._per_call:
             raise CostExceeded
         if self._used > _STEP:

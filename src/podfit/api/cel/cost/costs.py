@@ -17,7 +17,7 @@ Cost = Callable[[tuple[Any, ...], Any], int]
 
 
 def cost_of(overload: Overload) -> int | Cost:
-    """A number if the cost is constant."""
+    """The cost of a call: a number if it is constant, otherwise a function."""
     return _COSTS.get(overload.id) or _COSTS.get(overload.function) or 1
 
 
@@ -89,7 +89,7 @@ def _allocated(factor: float, size: int) -> int:
 
 
 def _compared(at: int) -> Cost:
-    """Compares each item of a list with each other item."""
+    """The cost of comparing each item of a list with each other item."""
 
     def cost(args: tuple[Any, ...], result: Any) -> int:
         items = args[at]

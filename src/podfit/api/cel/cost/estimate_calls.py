@@ -19,7 +19,7 @@ def _fixed(cost: int) -> Estimator:
 
 
 def _traversal(factor: float = TRAVERSAL, result: bool = False) -> Estimator:
-    """Reads its argument once."""
+    """The estimate for a function that reads its argument once."""
 
     def estimate(overload: str, target: Operand | None, args: list[Operand]) -> Estimate:
         size = args[0].size
@@ -41,7 +41,7 @@ def _selector(overload: str, target: Operand | None, args: list[Operand]) -> Est
 
 
 def _each(overload: str, target: Operand | None, args: list[Operand]) -> Estimate:
-    """Visits every item once."""
+    """The estimate for a function that visits every item once."""
     if target is None:
         return None
     items = target.items
@@ -184,7 +184,7 @@ def _sets(factor: float) -> Estimator:
 
 
 def _table() -> dict[str, Estimator]:
-    """By the name of the function, or of the overload if cel-go has an estimate of its own for it."""
+    """The table of estimates, by function, or by overload if cel-go estimates it separately."""
     found: dict[str, Estimator] = {"check": _fixed(CHECK_COST), "fieldSelector": _selector, "labelSelector": _selector}
     for name in NOMINAL:
         found[name] = _fixed(1)

@@ -16,7 +16,7 @@ TRAVERSAL, PATTERN = 0.1, 0.25
 
 
 def scaled(count: int, factor: float) -> int:
-    """Rounded up."""
+    """A number multiplied by a factor, rounded up; saturates at 64 bits."""
     exact = float(count) * factor
     return MOST if exact >= 2.0**64 else min(MOST, math.ceil(exact))
 

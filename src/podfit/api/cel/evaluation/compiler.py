@@ -217,7 +217,7 @@ def _bound(init: Run, slot: int, result: Run) -> Run:
 
 
 def _opt_mapped(source: Run, slot: int, result: Run, flat: bool) -> Run:
-    """The macro names its source twice, so its cost counts twice; it is evaluated once."""
+    """Compiles `optMap`. Its expansion contains the source twice, so its cost counts twice; it is evaluated once."""
 
     def run(frame: list[Any]) -> Any:
         before = frame[0]
@@ -304,7 +304,7 @@ def _not(operand: Run) -> Run:
 
 
 def _optional_or(value: bool) -> Callable[[Run, Run], Run]:
-    """`or` and `orValue`: the second operand is evaluated only if the first is empty."""
+    """Compiles `or` and `orValue`: the second operand is evaluated only if the first is empty."""
 
     def made(left: Run, right: Run) -> Run:
         def run(frame: list[Any]) -> Any:
@@ -335,7 +335,7 @@ _SPECIAL: dict[str, Callable[..., Run]] = {
 
 
 def _direct(overload: Overload, runs: list[Run]) -> Run:
-    """A call whose overload is resolved statically."""
+    """Compiles a call whose overload is resolved statically."""
     function, cost = overload.run, cost_of(overload)
     if isinstance(cost, int) and len(runs) == 2:
         left, right = runs
@@ -366,7 +366,7 @@ def _direct(overload: Overload, runs: list[Run]) -> Run:
 
 
 def _dispatched(overloads: tuple[Overload, ...], runs: list[Run]) -> Run:
-    """A call whose overload depends on the values."""
+    """Compiles a call whose overload depends on the values."""
     costs = {overload.id: cost_of(overload) for overload in overloads}
 
     def run(frame: list[Any]) -> Any:

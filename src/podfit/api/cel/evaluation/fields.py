@@ -1,4 +1,4 @@
-"""Selecting a field of a value: `a.b`, `has(a.b)`, `a.?b`."""
+"""Selects a field of a value: `a.b`, `has(a.b)`, `a.?b`."""
 
 from __future__ import annotations
 

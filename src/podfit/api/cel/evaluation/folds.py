@@ -29,14 +29,14 @@ _Binding = Callable[[Any], Iterable[Any]]
 
 
 def _bind_one(values: Any) -> Iterable[Any]:
-    """The elements of a list, the keys of a map."""
+    """The values of the variable: the elements of a list, or the keys of a map."""
     if isinstance(values, LISTS) or values.__class__ is dict:
         return values  # type: ignore[no-any-return]
     raise NoOverload
 
 
 def _bind_two(values: Any) -> Iterable[Any]:
-    """Positions and elements of a list, keys and values of a map."""
+    """The values of the two variables: positions and elements of a list, or keys and values of a map."""
     if isinstance(values, LISTS):
         return enumerate(values)
     if values.__class__ is dict:
@@ -55,7 +55,7 @@ def _store(slots: _Slots) -> Callable[[list[Any], Any], None]:
 
 
 def _quantified(wanted: bool, ranged: Run, slots: _Slots, test: Run, bind: _Binding) -> Run:
-    """`all` ends at the first false, `exists` at the first true. Errors count only if there is none."""
+    """Evaluates `all`, up to the first false, or `exists`, up to the first true. Errors count only if there is none."""
     first = slots[0]
     second = slots[1] if len(slots) == 2 else 0
     each = 4 if wanted else 3

@@ -45,7 +45,7 @@ class Program:
         self._slots = compiler.slots
 
     def uses(self, variable: str) -> bool:
-        """Whether it refers to a variable of its environment."""
+        """Whether the expression refers to this variable of its environment."""
         left = [(self._node, False)]
         seen: set[int] = set()
         while left:
@@ -64,11 +64,11 @@ class Program:
         return False
 
     def estimate(self, size_of: SizeOf) -> int:
-        """The maximum cost, given the sizes of values."""
+        """The maximum cost of one evaluation, given the sizes of values."""
         return estimated(self._node, size_of)
 
     def run(self, values: Mapping[str, Any], budget: Budget) -> Any:
-        """Raises Failed or Stopped."""
+        """Evaluates the expression. Raises Failed or Stopped."""
         frame = budget.frame(self._slots)
         for at, name in enumerate(self._names, FIRST_SLOT):
             frame[at] = values.get(name)
@@ -77,7 +77,7 @@ class Program:
         except (Failed, Stopped):
             raise
         except (TypeError, ValueError, AttributeError, LookupError, ArithmeticError):
-            # Values do not match their declared types: they were stored under another schema.
+            # The values do not match their declared types, because they were stored under another schema.
             raise NoOverload from None
         finally:
             budget.settle(frame)
@@ -99,7 +99,7 @@ class Environment:
         self.variables, self.raw, self._messages = variables, raw, messages
 
     def compile(self, text: str) -> Program:
-        """Raises BadExpression."""
+        """Compiles an expression. Raises BadExpression."""
         node = parsed(text)
         functions = _FUNCTIONS if self._messages is no_messages else _LIBRARY.functions
         check(text, node, self.variables, functions, self._messages)

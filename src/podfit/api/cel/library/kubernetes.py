@@ -124,7 +124,7 @@ def _number(text: str, part: str) -> int:
 
 
 def _identifier(text: str) -> tuple[int, int, str]:
-    """Numbers sort before words, and each in its own order."""
+    """The sort key of an identifier: numbers before words, numbers numerically, words alphabetically."""
     if not text:
         raise Failed("Prerelease is empty")
     if not _IDENTIFIER.fullmatch(text):
@@ -153,7 +153,7 @@ def _semver(text: str, tolerant: bool = False) -> Semver:
 
 
 def _normal(text: str) -> str:
-    """Without a `v` and leading zeros, and with all three numbers."""
+    """The normalized text of a version: without a `v` and leading zeros, and with all three numbers."""
     parts = text.removeprefix("v").split(".", 2)
     for at, part in enumerate(parts):
         if len(part) > 1:

@@ -49,7 +49,7 @@ def _uint(value: int) -> Uint:
 
 
 def _quotient(left: int, right: int) -> int:
-    """Rounded towards zero."""
+    """The quotient of two integers, rounded towards zero."""
     if not right:
         raise Failed("division by zero")
     whole = abs(left) // abs(right)
@@ -237,7 +237,7 @@ def _bytes_to_text(value: bytes) -> str:
 
 
 def shown_double(value: float) -> str:
-    """Like Go's strconv: the fewest digits that round-trip, with an exponent from six digits on."""
+    """A double as Go's strconv prints it: the fewest digits that round-trip, with an exponent from six digits on."""
     if value != value:
         return "NaN"
     if math.isinf(value):

@@ -97,7 +97,7 @@ def _quoted(value: Any, text: str) -> str:
 
 
 def _inner(value: Any) -> str:
-    """As an element of a list or map, where it is printed like a literal."""
+    """A value as an element of a list or map, where it is printed like a literal."""
     name = type_name(value)
     if name == "double":
         return shown_double(value) if math.isnan(value) or math.isinf(value) else f"{value:.6f}"
@@ -136,7 +136,7 @@ _PLAIN: dict[str, Callable[[Any], str]] = {
 
 
 def _scientific(value: float) -> str:
-    """Always with six digits: a precision is interpreted as a width."""
+    """Scientific notation, always with six digits: a precision is interpreted as a width."""
     mantissa, _, exponent = f"{value:.6e}".partition("e")
     return f"{mantissa}×10{exponent.removeprefix('+').translate(_SUPERSCRIPTS)}"
 

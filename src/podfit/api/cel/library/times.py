@@ -40,7 +40,7 @@ def timestamp_from(text: str) -> Timestamp:
 
 
 def duration_from(text: str) -> Duration:
-    """`1h30m`, `-1.5s`, `0`."""
+    """Parses a duration such as `1h30m`, `-1.5s` or `0`."""
     wrong = _not_a("Duration")
     rest = text[1:] if text[:1] in ("+", "-") else text
     if rest == "0":

@@ -63,7 +63,7 @@ def _number(kind: str, text: str, at: int, problems: Problems) -> object:
     if kind == "float":
         return float(text)
     digits = text[:-1] if kind == "uint" else text
-    # Numbers with more digits than any integer are not even converted.
+    # Numbers with more digits than any integer are rejected without conversion.
     value = UINT_MAX + 1 if len(digits) > 40 else int(digits, 16) if digits.startswith("0x") else int(digits)
     if kind == "uint":
         if value > UINT_MAX:

@@ -30,7 +30,7 @@ _SUMS, _PRODUCTS = {"+", "-"}, {"*", "/", "%"}
 
 
 def parsed(text: str) -> Node:
-    """Raises BadExpression."""
+    """Parses the text of an expression. Raises BadExpression."""
     allow_depth()
     problems = Problems(text)
     if len(text) > MOST_CHARACTERS:
@@ -48,7 +48,7 @@ def parsed(text: str) -> Node:
 
 
 class _Stop(Exception):
-    """The rest cannot be parsed."""
+    """Raised internally at an error after which the rest cannot be parsed."""
 
 
 class _Parser:
@@ -79,7 +79,7 @@ class _Parser:
         return False
 
     def _expect(self, sign: str, wanted: str = "") -> Token:
-        """`wanted`: the alternatives in the error message, if there are more than this sign."""
+        """Consumes a sign. `wanted`: the alternatives for the error message, if there are more than this sign."""
         if self._is(sign):
             return self._take()
         token = self._next
@@ -100,7 +100,7 @@ class _Parser:
     # --- nodes ----------------------------------------------------------------------------------------------------
 
     def _deep(self, node: Node, *parts: Node, step: int = 1) -> Node:
-        """Records the depth of a node, and rejects one that is too deep."""
+        """Records the depth of a node, and rejects a node that is too deep."""
         depth = step
         for part in parts:
             depth = max(depth, self._depths.get(part, 0) + step)
@@ -146,7 +146,7 @@ class _Parser:
         return self._deep(Call(places[middle], function, [left, right]), left, right, step=0)
 
     def _binary(self, level: int) -> Node:
-        """Relations, sums and products: each level binds more tightly than the one before."""
+        """Parses relations, sums and products: each level binds more tightly than the one before."""
         signs = (_RELATIONS, _SUMS, _PRODUCTS)[level]
         node = self._binary(level + 1) if level < 2 else self._unary()
         while self._next.kind in ("sign", "word") and self._next.text in signs:
@@ -171,7 +171,7 @@ class _Parser:
         return self._deep(Call(first.at, "!_" if first.text == "!" else "-_", [node]), node, step=0)
 
     def _negative(self, at: int) -> Node | None:
-        """A number directly after a minus sign is parsed with it: the smallest integer has no positive counterpart."""
+        """Parses a number after a minus sign as one literal: the smallest integer has no positive counterpart."""
         token = self._next
         if token.kind != "literal" or type(token.value) not in (int, float):
             return None

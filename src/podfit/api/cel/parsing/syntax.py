@@ -91,7 +91,7 @@ class Call(Node):
 
 @dataclass(eq=False, slots=True)
 class OptMap(Call):
-    """`optMap` and `optFlatMap`, as the conditional they expand to, and with the parts they are evaluated from."""
+    """`optMap` or `optFlatMap`: the conditional it expands to, and the parts from which it is evaluated."""
 
     source: Node = field(kw_only=True)
     binding: Fold = field(kw_only=True)

@@ -45,10 +45,10 @@ _LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
 
 
 class ResetFields:
-    """Fields that an endpoint does not write, so that no manager owns them through it. `*` matches any list item or
-    key.
+    """Fields that an endpoint resets: it does not write them, so no manager can own them through it. `*` matches any
+    list item or key.
 
-    With `keep_only`, the paths are the only ones that it writes.
+    With `keep_only`, `paths` are the only fields that the endpoint writes.
     """
 
     __slots__ = ("_keep_only", "_parts", "_places")
@@ -167,7 +167,7 @@ def owned(fields: FieldSet) -> FieldSet:
 def _record(
     owners: Owners, touched: FieldSet, removed: FieldSet, who: Identity, version: str, now: datetime | str
 ) -> None:
-    """A manager set or changed these fields, and removed those."""
+    """Records that a manager set or changed the fields `touched`, and removed the fields `removed`."""
     _take_away(owners, touched, removed)
     if not touched:
         return
@@ -189,7 +189,7 @@ def _take_away(owners: Owners, touched: FieldSet, removed: FieldSet, but: Identi
 
 
 def read_applied(value: Any, api_version: str, kind: str) -> Object:
-    """Rejects input that cannot be applied as that kind at all."""
+    """Checks the applied configuration before it is merged; rejects input that is not an object of the kind."""
     said = tuple(_text(value, name) for name in ("apiVersion", "kind"))
     if said != (api_version, kind):
         group, _, version = said[0].rpartition("/")
@@ -201,7 +201,7 @@ def read_applied(value: Any, api_version: str, kind: str) -> Object:
 
 
 def _text(value: Any, name: str) -> str:
-    """A value that is not a string counts as not set."""
+    """The text of a field; a value that is not a string counts as not set."""
     word = value.get(name) if isinstance(value, dict) else None
     return word if isinstance(word, str) else ""
 
@@ -350,7 +350,7 @@ def _from_last_applied(live: Object, struct: Struct) -> FieldSet:
 
 
 def _with_last_applied(result: Object, applied: Object) -> Object:
-    """Keeps the annotation of client-side apply up to date, if there is one, so that the client can switch back."""
+    """Updates the annotation of client-side apply, if there is one, so that the client can switch back to it."""
     annotations = (result.get("metadata") or {}).get("annotations") or {}
     if _LAST_APPLIED not in annotations:
         return result

@@ -62,7 +62,7 @@ def _of_agent(user_agent: str) -> str:
 
 
 def read(entries: Any) -> Owners:
-    """Owners of an object; malformed entries count as none at all."""
+    """The owners of an object's fields; if an entry is malformed, the object counts as having no owners."""
     owners: Owners = {}
     for entry in entries or ():
         if not isinstance(entry, dict) or entry.get("operation") not in (APPLY, UPDATE):
@@ -88,7 +88,7 @@ def in_order(entries: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def is_reset(entries: Any) -> bool:
-    """A client clears ownership by sending no entry in a list, or an empty one."""
+    """Whether a client resets ownership, by sending an empty list or a list with one empty entry."""
     return isinstance(entries, list) and len(entries) < 2 and not any(any((entry or {}).values()) for entry in entries)
 
 

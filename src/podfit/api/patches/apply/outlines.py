@@ -1,4 +1,4 @@
-"""The fields owned by the creator of an object: all that it sets. Computed once for objects of the same structure.
+"""Caches the set of fields owned by the creator of an object, by the object's structure.
 
 Events, Leases and other small objects are created in great numbers by the same few components, and differ only in their
 values.
@@ -18,9 +18,9 @@ Outline = tuple[Hashable, ...]
 
 
 def outline(value: Object) -> Outline | None:
-    """Which fields are set, and which of them are empty, recursively: ownership depends on nothing else, as long as
-    there are no lists, whose items may be identified by their values. None if there are, or anything else that is more
-    than plain JSON."""
+    """The structure of an object: the fields that are set, and which of them are empty, recursively. Ownership depends
+    on nothing else in objects without lists (whose items may be identified by their values). None for an object with
+    a list or a value that is not plain JSON."""
     out: list[Hashable] = [tuple(value)]
     for name, item in value.items():
         if item.__class__ is dict:
@@ -36,8 +36,8 @@ def outline(value: Object) -> Outline | None:
 
 
 def memoized(struct: Struct, about: Hashable, new: Object, find: Callable[[], FieldSet]) -> FieldSet:
-    """The result of `find` for the new object, or for an earlier one of the same structure; `about` is what else the
-    result depends on. Read only."""
+    """The result of `find` for the new object, or for an earlier one of the same structure; `about` contains everything
+    else that the result depends on. Read only."""
     shape = outline(new)
     if shape is None:
         return find()

@@ -19,7 +19,7 @@ _MISSING: Any = object()
 
 
 def granular(kind: Type) -> bool:
-    """Whether apply descends into it."""
+    """Whether apply descends into values of this type."""
     if isinstance(kind, Struct):
         return not kind.atomic
     if isinstance(kind, MapOf):
@@ -88,7 +88,7 @@ def element_of(item: Any, kind: ListOf) -> str:
 
 @lru_cache(maxsize=4096, typed=True)
 def _named(*keys: Any) -> str:
-    """Keys and values alternately. The same few names occur in every write."""
+    """The element for a list item, from its keys and values alternately. Cached: every write has the same few."""
     named = dict(zip(keys[::2], keys[1::2], strict=True))
     return "k:" + json.dumps(named, separators=(",", ":"), sort_keys=True, ensure_ascii=False)
 
@@ -187,7 +187,7 @@ def _compare_items(before: dict[str, Any], after: dict[str, Any], kind: ListOf) 
 
 
 def _compare_inside(old: Any, new: Any, row: Row, touched: FieldSet, removed: FieldSet) -> None:
-    """For a field or item that differs, or is new, and that apply descends into."""
+    """Like `compare`, for a field or item that differs or is new, and into which apply descends."""
     element, kind, _ = row
     if old is _MISSING:
         touched[element] = whole(new, kind)

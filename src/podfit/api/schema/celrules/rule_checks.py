@@ -35,8 +35,9 @@ class _Checks:
         self._costs: list[tuple[int, str]] = []
 
     def place(self, schema: Schema, path: str, times: int | None, loose: str, root: bool = False) -> None:
-        """`times`: how many such values an object has at most, if that is bounded; `loose`: the path of the list above
-        whose items cannot be matched between two versions of an object."""
+        """Checks the rules of a schema and of all below it. `times`: the maximum number of such values in an object, if
+        bounded; `loose`: the path of the list above whose items cannot be matched between two versions of an
+        object."""
         inner = _multiplied(schema, times)
         more, items = schema.get("additionalProperties"), schema.get("items")
         if isinstance(more, dict):

@@ -96,7 +96,7 @@ _KEY = Declared(STRING)
 
 
 def declared(schema: Schema, root: bool = False, name: str = "selfType") -> Declared | None:
-    """None if rules cannot access values of the schema."""
+    """The declaration of a schema's values; None if rules cannot access them."""
     if schema.get("x-kubernetes-int-or-string"):
         longest = schema.get("maxLength")
         return Declared(DYN, _TEXT if longest is None else max(0, longest) * 4, 1)
@@ -119,7 +119,7 @@ def _below(schema: Schema, name: str) -> Declared | None:
 
 
 def _with_meta(schema: Schema) -> Schema:
-    """Every object has a kind, a version and a name."""
+    """The schema of an object with kind, apiVersion and names added, which every object has."""
     text = {"type": "string"}
     meta = {"type": "object", "properties": {"name": text, "generateName": text}}
     properties = {**(schema.get("properties") or {}), "kind": text, "apiVersion": text, "metadata": meta}

@@ -98,7 +98,7 @@ class RuleTree:
 
 
 def rule_tree(schema: Any, yielding: YieldPolicy = NEVER_YIELD, root: bool = False) -> RuleTree | None:
-    """None if neither the schema nor any below it has rules."""
+    """The rules of a schema; None if neither the schema nor any below it has rules."""
     if not has_rules(schema):
         return None
     own = bool(schema.get(RULES))
@@ -115,7 +115,8 @@ class _Run:
         self.errors: list[FieldError] = []
 
     def visit(self, tree: RuleTree, value: Any, old: Any, path: str, unchanged: bool) -> None:
-        """`unchanged`: the value, or one that contains it, has not changed. Violations are then not reported."""
+        """Evaluates the rules for a value. If it, or a value that contains it, is `unchanged`, violations are
+        ignored."""
         if value is None or self._over:
             return
         unchanged = unchanged or (old is not None and old == value)

@@ -1,1 +1,1 @@
-"""Schemas of custom resources: which are accepted, and validation of objects."""
+"""Schemas of custom resources: checks the schemas of definitions, and validates objects against them."""

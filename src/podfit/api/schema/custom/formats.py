@@ -1,4 +1,4 @@
-"""The formats that schemas of custom resources may name. Unknown ones are kept and have no effect."""
+"""The string formats that schemas of custom resources may use. Unknown ones are stored and have no effect."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ _NUMBERS = {"integer": ("int32", "int64"), "number": ("float", "double")}
 
 
 def as_go(value: Any) -> Any:
-    """Integers that do not fit 64 bits are parsed as floating point."""
+    """A number as Go parses it: an integer that does not fit 64 bits becomes a floating-point number."""
     if isinstance(value, int) and not isinstance(value, bool) and not _INT64[0] <= value <= _INT64[1]:
         return float(value)
     return value

@@ -47,7 +47,8 @@ def openapi_problems(schema: Schema, path: str) -> list[FieldError]:
 def _place(
     schema: Schema, path: str, *, root: bool = False, meta: bool = False, no_default: str = ""
 ) -> list[FieldError]:
-    """`meta`: inside the fields that every object has; `no_default`: why no default is allowed here."""
+    """Checks one schema. `meta`: it is inside the fields that every object has; `no_default`: why no default is
+    allowed here."""
     errors = _keywords(schema, path, meta, no_default)
     if schema.get("uniqueItems"):
         why = "uniqueItems cannot be set to true since the runtime complexity becomes quadratic"
@@ -137,7 +138,7 @@ def _lists(schema: Schema, path: str) -> list[FieldError]:
 
 
 def _atomic(items: Schema, path: str) -> list[FieldError]:
-    """Elements of sets are compared as a whole."""
+    """Checks that the elements of a set are scalars or atomic, because they are compared as a whole."""
     own, why = items.get(_LIST), f"must be atomic as item of a list with {_LIST}=set"
     if items.get("type") == "array" and own not in (None, "atomic"):
         return [invalid(f"{path}.{_LIST}", own, why)]

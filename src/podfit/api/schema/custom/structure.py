@@ -91,7 +91,7 @@ def _type_problems(schema: Schema, path: str, level: str) -> list[FieldError]:
 
 
 def _meta_problems(schema: Schema, properties: Schema, path: str, level: str) -> list[FieldError]:
-    """The fields that every object has may be restricted a little, never described."""
+    """Checks how a schema declares the fields that every object has: their types, and restrictions of names only."""
     if level != "root" and not schema.get(_EMBEDDED):
         return []
     errors = []
@@ -120,7 +120,7 @@ def _starts_with_either(schema: Schema) -> bool:
 
 
 def _logic_problems(schema: Schema, path: str, skip_any: bool = False, skip_first: bool = False) -> list[FieldError]:
-    """Of combinations at a path; both notations of "integer or string" are allowed."""
+    """Checks the logical combinations at a path; both notations of "integer or string" are allowed."""
     errors: list[FieldError] = []
     for word in _LOGIC:
         if word == "anyOf" and skip_any:
@@ -136,7 +136,7 @@ def _logic_problems(schema: Schema, path: str, skip_any: bool = False, skip_firs
 
 
 def _branch_problems(branch: Schema, path: str, skip_any: bool = False) -> list[FieldError]:
-    """Combinations restrict what is specified outside of them; they specify nothing themselves."""
+    """Checks a branch of a combination: it may restrict fields that are declared outside, but declare none itself."""
     errors = _logic_problems(branch, path, skip_any)
     if isinstance(branch.get("items"), dict):
         errors += _branch_problems(branch["items"], f"{path}.items")
@@ -151,7 +151,7 @@ def _branch_problems(branch: Schema, path: str, skip_any: bool = False) -> list[
 
 
 def _incomplete(schema: Schema, path: str) -> list[FieldError]:
-    """Paths that occur only in combinations at the root; Kubernetes does not check others."""
+    """Paths that occur only in logical combinations at the root; Kubernetes does not check other combinations."""
     return _missing_in_logic(schema, schema, path, path)
 
 

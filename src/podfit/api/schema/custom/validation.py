@@ -54,7 +54,7 @@ class Validator:
         return self._with_rules(errors + scale_errors(obj, self._scale, ""), obj, old, yielding)
 
     def validate_status(self, obj: Any, old: Any = None, yielding: YieldPolicy = NEVER_YIELD) -> list[FieldError]:
-        """The same for an update of the status: messages name fields as if the status was an object of its own."""
+        """Validates an update of the status. Messages name fields as if the status were an object of its own."""
         schema, before = (self._schema.get("properties") or {}).get("status"), (old or {}).get("status")
         errors: list[FieldError] = []
         if schema is not None and obj.get("status") is not None:
@@ -118,7 +118,7 @@ def default_problems(schema: Schema, path: str) -> list[FieldError]:
 
 
 def _within(error: FieldError, path: str) -> FieldError:
-    """An error in a part of a default, whose message names the part as if the default was an object of its own."""
+    """The error with a longer path. Its message still names the field as if the part were an object of its own."""
     if not error.path or error.path == "<nil>":
         return replace(error, path=path)
     return replace(error, path=f"{path}{error.path if error.path[0] == '[' else '.' + error.path}")
@@ -225,7 +225,7 @@ def _list_errors(value: list[Any], schema: Schema, path: str, old: Any) -> list[
 
 
 def _old_items(old: Any, schema: Schema) -> Callable[[Any], Any]:
-    """Finds the old version of an item: only keyed lists have one."""
+    """A function that finds the old version of an item: only items of keyed lists have one."""
     keys = schema.get("x-kubernetes-list-map-keys")
     if not keys or not isinstance(old, list):
         return lambda _: _MISSING

@@ -1,1 +1,1 @@
-"""From JSON, YAML and protobuf bodies to typed objects."""
+"""Decodes JSON, YAML and protobuf bodies to typed objects."""

@@ -95,7 +95,7 @@ def take(value: Object, kind: Kind) -> Object | None:
 
 
 def in_order(value: Any) -> Any:
-    """With the keys of maps sorted, as Go writes YAML as JSON: that is the order in which errors are found."""
+    """A value with sorted keys, like the JSON to which Go converts YAML: errors are found in that order."""
     if isinstance(value, dict):
         return {key: in_order(value[key]) for key in sorted(value)}
     return [in_order(item) for item in value] if isinstance(value, list) else value

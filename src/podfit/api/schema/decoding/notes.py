@@ -21,7 +21,7 @@ MAX_STRICT = 100
 
 
 class Notes:
-    """The reader reports its position (`enter`, `leave`) and its findings."""
+    """Collects the findings of a reader, which also reports its position (`enter`, `leave`)."""
 
     def __init__(self, dialect: str = JSON) -> None:
         self.strict: list[str] = []
@@ -32,7 +32,7 @@ class Notes:
         """The enclosing fields, each with the name of its struct."""
 
     def enter(self, place: str | int) -> None:
-        """A key of a map, or the index of an element of a list."""
+        """Enters a value at a key of a map, or at the index of an element of a list."""
         self._path.append(f"[{place}]" if isinstance(place, int) else place if not self._path else "." + place)
 
     def leave(self) -> None:
@@ -89,7 +89,7 @@ class Notes:
             return self.mismatch(value, kind, "", wrong)
 
     def mismatch(self, value: Any, kind: Type, shape: str, wrong: WrongType | None = None) -> Any:
-        """For a value of the wrong type: the zero value, with which decoding continues."""
+        """Records a value of the wrong type; returns the zero value, with which decoding continues."""
         if self._unstructured:
             raise Unreadable(_restoring(value, kind, shape))
         if self.wrong is None:
@@ -112,7 +112,7 @@ def plain(value: Any) -> Any:
 
 
 def _converted(value: Any, kind: Scalar) -> Any:
-    """Go converts integral fractions to integers, and truncates integers without checking what is cut off."""
+    """A number as Go converts it: a float with an integral value becomes an integer; a 32-bit integer wraps."""
     if isinstance(value, float) and value.is_integer():
         value = int(value)
     if kind.form == "int32" and type(value) is int:

@@ -15,14 +15,14 @@ _Walk = Callable[[Any], None]
 
 
 def empty_to_null(obj: dict[str, Any], struct: Struct) -> None:
-    """Modifies the object in place."""
+    """Replaces empty lists by null, in place."""
     walk = _walker(struct, ())
     if walk is not None:
         walk(obj)
 
 
 def _walker(kind: Type, above: tuple[str, ...]) -> _Walk | None:
-    """None if there can be no such field below."""
+    """The function that replaces empty lists in values of a type; None if the type contains no such field."""
     if isinstance(kind, ListOf):
         return _each(_walker(kind.item, above))
     if isinstance(kind, MapOf):

@@ -54,8 +54,8 @@ def reader_of(kind: Type) -> Reader:
 
 
 class _Rows:
-    """The fields of a struct by name: the reader of each, whether it is a string, and whether an empty value, or null,
-    is dropped. And the fields that are printed even if unset."""
+    """The fields of a struct by name (the reader of each, whether it is a string, and whether an empty value, or null,
+    is dropped), and the fields that are printed even if unset."""
 
     __slots__ = ("always", "fields")
 
@@ -141,7 +141,7 @@ def _scalar_reader(kind: Scalar) -> Reader:
 
 
 def _schema(value: Any) -> Any:
-    """A schema inside a definition. Unknown fields are dropped silently; the path of errors starts here."""
+    """Reads a schema inside a definition. Unknown fields are dropped silently; paths in errors start here."""
     notes = Notes()
     schema = reader(type_named("JSONSchemaProps", "apiextensions.k8s.io"))(value, None, notes)
     if notes.wrong is not None:
@@ -186,7 +186,7 @@ def _list_reader(kind: ListOf) -> Reader:
 
 
 def _inside(notes: Notes, place: str | int, item: Any, kind: Type, read_item: Reader) -> Any:
-    """An element of a list, or a value of a map; null is the zero value."""
+    """Reads an element of a list or a value of a map; null becomes the zero value."""
     notes.enter(place)
     read = zero_of(kind) if item is None else read_item(item, None, notes)
     notes.leave()

@@ -118,7 +118,8 @@ class Builder:
         return out
 
     def _count(self, node: Any) -> None:
-        """Go's own limit: up to 99 % of a document may be copies, and only 10 % of a large one."""
+        """Counts values, and enforces Go's limit on aliases: up to 99 % of a document may be copies, 10 % of a large
+        one."""
         self._decoded += 1
         if not self._open:
             return
@@ -159,7 +160,7 @@ class Builder:
             out[key] = value
 
     def _merge(self, out: dict[str, Any], node: Any, depth: int) -> None:
-        """`<<`: merges the keys of another map, or of several, of which the first takes precedence."""
+        """Handles `<<`: merges the keys of another map, or of several maps, of which the first takes precedence."""
         if isinstance(node, AliasNode) and isinstance(node.value, yaml.MappingNode):
             self._count(node)
             self._within(node, lambda: self._merge(out, node.value, depth))

@@ -20,14 +20,14 @@ _FAST: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
 class _Loader(_FAST):  # type: ignore[misc]
-    """Dates stay strings: JSON has none."""
+    """A YAML loader that reads dates as strings, because JSON has no dates."""
 
 
 _Loader.add_constructor("tag:yaml.org,2002:timestamp", lambda loader, node: loader.construct_scalar(node))
 
 
 def _number(loader: Any, node: Any) -> int | float | str:
-    """Numbers as in Go: 64 bits or a float, never base 60, and a string if it is too large even for that."""
+    """A number as Go reads it: 64 bits or a float, never base 60; a string if it is too large for a float."""
     written = loader.construct_scalar(node)
     text = written.replace("_", "")
     if _NOT_FINITE.fullmatch(text):
@@ -122,7 +122,7 @@ def _worded(error: yaml.YAMLError) -> str:
 
 
 def _where(error: yaml.YAMLError) -> str:
-    """Go counts lines from zero here, except in errors of the scanner, and leaves line zero out."""
+    """The position in an error message. Go counts lines from zero, except in scanner errors, and omits line zero."""
     for mark in (getattr(error, "context_mark", None), getattr(error, "problem_mark", None)):
         if mark is not None and mark.line:
             return f"line {mark.line + isinstance(error, yaml.scanner.ScannerError)}: "

@@ -41,7 +41,7 @@ _NIL = "<nil>"
 
 
 def go_dump(value: Object, struct: Struct) -> str:
-    """The whole text, starting with the name of the outermost type."""
+    """The text of an object, starting with the name of the outermost type."""
     return f"({struct.go}){_struct(value, struct)}"
 
 

@@ -1,4 +1,4 @@
-"""The schemas part of OpenAPI documents: types of the tables, and custom resources, as JSON schema."""
+"""The schemas in OpenAPI documents: types of the tables, and custom resources, as JSON schema."""
 
 from __future__ import annotations
 
@@ -163,7 +163,7 @@ class Definitions:
         return self._scalar(kind, table)
 
     def _inner(self, kind: Type, table: str) -> Object:
-        """An element of a list or map, which has a default in version 3: never null."""
+        """The schema of an element of a list or map. It is never null, so version 3 has a default for it."""
         made = self.type(kind, table)
         default: Any = {} if isinstance(kind, Struct) else _zero(kind) if isinstance(kind, Scalar) else None
         if not self.v3 or default is None:
@@ -201,7 +201,7 @@ class Definitions:
 
 
 def _zero(kind: Scalar) -> Any:
-    """Only plain values have a published default."""
+    """The published default of a type: only plain values have one."""
     return zero_of(kind) if kind.form in ("string", "bool", "int32", "int64", "float64") else None
 
 
@@ -213,7 +213,7 @@ def custom_definition(struct: Struct, kind: Kind, made: Definitions) -> Object:
     """A custom resource's own schema, with the parts every object has."""
     schema: Object = _described(struct.cache["custom"].schema, kind.kind)
     if not made.v3 and schema.get("x-kubernetes-preserve-unknown-fields"):
-        # If only some properties were listed, kubectl would reject all others.
+        # If only some properties were listed, kubectl would reject the others.
         return {"type": "object", "x-kubernetes-group-version-kind": [_gvk(kind, kind.kind)]}
     properties = dict(schema.get("properties") or {})
     for name in ("apiVersion", "kind"):

@@ -52,13 +52,13 @@ def watch_definitions(kinds: Iterable[Kind], v3: bool) -> Object:
 
 
 def everywhere(kinds: Iterable[Kind], name: str) -> list[Object]:
-    """A kind that is part of every group and version."""
+    """The schema of a kind that is part of every group and version."""
     places = sorted({("", "v1"), *((kind.group, kind.version) for kind in kinds if not kind.custom)})
     return [{"group": group, "kind": name, "version": version} for group, version in places]
 
 
 def _of_table(name: str, v3: bool) -> Object:
-    """Derived from the fields that protobuf has."""
+    """A schema derived from the fields in the protobuf table."""
     fields = sorted(message_types()[f"meta.{name}"].values())
     properties = {field: _field(kind, v3) for field, kind in fields}
     found: Object = {"type": "object", "required": list(_DISCOVERY[name]), "properties": properties}

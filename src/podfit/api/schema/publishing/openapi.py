@@ -1,4 +1,4 @@
-"""OpenAPI documents: `kubectl explain`, `apply` and `--validate` read them to learn the kinds of a server.
+"""Builds OpenAPI documents, from which `kubectl explain`, `apply` and `--validate` read the kinds of a server.
 
 `index`, `at` and `swagger` build them from the tables that the server decodes with, and from the schemas of custom
 resources. Operations are described as far as clients use it: kinds, media types and query parameters.
@@ -47,7 +47,7 @@ _BOOLEANS = ("allowWatchBookmarks", "watch", "force", "sendInitialEvents", "orph
 
 
 def index(kinds: Iterable[Kind]) -> Object:
-    """`/openapi/v3`: the URL of each document; the hash changes with its content."""
+    """The document at `/openapi/v3`: the URL of each other document, with a hash that changes with its content."""
     rows = list(kinds)
     paths = {}
     for where in _places(rows):
@@ -86,7 +86,7 @@ def at(kinds: Iterable[Kind], where: str) -> Object | None:
 
 
 def document(kinds: Iterable[Kind], group: str, version: str) -> Object | None:
-    """`/openapi/v3/apis/<group>/<version>`; None for a version without kinds."""
+    """The document at `/openapi/v3/apis/<group>/<version>`; None for a version without kinds."""
     rows = tuple(kind for kind in kinds if (kind.group, kind.version) == (group, version))
     if not rows:
         return None
@@ -105,7 +105,7 @@ def _build(rows: tuple[Kind, ...]) -> Object:
 
 
 def swagger(kinds: Iterable[Kind]) -> Object:
-    """`/openapi/v2` as JSON: everything in one document."""
+    """The document at `/openapi/v2`, as JSON: everything in one document."""
     rows = tuple(kinds)
     schemas = _schemas(rows, Definitions(v3=False)) | general.definitions(rows, False)
     paths = _paths(rows, False) | general.discovery_paths(rows)

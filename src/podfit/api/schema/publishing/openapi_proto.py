@@ -52,7 +52,7 @@ def _many(number: int, writer: Writer) -> Writer:
 
 
 def _named(number: int, writer: Writer) -> Writer:
-    """A map, as messages of a name and a value."""
+    """Encodes a map as messages of a name and a value."""
 
     def write(value: dict[str, Any]) -> bytes:
         pairs = ((name.encode(), writer(item)) for name, item in value.items())
@@ -62,12 +62,12 @@ def _named(number: int, writer: Writer) -> Writer:
 
 
 def _any(value: Any) -> bytes:
-    """Free-form values are sent as YAML, and JSON is YAML."""
+    """Encodes a free-form value. The format requires YAML, and JSON is YAML."""
     return _bytes(2, json.dumps(value).encode())
 
 
 def _message(extensions: int, **rows: Writer) -> Writer:
-    """A message by its keys; `x-…` keys go to its field for extensions."""
+    """Encodes a message by its keys; keys that start with `x-` go to its field for extensions."""
     write_extensions = _named(extensions, _any)
 
     def write(value: dict[str, Any]) -> bytes:
