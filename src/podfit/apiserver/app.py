@@ -301,7 +301,7 @@ def _defaulted(attrs: Attributes, obj: Object) -> Object:
 
 
 def _node_context(pki: Pki) -> ssl.SSLContext:
-    """For connections to nodes. Their certificates are accepted without verification, as in Kubernetes by default.
+    """The TLS context for connections to nodes. Like Kubernetes by default, it does not verify their certificates.
 
     The client certificate has the permissions of system:kubelet-api-admin and no more: a node that reports another
     address makes the API server connect there with it.

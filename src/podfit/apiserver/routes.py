@@ -26,7 +26,7 @@ class Route(msgspec.Struct, frozen=True, gc=False):
 
 
 def truthy(values: list[str] | None) -> bool:
-    """How Go's query conversion parses a boolean."""
+    """Parses a boolean like Go's query conversion."""
     return bool(values) and values[0].lower() not in ("false", "0")  # type: ignore[index]
 
 

@@ -75,7 +75,7 @@ _COLLECTION_METHODS = frozenset(("list", "create", "deletecollection", "watch"))
 
 
 class ServerCore:
-    """Everything between authentication and the store."""
+    """Handles authenticated requests: all steps between authentication and the store."""
 
     def __init__(
         self,
@@ -102,7 +102,7 @@ class ServerCore:
         self.discovery.listeners.append(self.paths.forget)
         self.aggregation = Aggregation(objects, self.discovery, pki)
         self.notices = dict(_DEPRECATED)
-        """By (group, version, plural): the deprecation warning for its clients."""
+        """The deprecation warnings of resources, by (group, version, plural)."""
 
     async def handle(self, request: Request) -> Response:
         started = self.clock.monotonic()

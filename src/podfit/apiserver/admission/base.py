@@ -34,7 +34,7 @@ class Attributes(msgspec.Struct, eq=False):
     subresource: str
     namespace: str
     name: str
-    """As in the path; empty on CREATE if the name is still to be generated."""
+    """The name in the path; empty on CREATE if the name is still to be generated."""
     object: Object | None
     old: Object | None
     user: User

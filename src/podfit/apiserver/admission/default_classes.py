@@ -18,11 +18,11 @@ class _DefaultClass(Plugin):
     resource: tuple[str, str]
     classes: Kind
     marks: tuple[str, ...]
-    """Annotations of a class, one of which says that it is a default."""
+    """The annotations of a class that mark it as the default; one is sufficient."""
     field: str
-    """Of the spec, where the class is named."""
+    """The field of the spec that names the class."""
     annotation: str
-    """Where older clients name it."""
+    """The annotation with which older clients name the class."""
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster

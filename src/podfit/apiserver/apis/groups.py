@@ -13,7 +13,7 @@ from podfit.kit.concurrency.tasks import Tasks
 from podfit.store.backend import Mismatch
 
 _FOLLOWED = "true"
-"""The label of those that follow definitions; the server's own groups have another one."""
+"""The label of APIServices for definitions; those of the server's own groups have another one."""
 
 
 class CustomGroups:

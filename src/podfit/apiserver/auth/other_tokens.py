@@ -24,7 +24,7 @@ _BOOTSTRAP = re.compile(r"([a-z0-9]{6})\.([a-z0-9]{16})")
 
 
 class BadTokenFile(ValueError):
-    """A line of the token file is invalid; the message says which."""
+    """A line of the token file is invalid; the message names the line."""
 
 
 class StaticTokens:

@@ -47,7 +47,7 @@ class WorkEstimate:
         return max(self.seats, self.final_seats)
 
     def within(self, limit: int) -> WorkEstimate:
-        """The same work for a level of `limit` seats: fewer final seats are held for longer."""
+        """The equivalent work in a level of `limit` seats: fewer final seats, held for longer."""
         if not 0 < limit < self.final_seats:
             return self
         return WorkEstimate(self.seats, limit, self.final_seats * self.extra_s / limit, self.watches)
@@ -61,10 +61,10 @@ class Asked:
     """The parameters of a list that determine how much of it is in memory at once."""
 
     limit: int = 0
-    """0: all objects."""
+    """The limit of the list; 0: all objects."""
     single: bool = False
     from_storage: bool = False
-    """Kubernetes serves it from etcd rather than from its cache: pages after the first, and exact revisions."""
+    """Whether Kubernetes serves the list from etcd instead of its cache: pages after the first, and exact revisions."""
     selective: bool = False
 
 

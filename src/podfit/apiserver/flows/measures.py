@@ -28,7 +28,7 @@ class ServedMeasures:
     executing: Gauge
     seats: Gauge
     waited: Histogram | None
-    """None for exempt requests, which never wait."""
+    """The series for waiting; None for exempt requests, which never wait."""
     estimated: Histogram
     length: Histogram
     watches: Histogram

@@ -102,7 +102,7 @@ class HttpFront:
                 response.on_sent()
 
     def _read(self, http: web.BaseRequest) -> Request:
-        """Everything except the body, which is read once the client is authorized to send it."""
+        """Reads a request without its body, which is read once the client is authorized."""
         raw_path, _, raw_query = http.raw_path.partition("?")
         if raw_path[:1] != "/":
             raw_path = urlsplit(raw_path).path

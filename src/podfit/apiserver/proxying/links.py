@@ -1,8 +1,7 @@
 """Rewrites links in proxied pages of pods, services and nodes, so that browsers follow them through the API server.
 
 A page at `/api/v1/namespaces/ns/pods/p/proxy/` that links to `/next` means the pod's `/next`. Only links are changed:
-anything that is not a start tag, or is not terminated, is left unchanged. One pass over the text, whatever the pod
-sends.
+all text that is not a complete start tag is left unchanged. The rewriting is a single pass, for any input.
 """
 
 from __future__ import annotations
@@ -61,7 +60,7 @@ class Links:
     server.
     """
     asked: str = ""
-    """Of those, the client's name for this server."""
+    """The host by which the client reached this server."""
 
     def seen(self, path: str) -> str:
         """The path on this server of the target's `path`."""

@@ -47,7 +47,7 @@ _PRIVATE = frozenset(("authorization", "accept-encoding", "sec-websocket-protoco
 _UNVERIFIED = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
 _UNVERIFIED.check_hostname = False
 _UNVERIFIED.verify_mode = ssl.CERT_NONE
-"""For pods and services, whose certificates cannot be verified here."""
+"""The TLS context for pods and services, whose certificates cannot be verified here."""
 
 
 class NodeProxy:

@@ -25,10 +25,10 @@ class ServiceAddresses:
         self._net, self._clock = ipaddress.ip_network(cidr), clock or RealClock()
         self._family = f"IPv{self._net.version}"
         self._of: dict[_Key, set[str]] = {}
-        """By Service, the addresses it is stored with."""
+        """The stored addresses of each Service."""
         self._taken: set[str] = set()
         self._held: dict[str, tuple[_Key, float]] = {}
-        """By address: the Service it was allocated to, which is not stored yet, and when."""
+        """The reservations by address: the Service, which is not stored yet, and the time of the allocation."""
         self.first = str(self._net.network_address + 1)
         """The address of the Service `kubernetes`."""
         self._taken.add(self.first)
@@ -64,7 +64,7 @@ class ServiceAddresses:
         self._allocate(service, spec, wanted, dry_run)
 
     def reallocate(self, service: Object, old: Object, dry_run: bool = False) -> None:
-        """The same for an update; a Service that was an ExternalName gets its first address."""
+        """Like `allocate`, for an update; a Service that was an ExternalName gets its first address."""
         spec, stored = service.setdefault("spec", {}), old.get("spec") or {}
         if spec.get("type") == "ExternalName" or _both_prefer(spec, stored):
             return
@@ -180,7 +180,8 @@ def _both_prefer(spec: Object, stored: Object) -> bool:
 
 
 def _released(spec: Object, stored: Object, policy: str) -> Errors:
-    """Only the policy SingleStack releases a second address or family; if that is the only change, they are removed."""
+    """Removes an unchanged second address or family under the policy SingleStack; releasing one under another policy
+    is an error."""
     errors: Errors = []
     for field, what in (("clusterIPs", "cluster IP"), ("ipFamilies", "IP family")):
         mine, before = spec.get(field) or [], stored.get(field) or []

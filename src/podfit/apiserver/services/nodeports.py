@@ -28,7 +28,7 @@ class NodePorts:
     def __init__(self, objects: Objects) -> None:
         self._objects = objects
         self._held: dict[int, tuple[_Key, float]] = {}
-        """By port: the Service it was allocated to, and when."""
+        """The reservations by port: the Service, and the time of the allocation."""
 
     def stored(self, service: Object) -> None:
         key = _key(service)
@@ -45,7 +45,7 @@ class NodePorts:
             request.health_check(spec)
 
     def reallocate(self, service: Object, old: Object, dry_run: bool = False) -> None:
-        """The same for an update: the ports of the stored Service are its own."""
+        """Like `allocate`, for an update: the ports of the stored Service remain available to it."""
         spec = service.get("spec") or {}
         if not _on_nodes(spec):
             return
@@ -55,7 +55,7 @@ class NodePorts:
             request.health_check(spec)
 
     def taken(self, stored: _Key | None, mine: _Key) -> set[int]:
-        """Ports of Services other than the stored one, or reserved for other Services than mine."""
+        """The ports in use by Services other than the stored one, or reserved for Services other than `mine`."""
         now = self._objects.clock.monotonic()
         self._held = {number: held for number, held in self._held.items() if now - held[1] < _HELD_S}
         rows = (row for row in usable(SERVICE, self._objects.list(SERVICE)) if _key(row) != stored)

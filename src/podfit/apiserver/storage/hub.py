@@ -54,7 +54,7 @@ class _Arrived:
     """By resource, in order."""
     count: int = 0
     revision: int = 0
-    """Of the last change."""
+    """The revision of the last change."""
 
 
 class Iterations:

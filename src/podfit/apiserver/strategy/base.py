@@ -66,8 +66,8 @@ class Strategy:
         """Sets the scheme's defaults, in place."""
 
     def own_changes(self, new: Object, old: Object) -> bool:
-        """For `shared_subresources`: copies the parts of a patched object that are modified in place, so that the
-        stored one it shares parts with is not modified. Returns whether there is anything to default.
+        """For `shared_subresources`: copies those parts of a patched object that will be modified in place, because it
+        shares parts with the stored object. Returns whether there is anything to default.
 
         By default all parts are copied; a kind may override this to copy fewer.
         """

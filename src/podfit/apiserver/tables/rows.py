@@ -18,7 +18,7 @@ _KEPT_BYTES = 8 << 20
 class Row(NamedTuple):
     modified: int
     pieces: tuple[bytes | Elapsed, ...]
-    """From the opening brace up to the value of `object`."""
+    """The encoded row, from the opening brace up to the value of `object`."""
     metadata: tuple[int, int]
     """The position of the object's metadata in the stored bytes, without its opening brace."""
 

@@ -161,7 +161,7 @@ def _token(revision: int, start: str) -> str:
 
 
 def read_token(token: str) -> tuple[int, str]:
-    """(revision, start). Revision -1 continues from the newest state."""
+    """Parses a token to (revision, start). Revision -1 continues from the newest state."""
     text = token.replace("\r", "").replace("\n", "")
     bad = _NO_BASE64.search(text)
     if bad is not None or len(text) % 4 == 1:

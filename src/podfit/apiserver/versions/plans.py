@@ -22,7 +22,7 @@ from podfit.store.backend import Record
 _NATIVE = (vpa_versions.V1, vpa_versions.V1ALPHA1)
 _REMEMBERED = 4096
 _LARGE = 64 * 1024
-"""The size from which a record is not cached."""
+"""The size above which a conversion is not cached."""
 
 
 class VersionPlan:

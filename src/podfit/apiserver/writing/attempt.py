@@ -40,7 +40,7 @@ _PLACES = {
 }
 """Kinds that Kubernetes stores under another name."""
 _OWN_PLACES = ("apiextensions.k8s.io", "apiregistration.k8s.io")
-"""Groups that Kubernetes stores under their own name, like custom resources."""
+"""Groups whose kinds Kubernetes stores below the group's name, like custom resources."""
 _FILLED = ("uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", "namespace", "name")
 
 
@@ -92,7 +92,7 @@ class Attempt:
         return new
 
     async def prepare(self, new: Object) -> None:
-        """Reverts what this endpoint may not change, and records the field managers."""
+        """Reverts changes that this endpoint does not allow, and records the field managers."""
         await self.run(lambda: self._prepare(new))
         kind = self.write.kind
         if not self.write.subresource and (reallot := self._writer.before_update.get((kind.group, kind.plural))):

@@ -45,7 +45,7 @@ _OF_REQUESTS = {
     "status": (("spec",), ("status", "conditions")),
     "approval": (("spec",), ("status", "certificate")),
 }
-"""Of CertificateSigningRequests, by subresource."""
+"""The fields of CertificateSigningRequests to reset, by subresource."""
 
 
 @lru_cache(maxsize=1024)

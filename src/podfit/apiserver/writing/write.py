@@ -36,7 +36,7 @@ class SubresourceView:
     subresource: str
     show: Callable[[Object], Object]
     put_back: Callable[[Object, Object], Object]
-    """The object, with the changes of the shown one."""
+    """Returns the object with the changes of the shown one."""
 
 
 class Write(msgspec.Struct, eq=False):
@@ -66,7 +66,7 @@ class Write(msgspec.Struct, eq=False):
     stages: Stages | None = None
     """The intermediate state for watchers of the namespace."""
     worded: Worded | None = None
-    """Rewords errors."""
+    """Rewords errors in the dialect of the client."""
     in_quota: InQuota | None = None
     """A pod as counted by quotas of the namespace; None: as it is stored."""
 

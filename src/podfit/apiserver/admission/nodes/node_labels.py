@@ -1,4 +1,5 @@
-"""Which labels a node may change on its own Node object: those that describe it, not those that attract pods."""
+"""Restricts the labels that a node may change on its own Node object: those that describe it, not those that attract
+pods."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ _TEMPLATES: dict[tuple[str, str], tuple[str, ...]] = {
     ("apps", "daemonsets"): ("spec", "template"),
     ("batch", "jobs"): ("spec", "template"),
 }
-"""Where workloads have the template of their pods."""
+"""The path of the pod template in each kind of workload."""
 _HARMLESS = frozenset(
     # A resize changes only resources, which no standard checks; other subresources do not contain the pod's spec.
     ("resize", "exec", "attach", "binding", "eviction", "log", "portforward", "proxy", "status")

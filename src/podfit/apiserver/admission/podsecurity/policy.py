@@ -9,7 +9,7 @@ from typing import NamedTuple
 from podfit.api.status import FieldError, invalid
 
 PRIVILEGED, BASELINE, RESTRICTED = LEVELS = ("privileged", "baseline", "restricted")
-"""From the least strict to the strictest."""
+"""The levels, from the least strict to the strictest."""
 PREFIX = "pod-security.kubernetes.io/"
 _LABELS = frozenset(f"{PREFIX}{mode}{part}" for mode in ("enforce", "audit", "warn") for part in ("", "-version"))
 _VERSION = re.compile(r"v1\.([0-9]|[1-9][0-9]*)")

@@ -17,7 +17,7 @@ class Row(NamedTuple):
     name: str
     level: str
     revisions: tuple[tuple[int, Check], ...]
-    """Minor versions, ascending, and the check from there on."""
+    """The minor versions in ascending order, each with the check that applies from it on."""
     instead_of: str = ""
     """The baseline check that the restricted standard omits where this one applies."""
 

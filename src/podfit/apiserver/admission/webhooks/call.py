@@ -24,7 +24,7 @@ MAX_ANSWER = 3 << 20
 DEFAULT_TIMEOUT_S = 10
 
 ResolveService = Callable[[str, str, int], tuple[str, int] | None]
-"""(namespace, name, port) of a Service to the host and port to connect to; None if it has no address."""
+"""Resolves (namespace, name, port) of a Service to a host and port; None if the Service has no address."""
 
 
 class Hook(Protocol):
@@ -58,7 +58,7 @@ class Caller:
     def __init__(self, resolve_service: ResolveService) -> None:
         self._resolve = resolve_service
         self.hook_here: Callable[[str], Hook | None] = lambda url: None
-        """The hook of this process that serves a URL: it is called without a socket."""
+        """Returns the hook of this process that serves a URL; it is called without a socket."""
         self._session: aiohttp.ClientSession | None = None
 
     def lets_pass(

@@ -54,7 +54,7 @@ class Equivalents(Protocol):
 
 
 class Webhooks:
-    """Both plugins with shared connections. `close` when the server stops."""
+    """Builds both webhook plugins, which share connections. Call `close` when the server stops."""
 
     def __init__(
         self,

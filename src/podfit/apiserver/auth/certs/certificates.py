@@ -66,7 +66,7 @@ _NAMES = (x509.DNSName, x509.IPAddress, x509.RFC822Name, x509.UniformResourceIde
 
 
 class BadRequestPem(ValueError):
-    """A signing request that cannot be signed; the message says why."""
+    """A signing request that cannot be signed; the message has the reason."""
 
 
 @dataclass(frozen=True, slots=True)

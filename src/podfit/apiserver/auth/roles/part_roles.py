@@ -96,7 +96,7 @@ ROLES: dict[str, tuple[Rule, ...]] = {
         rule(_READ, [""], ["configmaps"], ["podfit-panic"]),
     ),
 }
-"""All in kube-system."""
+"""Namespaced roles, all of them in kube-system."""
 
 SUBJECTS: dict[str, tuple[tuple[str, str], ...]] = {
     f"{_PREFIX}scheduler": (("User", "system:kube-scheduler"),),

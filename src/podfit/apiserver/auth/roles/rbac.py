@@ -1,7 +1,7 @@
 """RBAC: roles and bindings, indexed by subject, so that a decision reads only the user's own bindings.
 
 The server calls `changed` for every change of a Role, ClusterRole, RoleBinding or ClusterRoleBinding (and once for each
-at start). ClusterRoles with an aggregation rule contain the rules of the selected roles, whatever is stored in them.
+at start). ClusterRoles with an aggregation rule have the rules of the selected roles, regardless of their stored rules.
 """
 
 from __future__ import annotations

@@ -29,7 +29,7 @@ _SCOPES = (
 )
 _CONFLICTS = ({"BestEffort", "NotBestEffort"}, {"Terminating", "NotTerminating"})
 _LIMITED = {"cpu": "cpu", "memory": "memory", "ephemeral-storage": ""}
-"""Resources that quotas limit, and the short name by which they limit its requests, too."""
+"""Resources that quotas limit, and the short name with which a quota can limit requests of each."""
 _POD_COMPUTE = frozenset(
     ("pods", *(kind + name for kind in ("", "requests.", "limits.") for name in ("cpu", "memory")))
 )
