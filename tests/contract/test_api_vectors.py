@@ -1,6 +1,7 @@
-"""The recorded answers of Kubernetes: every scenario of the folder is replayed against a server with its controllers.
+"""Replays every recorded scenario of Kubernetes' API against a server with its controllers.
 
-The replayer is the recordings' own, run as its own process, so that nothing of ours decides what counts as equal.
+The replayer comes with the recordings and runs as its own process, so that no code of podfit decides what counts as
+equal.
 """
 
 from __future__ import annotations
@@ -50,7 +51,7 @@ class Served:
 
 
 class ServerThread:
-    """A server and its controllers on an event loop of their own, so that tests may block."""
+    """A server and its controllers on their own event loop, so that tests may block."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder

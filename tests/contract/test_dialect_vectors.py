@@ -1,8 +1,8 @@
-"""Recordings of Kubernetes 1.31 and 1.32 with the alpha gate on, replayed in namespaces of those dialects.
+"""Replays recordings of Kubernetes 1.31 and 1.32 with the alpha gate on, in namespaces of those dialects.
 
-Compared are every answer (code, reason, message, spec, policies, `status.resize`), the values of `status.resize` that a
-watcher sees, and what containers have at the end. Times are no contract: where a recording moves on while its node was
-still busy, what it says at that moment is not compared.
+Every response (code, reason, message, spec, policies, `status.resize`), the values of `status.resize` that a watcher
+receives, and the final resources of containers are compared. Times are not compared: if a recording continues while its
+node was still busy, its state at that moment is ignored.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def is_counted(quota: Object | None) -> bool:
 
 
 class Seen:
-    """The values of `status.resize` that a watcher of the namespace sees, pod by pod."""
+    """The values of `status.resize` that a watcher of the namespace receives, by pod."""
 
     def __init__(self) -> None:
         self.values: dict[str, list[str | None]] = {}
@@ -66,11 +66,11 @@ class Seen:
             self.changed.set()
 
     def begin(self) -> None:
-        """A new step: of what was seen only the last value counts, as the one to change from."""
+        """Starts a new step: of the values seen so far, only the last is kept, as the one to change from."""
         self.values = {name: values[-1:] for name, values in self.values.items()}
 
     async def until(self, pod: str, last: str | None, moves: bool) -> None:
-        """`moves`: the value is not the one that it was before."""
+        """Waits for the value; with `moves`, it must also differ from the previous one."""
         async with asyncio.timeout(20):
             while (values := self.values.get(pod) or [None])[-1] != last or (moves and len(values) < 2):
                 self.changed.clear()

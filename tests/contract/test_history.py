@@ -1,4 +1,4 @@
-"""What every history promises the recommender. A history of one's own is added to HISTORIES, and passes or not."""
+"""The contract of every history backend of the recommender. Add your own backend to HISTORIES to test it."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Opened = Callable[[Path, Clock], History]
 
 
 class Kept:
-    """The least that is a history: what was flushed stays in memory, under a name that outlives the object."""
+    """A minimal history: flushed samples stay in memory, under a name that outlives the object."""
 
     writes_checkpoints = False
     keeps_samples = True

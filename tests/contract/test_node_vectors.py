@@ -1,7 +1,7 @@
-"""Replays recorded scenarios of a Kubernetes node against our agent: same end states, same resize conditions and
+"""Replays recorded scenarios of a Kubernetes node against podfit's agent: same end states, same resize conditions and
 Events, same order of cgroup changes.
 
-The recordings' programs are played by the fake runtime in virtual time. The rules of comparison are in
+The fake runtime simulates the recorded programs in virtual time. The rules of comparison are in
 `tests.support.cluster.recordings`.
 """
 
@@ -45,7 +45,7 @@ pytestmark = pytest.mark.skipif(not FILES, reason=f"no recordings in {VECTORS}")
 
 
 def play(container: FakeContainer) -> None:
-    """Gives a recorded command the behaviour it had: how long it runs, what it holds, whether it hears SIGTERM."""
+    """Simulates a recorded command: how long it runs, how much memory it holds, and whether it handles SIGTERM."""
     text = " ".join(container.config.command)
     again = container.config.attempt > 0 and "[ -e /d/x ]" in text
     if again or "head -c" in text or "while" in text:
@@ -56,7 +56,7 @@ def play(container: FakeContainer) -> None:
     held = re.search(r"head -c (\d+)", text)
     if held and not again:
         size = float(held[1])
-        # Reading into a variable takes more for a moment than the variable holds afterwards.
+        # Reading into a variable briefly takes more memory than the variable holds afterwards.
         points = [(0.0, size * 1.2), (1.0, size * 1.2), (1.001, size * 1.015)]
         container.memory = Curve([(0.0, 1e6), (30.0, 1e6), (30.001, size * 1.2)] if "/d/go" in text else points)
 
@@ -71,11 +71,11 @@ FIELDS = (
 
 
 Changes = dict[str, list[tuple[str, str, int]]]
-"""By pod: whose cgroup, which file, which value."""
+"""Changes by pod: whose cgroup, which file, which value."""
 
 
 class Machine:
-    """Follows the fake's journal and tells which values changed, in order."""
+    """Reads the fake runtime's journal and lists the values that changed, in order."""
 
     def __init__(self, node: TestNode) -> None:
         self.node, self.values, self.names = node, {}, {}
@@ -130,9 +130,9 @@ class Player:
         self.said: list[tuple[str, str, str]] = []
         self.killed = False
         self.artefact = False
-        """Upstream has left a pod's cgroup behind, in this step or one before."""
+        """Whether upstream left a pod's cgroup behind, in this step or an earlier one."""
         self.cgroups: dict[str, dict[str, Any]] = {}
-        """As recorded at the end of the step before."""
+        """The recorded state at the end of the previous step."""
         self.expected: Changes = {}
         self.listen()
 
@@ -209,7 +209,7 @@ class Player:
             created = await self.cluster.client.create(POD, json.loads(json.dumps(manifest)))
             answers.append({"code": 201, "generation": created["metadata"]["generation"]})
             if len(names) > 1:
-                # One second apart where age decides: times in the API are whole seconds.
+                # One second apart where age matters: times in the API are whole seconds.
                 await self.node.pass_time(1)
         if body is not None:
             return await self.patch(names[0], body)
@@ -232,7 +232,7 @@ class Player:
         await self.node.start()
 
     async def _patch_and_kill(self, name: str, body: Any, do: str) -> dict[str, Any]:
-        """The agent is gone at that very moment: nothing after it happens."""
+        """Kills the agent at that moment: none of its later work happens."""
         dead = False
 
         def die() -> None:
@@ -273,7 +273,7 @@ class Player:
         return answer
 
     async def wait(self, step: dict[str, Any]) -> None:
-        """Steps that only wait say for how long, or for what: a program that needs its time."""
+        """Waits as long as a step without other actions states, or until its condition holds."""
         later = re.match(r"(\d+) s later", step["do"])
         if later:
             await self.node.pass_time(float(later[1]))
@@ -292,7 +292,7 @@ class Player:
         return found
 
     async def comparable(self, changes: Changes, before: dict[str, set[str]]) -> Changes:
-        """Without the shares that upstream and we set differently."""
+        """The values without the CPU shares that upstream and podfit set differently."""
         after = await self.weightless(changes)
 
         def differs(pod: str, who: str, file: str, value: int) -> bool:
@@ -331,11 +331,11 @@ async def test_a_recorded_scenario_ends_the_same(file: Path, tmp_path: Path) -> 
 
 
 def counted(node: TestNode) -> dict[str, float]:
-    """All counters and gauges as Prometheus spells them; durations depend on the machine."""
+    """All counters and gauges in Prometheus' format, without durations, which depend on the machine."""
     found: dict[str, float] = {}
     for family in node.agent.metrics.registry.collect():
         for sample in family.samples:
-            # A kubelet leaves a labelled gauge out while it is 0.
+            # A kubelet omits a labelled gauge while it is 0.
             if family.type == "gauge" and sample.labels and not sample.value:
                 continue
             if family.type in ("counter", "gauge"):
@@ -370,7 +370,7 @@ async def one_step(player: Player, step: dict[str, Any]) -> None:
     unweighed = await player.weightless(player.manifests)
     answer = await player.act(step)
     if player.killed:
-        # What the dying agent still told and did is compared together with what the next one adds.
+        # The last reports and changes of the killed agent are compared together with those of the next agent.
         return
     expected = step.get("response")
     if isinstance(expected, dict) and isinstance(answer, dict):

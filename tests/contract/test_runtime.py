@@ -1,4 +1,4 @@
-"""What every runtime keeps to, fake and real alike. The same file runs inside a cgroup v2 guest (tests/e2e/guest)."""
+"""The contract of every runtime, fake and real. The same file runs inside a cgroup v2 guest (tests/e2e/guest)."""
 
 from __future__ import annotations
 
@@ -56,21 +56,21 @@ HOG = (
 
 @dataclass
 class Bench:
-    """A runtime under test, and how to make it again as an agent's restart would."""
+    """A runtime under test, and a way to recreate it as a restarted agent would."""
 
     kind: str
     folder: Path
     make: Callable[[], Runtime]
     runtime: Any = None
     image: str = "host"
-    """What containers run on unless a test says otherwise."""
+    """The image of containers unless a test names another one."""
     seen: list[RuntimeEvent] = field(default_factory=list)
     _reader: asyncio.Task[None] | None = None
     _news: asyncio.Event = field(default_factory=asyncio.Event)
 
     @property
     def python(self) -> tuple[Mount, ...]:
-        """What a container needs to run Python: images have none, the process runtime has the host's."""
+        """Volumes with which a container can run Python: images have none; the process runtime uses the host's."""
         return (Mount(Path("/usr"), "/usr", read_only=True),) if self.kind == "cri" else ()
 
     async def open(self) -> None:
@@ -146,7 +146,7 @@ class Bench:
         return file.read_text() if file.exists() else ""
 
     async def hog(self, uid: str, mib: int, limits: Limits | None = None) -> str:
-        """A container that holds that much memory, and holds it already."""
+        """A running container that has already allocated that much memory."""
         annotations = {"podfit.dev/fake-memory": f"constant:{mib}Mi"}
         command = (PYTHON, "-S", "-c", HOG.format(mib=mib))
         cid = await self.container(uid, *command, limits=limits, annotations=annotations, mounts=self.python)
@@ -178,7 +178,7 @@ def process_runtime(folder: Path, mark: str, mode: str) -> ProcessRuntime:
 @pytest.fixture(params=["fake", "process", "process with a network per pod", "cri"])
 async def bench(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Bench]:
     if request.param == "cri":
-        # Only here: the guest has no gRPC.
+        # Imported here because the guest has no gRPC.
         from podfit.agent.runtimes.cri.runtime import CriRuntime
 
         endpoint = request.getfixturevalue("containerd").endpoint
@@ -307,7 +307,7 @@ async def test_a_closed_exec_is_over(bench: Bench) -> None:
 async def test_exec_into_a_missing_or_stopped_container_is_refused(bench: Bench) -> None:
     _, cid = await bench.run("sleep", "1000")
     with pytest.raises(CannotRun, match="no such file"):
-        # Some runtimes know at once; others only when they have tried.
+        # Some runtimes report it at once, others only after an attempt.
         await (await bench.runtime.exec(cid, ["/nonexistent/program"])).wait()
     await bench.runtime.stop_container(cid, grace_s=0)
     with pytest.raises(CannotRun, match="not running"):
@@ -405,7 +405,7 @@ async def test_cpus_are_kept_while_no_agent_runs(bench: Bench) -> None:
 
 
 def _files(bench: Bench, uid: str, cid: str, name: str) -> list[Path]:
-    """Of the pod's cgroup and the container's, where the kernel has such a file."""
+    """The values in the pod's and the container's cgroup, if the kernel has such a file."""
     point = detect().views("/")["memory" if detect().version == 1 else ""]
     pod = f"{point.rstrip('/')}{bench.runtime.cgroup_root}/burstable/pod{uid}"
     return [file for file in (Path(pod, name), Path(pod, cid, name)) if file.exists()]
@@ -438,7 +438,7 @@ async def test_a_container_never_swaps(bench: Bench) -> None:
         pytest.skip("no swap is accounted here")
     for mib in (64, 128, 32):
         await bench.runtime.update_container(cid, LimitsChange(memory_bytes=mib * MIB))
-        # On v1 the limit is that of memory and swap together.
+        # On v1 the limit covers memory and swap together.
         assert int(files[1].read_text()) == (0 if version == 2 else mib * MIB)
 
 
@@ -652,7 +652,7 @@ async def test_removal_leaves_nothing(bench: Bench) -> None:
     assert await bench.runtime.pods() == []
     if bench.kind != "fake":
         assert not os.path.exists(f"/proc/{pid}")
-        # Not glob: cgroups of others vanish while it looks.
+        # Not glob: other programs' cgroups may vanish during the walk.
         assert [path for path, _, _ in os.walk("/sys/fs/cgroup") if path.endswith(f"/pod{uid}")] == []
     if bench.kind == "process":
         assert list((bench.folder / "data" / "containers").iterdir()) == []

@@ -1,4 +1,6 @@
-"""The agent's runtime contract on real VMs: every claim either runs here or has a reason why no VM can keep to it."""
+"""The agent's runtime contract on real VMs: each test runs here or is listed with the reason why it cannot apply to a
+VM.
+"""
 
 from __future__ import annotations
 
@@ -76,7 +78,7 @@ class VmBench(Bench):
     """The VM runtime itself."""
 
     async def state(self, container_id: str) -> ContainerState:
-        """With QEMU's process, which the agent does not know: what its cgroup has is more than the guest's."""
+        """Includes QEMU's process, which the agent does not know: its cgroup counts more than the guest's memory."""
         state = await super().state(container_id)
         known = self.vms.records.containers.get(container_id)
         running = known is not None and state.state == RUNNING

@@ -1,4 +1,4 @@
-"""The promise of `podfit.store.backend`, held by every store: memory, SQLite, and a real etcd on loopback."""
+"""The contract of `podfit.store.backend`, run on every store: memory, SQLite, and a real etcd on loopback."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def free_port() -> int:
 
 
 class Etcd:
-    """A real etcd with one member, on ports and a folder of its own."""
+    """A real etcd with one member, on its own ports and in its own folder."""
 
     def __init__(self, folder: Path) -> None:
         self.folder, self.client, self.peer = folder, free_port(), free_port()
@@ -78,7 +78,7 @@ def etcd(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Etcd]:
 
 @pytest.fixture
 def own_etcd(tmp_path: Path) -> Iterator[Etcd]:
-    """One that a test may kill."""
+    """An etcd that a test may kill."""
     need_etcd()
     server = Etcd(tmp_path / "data")
     server.start()
@@ -88,7 +88,7 @@ def own_etcd(tmp_path: Path) -> Iterator[Etcd]:
 
 @pytest.fixture(params=["memory", "sqlite", "etcd"])
 def make_store(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[..., Store]:
-    """Makes stores of one kind, each empty."""
+    """Creates empty stores of one kind."""
 
     def make(history: int = 10_000) -> Store:
         name = uuid.uuid4().hex
@@ -505,7 +505,7 @@ async def test_an_etcd_store_survives_a_restart_of_etcd(own_etcd: Etcd) -> None:
                     break
                 await asyncio.sleep(0.05)
         changes = await take(watch, 1)
-        while changes[-1].key != "b":  # the refused write may have reached etcd all the same
+        while changes[-1].key != "b":  # the rejected write may have reached etcd all the same
             changes += await take(watch, 1)
         assert changes[-1].record is not None and changes[-1].record.created <= after.modified
     finally:
@@ -513,7 +513,7 @@ async def test_an_etcd_store_survives_a_restart_of_etcd(own_etcd: Etcd) -> None:
 
 
 class Cable:
-    """A TCP connection to etcd that a test can pull."""
+    """A TCP connection to etcd that a test can interrupt."""
 
     def __init__(self, endpoint: str) -> None:
         self.target = endpoint.rsplit(":", 1)
@@ -572,7 +572,7 @@ async def test_an_etcd_store_that_was_cut_off_catches_up(etcd: Etcd, compact: bo
         cable.plugged = True
         assert await far.wait_for(last.modified, PATIENCE_S)
         assert far.scan("") == near.scan("") == [last]
-        if compact:  # what happened in between can no longer be told, so the watch must not go on
+        if compact:  # the events in between are lost, so the watch must end
             with pytest.raises(Lagging):
                 await watch.next()
             with pytest.raises(Compacted):

@@ -28,7 +28,7 @@ class Running:
     """`podfit up` as a user starts it."""
 
     def __init__(self, folder: Path, *arguments: str, log: Path | None = None, within: tuple[str, ...] = ()) -> None:
-        """`log`: a file for what it writes to stderr. `within`: words before its command and kubectl's."""
+        """`log`: a file for its stderr. `within`: arguments before its command and kubectl's."""
         self.folder = folder
         self.within = within
         self.log = log
@@ -64,7 +64,7 @@ class Running:
             self.process = None
 
     def try_kubectl(self, *arguments: str, stdin: str | None = None) -> subprocess.CompletedProcess[str]:
-        """However it ends."""
+        """Whether the process succeeded or not."""
         assert KUBECTL is not None
         environment = {**os.environ, "KUBECONFIG": str(self.kubeconfig), "HOME": str(self.folder)}
         return subprocess.run(
@@ -87,7 +87,7 @@ class Running:
 
 
 def eventually(true: Callable[[], Any], what: str, patience_s: float = 60.0) -> Any:
-    """Asks again until it holds: for what only a command line can see."""
+    """Polls until the condition holds, for states that only a command line can observe."""
     end = time.monotonic() + patience_s
     while True:
         found = true()
@@ -98,13 +98,13 @@ def eventually(true: Callable[[], Any], what: str, patience_s: float = 60.0) -> 
 
 
 def real_runtime() -> str:
-    """process where this machine can, else fake."""
+    """The process runtime if this machine supports it, else the fake one."""
     return "fake" if check_support() else "process"
 
 
 @pytest.fixture(scope="module")
 def up(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
-    """On podfit's own runtime; modules that use `node_runtime` run on that."""
+    """A cluster on podfit's own runtime; modules that use `node_runtime` run on that one."""
     if KUBECTL is None:
         pytest.skip("kubectl is not installed")
     chosen: tuple[str, ...] = ("--runtime", real_runtime())
@@ -126,7 +126,7 @@ def up(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory)
 
 
 QUICK_ON_CRI = ("test_kubectl", "test_seed_memory", "test_seed_room")
-"""Suites that run on containerd in every `make test`; the larger ones do in `make test-all`."""
+"""The suites that run on containerd in every `make test`; the larger ones run in `make test-all`."""
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -1,4 +1,4 @@
-"""The real runtimes that whole clusters are tried on, each with how it is chosen."""
+"""The real runtimes that whole clusters are tested on, each with the options that select it."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ class NodeRuntime:
 
     @property
     def options(self) -> dict[str, Any]:
-        """Of UpOptions."""
+        """Fields of UpOptions."""
         return {"runtime": self.kind, **({"runtime_endpoint": self.endpoint} if self.endpoint else {})}
 
     @property
     def arguments(self) -> tuple[str, ...]:
-        """Of `podfit up` and `podfit agent`."""
+        """Options of `podfit up` and `podfit agent`."""
         endpoint = ("--container-runtime-endpoint", self.endpoint) if self.endpoint else ()
         return ("--runtime", self.kind, *endpoint)
 

@@ -1,4 +1,4 @@
-"""podfit's parts, each in a process of its own."""
+"""podfit's components, each in its own process."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def free_port() -> int:
 
 
 class Part:
-    """One command; those that print a ready line are waited for."""
+    """Starts one command, and waits for its ready line if it prints one."""
 
     def __init__(self, *arguments: str, ready: bool = False) -> None:
         self.process = subprocess.Popen(

@@ -1,7 +1,7 @@
-"""What the tests of the seeds' test plans share: a whole cluster on real cgroups, pods that only wait, and one check.
+"""Shared by the tests of the designs' test plans: a whole cluster on real cgroups, pods that only wait, and one check.
 
-The check is the one upstream makes: when the resize conditions are gone the status is read once and compared exactly,
-then the kernel is asked twice, through the host's files and by a command inside the container.
+The check is upstream's: when the resize conditions are gone, the status is read once and compared exactly, and the
+kernel is read twice, through the host's files and by a command inside the container.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ MISSING = check_support()
 needs_cgroups = pytest.mark.skipif(bool(MISSING), reason="; ".join(MISSING) or "cgroups are there")
 
 WAITS = "trap 'exit 0' TERM; while :; do sleep 1d & wait $!; done"
-"""Leaves at once when told to, so that a restart does not take the grace period."""
+"""Exits at once on SIGTERM, so that a restart does not take the grace period."""
 NO_LIMIT = (1 << 63) - 4096
 PAGE = os.sysconf("SC_PAGE_SIZE")
 IN_CONTAINER = (
@@ -44,7 +44,9 @@ RESIZE = ("PodResizePending", "PodResizeInProgress")
 
 
 def sizes(requests: str = "", limits: str = "") -> Object:
-    """`sizes("100m/32Mi", "200m/64Mi")`; a part may be left out ("100m", "/32Mi"), and so may a side."""
+    """`sizes("100m/32Mi", "200m/64Mi")`; either resource of an amount may be omitted ("100m", "/32Mi"), and either
+    argument.
+    """
     found: Object = {}
     for side, text in (("requests", requests), ("limits", limits)):
         cpu, _, memory = text.partition("/")
@@ -54,7 +56,7 @@ def sizes(requests: str = "", limits: str = "") -> Object:
 
 
 def exactly(text: str) -> Object:
-    """Requests and limits the same."""
+    """Requests and limits that are equal."""
     return sizes(text, text)
 
 
@@ -138,7 +140,7 @@ class Kernel:
 
     @classmethod
     def for_container(cls, resources: Object, whole: Object) -> Kernel:
-        """What Kubernetes says a container's cgroup has: its own limits, else the pod's."""
+        """The values that Kubernetes puts into a container's cgroup: its own limits, else the pod's."""
         requests, own = resources.get("requests") or {}, resources.get("limits") or {}
         limits = {**(whole.get("limits") or {}), **own}
         asked = {**limits, **own, **requests}.get("cpu", "0")
@@ -146,7 +148,7 @@ class Kernel:
 
     @classmethod
     def for_pod(cls, spec: Object) -> Kernel:
-        """The sum of its containers and sidecars, or what the pod itself asks for; no limit if one has none."""
+        """The sum over containers and sidecars, or the pod-level resources; no limit if one of them has none."""
         whole = spec.get("resources") or {}
         total: dict[tuple[str, str], int | None] = {}
         for side, name in (("requests", "cpu"), ("limits", "cpu"), ("limits", "memory")):
@@ -176,7 +178,7 @@ class Kernel:
         return cls(shares, _number(quota_text, -1), _number(memory_text, NO_LIMIT))
 
     def agrees(self, other: Kernel) -> bool:
-        """v2's weights are coarser than shares: there only the limits are compared."""
+        """Compares only limits on v2, whose weights are coarser than shares."""
         limits = (self.quota_us, self.memory) == (other.quota_us, other.memory)
         return limits and (not V1 or self.shares == other.shares)
 
@@ -186,7 +188,7 @@ def _number(text: str, unlimited: int) -> int:
 
 
 def _sum(spec: Object, side: str, name: str) -> int | None:
-    """Containers and sidecars together, or an init container and the sidecars before it if that is more."""
+    """Containers and sidecars together, or an init container with the sidecars before it if that is more."""
 
     def of(one: Object) -> int | None:
         value = ((one.get("resources") or {}).get(side) or {}).get(name)
@@ -226,7 +228,7 @@ class Lab(Whole):
         return await self.client.create(POD, body)
 
     async def run(self, *bodies: Object) -> Object:
-        """Creates them all; the first, when all are ready."""
+        """Creates all of them, waits until they are ready, and returns the first."""
         await asyncio.gather(*(self.create(body) for body in bodies))
         return (await asyncio.gather(*(self.ready(body) for body in bodies)))[0]
 
@@ -257,7 +259,7 @@ class Lab(Whole):
         await asyncio.gather(*gone)
 
     async def clear(self, namespace: str = "default") -> None:
-        """After a test: nothing of it is left to the next."""
+        """Cleans up after a test: nothing is left for the next one."""
         listed = await self.client.list(POD, namespace)
         await self.delete(*(one["metadata"]["name"] for one in listed["items"]), namespace=namespace)
 
@@ -268,7 +270,7 @@ class Lab(Whole):
         return await self.until(name, is_settled, namespace)
 
     async def events(self, name: str, reason: str = "") -> list[str]:
-        """The messages of the pod's Events, of one reason or of all."""
+        """The messages of the pod's Events, of one reason or of all reasons."""
         await self.agent.idle()
         listed = (await self.client.list(EVENT, "default"))["items"]
         mine = [one for one in listed if one["involvedObject"]["name"] == name]
@@ -281,7 +283,7 @@ class Lab(Whole):
         return f"{root}{folder}/pod{seen['metadata']['uid']}"
 
     def host(self, seen: Object, name: str = "") -> Kernel:
-        """The files on the host: of a container, or of the pod."""
+        """The cgroup files on the host, of a container or of the pod."""
         group = self.group(seen)
         if name:
             group += "/" + statuses(seen)[name]["containerID"].partition("://")[2]
@@ -297,7 +299,7 @@ class Lab(Whole):
         return output
 
     async def verify(self, seen: Object, restarts: Mapping[str, int] | None = None) -> None:
-        """Everything upstream's suite checks after each step, of the object as it was seen when it settled."""
+        """Everything that upstream's suite checks after each step, on the object as read when the resize settled."""
         spec, status = seen["spec"], seen["status"]
         assert status["observedGeneration"] == seen["metadata"]["generation"]
         assert not conditions(seen, *RESIZE)
@@ -315,7 +317,7 @@ class Lab(Whole):
     async def there_and_back(
         self, body: Object, changes: Mapping[str, Object], init: Mapping[str, Object] | None = None
     ) -> None:
-        """Runs the pod, resizes it, takes the resize back, and checks each time."""
+        """Runs the pod, resizes it, reverts the resize, and checks each time."""
         name, spec = body["metadata"]["name"], body["spec"]
         members = {one["name"]: one for one in [*spec["containers"], *(spec.get("initContainers") or ())]}
         wanted = {**changes, **(init or {})}
@@ -349,7 +351,7 @@ def statuses(seen: Object) -> dict[str, Object]:
 
 
 def restarts(member: Object, after: Object) -> bool:
-    """Whether a resource that restarts the container differs, in its request or its limit."""
+    """Whether the request or limit of a resource changes whose policy restarts the container."""
     before, policies = member["resources"], member.get("resizePolicy") or ()
     names = [one["resourceName"] for one in policies if one["restartPolicy"] == "RestartContainer"]
     sides = [((before.get(side) or {}), (after.get(side) or {})) for side in ("requests", "limits")]
@@ -357,7 +359,7 @@ def restarts(member: Object, after: Object) -> bool:
 
 
 def assert_same_unless_restarted(before: Object, after: Object) -> None:
-    """A container that did not restart is the same one, not another in its place."""
+    """Checks that a container that did not restart has the same ID."""
     for name, one in statuses(after).items():
         old = statuses(before)[name]
         assert (one["containerID"] == old["containerID"]) == (one["restartCount"] == old["restartCount"]), name

@@ -1,4 +1,4 @@
-"""The runtime's contract on a real cgroup v2 kernel: boots one in QEMU and runs the very same suite inside."""
+"""The runtime's contract on a real cgroup v2 kernel: boots one in QEMU and runs the same suite inside."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def _image() -> ModuleType:
 
 
 def _boot(folder: Path, suites: list[Path]) -> str:
-    """Everything that the guest said on its serial console."""
+    """The guest's output on its serial console."""
     image = _image()
     try:
         emulator = image.qemu()

@@ -1,4 +1,4 @@
-"""Two clusters on one machine, as somebody used to kind would run them: by name, with merged contexts."""
+"""Two clusters on one machine, used as with kind: by name, with merged contexts."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ FAKE = ("--runtime", "fake", "--store", "memory")
 
 @pytest.fixture(autouse=True)
 def somebody(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """A user with an empty home, on a machine where the usual port is taken."""
+    """A user with an empty home directory, on a machine where the default port is in use."""
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
     monkeypatch.delenv("XDG_STATE_HOME", raising=False)
     monkeypatch.delenv("KUBECONFIG", raising=False)
     monkeypatch.chdir(tmp_path)
     with contextlib.ExitStack() as held:
-        with contextlib.suppress(OSError):  # somebody else has it
+        with contextlib.suppress(OSError):  # another process has it
             held.enter_context(socket.create_server(("127.0.0.1", 6443)))
         yield tmp_path / "home"
 
@@ -59,7 +59,7 @@ def up(parts: list[Part], *words: str) -> None:
 
 
 def mine(home: Path) -> dict[str, Any]:
-    """What `podfit clusters` says of this test's own clusters."""
+    """The output of `podfit clusters` about this test's own clusters."""
     rows = json.loads(podfit("clusters", "-o", "json")[0])["items"]
     return {row["name"]: row for row in rows if row["dataDirectory"].startswith(str(home))}
 

@@ -1,4 +1,4 @@
-"""What users type: podfit's own commands against `podfit up`."""
+"""podfit's own commands, as users type them, against `podfit up`."""
 
 from __future__ import annotations
 

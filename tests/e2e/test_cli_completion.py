@@ -1,4 +1,4 @@
-"""Tab completes commands, options, and what the cluster holds: in bash, zsh and fish, and behind `kubectl podfit`."""
+"""Tab completes commands, options and objects of the cluster in bash, zsh and fish, and after `kubectl podfit`."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ def test_an_unreachable_cluster_gives_no_candidates_and_no_noise(up: Running, tm
 
 
 def test_kubectl_completes_its_plugin(shop: Running) -> None:
-    """kubectl asks the executable kubectl_complete-podfit, which the package installs."""
+    """kubectl runs the executable kubectl_complete-podfit, which the package installs."""
     assert KUBECTL is not None
     done = subprocess.run(
         [KUBECTL, "__complete", "podfit", "resize", "tabbed", "-c", ""],
@@ -115,7 +115,7 @@ def test_kubectl_completes_its_plugin(shop: Running) -> None:
 
 
 def typed(command: list[str], up: Running, setup: str, keys: str, expected: str) -> str:
-    """Types into an interactive shell and reads what its terminal shows, until that is `expected`."""
+    """Types into an interactive shell and reads its terminal until that shows `expected`."""
     process, terminal = pty.fork()
     if process == 0:
         os.execvpe(command[0], command, environment(up))

@@ -1,4 +1,4 @@
-"""`podfit down` beside a running podfit: refused without a trace, or with --force the running one stops first."""
+"""`podfit down` beside a running podfit: refused without changes, or with --force after stopping that podfit."""
 
 from __future__ import annotations
 
@@ -144,7 +144,7 @@ def test_a_memory_volume_is_memory_again_after_down_and_up(tmp_path: Path) -> No
         before = container_of(running)["containerID"]
         assert podfit("down", "--force", "--data-dir", str(running.folder))[0] == 0
         running.start()
-        # While the new sandbox is made, there is no container and no id.
+        # While the new sandbox is created, there is no container and no ID.
         eventually(
             lambda: container_of(running).get("containerID", before) != before, "the container was started again"
         )

@@ -1,4 +1,4 @@
-"""What users read: podfit's pages about pods that were killed, wait, end or have ended, in a terminal and elsewhere."""
+"""podfit's output about pods that were OOM-killed, wait, terminate or have terminated, in a terminal and elsewhere."""
 
 from __future__ import annotations
 

@@ -1,5 +1,6 @@
-"""What `podfit up` writes at the default log level: nothing but `ready` while all is well, and at the end which pods it
-leaves running, with a command that ends them."""
+"""The output of `podfit up` at the default log level: only `ready` while there are no problems, and on exit the pods
+that keep running, with a command that stops them.
+"""
 
 from __future__ import annotations
 
@@ -132,7 +133,7 @@ def test_stopping_says_nothing_when_no_pod_runs_on(running: Running) -> None:
 
 
 def processes(folder: Path) -> list[Path]:
-    """Those that podfit started for the pods of this data directory."""
+    """The processes that podfit started for the pods of this data directory."""
     found = []
     for entry in Path("/proc").iterdir():
         try:

@@ -1,4 +1,4 @@
-"""Starts that cannot succeed end at once with one line that says why, never with a traceback or a wait without end."""
+"""Starts that cannot succeed end at once with one line that says why, never with a traceback or an endless wait."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def podfit(*words: str) -> tuple[int, str]:
 def test_a_setting_that_is_invalid_ends_with_2(tmp_path: Path, words: str, reported: str) -> None:
     (tmp_path / "tokens.csv").write_text("secret,user\n")
     command, *options = words.replace("FOLDER", str(tmp_path)).split()
-    # The last one of an option counts; the usual port may be somebody else's.
+    # The last value of an option counts; the default port may be in use.
     listen = ["--listen", "127.0.0.1:0"] if command == "up" else []
     code, said = podfit(command, "--data-dir", str(tmp_path / "data"), *listen, *options)
     assert (code, said.count("\n")) == (2, 1), said

@@ -1,4 +1,4 @@
-"""The tutorial, typed as it stands: every block must work, and what it promises must come true."""
+"""The tutorial, typed as written: every block must work, with the results that the text promises."""
 
 from __future__ import annotations
 

@@ -33,7 +33,7 @@ PROCESS = NodeRuntime("process")
 
 
 def pod(name: str, cpu: str = "", image: str = "host") -> dict[str, Any]:
-    """Guaranteed, or BestEffort without an amount of CPU."""
+    """A Guaranteed pod, or a BestEffort one without an amount of CPU."""
     amounts = {"cpu": cpu, "memory": "32Mi"}
     resources = {"requests": amounts, "limits": amounts} if cpu else {}
     one = {"name": "c", "image": image, "command": ["sleep", "3600"], "resources": resources}
@@ -51,7 +51,7 @@ class Node:
         self.up = Running(self.folder, *arguments, log=self.log).start()
 
     def refuses(self, *options: str) -> str:
-        """What `podfit up` writes when it does not start."""
+        """The error output of a `podfit up` that does not start."""
         command = [sys.executable, "-m", "podfit.cli.main", "up", "--data-dir", str(self.folder)]
         more = ["--listen", "127.0.0.1:0", "--node-name", "n1", *self.runtime.arguments, "--no-vpa", *options]
         done = subprocess.run([*command, *more], capture_output=True, text=True, timeout=120)
@@ -81,7 +81,7 @@ class Node:
         return parse(_allowed(process.read_text()))
 
     def exec_runs_on(self, name: str) -> Cpus:
-        """The same for a further process that is started in the container."""
+        """The CPUs of another process started in the container."""
         return parse(_allowed(self.up.kubectl("exec", name, "--", "cat", "/proc/self/status")))
 
     def expect(self, **cpus: Cpus) -> None:

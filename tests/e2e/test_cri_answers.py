@@ -60,7 +60,7 @@ def limits(seen: Object, name: str = "c1") -> Object:
 
 
 async def reasons(lab: Lab, seen: Object) -> list[str]:
-    """Of the pod's Events."""
+    """The messages of the pod's Events."""
     await lab.agent.idle()
     listed = (await lab.client.list(EVENT, "default"))["items"]
     return [one["reason"] for one in listed if one["involvedObject"].get("uid") == seen["metadata"]["uid"]]
@@ -126,10 +126,10 @@ async def test_a_resize_that_the_runtime_refuses_is_reverted_and_reports_the_rea
         return condition.get("reason") == "Error" and "a plugin forbids it" in condition["message"]
 
     after = await lab.until("p", failed, patience_s=PATIENCE_S)
-    # What shrinks was refused: so nothing grew, and the pod did not shrink.
+    # The decrease was refused, so nothing grew, and the pod did not shrink.
     assert limits(after, "c1") == limits(after, "c2") == {"cpu": "100m", "memory": "64Mi"}
     async with asyncio.timeout(PATIENCE_S):
-        while now() != before:  # a further try may be under way
+        while now() != before:  # a retry may be in progress
             await asyncio.sleep(0.01)
     assert "ResizeCompleted" not in await reasons(lab, seen)
     proxy.answers.clear()

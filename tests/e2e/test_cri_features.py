@@ -69,7 +69,7 @@ async def test_a_port_of_the_node_leads_to_the_pod(lab: Lab, containerd: Contain
                 if (await answer()).endswith(b"here\n"):
                     return
             except OSError:
-                await asyncio.sleep(0.05)  # its server has not begun to listen
+                await asyncio.sleep(0.05)  # its server does not listen yet
 
 
 TRAPS = "trap 'exit 5' USR1; trap 'exit 6' TERM; touch /ready; while :; do sleep 0.05; done"

@@ -24,7 +24,7 @@ pytestmark = [
 async def test_pods_go_to_the_runtime_of_their_handler_and_are_resized_there(
     node_runtime: NodeRuntime, containerd: Containerd, tmp_path: Path
 ) -> None:
-    """One containerd, reached in two ways: what came over the second is counted."""
+    """One containerd reached by two endpoints; calls over the second are counted."""
     classes = {
         "apiVersion": "node.k8s.io/v1",
         "kind": "RuntimeClass",

@@ -1,4 +1,4 @@
-"""What a pod asks for reaches containerd: users, capabilities, sysctls, ports, parts of volumes, signals, handlers."""
+"""Fields of a pod reach containerd: users, capabilities, sysctls, ports, parts of volumes, signals, handlers."""
 
 from __future__ import annotations
 

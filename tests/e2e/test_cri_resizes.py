@@ -1,7 +1,7 @@
-"""Resizes on containerd where the runtime, its plugins or its helpers do something of their own.
+"""Resizes on containerd where the runtime, its plugins or its helper processes interfere.
 
-The proxy stands for what containerd's plugins, another driver or a slow machine would do: it changes, delays or drops
-what the runtime is asked for. The containers and their cgroups are real.
+A proxy simulates containerd's plugins, another cgroup driver or a slow machine: it changes, delays or drops calls to
+the runtime. The containers and their cgroups are real.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ async def between(containerd: Containerd, tmp_path_factory: pytest.TempPathFacto
 
 @pytest.fixture
 def proxy(between: CriProxy) -> Iterator[CriProxy]:
-    """Answers as containerd does, unless a test says otherwise."""
+    """Forwards calls to containerd, unless a test changes that."""
     between.seen.clear()
     yield between
     between.answers.clear()
@@ -64,7 +64,7 @@ async def cleared(lab: Lab, between: CriProxy) -> AsyncIterator[None]:
 
 
 def adjust(proxy: CriProxy, change: Any) -> None:
-    """Changes the resources of every container on their way into the runtime, as a plugin of it does."""
+    """Changes the resources of every container on their way into the runtime, as one of its plugins would."""
 
     async def created(request: Any) -> Any:
         change(request.config.linux.resources)
@@ -78,14 +78,14 @@ def adjust(proxy: CriProxy, change: Any) -> None:
 
 
 async def settled(lab: Lab, name: str) -> Object:
-    """Also by what the runtime says, whose answer no status waits for."""
+    """Also according to the runtime, whose response the status does not wait for."""
     seen = await lab.until(name, is_settled, patience_s=PATIENCE_S)
     await asyncio.wait_for(lab.agent.runtime.confirmations.wait(seen["metadata"]["uid"]), PATIENCE_S)
     return seen
 
 
 async def looked(lab: Lab, name: str) -> Object:
-    """The pod after the agent has compared every cgroup with what it set."""
+    """The pod after the agent has compared every cgroup with the values it set."""
     await lab.agent.drift.check()
     await lab.agent.idle()
     return await settled(lab, name)
@@ -147,7 +147,7 @@ async def test_containers_without_cpu_of_their_own_keep_their_weight_when_the_po
 
 
 async def test_a_container_whose_update_hangs_holds_up_no_other(lab: Lab, proxy: CriProxy) -> None:
-    """Neither another pod, nor the pod's other containers in the kernel."""
+    """Delays neither another pod nor, in the kernel, the pod's other containers."""
     going, asked = asyncio.Event(), asyncio.Event()
     await lab.run(
         pod("slow", container("c1", exactly("100m/32Mi")), container("c2", exactly("100m/32Mi"))),
@@ -203,7 +203,7 @@ def memory_file(lab: Lab, seen: Object, name: str, file: str) -> Path:
 
 @pytest.fixture
 def helper() -> Iterator[Callable[[str, int], None]]:
-    """Runs a process in a pod's cgroup that holds so much memory, as CRI-O's conmon and runc do."""
+    """Runs a process in a pod's cgroup that uses so much memory, as CRI-O's conmon and runc do."""
     started: list[subprocess.Popen[bytes]] = []
 
     def run(group: str, mib: int) -> None:
@@ -238,7 +238,7 @@ async def test_a_pod_too_small_for_the_runtimes_helpers_reports_it(
 
 @pytest.mark.skipif(not V1, reason="cgroup v2 keeps processes out of groups that have groups of their own")
 async def test_a_container_that_the_runtimes_helpers_left_no_memory_for_reports_it(lab: Lab) -> None:
-    """containerd's shim is moved to where CRI-O's would be: all it starts is charged to the pod."""
+    """Moves containerd's shim to the cgroup where CRI-O's would be: all processes it starts are charged to the pod."""
     seen = await lab.run(pod("p", container("c1", exactly("100m/4Mi"))))
     cid = statuses(seen)["c1"]["containerID"].partition("://")[2]
     state = await lab.agent.runtime.container(cid)

@@ -1,6 +1,6 @@
-"""Trouble around containerd: network plugins, addresses, registries, disks, a runtime that takes its time.
+"""Failures around containerd: network plugins, addresses, registries, disks, a slow runtime.
 
-Pods wait with the cause in an Event, other pods are not affected, and everything converges when the cause is gone.
+Pods wait with the cause in an Event, other pods are not affected, and all pods converge when the cause is gone.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ DISK = 128 << 20
 
 @pytest_asyncio.fixture(loop_scope="module", scope="module")
 async def own(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Containerd]:
-    """One whose network and disk these tests may break: its images are on a small disk of their own."""
+    """A containerd whose network and disk these tests may break: its images are on a small disk of their own."""
     made = Containerd(tmp_path_factory.mktemp("containerd"))
     root = made.folder / "root"
     root.mkdir()
@@ -79,7 +79,7 @@ async def registry(own: Containerd) -> AsyncIterator[LoopbackRegistry]:
 
 
 async def says(lab: Lab, name: str, reason: str, *words: str) -> None:
-    """An Event of that reason with one of these words."""
+    """An Event of that reason whose message contains one of these texts."""
     async with asyncio.timeout(PATIENCE_S):
         while not any(word in one for one in await lab.events(name, reason) for word in words):
             await asyncio.sleep(0.1)
@@ -95,7 +95,7 @@ async def unaffected(lab: Lab, name: str, seen: Object) -> None:
 
 
 def change_network(own: Containerd, change: Any) -> str:
-    """Writes another CNI configuration; returns the one before."""
+    """Writes another CNI configuration and returns the previous one."""
     file = own.folder / "cni" / "10-test.conflist"
     before = file.read_text()
     settings = json.loads(before)
@@ -124,7 +124,7 @@ async def test_a_pod_without_a_free_address_waits_for_one(lab: Lab, own: Contain
 
     before = change_network(own, one_address)
     try:
-        # containerd reads its configuration a moment later: the first pods may still have any address.
+        # containerd reads its configuration a moment later: the first pods may still get any address.
         async with asyncio.timeout(PATIENCE_S):
             while not (await lab.run(pod("here", container("c1"))))["status"]["podIP"].endswith(".200"):
                 await lab.delete("here")
@@ -161,7 +161,7 @@ async def test_a_registry_that_stalls_holds_up_only_its_own_images(lab: Lab, reg
 
 
 def broken_image() -> Built:
-    """Its configuration lists other files than its layers have."""
+    """An image whose configuration lists other files than its layers have."""
     one, other = build([{"mark": b"1"}]), build([{"mark": b"2"}])
     manifest = {**json.loads(one.manifest), "layers": json.loads(other.manifest)["layers"]}
     return Built(json.dumps(manifest).encode(), one.config, other.layers, {**one.blobs, **other.blobs})

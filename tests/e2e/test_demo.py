@@ -1,4 +1,4 @@
-"""The first five minutes: what somebody sees who types `make run`."""
+"""The first five minutes of a user who types `make run`."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ MARKS = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 
 
 class Terminal:
-    """A pseudo-terminal in which a command runs, and everything it has printed."""
+    """A pseudo-terminal in which a command runs, with all its output."""
 
     def __init__(self, command: list[str], rows: int = 45, columns: int = 140) -> None:
         self.pid, self._end = pty.fork()
@@ -65,7 +65,7 @@ class Terminal:
 
 @pytest.fixture
 def terminals(tmp_path: Path) -> Iterator[Callable[..., Terminal]]:
-    """Makes terminals; a demo that a failed test left running is ended with everything it made."""
+    """Creates terminals; a demo that a failed test left running is stopped with everything it created."""
     made: list[Terminal] = []
 
     def open_one(command: list[str], **size: int) -> Terminal:
@@ -112,7 +112,7 @@ def test_a_narrow_terminal_shows_spark_lines_too(tmp_path: Path, terminals: Call
 
 
 def test_without_a_terminal_it_prints_lines(tmp_path: Path) -> None:
-    # A folder named relative to where it is typed, as `make run` does.
+    # A folder named relative to the working directory, as `make run` does.
     command = [*COMMAND, "--data-dir", ".run", "--seconds", "12"]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=90, check=False)
     assert done.returncode == 0, done.stderr

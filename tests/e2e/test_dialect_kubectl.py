@@ -99,7 +99,7 @@ def test_a_policy_of_another_dialect_is_refused_by_name(up: Running, space: str)
 
 @pytest.fixture
 def explained(up: Running, pod: Any, space: str) -> Any:
-    """A pod of 2021 whose `status.resize` is a map, which the types of a newer kubectl cannot hold."""
+    """A pod of 2021 whose `status.resize` is a map, which the types of a newer kubectl cannot decode."""
     sizes = {"requests": {"cpu": "5000"}, "limits": {"cpu": "5000"}}
     patch = json.dumps({"spec": {"containers": [{"name": "c", "resources": sizes}]}})
     up.kubectl("patch", "pod", "p", "-n", space, "--patch", patch)

@@ -1,6 +1,6 @@
-"""The test plans of the designs of 2020 and 2021 on real cgroups, by clients that speak nothing but those designs.
+"""The test plans of the designs of 2020 and 2021 on real cgroups, by clients that use only the API of those designs.
 
-Requests are verified by the allocation that the design shows, limits by the cgroups of the containers.
+Requests are verified by the allocation in the design's form, limits by the cgroups of the containers.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ def allocated(seen: Object, name: str, design: str) -> Object:
 
 
 def is_complete(seen: Object | None, design: str) -> bool:
-    """All that is requested is allocated, and the status shows what the spec asks for."""
+    """Waits until all requests are allocated and the status shows the resources of the spec."""
     if seen is None or not is_ready(seen) or seen["status"].get("resize"):
         return False
     return all(
@@ -86,7 +86,7 @@ async def verify(lab: Lab, seen: Object, restarts: Mapping[str, int]) -> None:
 
 
 async def resize(lab: Lab, name: str, changes: Mapping[str, Object], design: str) -> Object:
-    """By a PATCH of the pod itself."""
+    """Resizes by a PATCH of the pod itself."""
     return await lab.client.patch(POD, SPACES[design], name, patch_of(changes), "", STRATEGIC)
 
 
@@ -174,7 +174,7 @@ async def test_a_policy_for_memory_restarts_when_memory_changes(
 
 
 class Watcher:
-    """Everything that a client of one namespace is shown, as the server sends it."""
+    """Everything that a client of one namespace receives, as the server sends it."""
 
     def __init__(self, lab: Lab, space: str) -> None:
         self.shown: list[Object] = []
@@ -194,7 +194,7 @@ class Watcher:
 
 
 def words(seen: Object) -> set[str]:
-    """The words by which dialects differ that a pod is shown with."""
+    """The dialect-specific field names with which a pod is represented."""
     found = set()
     for one in seen["spec"]["containers"]:
         found |= {"spec.resourcesAllocated"} & {f"spec.{key}" for key in one}

@@ -1,4 +1,4 @@
-"""Several API servers, schedulers and controllers on one etcd: losing the leaders costs a pause, nothing else."""
+"""Several API servers, schedulers and controllers on one etcd: losing the leaders causes a pause and nothing else."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Images as a user meets them: a pod runs on its image, pulled or loaded, or says why it cannot; podfit image."""
+"""Images from a user's view: a pod runs on its pulled or loaded image, or reports why it cannot; `podfit image`."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def up(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
 
 @pytest.fixture(scope="module")
 def registry() -> Iterator[LoopbackRegistry]:
-    """Beside the test, which waits for commands."""
+    """Runs beside the test, which waits for commands."""
     served, ready, end = LoopbackRegistry(), threading.Event(), asyncio.Event()
     loop = asyncio.new_event_loop()
 
@@ -117,7 +117,7 @@ def test_an_absent_image_runs_nothing_and_says_what_its_registry_said(
     } <= set(said(up, "absent"))
     pod = up.json("get", "pod", "absent")["status"]
     assert pod["phase"] == "Pending" and pod["containerStatuses"][0]["imageID"] == ""
-    # Once it is there by other means, the pod runs before the back-off is over.
+    # Once the image is there by other means, the pod runs before the back-off is over.
     podfit(up, "image", "load", str(oci_archive(tmp_path / "x.tar", {name: busybox(which=b"at last\n")})))
     ready(up, "absent")
     assert up.kubectl("exec", "absent", "--", "cat", "/which") == "at last\n"

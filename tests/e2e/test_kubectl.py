@@ -1,4 +1,4 @@
-"""What users type: real kubectl commands against `podfit up`."""
+"""Real kubectl commands, as users type them, against `podfit up`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The same story with everything in one process and with every part in its own: the results must be the same."""
+"""The same steps with all components in one process and with each in its own: the results must be equal."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def cluster(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Running]
 
 
 def shape(cluster: Running) -> list[Any]:
-    """What must not depend on how the parts are run."""
+    """Results that must not depend on how the components are run."""
     return sorted(
         [
             pod["status"]["phase"],

@@ -204,7 +204,7 @@ def test_host_network_pods_use_the_hosts_network_and_host_ports_lead_to_the_pod(
     assert ask(node, "127.0.0.1", 18081) == "host"
     names = node.kubectl("exec", "host", "--", "ls", "/proc/sys/net/ipv4/conf").split()
     assert any(name.startswith("podfit-") for name in names)
-    # The scheduler keeps two pods with one host port apart; a port that a process has is found by the node.
+    # The scheduler keeps pods with equal host ports apart; the node finds a port that another process uses.
     create(node, pod("taken", *server(), ports=[{"containerPort": 8080, "hostPort": 18081}]))
     event(node, "taken", "FailedCreatePodSandBox", "host port 18081/TCP is in use")
     assert "containerStatuses" in node.json("get", "pod", "taken")["status"]
@@ -306,7 +306,7 @@ CHAIN = {
 
 
 def configure(folder: Path, *plugins: str, last: str = "portmap") -> Path:
-    """A CNI configuration whose leases are the test's own. Returns where those are."""
+    """Writes a CNI configuration with leases of the test's own, and returns their folder."""
     source = next((path for path in (Path("/usr/lib/cni"), Path("/opt/cni/bin")) if (path / "bridge").exists()), None)
     if source is None:
         pytest.skip("the CNI plugins are not installed")

@@ -1,7 +1,7 @@
 """A real Prometheus with the shipped configuration reads a real `podfit up`, and the shipped dashboard has its data.
 
-One cluster and one Prometheus for all tests here: pods start, starve, run out of memory and are resized, and what
-Prometheus answers is kept for the tests to look at.
+All tests share one cluster and one Prometheus: pods start, starve, run out of memory and are resized, and the responses
+of Prometheus are kept for the tests.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ DOCUMENTED = (
     'kubelet_runtime_operations_duration_seconds_count{operation_type="update_container"} > 0',
     'apiserver_request_total{resource="pods",subresource="resize"} > 0',
 )
-"""Metrics of the resize proposal, with the labels it gives them."""
+"""Metrics of the resize proposal, with the labels that it gives them."""
 WORKED = (
     'sum(kubelet_runtime_operations_total{operation_type="exec_sync"}) > 0',
     "sum(prober_probe_total) > 0",
@@ -70,7 +70,7 @@ WORKED = (
     "sum(node_cpu_usage_seconds_total) > 0",
     "sum(vpa_updater_in_place_updated_pods_total) > 0",
 )
-"""What also has to have happened."""
+"""Further events that must have happened."""
 SPIN = "while :; do :; done"
 
 
@@ -85,17 +85,17 @@ def pod_spec(*given: Any, **more: Any) -> dict[str, Any]:
 
 SMALL = {"cpu": "40m", "memory": "16Mi"}
 PODS = {
-    # Throttled, and probed with a command.
+    # A throttled container, probed with a command.
     "busy": pod_spec(
         SPIN,
         SMALL,
         {"cpu": "50m", "memory": "32Mi"},
         readinessProbe={"exec": {"command": ["true"]}, "periodSeconds": 2},
     ),
-    # A child of it is killed for memory, or itself.
+    # The OOM killer ends a child of the process, or the process itself.
     "hungry": pod_spec("while :; do tail /dev/zero; sleep 3; done", SMALL, {"memory": "24Mi"}),
     "killed": pod_spec("sleep 25; exec tail /dev/zero", SMALL, {"memory": "24Mi"}),
-    # Asks for what `leaving` holds; for more than there is.
+    # Requests the room that `leaving` holds, and then more than the node has.
     "waiting": pod_spec("sleep 3600", {"cpu": "100m"}),
     "leaving": pod_spec("sleep 3600", {"cpu": "500m"}),
     "greedy": pod_spec("sleep 3600", {"cpu": "50m"}),
@@ -128,7 +128,7 @@ PATIENCE_S = 120.0
 
 @dataclass
 class Seen:
-    """What Prometheus answered at the end."""
+    """The responses of Prometheus at the end."""
 
     targets: list[dict[str, Any]] = field(default_factory=list)
     values: dict[str, list[float]] = field(default_factory=dict)
@@ -145,7 +145,7 @@ class Watched:
         self.prometheus = Prometheus(folder, "prometheus.yaml")
 
     def configure(self) -> None:
-        """The shipped files as docs/metrics.md sets them up; only the address is another."""
+        """The shipped files, set up as in docs/metrics.md except for the address."""
         self.folder.mkdir()
         for name in ("prometheus.yaml", "alerts.yaml"):
             shutil.copy(DEPLOY / "prometheus" / name, self.folder)
@@ -182,7 +182,7 @@ class Watched:
             await asyncio.sleep(0.5)
 
     def resize_all(self) -> None:
-        """One resize that is done, one that can never be, and one that waits until another pod is gone."""
+        """One resize that completes, one that is infeasible, and one that waits until another pod is gone."""
         self.resize("busy", "45m")
         self.resize("greedy", "1000")
         self.resize("waiting", "1500m")

@@ -1,7 +1,7 @@
-"""Our parts as clients of the real kube-apiserver 1.31 and 1.32: agent as node, `resize`, `describe`, the updater.
+"""podfit's components as clients of the real kube-apiserver 1.31 and 1.32: agent, `resize`, `describe`, updater.
 
 They need `v1.31/kube-apiserver` and `v1.32/kube-apiserver` in the folder that `$PODFIT_KUBERNETES` names, and etcd; no
-package has the former.
+package contains the kube-apiservers.
 """
 
 from __future__ import annotations
@@ -113,7 +113,7 @@ def started(folder: Path, version: str, *flags: str) -> Real:
 
 @pytest.fixture(scope="module", params=VERSIONS)
 def real(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Real]:
-    """With our agent as its node, which pretends to run containers."""
+    """A server with podfit's agent as its node, on the fake runtime."""
     made = started(tmp_path_factory.mktemp("real"), request.param, GATE)
     try:
         node = ("--node-name", "n1", "--runtime", "fake", "--node-cpu", "4", "--node-memory", "8Gi", "--port", "0")

@@ -1,4 +1,4 @@
-"""Pods that come, change and go at any moment: nothing fails on the way and nothing is left of them."""
+"""Pods that are created, changed and deleted at any moment: no operation fails, and nothing of the pods is left."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ pytestmark = [pytest.mark.root, needs_cgroups, pytest.mark.xdist_group("seed-chu
 
 
 async def live(lab: Lab, name: str, rng: random.Random) -> None:
-    """One pod's life; steps are milliseconds apart, so that they meet the agent at every stage of its work."""
+    """One pod's life in steps of milliseconds, so that they meet the agent at every stage of its work."""
     restarting = rng.choice([(), ("memory",), ("cpu", "memory")])
     member = container(
         "c1", exactly("100m/32Mi"), rng.choice(["sleep 1d", "exit 1", "true"]), resizePolicy=policy(*restarting)
@@ -50,7 +50,7 @@ async def test_nothing_fails_and_nothing_is_left(
         with caplog.at_level(logging.WARNING, "podfit.agent"):
             await asyncio.gather(*(live(lab, f"p{number}", random.Random(rng.random())) for number in range(40)))
             await all_become(lab.client, POD, "default", lambda pods: not pods)
-            # A pod deleted with no grace is gone from the API while its containers still hear SIGTERM.
+            # A pod deleted without a grace period is gone from the API while its containers still handle SIGTERM.
             async with asyncio.timeout(60):
                 while lab.agent.records:
                     await asyncio.sleep(0.02)

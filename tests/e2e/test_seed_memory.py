@@ -64,7 +64,7 @@ async def cleared(lab: Lab) -> AsyncIterator[None]:
 
 
 PROGRAMS = {"name": "usr", "hostPath": {"path": "/usr"}}
-"""Images have no Python: the host's is mounted."""
+"""Mounts the host's Python, which images lack."""
 
 
 def program(text: str, resources: Object) -> Object:
@@ -84,7 +84,7 @@ ROOMY, TIGHT = sizes("100m/32Mi", "1/256Mi"), sizes("100m/32Mi", "1/40Mi")
 
 
 async def holding(lab: Lab, whole: Object | None = None) -> Object:
-    """A pod that holds 64 MiB and gives them back at SIGUSR1, told to have less than that."""
+    """A pod that uses 64 MiB, releases them on SIGUSR1, and is resized to less than that."""
     member = program(HOLDS, {} if whole else ROOMY)
     member["volumeMounts"].append({"name": "held", "mountPath": "/held"})
     body = pod("p", member, volumes=[PROGRAMS, {"name": "held", "emptyDir": {}}])
@@ -157,7 +157,7 @@ async def test_an_out_of_memory_kill_is_reported_and_fixed_by_a_resize(lab: Lab)
     crashed = await lab.until("p", waits_to_restart)
     await lab.patch("p", patch_of({"c1": exactly("500m/256Mi")}))
     seen = await lab.until("p", is_settled)
-    # Cured at once: a new size does not wait for the old size's back-off.
+    # Fixed at once: a new size does not wait for the old size's back-off.
     assert statuses(seen)["c1"]["restartCount"] == statuses(crashed)["c1"]["restartCount"] + 1
     assert lab.host(seen, "c1") == Kernel.for_container(exactly("500m/256Mi"), {})
     assert lab.host(seen) == Kernel.for_pod(seen["spec"])
@@ -170,7 +170,7 @@ async def test_out_of_memory_ends_a_pod_that_does_not_restart(lab: Lab) -> None:
 
 
 async def test_a_container_that_keeps_crashing_is_resized(lab: Lab) -> None:
-    """It has no size while it does not run; its next life has the new one."""
+    """A container that does not run has no size; its next start has the new one."""
     crashes = f"[ $(cat {LIMIT}) -gt 100000000 ] || exit 3; {WAITS}"
     body = pod("p", container("c1", exactly("100m/64Mi"), crashes), container("c2", exactly("50m/32Mi")))
     await lab.create({**body, "spec": {**body["spec"], "restartPolicy": "Always"}})

@@ -1,4 +1,4 @@
-"""What a resize may not do: invalid patches, quota and limit ranges, on pods that really run."""
+"""Invalid resizes of running pods are rejected: invalid patches, quota and limit ranges."""
 
 from __future__ import annotations
 
@@ -112,7 +112,7 @@ async def test_containers_keep_their_names_and_their_order(lab: Lab, space: str,
 
 
 async def test_only_what_resizes_may_resize(lab: Lab, space: str) -> None:
-    """Neither the node, nor the pod's main endpoint, nor somebody without the right."""
+    """Neither the node, nor the pod's main endpoint, nor a user without permission can resize."""
     await lab.run(pod("p", container("c1", BURST), namespace=space))
     patch = one({"limits": {"cpu": "300m"}})
     for user in (node_user("n1"), User("jane", ("system:authenticated",))):
@@ -137,7 +137,7 @@ async def test_an_update_that_knows_nothing_of_sizes_drops_none(lab: Lab, space:
 
 
 async def test_templates_keep_their_behaviour(lab: Lab, space: str) -> None:
-    """A Deployment rolls, a Job's template stays as it is."""
+    """A Deployment rolls out; the template of a Job cannot change."""
     members = pod("t", container("c1", BURST))["spec"]
     meta = {"name": "w", "namespace": space}
     template = {"metadata": {"labels": {"app": "w"}}, "spec": members}
@@ -183,7 +183,7 @@ async def counted(lab: Lab, space: str, used: dict[str, str]) -> None:
 
 @pytest_asyncio.fixture(loop_scope="module")
 async def quota(lab: Lab, space: str) -> str:
-    """800m and 800Mi, three quarters of it taken by two pods."""
+    """A quota of 800m and 800Mi, three quarters of it used by two pods."""
     spec = {"hard": {"cpu": "800m", "memory": "800Mi"}}
     meta = {"name": "q", "namespace": space}
     await lab.client.create(QUOTA, {"apiVersion": "v1", "kind": "ResourceQuota", "metadata": meta, "spec": spec})
@@ -245,7 +245,7 @@ RANGE_BEYOND = {
 
 @pytest_asyncio.fixture(loop_scope="module")
 async def limited(lab: Lab, space: str) -> str:
-    """50m to 500m and 50Mi to 500Mi a container, and a pod in the middle."""
+    """A LimitRange of 50m to 500m and 50Mi to 500Mi per container, and a pod in the middle."""
     limits = [{"type": "Container", "min": {"cpu": "50m", "memory": "50Mi"}, "max": {"cpu": "500m", "memory": "500Mi"}}]
     meta = {"name": "r", "namespace": space}
     body = {"apiVersion": "v1", "kind": "LimitRange", "metadata": meta, "spec": {"limits": limits}}

@@ -1,4 +1,4 @@
-"""What outlives podfit: pods run on while it is away, are found again, and are gone when they are told to go."""
+"""Pods keep running while podfit is stopped, are found again, and are removed when they are deleted."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def mark(folder: Path) -> str:
 
 
 def groups(folder: Path) -> list[Path]:
-    """Every cgroup of ours, in every hierarchy."""
+    """Every cgroup of podfit, in every hierarchy."""
     return sorted(found for root in HIERARCHIES.glob(f"**/{mark(folder)}") for found in (root, *root.glob("**/pod*")))
 
 
@@ -73,7 +73,7 @@ def alive(processes: dict[int, str]) -> bool:
 
 
 def leftovers(folder: Path) -> list[str]:
-    """Cgroups, mounts and processes that carry the data directory's name."""
+    """Cgroups, mounts and processes whose names contain the data directory's."""
     lines = Path("/proc/mounts").read_text().splitlines()
     found = [f"cgroup {group}" for group in groups(folder)]
     found += [f"mount {line}" for line in lines if str(folder) in line]
@@ -88,7 +88,7 @@ def leftovers(folder: Path) -> list[str]:
 
 
 def started(up: Running) -> dict[int, str]:
-    """Two pods with three containers that run; their processes."""
+    """Two pods with three running containers, and their processes."""
     eventually(lambda: up.json("get", "sa")["items"], "the default service account exists")
     bodies = [
         pod("p1", container("c1", exactly("100m/64Mi")), container("c2", exactly("100m/64Mi"))),
@@ -118,7 +118,7 @@ def test_pods_survive_a_killed_podfit_and_get_what_was_asked_meanwhile(node_runt
     before = identities(up)
     up.stop(signal.SIGKILL)
     assert alive(processes)
-    # Only the API server runs: somebody asks for more, and nobody is there to give it.
+    # Only the API server runs: a user requests more, and no agent handles the request.
     server = Part("apiserver", "--data-dir", str(folder), "--listen", "127.0.0.1:0", ready=True)
     patch = json.dumps(patch_of({"c1": exactly("200m/96Mi"), "c2": exactly("50m/48Mi")}))
     up.kubectl("patch", "pod", "p1", "--subresource", "resize", "--patch", patch)
@@ -186,7 +186,7 @@ async def test_a_deferred_resize_waits_on_after_a_restart(node_runtime: NodeRunt
 async def test_a_resize_in_the_middle_of_a_restart_of_its_container_is_finished(
     node_runtime: NodeRuntime, disk: Path
 ) -> None:
-    """The container refuses to leave for two seconds; podfit goes away meanwhile."""
+    """The container ignores SIGTERM for two seconds, during which podfit stops."""
     stubborn = container(
         "c1", exactly("100m/64Mi"), "trap '' TERM; while :; do sleep 1; done", resizePolicy=policy("memory")
     )

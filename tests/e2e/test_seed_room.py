@@ -1,4 +1,4 @@
-"""Room on a node: freed by a resize for pods that wait, given to deferred resizes in order, made for critical pods."""
+"""Capacity of a node: freed for waiting pods by a resize, granted to deferred resizes in order or to critical pods."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ async def cleared(lab: Lab) -> AsyncIterator[None]:
 
 
 def placed(name: str, resources: Object, **spec: object) -> Object:
-    """A pod that the scheduler has to find a place for."""
+    """A pod that the scheduler has to place."""
     return pod(name, container("c1", resources), **{"nodeName": "", **spec})
 
 
@@ -121,7 +121,7 @@ async def test_more_than_the_node_has_is_infeasible(lab: Lab) -> None:
     assert reported["reason"] == "Infeasible"
     assert reported["message"] == "Node didn't have enough capacity: cpu, requested: 3000, capacity: 2000"
     assert statuses(seen) == statuses(before)
-    # What can never be is not reserved either.
+    # An infeasible resize reserves nothing either.
     await lab.run(placed("p2", exactly("1500m/64Mi")))
     await ask(lab, "p1", "400m/64Mi")
     await done(lab, "p1")
@@ -153,7 +153,7 @@ async def test_a_deferred_resize_is_done_when_another_pod_goes(lab: Lab) -> None
 
 
 async def test_deferred_resizes_go_by_priority_then_class_then_age(lab: Lab) -> None:
-    """Each time the first pod gives back as much as one of the others wants."""
+    """Each time, the first pod releases as much as one of the others requests."""
     burst, grown = sizes("100m/32Mi", "500m/64Mi"), sizes("400m/32Mi", "500m/64Mi")
     await lab.run(
         placed("room", exactly("1500m/64Mi")),
@@ -165,7 +165,7 @@ async def test_deferred_resizes_go_by_priority_then_class_then_age(lab: Lab) -> 
     for name in ("older", "younger", "guaranteed", "important"):
         await ask(lab, name, exactly("400m/32Mi") if name == "guaranteed" else grown)
         await lab.until(name, deferred)
-        # Conditions carry whole seconds; who waits longer must be visible in them.
+        # Conditions have whole seconds; the order of waiting must be visible in them.
         await asyncio.sleep(1.0)
     waiting = ["important", "guaranteed", "older", "younger"]
     for cpu in ("1300m", "1", "700m", "400m"):
@@ -189,7 +189,7 @@ async def test_a_refused_resize_does_not_hold_up_a_smaller_one_behind_it(lab: La
 
 
 async def test_one_resize_frees_what_the_next_waits_for(lab: Lab) -> None:
-    """p1 gives CPU to p2, whose resize as a whole then gives memory to p3."""
+    """p1 releases CPU for p2, whose resize then releases memory for p3."""
     await lab.run(
         placed("p1", exactly("1/400Mi")), placed("p2", exactly("500m/1000Mi")), placed("p3", exactly("400m/500Mi"))
     )

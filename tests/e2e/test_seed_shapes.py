@@ -1,4 +1,4 @@
-"""Pods of many shapes: several containers, sidecars, init containers, pod-level resources, sizes that appear late."""
+"""Pods of many forms: several containers, sidecars, init containers, pod-level resources, resources added later."""
 
 from __future__ import annotations
 
@@ -162,7 +162,7 @@ async def test_requests_and_limits_are_added_where_there_were_none(lab: Lab) -> 
 async def test_sizes_that_the_kernel_cannot_distinguish_are_reported_as_requested(
     lab: Lab, before: Object, after: Object
 ) -> None:
-    """The kernel's least is 2 shares and a quota of 1000 µs."""
+    """The kernel's minimum is 2 shares and a quota of 1000 µs."""
     beside = container("c2", sizes("1m", "5m"))
     await lab.there_and_back(pod("equivalents", container("c1", before), beside), {"c1": after})
 
@@ -182,7 +182,7 @@ async def test_put_replaces_the_size_and_reads_the_same_as_the_pod(lab: Lab) -> 
 
 
 async def pod_level(lab: Lab, body: Object, *steps: tuple[Object | None, dict[str, Object]], restarts: int = 0) -> None:
-    """Applies (pod-level, containers) one after the other and checks each time; c1 restarts `restarts` times a step."""
+    """Applies (pod-level, containers) in turn and checks each time; c1 restarts `restarts` times per step."""
     name = body["metadata"]["name"]
     seen = await lab.run(body)
     await lab.verify(seen)
@@ -214,7 +214,7 @@ async def test_a_guaranteed_pod_is_resized_as_a_whole(lab: Lab, entry: str) -> N
 
 @pytest.mark.parametrize("entry", POD_LEVEL)
 async def test_containers_without_limits_share_the_pods(lab: Lab, entry: str) -> None:
-    """They carry the pod's limit themselves, so that what they see is what they may have."""
+    """Containers have the pod's limit in their own cgroups, so that the limit they read is the limit they have."""
     members = container("c1", {}), container("c2", sizes("50m/32Mi"))
     base = sizes("200m/128Mi", "400m/256Mi")
     after = sizes("200m/128Mi", POD_LEVEL[entry])
@@ -248,7 +248,7 @@ async def test_a_container_that_shares_the_pods_limit_restarts_with_it(lab: Lab)
 
 
 async def test_a_new_pod_has_no_resize_to_complete(lab: Lab) -> None:
-    """Neither conditions nor Events of a resize that nobody asked for."""
+    """Without a requested resize there are neither resize conditions nor Events."""
     from podfit.api.registry.kinds import EVENT
 
     body = pod("quiet", container("c1", {}), resources=sizes("200m/128Mi", "400m/256Mi"))

@@ -1,4 +1,4 @@
-"""One container, every direction, every resize policy: what the seeds' plans and upstream's tables ask for.
+"""One container, every direction, every resize policy, as in the designs' test plans and upstream's tables.
 
 After each step and its rollback the status is exact and the kernel agrees, on the host and inside the container.
 """

@@ -1,4 +1,4 @@
-"""The parts of a cluster, started with the very commands that docs/operate.md has for several machines."""
+"""The components of a cluster, started with the commands that docs/operate.md gives for several machines."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def free_port() -> int:
 
 
 class Machines:
-    """All of them on this one: the addresses and folders of the guide become some of the test's own."""
+    """Runs all of them on this machine, with addresses and folders of the test's own instead of those of the guide."""
 
     def __init__(self, folder: Path) -> None:
         self._folder, self._port = folder, free_port()
@@ -72,7 +72,7 @@ class Machines:
         await said(process.stdout, "ready ")
 
     async def join_with_token(self, line: str) -> None:
-        """What is printed is the command for the other machine, with the token in it."""
+        """The printed command for the other machine, with the token in it."""
         printed = await said((await self.start(line)).stdout, "podfit agent ")
         self.token = shlex.split(printed)[shlex.split(printed).index("--token") + 1]
 
@@ -85,7 +85,7 @@ class Machines:
 
 
 async def said(stream: asyncio.StreamReader | None, start: str) -> str:
-    """The first line that contains these words."""
+    """The first line that contains this text."""
     assert stream is not None
     heard = ""
     async with asyncio.timeout(PATIENCE_S):

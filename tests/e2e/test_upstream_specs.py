@@ -1,9 +1,9 @@
-"""Upstream's own end-to-end specs about resizing pods, on podfit: every one passes, but those the machine forbids.
+"""Upstream's own end-to-end specs for resizing pods, on podfit: all pass except those that the machine forbids.
 
 They run on three nodes: podfit's process runtime, its CRI runtime, and podfit's agent in a cluster whose API server,
-controllers and scheduler are Kubernetes' own. They need `e2e.test` and `ginkgo` of Kubernetes, and the last node those
-programs, in the folder that `$PODFIT_KUBERNETES` names; no package has them. Their images are made from busybox. A run
-takes about half an hour for each node.
+controllers and scheduler are Kubernetes' own. They need `e2e.test` and `ginkgo` of Kubernetes, and for the last node
+those programs, in the folder that `$PODFIT_KUBERNETES` names; no package contains them. Their images are made from
+busybox. A run takes about half an hour for each node.
 """
 
 from __future__ import annotations
@@ -45,12 +45,13 @@ GROUPS = {
     "pod-level burstable": (f"{LEVEL}.*PLR pod-level burstable.*{RESTARTS}", "", 42),
     "pod-level others": (LEVEL, f"PLR guaranteed qos|PLR pod-level burstable.*{RESTARTS}", 25),
 }
-"""What to run and what to leave out, with the number of specs in Kubernetes 1.36: a focus that matches nothing is no
-success. Together they are all; none takes so long that it would be taken for a test that hangs."""
+"""The specs to run and to skip, with their number in Kubernetes 1.36, because a focus that matches no spec would also
+succeed. Together they are all specs; no group takes so long that the test would seem to hang.
+"""
 SIZE = ("--node-cpu", "12")
 PARALLEL = 6
 FORBIDDEN = "oom_score_adj value 0 not equal to expected -997"
-"""Restarted containers of Guaranteed pods must have a score that only CAP_SYS_RESOURCE may set."""
+"""Restarted containers of Guaranteed pods must have a score that only a process with CAP_SYS_RESOURCE may set."""
 
 pytestmark = [
     pytest.mark.slow,
@@ -63,7 +64,7 @@ pytestmark = [
 class Outcome:
     passed: list[str]
     failed: dict[str, str]
-    """Messages by the names of specs."""
+    """Failure messages by the names of specs."""
 
 
 def needed_images() -> list[ImageSource]:
@@ -75,7 +76,9 @@ def needed_images() -> list[ImageSource]:
 
 @pytest.fixture(scope="module", params=["process", "cri", "real"])
 def kubeconfig(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """Of a cluster of podfit on the runtime, or of Kubernetes' own control plane with podfit's agent for its node."""
+    """The kubeconfig of a podfit cluster on the runtime, or of Kubernetes' own control plane with podfit's agent as its
+    node.
+    """
     folder = tmp_path_factory.mktemp("specs")
     with real_cluster(folder) if request.param == "real" else own_cluster(folder, request.param) as config:
         yield config
@@ -90,7 +93,7 @@ def own_cluster(folder: Path, runtime: str) -> Iterator[Path]:
         containerd = Containerd(folder / "containerd", images=images)
         containerd.start()
         chosen += ["--container-runtime-endpoint", containerd.endpoint]
-    # The spec about the scheduler expects that a resize beyond the node is rejected.
+    # The spec for the scheduler expects a resize beyond the node to be rejected.
     admission = ("--enable-admission-plugins", "PodResizeValidator")
     running = Running(folder / "data", *chosen, *admission, *SIZE, "--stop-pods")
     try:

@@ -1,7 +1,8 @@
-"""The autoscaler with everything around it: pods that use more and less are brought to size, and left alone when told.
+"""The autoscaler in a whole cluster: pods whose usage rises and falls are resized, and not changed while changes are
+disabled.
 
-It is the real one, with days of its patience squeezed into seconds. The load of a pod is set by the test: on real
-cgroups a program follows a file, on the fake runtime the load is set directly.
+It is the real autoscaler, with intervals of days reduced to seconds. The test sets the load of a pod: on real cgroups a
+program follows a file, on the fake runtime the load is set directly.
 """
 
 from __future__ import annotations
@@ -37,9 +38,9 @@ NUMBERS = itertools.count(1)
 MIB = 1 << 20
 SMALL = sizes("50m/40Mi", "400m/160Mi")
 IDLE, BUSY = (0.01, 20), (0.3, 100)
-"""Cores and MiB in use."""
+"""The cores and MiB that a pod uses."""
 ENOUGH = 100
-"""Millicores: on a loaded machine the busy pod does not get all it wants."""
+"""Millicores: on a loaded machine the busy pod does not get all the CPU it could use."""
 
 FLAGS = {
     "recommender": [
@@ -73,11 +74,11 @@ while True:
         pass
     time.sleep(max(0.0, begun + 0.1 - time.monotonic()))
 """
-"""Works for a part of each tenth of a second; a file is replaced as a whole, so it never reads half of one."""
+"""Works for a part of each tenth of a second; the file is replaced atomically, so it is never read half written."""
 
 
 class Scaled(Lab):
-    """A cluster whose autoscaler is quick, and pods whose load can be set."""
+    """A cluster whose autoscaler has short intervals, and pods whose load can be set."""
 
     def __init__(self, folder: Path, runtime: str) -> None:
         super().__init__(folder / "up", runtime=runtime, vpa=True, vpa_flags=FLAGS)
@@ -87,7 +88,7 @@ class Scaled(Lab):
         await super().__aenter__()
         assert self.up.meter is not None
         self.up.meter.config = MeterConfig(interval_s=1.0, second_look_s=0.5)
-        # It sleeps for as long as its first settings said.
+        # It sleeps for as long as its first settings required.
         self.up.meter._wake.set()
         return self
 
@@ -99,7 +100,7 @@ class Scaled(Lab):
         os.replace(folder / "next", folder / "now")
 
     def load(self, pod: Object, load: tuple[float, float]) -> None:
-        """From now on the pod wants so many cores and MiB."""
+        """Sets the load of the pod to so many cores and MiB."""
         runtime = self.agent.runtime
         if isinstance(runtime, FakeRuntime):
             runtime.set_load(pod["metadata"]["uid"], "c", load[0], load[1] * MIB)
@@ -139,7 +140,7 @@ class Scaled(Lab):
         await self.client.create(DEPLOYMENT, {**body, "spec": spec})
 
     async def pod_of(self, app: str, true: Callable[[Object], bool] = is_ready) -> Object:
-        """The one pod of a Deployment, as soon as that holds of it."""
+        """The one pod of a Deployment, once the condition holds for it."""
 
         def so(pods: list[Object]) -> bool:
             return len(pods) == 1 and true(pods[0])
@@ -147,7 +148,7 @@ class Scaled(Lab):
         return (await all_become(self.client, POD, "default", so, PATIENCE_S, labelSelector=f"app={app}"))[0]
 
     async def recommended(self, app: str, true: Callable[[Object], bool]) -> Object:
-        """The target, as soon as that holds of it."""
+        """The target, once the condition holds for it."""
 
         def so(vpa: Object | None) -> bool:
             found = target(vpa)
@@ -156,7 +157,7 @@ class Scaled(Lab):
         return target(await becomes(self.client, VPA, "default", app, so, PATIENCE_S))
 
     async def recommend(self, app: str, cpu: str, memory: str) -> None:
-        """Writes a recommendation by hand, for an autoscaler that no recommender looks after."""
+        """Writes a recommendation by hand, for an autoscaler that no recommender serves."""
         amounts = {"cpu": cpu, "memory": memory}
         entry = {"containerName": "c", **dict.fromkeys(("target", "lowerBound", "upperBound"), amounts)}
         provided = {"type": "RecommendationProvided", "status": "True", "lastTransitionTime": "2026-01-01T00:00:00Z"}
@@ -164,10 +165,10 @@ class Scaled(Lab):
         await self.client.patch(VPA, "default", app, {"status": status}, "status")
 
     async def passes(self, more: int) -> None:
-        """Until the updater has looked so many times again."""
+        """Waits until the updater has made so many further passes."""
         assert self.up.autoscaler is not None
         updater = self.up.autoscaler.updater
-        # The pass under way may have looked already: it does not count.
+        # The pass in progress may have read the objects already: it does not count.
         end = updater.passes + 1 + more
         async with asyncio.timeout(PATIENCE_S):
             while updater.passes < end:
@@ -184,7 +185,7 @@ class Scaled(Lab):
         return out.decode()
 
     async def kubectl(self, *words: str) -> list[list[str]]:
-        """A table, as words of lines."""
+        """The rows of a table, as lists of words."""
         return [line.split() for line in (await self.command(str(KUBECTL), *words)).splitlines()]
 
     async def ask(self, body: Object) -> Object:
@@ -229,7 +230,7 @@ def target(vpa: Object | None) -> Object:
 
 
 def has(cpu: Callable[[int], bool], memory: Callable[[int], bool]) -> Callable[[Object], bool]:
-    """Running with requests like these: in the spec, and by the node's word."""
+    """Whether the pod runs with such requests, in its spec and according to the node."""
 
     def so(pod: Object) -> bool:
         if not is_settled(pod):
@@ -241,7 +242,7 @@ def has(cpu: Callable[[int], bool], memory: Callable[[int], bool]) -> Callable[[
 
 
 def large(wanted: Object) -> bool:
-    """A recommendation that fits the busy load, and on no account the idle one."""
+    """Whether a recommendation fits the busy load and not the idle one."""
     return milli(wanted["cpu"]) >= ENOUGH and size(wanted["memory"]) >= BUSY[1] * MIB
 
 
@@ -250,7 +251,7 @@ is_small = has(lambda cpu: cpu <= 80, lambda memory: memory <= 64 * MIB)
 
 
 def assert_untouched(before: Object, after: Object) -> None:
-    """The same pod and the same container, which never ended."""
+    """Checks that it is the same pod and the same container, which never terminated."""
     assert after["metadata"]["uid"] == before["metadata"]["uid"]
     then, now = statuses(before)["c"], statuses(after)["c"]
     assert now["containerID"] == then["containerID"] and now["restartCount"] == 0
@@ -268,7 +269,7 @@ async def lab(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathF
 
 @pytest_asyncio.fixture(loop_scope="module")
 async def app(lab: Scaled) -> AsyncIterator[str]:
-    """A name for a test's objects, which are gone after it. A new one each time: history is kept by name."""
+    """A name for a test's objects, which are deleted after it. Each name is new, because history is kept by name."""
     name = f"app-{next(NUMBERS)}"
     yield name
     for kind in (VPA, DEPLOYMENT):
@@ -314,7 +315,7 @@ def assert_kernel_has(lab: Scaled, pod: Object, memory: Callable[[int], bool]) -
 
 
 async def assert_explained(lab: Scaled, app: str, pod: Object) -> None:
-    """For the pod that runs, for one that may come, and to a person."""
+    """Checks the recommendation for the running pod, for a new pod, and in the output for users."""
     future = {"metadata": {"namespace": "default", "generateName": f"{app}-", "labels": {"app": app}}}
     for asked in (pod, future):
         answer = await lab.ask({"spec": {"pod": asked}})
@@ -336,7 +337,7 @@ async def test_a_pod_that_runs_out_of_memory_is_made_larger(lab: Scaled, app: st
     seen = await lab.pod_of(app, cured)
     shown = statuses(seen)["c"]
     assert shown["restartCount"] >= 1 and shown["lastState"]["terminated"]["reason"] == "OOMKilled"
-    # More than 48Mi was never seen in use: only the kill can have told the recommender.
+    # Usage never exceeded 48Mi, so the recommendation must come from the kill.
     assert size(shown["resources"]["requests"]["memory"]) > 90 * MIB
     assert_kernel_has(lab, seen, lambda memory: memory > 90 * MIB)
 
@@ -360,12 +361,12 @@ async def test_the_panic_button_stops_changes_until_it_is_released(lab: Scaled, 
         assert_untouched(pod, after)
     finally:
         await lab.client.delete(CONFIG_MAP, "kube-system", "podfit-panic")
-    # It was the button and nothing else that held it back.
+    # Only the panic button held the change back.
     assert_untouched(pod, await lab.pod_of(app, is_large))
 
 
 async def within_a_second(lab: Scaled) -> None:
-    """The button is heard by then: from there on nothing is changed, for every change asks first."""
+    """The panic button is observed by then: no change follows, because the updater reads it before each one."""
     assert lab.up.autoscaler is not None
     async with asyncio.timeout(1.0):
         while lab.up.autoscaler.updater.stops.panicking() is None:

@@ -1,7 +1,7 @@
-"""The autoscaler on running clusters, on simulated and on real containers: room, budgets, freezes, owners, conflicts,
-webhooks that die and a history from Prometheus.
+"""The autoscaler on running clusters, with simulated and real containers: free capacity, budgets, freezes, owners,
+conflicts, failing webhooks and a history from Prometheus.
 
-Recommendations are written by the tests where the claim is about what becomes of them.
+If a test is about the effect of a recommendation, it writes the recommendation itself.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ class Points(Lab):
         )
 
     async def scale(self, ns: str, name: str, mode: str, target: str = "", **spec: Any) -> None:
-        """An autoscaler of the Deployment of its own name, or of `target`, a kind and a name."""
+        """An autoscaler of the Deployment with its own name, or of `target`, a kind and a name."""
         kind, _, of = (target or f"Deployment/{name}").partition("/")
         body = {
             "targetRef": {"apiVersion": "apps/v1", "kind": kind, "name": of},
@@ -83,7 +83,7 @@ class Points(Lab):
         await self.client.create(VPA, {"apiVersion": VPA.api_version, "kind": VPA.kind, "metadata": meta, "spec": body})
 
     async def recommend(self, ns: str, name: str, cpu: str, lower: str = "") -> None:
-        """What a recommender would write; the recommender of the cluster leaves this autoscaler alone."""
+        """Writes a recommendation as a recommender would; the cluster's recommender ignores this autoscaler."""
         entry = {
             "containerName": "c",
             "target": {"cpu": cpu, "memory": "32Mi"},
@@ -98,7 +98,7 @@ class Points(Lab):
         return await all_become(self.client, POD, ns, true, PATIENCE_S, **query)
 
     async def passes(self, more: int) -> None:
-        """Until the updater has made so many passes again, each begun after this."""
+        """Waits until the updater has made so many passes that began after this call."""
         assert self.up.autoscaler is not None
         updater = self.up.autoscaler.updater
         end = updater.passes + 1 + more
@@ -107,7 +107,7 @@ class Points(Lab):
                 await asyncio.sleep(0.02)
 
     def verdicts(self, ns: str, name: str) -> dict[str, Any]:
-        """The reasons for which the updater's last pass left pods as they are, by pod."""
+        """The reasons why the updater's last pass left pods unchanged, by pod."""
         assert self.up.autoscaler is not None
         story = self.up.autoscaler.updater.skip_reasons.of((ns, name)) or {"pods": {}}
         return {pod: one["reason"] for pod, one in story["pods"].items()}
@@ -137,7 +137,7 @@ async def lab(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathF
 
 @pytest_asyncio.fixture(loop_scope="module")
 async def ns(lab: Points) -> AsyncIterator[str]:
-    """A namespace whose pods are gone after the test: the node is everybody's."""
+    """A namespace whose pods are deleted after the test, because all tests share the node."""
     name = await lab.namespace(f"ns-{next(NUMBERS)}")
     yield name
     # Jobs leave their pods behind.
@@ -151,7 +151,7 @@ async def ns(lab: Points) -> AsyncIterator[str]:
 
 
 async def test_of_two_autoscalers_none_leaves_a_pod_without_a_node(lab: Points, ns: str) -> None:
-    """Two CPUs hold one pod of 920m, beside pods of 100m: never two at a time without a place."""
+    """Two CPUs hold one pod of 920m beside pods of 100m: never are two pods without a node at a time."""
     for name in ("a", "b"):
         await lab.deploy(ns, name)
         await lab.scale(ns, name, "Auto")
@@ -233,7 +233,7 @@ async def test_resizes_that_restart_wait_for_the_disruption_budget(lab: Points, 
 
 
 async def _most_down(lab: Points, ns: str, count: int) -> int:
-    """How many pods at most were between their old and their new size at a time, until all have the new one."""
+    """The largest number of pods that were between their old and new size at a time, until all have the new one."""
     listed = await lab.client.list(POD, ns)
     seen = {pod["metadata"]["name"]: pod for pod in listed["items"]}
     most, revision = 0, listed["metadata"]["resourceVersion"]
@@ -312,7 +312,7 @@ async def test_a_cron_job_without_template_labels_learns_from_its_own_pods_alone
 
 
 async def _recommended(lab: Points, ns: str, name: str) -> list[str]:
-    """The containers that an autoscaler recommends sizes for, as soon as it does for any."""
+    """The containers with a recommendation, once there is at least one."""
     found = await becomes(lab.client, VPA, ns, name, lambda one: bool(sized(one)), PATIENCE_S)
     return [entry["containerName"] for entry in sized(found)]
 
@@ -362,7 +362,7 @@ async def test_when_the_registered_webhook_dies_another_takes_over_and_no_pod_co
 
 
 async def _unsized(lab: Points, ns: str, known: set[str]) -> list[str]:
-    """The new pods that came with the size of their template, until there are two new pods of another size."""
+    """The new pods with the size of their template, until there are two new pods of another size."""
     new: dict[str, int] = {}
     listed = await lab.client.list(POD, ns)
     revision = listed["metadata"]["resourceVersion"]
@@ -389,7 +389,7 @@ STEP, DAYS = 300, 2
 
 
 def _history(end: int) -> Iterator[str]:
-    """Pods of an earlier day at 0.1 cores and, for an hour in five, at a whole one; scraped every five minutes."""
+    """Pods of an earlier day that use 0.1 cores and, for one hour in five, a whole one; scraped every five minutes."""
     instants = range(end - DAYS * 86400, end + 1, STEP)
     labels = [f'namespace="default",pod="old-{number}"' for number in range(2)]
     yield "# TYPE container_cpu_usage_seconds counter"
@@ -425,7 +425,7 @@ async def prometheus(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[
 async def test_history_from_prometheus_gives_a_recommendation_at_once(
     prometheus: Prometheus, tmp_path: Path, runtime: str
 ) -> None:
-    """Also with a resolution finer than the scrapes: the peaks of an hour count in full, and so does the confidence."""
+    """Also with a resolution finer than the scrapes, the hourly peaks and the confidence count in full."""
     flags = ["--storage=prometheus", f"--prometheus-address={prometheus.url}", "--history-resolution=1m"]
     async with Points(tmp_path, runtime, recommender=flags) as lab:
         await lab.deploy("default", "web", 1)

@@ -1,7 +1,7 @@
-"""A campaign of requests made from the server's own OpenAPI document: every operation, body, patch and parameter.
+"""Generates a campaign of requests from the server's own OpenAPI document: every operation, body, patch and parameter.
 
 A body begins as an object of the type that the document names, and is then made deep, wide, long, ill-typed or
-self-multiplying. All choices follow from a seed. As a program, it runs a campaign of any length:
+self-expanding. All choices follow from a seed. Run as a program, it makes a campaign of any length:
 
     python tests/property/api_campaign.py --requests 1000000 --seed 1
 """
@@ -50,7 +50,7 @@ KNOWN_5XX = (
         "cannot merge lists without merge key",
     ),
 )
-"""Kubernetes answers these with a 5xx itself."""
+"""Requests that Kubernetes itself answers with a 5xx."""
 _TEXTS = (
     *("", "a", "x", "default", "é", "\x00", "\ud800", "a/b", "../..", "A" * 300, "-", "$(a)", "[[" * 50, "1Gi", "-5"),
     *("1e400", "1" * 5000, "2026-01-01T00:00:00Z", "10.0.0.0/8", "::1", "Always", "In", "*", "0-2000000000", "a=b"),
@@ -65,7 +65,7 @@ class Operation:
     method: str
     path: str
     body: str
-    """The name of the definition its body has; "" for none."""
+    """The name of the body's definition; "" for none."""
     query: tuple[str, ...]
 
 
@@ -79,7 +79,7 @@ class Asked:
 
 
 class Maker:
-    """Makes requests of an OpenAPI document."""
+    """Generates requests from an OpenAPI document."""
 
     def __init__(self, document: dict[str, Any]) -> None:
         self.definitions: dict[str, Any] = document["definitions"]
@@ -137,7 +137,7 @@ class Maker:
             asked.body = _dumped(value)
 
     def whole(self, random: Random, definition: str) -> Any:
-        """An object of a definition: a working example, or one of nothing but its schema."""
+        """An object of a definition: a working example, or one derived from its schema alone."""
         kind = definition.rpartition(".")[2]
         if kind in self.examples and random.random() < 0.75:
             return json.loads(json.dumps(self.examples[kind]))
@@ -173,13 +173,13 @@ class Maker:
         return random.choice((None, True, random.choice(_NUMBERS), _text(random), [], {}, [None], {"a": 1}, [[]]))
 
     def damaged(self, random: Random, value: Any) -> Any:
-        """The value with a few places bent, and now and then one of them large. Large ones do not multiply."""
+        """The value with a few places changed, occasionally to something large. Large values do not multiply."""
         for _ in range(random.choice((0, 1, 1, 2, 3))):
             value = self._bent(random, value, random.choice(_SMALL))
         return self._bent(random, value, random.choice(_LARGE)) if random.random() < 0.2 else value
 
     def _bent(self, random: Random, value: Any, damage: Any) -> Any:
-        """The value with one place of it damaged."""
+        """The value with one place damaged."""
         if isinstance(value, dict) and value and random.random() < 0.85:
             key = random.choice(sorted(value, key=str))
             return {**value, key: self._bent(random, value[key], damage)}
@@ -224,7 +224,7 @@ def _text(random: Random) -> str:
 
 
 def _spelled(random: Random, longest: int) -> str:
-    """A text as it can stand in an address."""
+    """A text as it can appear in a URL."""
     return _text(random)[:longest].encode(errors="replace").decode()
 
 
@@ -244,7 +244,7 @@ def _parameter(random: Random, name: str) -> str:
 
 
 def _dumped(value: Any) -> bytes:
-    """The value as JSON, cut off where it is longer than a body may be."""
+    """The value as JSON, truncated at the maximum length of a body."""
     try:
         return json.dumps(value).encode()[:LONGEST]
     except RecursionError:
@@ -329,7 +329,7 @@ def _operations(document: dict[str, Any]) -> Any:
 
 
 class Tracebacks(logging.Handler):
-    """Collects what was logged with a traceback."""
+    """Collects the log records with a traceback."""
 
     def __init__(self) -> None:
         super().__init__(logging.ERROR)
@@ -351,7 +351,7 @@ class Outcome:
 
 
 class Campaign:
-    """One server in this process. Every so often, what the requests changed is put back."""
+    """One server in this process. Objects that the requests changed are restored periodically."""
 
     every = 500
 
@@ -447,7 +447,7 @@ class Campaign:
 
 
 def wrong_with(answer: Response) -> str:
-    """Why it is no answer of Kubernetes; "" if it may be one."""
+    """Why the response is not one that Kubernetes gives; "" if it may be one."""
     if answer.status < 500:
         return ""
     message = message_of(answer)
@@ -455,7 +455,7 @@ def wrong_with(answer: Response) -> str:
 
 
 def message_of(answer: Response) -> str:
-    """In whichever form the request wanted its answer."""
+    """In the encoding that the request accepts."""
     if answer.content_type == protobuf.MEDIA_TYPE:
         return str(json.loads(protobuf.to_json(answer.body)).get("message", ""))
     return str(json.loads(answer.body).get("message", "")) if answer.body[:1] == b"{" else answer.body.decode()

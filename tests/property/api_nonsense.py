@@ -1,6 +1,6 @@
-"""Requests that are almost right: valid objects bent at random places, broken texts, odd paths, queries and headers.
+"""Requests that are almost valid: objects changed at random places, damaged texts, odd paths, queries and headers.
 
-All choices come from one `random.Random`, which hypothesis provides, so that it can shrink what fails.
+All choices come from one `random.Random` provided by hypothesis, so that it can shrink a failing example.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ def junk(random: Random) -> Any:
 
 
 def bend(random: Random, value: Any) -> Any:
-    """The value with one place of it changed."""
+    """The value with one place changed."""
     if not isinstance(value, (dict, list)) or not value or random.random() < 0.12:
         return _replaced(random, value)
     value = value.copy()
@@ -100,7 +100,7 @@ def bent(random: Random, body: Any) -> Any:
 
 
 def text(random: Random, value: Any) -> bytes:
-    """The value as JSON, sometimes damaged as a text."""
+    """The value as JSON, sometimes damaged as text."""
     data = json.dumps(value).encode()
     if random.random() < 0.8:
         return data
@@ -288,7 +288,7 @@ def headers(random: Random) -> dict[str, str]:
 
 
 def written(random: Random) -> Asked:
-    """A write of an object that is almost right."""
+    """A write of an object that is almost valid."""
     example = random.choice(EXAMPLES)
     asked = Asked("POST", example.path, {}, headers(random))
     if random.random() < 0.3:
@@ -342,7 +342,7 @@ _METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE", "HEAD", "OPTIONS", "TRACE",
 
 
 def lost(random: Random) -> Asked:
-    """A request to a path that hardly exists."""
+    """A request to an unlikely path."""
     path = "/" + "/".join(random.choice(_PARTS) for _ in range(random.randrange(8)))
     method = random.choice(_METHODS)
     body = b"{}" if method in ("POST", "PUT", "PATCH") else b""

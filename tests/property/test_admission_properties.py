@@ -1,4 +1,6 @@
-"""What must hold for all inputs: quotas are never overdrawn, defaults are stable, rules cover what they allow."""
+"""Properties of admission for all inputs: quotas are never exceeded, defaults are stable, rules cover what they
+allow.
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
-"""The agent dies before and after every write of its ledger and every step of its runtime, in many random resize plans.
+"""Kills the agent before and after every write of its ledger and every step of its runtime, in random resize plans.
 
-After a restart the node must have kept its promises, and it must end where it would have ended without the crash.
+After a restart the node must still honour its allocations, and must reach the state it would have reached without the
+crash.
 """
 
 from __future__ import annotations
@@ -30,19 +31,19 @@ CAPACITY = {"cpu": str(CPUS), "memory": f"{MEMORY_MI}Mi"}
 
 
 class Crash(BaseException):
-    """kill -9."""
+    """Stands for kill -9."""
 
 
 @dataclass
 class Doom:
-    """Counts the moments at which a crash matters and strikes at one of them."""
+    """Counts the moments at which a crash matters and crashes at one of them."""
 
     at: int = -1
     passed: int = 0
     dead: bool = False
     names: list[str] = field(default_factory=list)
     wrong: list[str] = field(default_factory=list)
-    """Invariants that did not hold; kept here because an agent survives exceptions."""
+    """Violated invariants; collected here because an agent survives exceptions."""
 
     def check(self, holds: bool, what: str) -> None:
         if not holds:
@@ -68,7 +69,7 @@ class MortalLedger(Ledger):
 
 
 class MortalClient(Client):
-    """A dead agent tells nobody anything; what a living one tells must be so."""
+    """A dead agent reports nothing; the reports of a running agent must be true."""
 
     doom: Doom
     node: TestNode
@@ -207,7 +208,7 @@ async def begin(node: TestNode, doom: Doom) -> None:
 
 
 async def settle(node: TestNode, doom: Doom) -> None:
-    """Lets things happen; if the agent dies of it, another one takes its place."""
+    """Lets events happen; if the agent dies, another one takes over."""
     for _ in range(5):
         if doom.dead:
             await bury(node, doom)
@@ -280,7 +281,7 @@ async def test_a_crash_at_any_moment_leads_to_the_same_end(
 async def test_a_container_restarted_for_its_size_is_not_taken_for_done(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Told to end, it leaves with 0: under OnFailure nothing but the ledger knows that it shall live again."""
+    """On SIGTERM it exits with 0: under OnFailure only the ledger records that it must be started again."""
     caplog.set_level("CRITICAL", "podfit")
     pod = pod_of(random.Random(0), "a")
     first = pod["spec"]["containers"][0]

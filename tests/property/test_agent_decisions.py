@@ -1,4 +1,4 @@
-"""What must hold for every resize plan: legal at every prefix, done when it is done, nothing promised twice."""
+"""Properties of every resize plan: legal at every prefix, complete at its end, nothing allocated twice."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def sizes(draw: st.DrawFn) -> dict[str, Any]:
 
 @st.composite
 def resizes(draw: st.DrawFn) -> tuple[dict[str, Any], dict[str, Any]]:
-    """The same pod before and after; all containers limited, so that the pod's cgroup is too."""
+    """The same pod before and after; all containers have limits, so that the pod's cgroup has them too."""
     count = draw(st.integers(1, 4))
     before = [{"name": f"c{n}", "resources": draw(sizes())} for n in range(count)]
     after = [{**one, "resources": draw(st.one_of(st.just(one["resources"]), sizes()))} for one in before]
@@ -49,7 +49,7 @@ def resizes(draw: st.DrawFn) -> tuple[dict[str, Any], dict[str, Any]]:
 
 
 class Cgroups:
-    """A pod's cgroups, as steps change them."""
+    """A pod's cgroups, as changed by steps."""
 
     def __init__(self, pod: dict[str, Any], qos: str) -> None:
         self.pod = cgroup(pod, qos)
@@ -212,7 +212,7 @@ def test_promises_never_exceed_the_node_and_granting_is_idempotent(
 def test_only_a_request_that_grows_is_a_reason_to_refuse(
     pair: tuple[Any, Any], space: tuple[int, int], used: tuple[int, int], pressure: tuple[str, str] | None
 ) -> None:
-    """Whatever the node has left, and be it less than its pods hold."""
+    """Whatever the node has left, even less than its pods hold."""
     before, after = pair
     room = Room(
         {"cpu": Quantity.of_milli(space[0]), "memory": Quantity.of_units(space[1] << 20)},

@@ -1,4 +1,4 @@
-"""The sum of what pods hold is the same whether it is kept up to date or added up anew."""
+"""The sum of the pods' resources is the same whether it is updated or recomputed."""
 
 from __future__ import annotations
 

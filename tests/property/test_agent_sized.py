@@ -1,4 +1,4 @@
-"""What is shared or looked up instead of worked out anew says the same as what would be worked out."""
+"""Shared or cached sizes of pods equal recomputed ones."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ PODS = st.fixed_dictionaries({"metadata": st.just({"name": "p", "uid": "u"}), "s
 
 
 def telling(pod: dict[str, Any]) -> dict[str, Any]:
-    """The pod with a status that tells its own sizes: what a pod at rest looks like."""
+    """The pod with a status that reports its own sizes, as of a pod without a resize."""
     reported = [
         {
             "name": one["name"],

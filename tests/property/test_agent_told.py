@@ -1,4 +1,4 @@
-"""What a pod does next, and what is told of it: quick ways say what long ones say, patches make what they should."""
+"""The next steps of a pod and its reports: fast paths agree with slow ones, and patches produce the intended status."""
 
 from __future__ import annotations
 

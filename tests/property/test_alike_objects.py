@@ -1,4 +1,4 @@
-"""Who creates an object owns the same fields, whether or not one like it was made before."""
+"""The creator of an object owns the same fields, whether or not a similar one was created before."""
 
 from __future__ import annotations
 

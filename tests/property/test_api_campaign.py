@@ -1,4 +1,6 @@
-"""Requests made from the server's own OpenAPI document: no crash, no 5xx of our own, no traceback, no growth."""
+"""Requests generated from the server's own OpenAPI document cause no crash, no 5xx of podfit's own, no
+traceback and no growth.
+"""
 
 from __future__ import annotations
 
@@ -22,10 +24,10 @@ def _load(name: str) -> ModuleType:
 
 campaign = _load("api_campaign")
 SHORT = 25_000
-"""Requests of the short campaign: a minute of a slow machine."""
+"""The requests of the short campaign, which takes a minute on a slow machine."""
 LONG = int(os.environ.get("PODFIT_FUZZ_REQUESTS") or 1_000_000)
 MOST_GROWTH_MB = 200
-"""Memory that a campaign may need beyond what its first requests needed, for the largest bodies of it."""
+"""The memory that a campaign may use beyond that of its first requests, for its largest bodies."""
 
 
 def holds(seed: int, requests: int) -> None:

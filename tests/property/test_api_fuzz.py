@@ -1,4 +1,4 @@
-"""Whatever is asked, the answer is one Kubernetes gives; and what is refused has changed nothing."""
+"""Every response is one that Kubernetes gives, and a rejected request has changed nothing."""
 
 from __future__ import annotations
 
@@ -51,11 +51,13 @@ KNOWN_500 = (
     "more than one PodDisruptionBudget",
     "cannot yet be specified",
 )
-"""Kubernetes answers these with a 500 itself."""
+"""Requests that Kubernetes itself answers with a 500."""
 
 
 class Host:
-    """One server for all examples. Each begins with the same objects: what an example changed is put back."""
+    """One server for all examples. Each example begins with the same objects: those that the previous one
+    changed are restored.
+    """
 
     def __init__(self) -> None:
         self.loop = asyncio.new_event_loop()
@@ -78,12 +80,12 @@ class Host:
         assert answer.status == 201, (path, answer.body)
 
     async def quiet(self) -> None:
-        """Until what follows from a write by itself has been written, too."""
+        """Waits until the consequences of a write have been written, too."""
         for _ in range(20):
             await asyncio.sleep(0)
 
     def ask(self, asked: Any) -> tuple[Response, bool]:
-        """The answer, and whether anything was written."""
+        """The response, and whether anything was written."""
         return self.loop.run_until_complete(self._ask(asked))
 
     async def _ask(self, asked: Any) -> tuple[Response, bool]:

@@ -1,4 +1,6 @@
-"""However objects change, and whatever they share with the state before: an index finds what its function names."""
+"""An index finds the objects that its function names, however objects change and share parts with their
+previous state.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,9 @@ from podfit.controllers.context import POD_INDEXES
 OWNERS = st.lists(
     st.fixed_dictionaries({"uid": st.sampled_from("uv"), "controller": st.sampled_from((True, False))}), max_size=2
 )
-"""A change: of which object, whether it goes, whether the rest is the same in fact or only alike, what is other."""
+"""A change: of which object, whether it is deleted, whether the rest is identical or merely equal, and the
+difference.
+"""
 CHANGES = st.tuples(
     st.sampled_from(("a", "b", "c")),
     st.sampled_from((False, False, False, True)),

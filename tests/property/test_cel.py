@@ -1,4 +1,4 @@
-"""CEL with any text and any values: it never crashes, always ends, and computes what Python computes."""
+"""CEL with any text and any values: it never crashes, always ends, and computes the same results as Python."""
 
 from __future__ import annotations
 
@@ -142,7 +142,7 @@ def test_any_expression_ends_within_its_budget_with_a_value_or_a_reason(text: st
 # --- the same as Python ----------------------------------------------------------------------------------------------
 
 _Term = tuple[str, Any]
-"""An expression, and what it is worth; nothing where it overflows or divides by zero."""
+"""An expression and its value; None if it overflows or divides by zero."""
 
 
 def _checked(value: int) -> int | None:
@@ -180,7 +180,7 @@ def test_integers_are_computed_as_by_python_but_for_overflow(term: _Term) -> Non
 
 
 def _logic(left: _Term, sign: str, right: _Term) -> _Term:
-    """Kleene's logic: nothing stands for an error."""
+    """Kleene's logic, with None for an error."""
     text, wanted = f"({left[0]} {sign} {right[0]})", sign == "||"
     if wanted in (left[1], right[1]) and (left[1] is wanted or right[1] is wanted):
         return text, wanted

@@ -1,4 +1,4 @@
-"""Any sequence of memory writes, against a model of the kernel's rules: the order is legal and nobody is killed."""
+"""Any sequence of memory writes, against a model of the kernel's rules: the order is legal and no process is killed."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class KernelV1:
 
 
 class KernelV2:
-    """memory.max below usage is taken, and kills; memory.high and memory.reclaim take back cache only."""
+    """memory.max below usage is accepted, and kills; memory.high and memory.reclaim reclaim only cache."""
 
     def __init__(self, held: int, cache: int, reclaimable: float) -> None:
         self.held, self.cache, self.reclaimable = held, cache, reclaimable

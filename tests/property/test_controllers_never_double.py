@@ -1,7 +1,7 @@
-"""Never two pods where one was asked: ReplicaSets under lost answers, refused writes and cut watches.
+"""ReplicaSets never have two pods in place of one, despite lost responses, rejected writes and interrupted watches.
 
-The server is the real one; what fails is the line to it. A request may be lost before it arrives or its answer on the
-way back, and a watch may break at any event. An observer with a good line counts pods at every change.
+The server is real; only the connection to it fails. A request or its response may be lost, and a watch may break at any
+event. An observer with a reliable connection counts pods at every change.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ ACCOUNT = kind_named("ServiceAccount")
 
 
 class BadLine:
-    """A transport that loses things, by the dice, but not for ever: else nothing would have to come of it."""
+    """A transport that loses messages at random, but not for ever, because otherwise no progress would be required."""
 
     def __init__(self, inner: Transport, dice: random.Random, loss: float) -> None:
         self.inner, self.dice, self.loss = inner, dice, loss
@@ -60,7 +60,7 @@ class BadLine:
 
             async def chunks() -> AsyncIterator[bytes]:
                 async for chunk in stream.chunks:
-                    # Slower than the retries: the cache lags behind what was written.
+                    # Slower than the retries: the cache lags behind the writes.
                     await asyncio.sleep(self.dice.random() * 0.2)
                     if self._loses(0.5):
                         raise Unreachable("the watch broke")
@@ -73,7 +73,7 @@ class BadLine:
 
 
 async def most_pods(client: Client, seen: dict[str, int]) -> None:
-    """Keeps the highest number of living pods ever seen in `seen["most"]`."""
+    """Keeps the highest number of live pods in `seen["most"]`."""
     living: set[str] = set()
     async with aclosing(client.watch(POD, "default", resourceVersion="0")) as events:
         async for event, pod in events:

@@ -1,6 +1,6 @@
-"""The agent dies before and after every write of its checkpoint, its ledger and its runtime, while CPUs change hands.
+"""Kills the agent before and after every write of its checkpoint, ledger and runtime while CPUs are reassigned.
 
-At no moment do two containers share a CPU that one has to itself, and the end is the one without the crash.
+At no moment do two containers share an exclusive CPU, and the final state is that without the crash.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ Step = tuple[str, Any]
 
 
 def plan_of(seed: int) -> list[Step]:
-    """Pods come, are resized and go; never more CPUs than there are, so that every step succeeds."""
+    """Pods are created, resized and deleted, never with more CPUs than there are, so that every step succeeds."""
     if seed == 0:
         return [
             ("create", pod("shared", SHARED)),
@@ -86,7 +86,7 @@ def plan_of(seed: int) -> list[Step]:
 
 
 def cpus_are_apart(node: TestNode, doom: crash.Doom, moment: str) -> None:
-    """By the checkpoint on disk: what it gives to a container, no other container runs on once it runs there."""
+    """A container with CPUs in the checkpoint on disk shares them with no other container once it runs on them."""
     state = checkpoint.load(node.config.data_dir / checkpoint.FILE, "static")
     running = {
         (uid, item.config.name): parse(item.limits.cpuset_cpus)
@@ -137,7 +137,7 @@ async def run(steps: list[Step], at: int, folder: Path, patch: pytest.MonkeyPatc
             await crash.settle(node, doom)
         await node.pass_time(400, 200)
         end = outcome(node)
-        doom.at = -1  # what the agent writes when it is stopped comes after the end
+        doom.at = -1  # the agent's writes when it is stopped come after the end
     return end, doom
 
 

@@ -1,4 +1,4 @@
-"""What the agent asks for and what CRI carries are the same, in both directions."""
+"""The agent's configurations survive conversion to CRI messages and back."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Usage over time: what goes in sample by sample comes out slot by slot, whatever the order of pods and restarts."""
+"""Samples of usage are returned slot by slot, whatever the order of pods and restarts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A containerd and the processes in its network, for each test."""
+"""A containerd and the processes in its network namespace, for each test."""
 
 from __future__ import annotations
 

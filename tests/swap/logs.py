@@ -1,4 +1,4 @@
-"""What programs of Kubernetes log as errors, counted without what differs from line to line. Pure."""
+"""Counts the error lines in logs of Kubernetes' programs, ignoring the parts that differ from line to line. Pure."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ _VARYING = re.compile(r"[0-9a-f]{8,}|\d+")
 
 
 def problems(lines: Iterable[str]) -> Counter[str]:
-    """Error lines, numbers and identifiers aside, and how often each was written."""
+    """How often each error line was written, ignoring numbers and identifiers."""
     return Counter(_VARYING.sub("#", _HEAD.sub("", line)).strip() for line in lines if _PROBLEM.match(line))
 
 
 def repeated(lines: Iterable[str], most: int) -> dict[str, int]:
-    """Those written more often than `most` times: they do not end by themselves."""
+    """The errors written more often than `most` times, which do not end by themselves."""
     return {line: count for line, count in problems(lines).items() if count > most}

@@ -1,6 +1,7 @@
-"""The parts of a cluster as processes, each Kubernetes' own or podfit's, in the network of a containerd of the tests.
+"""Runs the components of a cluster as processes, each Kubernetes' own or podfit's, in the network namespace of a test's
+containerd.
 
-The real programs are those of the folder that `$PODFIT_KUBERNETES` names; no package has them.
+The real programs are read from the folder that `$PODFIT_KUBERNETES` names; no package contains them.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ PARTS = {
 }
 NODE = "n1"
 LINKS = Path("/var/log/containers")
-"""Where every kubelet of a machine links to the logs of its containers."""
+"""The folder in which every kubelet of a machine links to the logs of its containers."""
 PORT = 6443
 RANGE = "10.96.0.0/16"
 USERS = {"controllers": "system:kube-controller-manager", "scheduler": "system:kube-scheduler"}
@@ -54,20 +55,20 @@ syncFrequency: 10s
 
 
 class Programs:
-    """Processes in the network namespace of a containerd; each writes to a log file of its own."""
+    """Processes in the network namespace of a containerd; each writes to its own log file."""
 
     def __init__(self, folder: Path, containerd: Containerd, *node_options: str) -> None:
-        """`node_options`: more words for podfit's agent."""
+        """`node_options`: further arguments of podfit's agent."""
         self.folder, self._containerd = folder, containerd
         self.address = containerd.node_address
         self.url = f"https://{self.address}:{PORT}"
         self._running: list[subprocess.Popen[bytes]] = []
         self._group = f"podfit-swap-{containerd.network.rpartition('-')[2]}"
         self.pod_logs = folder / "pod-logs"
-        """Not the machine's folder: a kubelet deletes logs there whose pods it does not know."""
+        """Not the machine's folder: a kubelet deletes the logs there of pods it does not know."""
         self._node_options = node_options
         self.manifests: Path | None = None
-        """Of static pods of our node."""
+        """The folder of static pods of podfit's node."""
 
     def log(self, name: str) -> Path:
         return self.folder / f"{name}.log"
@@ -100,14 +101,14 @@ class Programs:
         self._containerd.end_pods()
         cgroups.remove(self._group)
         self._remove_links()
-        # Volumes of pods that a kubelet had no time for.
+        # Volumes of pods that a kubelet had no time to unmount.
         for line in reversed(Path("/proc/self/mounts").read_text().splitlines()):
             place = line.split()[1]
             if place.startswith(f"{self.folder}/kubelet"):
                 subprocess.run(["umount", "-l", place], capture_output=True, timeout=60, check=False)
 
     def _remove_links(self) -> None:
-        """The next kubelet would ask its own runtime about each link that leads nowhere, and keep the link."""
+        """Removes dangling links: the next kubelet would query its own runtime about each one, and keep it."""
         for link in LINKS.glob("*.log"):
             if link.is_symlink() and link.readlink().is_relative_to(self.pod_logs):
                 link.unlink(missing_ok=True)
@@ -158,13 +159,13 @@ class Programs:
         write_kubeconfig(self.config("admin"), self.url, pki.ca, pair=pki.admin)
 
     def own_apiserver(self) -> None:
-        # Kubernetes has this plugin on.
+        # Kubernetes enables this plugin by default.
         plugins = ("--enable-admission-plugins", "PodResizeValidator")
         listen = ("--listen", f"{self.address}:{PORT}")
         self.podfit("apiserver", "apiserver", "--data-dir", self.folder, *listen, *plugins)
 
     def own_configs(self) -> None:
-        """As soon as the API server has made its keys."""
+        """Returns as soon as the API server has created its keys."""
         self._write_configs(Pki(self.folder / "pki", [self.address]))
 
     def _write_configs(self, pki: Pki) -> None:
@@ -216,7 +217,7 @@ class Programs:
 
 
 def lacking(parts: Sequence[str]) -> list[str]:
-    """The real programs that these parts need and that are not there."""
+    """The real programs that these components need and that are missing."""
     names = [PARTS[part] for part in parts if not (PROGRAMS / PARTS[part]).exists()]
     tools = ["kubectl", *(["etcd"] if "apiserver" in parts else [])]
     return [*names, *(name for name in tools if shutil.which(name) is None)]

@@ -1,4 +1,4 @@
-"""Starting the parts of a cluster in their order."""
+"""Starts the components of a cluster in order."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ START_S = 120.0
 
 
 async def answering(programs: Programs) -> Client:
-    """A client of the API server, as soon as that is ready."""
+    """A client of the API server, once it is ready."""
     async with asyncio.timeout(START_S):
         while True:
             if programs.config("admin").exists():
@@ -30,7 +30,7 @@ async def answering(programs: Programs) -> Client:
 
 
 async def start(programs: Programs, theirs: dict[str, bool]) -> Client:
-    """The parts that are named, each Kubernetes' own or ours."""
+    """Starts the named components, each Kubernetes' own or podfit's."""
     programs.starter("apiserver", theirs["apiserver"])()
     client = await answering(programs)
     if not theirs["apiserver"]:

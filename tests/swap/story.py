@@ -1,4 +1,4 @@
-"""What every combination of parts must do: sixteen steps, each of which fails by itself."""
+"""The sixteen steps that every combination of components must pass; each step fails by itself."""
 
 from __future__ import annotations
 
@@ -254,7 +254,7 @@ def running(pod: Object | None) -> bool:
 
 
 def sized(resource: str, wanted: str) -> Test:
-    """What the kernel has, by the container's status."""
+    """The size that the kernel has, according to the container's status."""
 
     def test(pod: Object | None) -> bool:
         rows = ((pod or {}).get("status") or {}).get("containerStatuses") or [{}]

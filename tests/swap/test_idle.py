@@ -1,4 +1,4 @@
-"""Kubernetes' own parts on podfit's API server, with nothing to do: every informer syncs, and no error repeats."""
+"""Kubernetes' own components on podfit's API server without work: every informer syncs, and no error repeats."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from .story import holds
 REAL = {"apiserver": False, "controllers": True, "scheduler": True, "node": True}
 ABSENT = lacking([part for part, real in REAL.items() if real])
 IDLE_S = float(os.environ.get("PODFIT_IDLE_S", "60"))
-"""How long nothing happens."""
+"""How long the cluster is idle."""
 MOST = 3
-"""An error may be tried away; one that was written more often is not going to end."""
+"""A retry may resolve an error; an error written more often than this is not going to end."""
 
 
 def test_error_lines_are_counted_without_their_numbers() -> None:

@@ -1,4 +1,4 @@
-"""What podfit's parts do on Kubernetes' own API server beyond the story: metrics, resizes by template, joining."""
+"""podfit's components on Kubernetes' own API server beyond the sixteen steps: metrics, resizes by template, joining."""
 
 from __future__ import annotations
 
@@ -118,7 +118,7 @@ async def test_a_node_joins_with_a_token_and_its_certificate_is_signed(client: C
     )
     assert code == 0, out
     token = out.split("--token ")[1].split()[0]
-    # As kubeadm sets a cluster up: whoever has a token may ask, and the request of a node is approved.
+    # As in a kubeadm cluster: any holder of a token may request a certificate, and a node's request is approved.
     for name, role in (
         ("bootstrap", "system:node-bootstrapper"),
         ("approve", "system:certificates.k8s.io:certificatesigningrequests:nodeclient"),

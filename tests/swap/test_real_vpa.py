@@ -1,7 +1,7 @@
 """The unmodified autoscaler of Kubernetes (recommender, updater, admission controller) on podfit's API server and node.
 
-Its programs are in the folder `vpa` of what `$PODFIT_KUBERNETES` names. The test follows upstream's own end-to-end
-stories: recommendation, update in place, webhook, eviction.
+Its programs are in the folder `vpa` below `$PODFIT_KUBERNETES`. The test follows upstream's own end-to-end tests:
+recommendation, update in place, webhook, eviction.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ pytestmark = [
 
 
 def _programs(folder: Path, kubeconfig: Path) -> list[tuple[str, list[str]]]:
-    """With intervals of seconds, and the webhook at an address instead of a Service."""
+    """Starts the components with intervals of seconds, and the webhook at an address instead of a Service."""
     Pki(folder / "pki", ["127.0.0.1"])
     keys, hook = folder / "pki", free_port()
     access = f"--kubeconfig={kubeconfig}"

@@ -1,4 +1,4 @@
-"""Every part of a cluster is Kubernetes' own or podfit's: sixteen combinations, the same sixteen steps."""
+"""Every component of a cluster is Kubernetes' own or podfit's: sixteen combinations pass the same sixteen steps."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from .starting import last_lines, start
 from .story import Story
 
 ALL = [dict(zip(PARTS, chosen, strict=True)) for chosen in product((True, False), repeat=len(PARTS))]
-"""Whether each part is Kubernetes' own."""
+"""For each component, whether it is Kubernetes' own."""
 CHEAP = ("our-our-our-our",)
 RESULTS = "PODFIT_SWAP_RESULTS"
-"""Names a file to which outcomes are added, a line of JSON for each combination."""
+"""Names a file to which outcomes are appended, one line of JSON for each combination."""
 
 pytestmark = pytest.mark.root
 
@@ -36,7 +36,7 @@ def marked(theirs: dict[str, bool]) -> object:
 
 
 async def tell(story: Story, programs: Programs) -> list[tuple[str, str]]:
-    """Each step and "" or what was wrong; nothing is tried after a step that failed."""
+    """Each step with "" or its failure; no step runs after one that failed."""
     outcomes = []
     for step in story.steps():
         name = step.__name__.replace("_", " ")

@@ -1,4 +1,4 @@
-"""Lets the tests of this folder import the reader of recordings, in every import mode of pytest."""
+"""Makes the reader of recordings importable for the tests of this folder, in every import mode of pytest."""
 
 import sys
 from pathlib import Path

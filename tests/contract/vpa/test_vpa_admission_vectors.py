@@ -49,7 +49,7 @@ def respond(case: dict[str, Any]) -> dict[str, Any]:
 
 
 def unordered(expect: Any) -> Any:
-    """Without the order that upstream's maps leave open: resources of a container, words of a note, causes."""
+    """Normalises what upstream's maps leave unordered: resources of a container, parts of an annotation, causes."""
     if not isinstance(expect, dict):
         return sorted(expect)
     shown = copy.deepcopy(expect)

@@ -204,7 +204,7 @@ def full_state(state: Any) -> dict[str, Any]:
 
 
 def acceptable(case: dict[str, Any]) -> dict[tuple[int, ...], list[Any]]:
-    """Every answer that is right, by place."""
+    """Every accepted answer, by its position."""
     answers = {tuple(place): [value] for place, value in case["expect"]}
     for place, values in case.get("alternatives") or ():
         answers[tuple(place)] += values

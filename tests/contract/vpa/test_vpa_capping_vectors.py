@@ -1,4 +1,4 @@
-"""Recorded capping of recommendations to pods, LimitRanges merged, limits scaled, quantities computed."""
+"""Recorded results of capping recommendations to pods, merging LimitRanges, scaling limits and computing quantities."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def test_quantity_is_read_as_upstream_reads_it(case: dict[str, Any]) -> None:
     assert (quantity.format, text, text) == (expect["format"], expect["string"], expect["json"])
     assert (not quantity, quantity.nanos % NANO == 0) == (expect["isZero"], expect["whole"])
     assert (quantity.nanos % 10**6 == 0) == expect["wholeMilli"]
-    # Past 64 bits upstream wraps around or answers 0; we keep the number.
+    # Beyond 64 bits upstream wraps around or returns 0; podfit keeps the number.
     assert quantity.value == expect["value"] or abs(quantity.value) >= INT64
     assert quantity.milli == expect["milliValue"] or abs(quantity.milli) >= INT64
     whole = Quantity(quantity.value * NANO, quantity.format) if quantity.nanos % NANO else quantity

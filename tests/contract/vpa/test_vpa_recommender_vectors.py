@@ -30,7 +30,7 @@ def add_pod(cluster: ClusterState, case: dict[str, Any]) -> None:
 
 
 def feed(cluster: ClusterState, case: dict[str, Any], event: list[Any]) -> str | None:
-    """The refusal, if any."""
+    """The error message, if any."""
     kind, index, instant, value = event
     if kind == "restart":
         cluster.delete_pod(POD)

@@ -52,7 +52,7 @@ def config_of(case: dict[str, Any]) -> Config:
 
 
 def replicas_in(objects: Mapping[GroupKey, ObjectView]) -> ReplicasOf:
-    """Reads the numbers from controller objects. A controller that wants none, or is missing, cannot be judged."""
+    """Reads the numbers from controller objects. The replicas of a missing or empty controller are unknown."""
 
     def replicas_of(creator: GroupKey) -> int | None:
         if creator.kind not in ("ReplicationController", "ReplicaSet", "StatefulSet", "DaemonSet"):
@@ -94,7 +94,7 @@ def perform(action: Evict | Resize) -> tuple[list[dict[str, Any]], list[str], st
 
 
 def normal(value: Any, unordered: bool) -> Any:
-    """Removals carry a null value in recordings; resources within one map may come in any order."""
+    """In recordings removals carry a null value, and resources within one map may come in any order."""
     if isinstance(value, dict):
         if value.get("op") == "remove":
             return {"op": "remove", "path": value["path"]}
@@ -139,7 +139,7 @@ def test_pods_are_updated_in_the_recorded_order(case: dict[str, Any]) -> None:
 
 
 class Rig:
-    """One restriction, driven step by step."""
+    """One restriction, called step by step."""
 
     def __init__(self, case: dict[str, Any]) -> None:
         self.case = case
@@ -175,7 +175,7 @@ class Rig:
         return self.restriction.can_evict(self.pods[name], self.clock)
 
     def why_not_evict(self, pod: Any) -> str | None:
-        """The refusal as upstream words it, or None."""
+        """The error message as upstream words it, or None."""
         where = "/".join(pod_id(pod))
         if self.restriction.group_of(pod) is None:
             return f"pod not suitable for eviction {where}: not in replicated pods map"
@@ -227,7 +227,7 @@ def test_budgets_decide_as_recorded(case: dict[str, Any]) -> None:
 
 
 class Cluster:
-    """Runs whole passes and writes down what they ask for."""
+    """Runs whole passes and records the API calls they make."""
 
     def __init__(self, case: dict[str, Any]) -> None:
         self.case = case

@@ -1,4 +1,4 @@
-"""Finds the recorded behaviour of the vertical autoscaler and compares with the tolerances its README gives."""
+"""Finds the recorded behaviour of the vertical autoscaler and compares with the tolerances that its README states."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[3]
 UPSTREAM = {"recommend-without-samples": True, "expire-samples-without-metrics": True, "miss-oom-kills": True}
-"""The flags with which the recommender does as the recorded one does."""
+"""The flags with which the recommender behaves like the recorded one."""
 FOLDER = Path(os.environ.get("PODFIT_VECTORS") or ROOT.parent / "shared" / "vectors") / "vpa"
 
 
@@ -38,7 +38,7 @@ def cases(area: str) -> list[Any]:
 
 
 def cases_where(area: str, wanted: Callable[[dict[str, Any]], bool]) -> list[Any]:
-    """Those of an area that a test is about, or the placeholder."""
+    """The cases of an area that a test uses, or the placeholder."""
     found = cases(area)
     return [case for case in found if wanted(case)] if _read(area) else found
 
@@ -53,7 +53,7 @@ def trace_generator() -> ModuleType:
 
 
 def close(got: Any, expect: Any, relative: float = 1e-9) -> bool:
-    """Equal but for the last bits of floating point numbers."""
+    """Whether values are equal except for the last bits of floating point numbers."""
     if isinstance(expect, bool) or isinstance(got, bool):
         return got is expect
     if isinstance(got, (int, float)) and isinstance(expect, (int, float)):
@@ -74,7 +74,7 @@ def close(got: Any, expect: Any, relative: float = 1e-9) -> bool:
 
 
 def difference(got: Any, expect: Any, path: str = "") -> str:
-    """Where two values first differ, for the message of a failing test."""
+    """The place where two values first differ, for the message of a failing test."""
     if isinstance(got, dict) and isinstance(expect, dict):
         for key in sorted(got.keys() | expect.keys(), key=str):
             if key not in got or key not in expect:

@@ -1,7 +1,8 @@
-"""Builds what the cgroup v2 guest boots: Debian's cloud kernel and an initramfs with Python, pytest and the runtime.
+"""Builds the image that the cgroup v2 guest boots: Debian's cloud kernel and an initramfs with Python, pytest and the
+runtime.
 
-The base (kernel, Python, pytest, busybox) is built once a version and cached; the sources are a second archive that the
-kernel unpacks over it, made anew for each run. Nothing is installed but QEMU and busybox; the kernel package is only
+The base (kernel, Python, pytest, busybox) is built once per version and cached; the sources are a second archive that
+the kernel unpacks over it, rebuilt for each run. Only QEMU and busybox need to be installed; the kernel package is
 downloaded and unpacked.
 """
 
@@ -54,7 +55,7 @@ VERSION = "11"
 
 
 class CannotBuild(Exception):
-    """The machine lacks something that cannot be had; the message says what."""
+    """The machine lacks something that cannot be installed; the message names it."""
 
 
 def cache_folder() -> Path:
@@ -84,7 +85,7 @@ def kernel() -> tuple[Path, Path]:
 
 @contextlib.contextmanager
 def alone(folder: Path) -> Iterator[None]:
-    """One process at a time builds a part of the cache; others wait and find it built."""
+    """Lets one process at a time build a part of the cache; others wait and find it built."""
     with folder.with_suffix(".lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield
@@ -190,7 +191,7 @@ class Archive:
 
     def add_file(self, source: Path, target: str) -> None:
         about = source.stat()
-        # Times are kept: a .pyc is good only for a source of the same second, and compiling is slow in an emulator.
+        # Times are kept: a .pyc is valid only for a source of the same second, and compiling is slow in an emulator.
         self._entry(target, stat.S_IFREG | (about.st_mode & 0o777), source.read_bytes(), int(about.st_mtime))
 
     def add_bytes(self, target: str, content: bytes) -> None:

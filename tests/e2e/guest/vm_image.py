@@ -1,6 +1,6 @@
 """Builds the guest of VM pods as an OCI archive: Debian's cloud kernel, and an initramfs of busybox and qemu-ga.
 
-Everything is downloaded and unpacked, nothing is installed; the result is cached beside the cgroup v2 guest.
+All packages are downloaded and unpacked, none is installed; the result is cached beside the cgroup v2 guest.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from tests.e2e.guest.image import Archive, CannotBuild, _libraries, _run, alone,
 
 HERE = Path(__file__).resolve().parent
 VERSION = "1"
-# In the order of their dependencies, so that insmod alone loads them.
+# In the order of their dependencies, so that insmod suffices to load them.
 MODULES = """
 virtio_ring virtio virtio_pci_legacy_dev virtio_pci_modern_dev virtio_pci virtio_console virtio_balloon virtio_mem
 virtio_blk failover net_failover virtio_net button evdev fuse virtiofs cdrom isofs
@@ -28,8 +28,8 @@ acpid ash awk base64 cat chmod cp cttyhack cut date dd df dirname dmesg echo env
 httpd id ifconfig insmod ip kill ln ls lsmod md5sum mkdir mkfifo mount mv nc nproc poweroff printf ps pwd reboot rm sed
 seq setsid sh sleep sort stat stty sync tail tar test timeout touch tr true tty udhcpc umount uname wc wget yes
 """
-# A guest of 256 MiB loses 64 MiB to a bounce buffer that it does not need, unless it is made small. An emulated timer
-# that is late, on a busy machine, is taken for a broken one, unless that is not checked.
+# By default a guest of 256 MiB loses 64 MiB to a bounce buffer that it does not need. On a busy machine, the
+# kernel's check would take an emulated timer that fires late for a broken one.
 CMDLINE = "console=ttyS0 quiet panic=-1 no_timer_check swiotlb=512 memhp_default_state=online_movable"
 SHUTDOWN = b"#!/bin/sh\nsync\nexec poweroff -f\n"
 PGREP = b"""#!/bin/sh
@@ -68,7 +68,7 @@ def _initramfs(modules: Path, agent: Path) -> Path:
 
 
 def oci_archive(target: Path, reference: str, files: dict[str, Path], labels: dict[str, str] | None = None) -> Path:
-    """An OCI image of one layer with these files, as `podfit image load` and `ctr images import` read it."""
+    """An OCI image of one layer with these files, in the form that `podfit image load` and `ctr images import` read."""
     layer = io.BytesIO()
     with tarfile.open(fileobj=layer, mode="w") as tar:
         for name, source in files.items():
@@ -122,7 +122,7 @@ def _put(tar: tarfile.TarFile, name: str, content: bytes) -> None:
 
 
 def _agent() -> Path:
-    """Debian's qemu-guest-agent and the libraries it names, unpacked."""
+    """Unpacks Debian's qemu-guest-agent and the libraries it needs."""
     folder = cache_folder() / "agent"
     binary = folder / "usr/sbin/qemu-ga"
     if not binary.exists():
@@ -185,7 +185,7 @@ def _fill(archive: Archive, modules: Path, agent: Path) -> None:
 
 
 def _needed(agent: Path) -> dict[str, Path]:
-    """The libraries of the agent by the names they are looked up with."""
+    """The agent's libraries, by the names under which the loader looks for them."""
     unpacked = {path.name: path for path in agent.parents[2].glob("usr/lib/x86_64-linux-gnu/*.so*")}
     found = {path: Path(path).resolve() for path in _libraries(agent)}
     for path in list(found):

@@ -1,4 +1,4 @@
-"""What the tests of a module share: a cluster with VMs, as `podfit up --vm` starts it, or a VM runtime and a guest."""
+"""Fixtures of a module: a cluster with VMs, started by `podfit up --vm`, or a VM runtime with a guest."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def up(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def served(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[tuple[Any, Vms]]:
-    """A runtime, and the calls on its socket. A process has one libvirt: no test of the module may serve another."""
+    """A runtime, and a client of its socket. A process has one libvirt, so all tests of a module share the runtime."""
     folder = tmp_path_factory.mktemp("vm")
     async with serving(folder, guest_archive(folder)) as both:
         yield both
@@ -43,7 +43,7 @@ async def served(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[tupl
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def guest(served: tuple[Any, Vms]) -> str:
-    """A booted VM with 1 vCPU and 256 MiB. A test that changes its size leaves it as it will."""
+    """A booted VM with 1 vCPU and 256 MiB. Tests may leave it at another size."""
     _, vms = served
     id = await vms.run("shared")
     await vms.booted(id)
@@ -52,6 +52,6 @@ async def guest(served: tuple[Any, Vms]) -> str:
 
 @pytest.fixture
 def short_path() -> Iterator[Path]:
-    """libvirt puts sockets deep below it, and the path of a socket has 107 characters at most."""
+    """A short path: libvirt creates sockets deep below it, and the path of a socket has at most 107 characters."""
     with tempfile.TemporaryDirectory(prefix="podfit-") as folder:
         yield Path(folder)

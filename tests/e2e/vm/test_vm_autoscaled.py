@@ -1,4 +1,4 @@
-"""A VM under the vertical autoscaler: it grows and shrinks with what its guest uses, and is never restarted."""
+"""A VM under the vertical autoscaler: it grows and shrinks with its guest's usage, and is never restarted."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ QUICK = (
     ("--vpa-updater", "undo-settle=3s"),
     ("--meter-resolution", "1"),
 )
-"""Days of the autoscaler's patience in seconds."""
+"""The autoscaler's intervals of days, in seconds."""
 
 
 @pytest.fixture
@@ -76,7 +76,7 @@ def the_pod(up: Running) -> Any:
 
 
 def size(up: Running) -> tuple[str, int]:
-    """The vCPUs and MiB that the guest has, by its pod's status."""
+    """The guest's vCPUs and MiB, according to its pod's status."""
     from podfit.api.quantity import Quantity
 
     statuses = (the_pod(up).get("status") or {}).get("containerStatuses") or [{}]
@@ -94,7 +94,7 @@ def test_a_vm_grows_and_shrinks_with_the_load_of_its_guest_without_a_restart(up:
     name, uid = the_pod(up)["metadata"]["name"], the_pod(up)["metadata"]["uid"]
     eventually(lambda: up.try_kubectl("exec", name, "--", "true").returncode == 0, "the guest answers", PATIENCE_S)
     up.kubectl("apply", "-f", "-", stdin=autoscaler())
-    # An idle guest needs a part of a vCPU; the least that a VM has is one.
+    # An idle guest needs a fraction of a vCPU; the minimum of a VM is one.
     eventually(lambda: size(up) == ("1", 400), "the idle VM has shrunk", PATIENCE_S)
     before = guest_memory(up, name)
     fill = "mount -o remount,size=600m /tmp && dd if=/dev/zero of=/tmp/fill bs=1M count=290 2>/dev/null"

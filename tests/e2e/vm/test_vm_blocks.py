@@ -1,4 +1,6 @@
-"""Block volumes of a VM pod: disks of the guest, at the paths that the pod names, and one that it boots from."""
+"""Block volumes of a VM pod: disks of the guest, at the paths that the pod states, and a disk that the VM boots
+from.
+"""
 
 from __future__ import annotations
 

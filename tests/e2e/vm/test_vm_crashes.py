@@ -1,5 +1,6 @@
-"""A resize that is cut off before or after any write to cgroup, record, domain, definition or guest ends as if it had
-not been."""
+"""A resize that is interrupted before or after any write to cgroup, record, domain, definition or guest still
+reaches its target.
+"""
 
 from __future__ import annotations
 
@@ -48,7 +49,7 @@ def saboteur(monkeypatch: pytest.MonkeyPatch) -> Saboteur:
 
 
 async def in_sync(runtime: Any, id: str, size: tuple[int, int]) -> None:
-    """The record, the cgroup, the domain's definition and the running domain say the same."""
+    """Checks that the record, the cgroup, the domain's definition and the running domain agree."""
     import libvirt
     from tests.support.machines import settings_in
 
@@ -71,7 +72,7 @@ async def in_sync(runtime: Any, id: str, size: tuple[int, int]) -> None:
 
 
 async def attempt(vms: Vms, id: str, target: tuple[int, int], saboteur: Saboteur) -> None:
-    """Asks for the size; leaves when the process has died."""
+    """Requests the size; returns when the process has died."""
     call = asyncio.ensure_future(vms.resize(id, *target))
 
     async def over() -> bool:

@@ -26,7 +26,7 @@ class Crictl:
 
     @staticmethod
     async def end(running: asyncio.subprocess.Process) -> str:
-        """Kills it; returns what it has said and nobody has read."""
+        """Kills the process; returns its unread output."""
         running.kill()
         out, _ = await asyncio.wait_for(running.communicate(), 60)
         return out.decode()

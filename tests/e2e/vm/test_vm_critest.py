@@ -1,4 +1,4 @@
-"""critest (cri-tools) against `podfit vm-runtime`: docs/vm-critest.md names every spec and what becomes of it."""
+"""critest (cri-tools) against `podfit vm-runtime`: docs/vm-critest.md lists every spec with its outcome."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ HOSTS = ("gcr.io", "registry.k8s.io", "k8s.gcr.io")
 
 
 def specs(title: str = "") -> set[str]:
-    """The specs that the page lists, in all or in one of its chapters."""
+    """The specs that the page lists, in all or in one of its sections."""
     chapters = re.split(r"^## ", PAGE.read_text(), flags=re.MULTILINE)[1:]
     return {
         name
@@ -45,7 +45,7 @@ def reported(file: Path) -> dict[str, str]:
     found = {}
     for spec in report[0]["SpecReports"]:
         words = [*(spec["ContainerHierarchyTexts"] or ()), spec["LeafNodeText"]]
-        # Benchmarks are specs, too, which run when they are asked for.
+        # Benchmarks are specs, too, which run only on request.
         if spec["LeafNodeType"] == "It" and "benchmark" not in " ".join(words):
             found[" ".join(words).removeprefix("[k8s.io] ").replace(" [Conformance]", "")] = spec["State"]
     return found
@@ -72,7 +72,7 @@ def fill(registry: LoopbackRegistry, folder: Path) -> None:
 
 @contextlib.asynccontextmanager
 async def registries(folder: Path, within: tuple[str, ...]) -> AsyncIterator[tuple[str, ...]]:
-    """Words that run a command where the names of public registries lead to one of our own."""
+    """A command prefix under which the names of public registries resolve to the test's registry."""
 
     def listen() -> socket.socket:
         namespaces.enter(Path(within[1].removeprefix("--net=")))
@@ -107,7 +107,7 @@ async def test_the_specs_that_apply_to_a_vm_pass(tmp_path: Path) -> None:
             async with process(tmp_path, *options, within=around):
                 command = [*within, critest, "-runtime-endpoint", f"unix://{tmp_path}/vm.sock"]
                 command += ["-test-images-file", str(images), "--ginkgo.json-report", str(report)]
-                # A guest that boots slowly, on a busy machine, is no failure of the runtime.
+                # A guest that boots slowly on a busy machine is not a failure of the runtime.
                 command += ["--ginkgo.flake-attempts", "3"]
                 command += ["--ginkgo.focus", "|".join(re.escape(name) for name in sorted(wanted))]
                 ran = await asyncio.create_subprocess_exec(*command, cwd=tmp_path, stdout=asyncio.subprocess.PIPE)

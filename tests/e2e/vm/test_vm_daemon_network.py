@@ -35,7 +35,7 @@ async def shows_its_page(address: str) -> bool:
 
 
 async def reaches(host: Host, id: str, address: str) -> bool:
-    """Whether the guest gets to a server of the node."""
+    """Whether the guest reaches a server on the node."""
 
     async def greet(_reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         writer.write(b"HTTP/1.0 200 OK\r\n\r\nhello")

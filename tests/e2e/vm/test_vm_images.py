@@ -1,4 +1,4 @@
-"""Where VMs start from: disks that the firmware boots, and registries that ask for credentials."""
+"""Images that VMs start from: disks that the firmware boots, and registries that require credentials."""
 
 from __future__ import annotations
 

@@ -75,7 +75,7 @@ def kubelet_settings(folder: Path, root: str) -> dict[str, Any]:
 
 
 def storage_kinds() -> list[dict[str, Any]]:
-    """What a kubelet asks for before it is ready, for an API server that does not serve it."""
+    """Objects that a kubelet requests before it is ready, for an API server that does not serve them."""
     schema = {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}}
     return [
         {
@@ -125,7 +125,7 @@ class Kubectl:
         return out.decode()
 
     async def until(self, true: Callable[[str], bool], *words: str, seconds: float = 180) -> str:
-        """Repeats a command until its output fits: what a kubelet reports comes when it comes."""
+        """Repeats a command until its output matches, because a kubelet reports with a delay."""
         end = time.monotonic() + seconds
         while not true(said := await self(*words, check=False)):
             assert time.monotonic() < end, (words, said)

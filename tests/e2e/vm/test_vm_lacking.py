@@ -1,5 +1,6 @@
-"""Guests that cannot use what they are given: nothing is reported that they do not have, and the reason names what is
-missing."""
+"""Guests that cannot use their new vCPUs or memory: the status does not count them, and the reason names what
+the guest lacks.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +21,7 @@ pytestmark = needs_vms
 LINE = "console=ttyS0 quiet panic=-1 no_timer_check swiotlb=512"
 ONLINE, OFFLINE = f"{LINE} memhp_default_state=online_movable", f"{LINE} memhp_default_state=offline"
 HANG = "(sleep 1; echo c >/proc/sysrq-trigger) >/dev/null 2>&1 &"
-"""Without a driver for the panic device, and without a reboot, nobody hears of it."""
+"""Without a driver for the panic device, and without a reboot, the panic is not reported."""
 
 
 async def boot(vms: Vms, folder: Path, cmdline: str, device: str = "dimm") -> str:
@@ -34,7 +35,7 @@ async def boot(vms: Vms, folder: Path, cmdline: str, device: str = "dimm") -> st
 
 
 async def refused(vms: Vms, id: str, cpus: int, memory: int) -> str:
-    """Why, once the runtime knows: a guest that hangs is waited for."""
+    """The reason, once the runtime knows it: it waits for a guest that hangs."""
     found = ""
 
     async def known() -> bool:
@@ -50,7 +51,7 @@ async def refused(vms: Vms, id: str, cpus: int, memory: int) -> str:
 
 
 class Failing:
-    """An agent that answers too late, as often as it is told to."""
+    """An agent that answers too late, as often as configured."""
 
     def __init__(self, patch: pytest.MonkeyPatch, name: str) -> None:
         self.times = self.failed = 0
@@ -67,7 +68,7 @@ class Failing:
 
 @pytest.fixture
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """For guests that never do what is waited for."""
+    """Shorter timeouts, for guests that never do what the runtime waits for."""
     for name, seconds in (("SEEN_S", 2.0), ("REPORTED_S", 3.0), ("SILENT_S", 4.0)):
         monkeypatch.setattr(f"podfit.vm.resizing.online.{name}", seconds)
 
@@ -84,7 +85,7 @@ async def test_the_agent_brings_memory_online_that_the_kernel_leaves_offline(
         assert await vms.size(id) == (1, 384)
         assert (await vms.guest(id))[1] - before > 110, await vms.exec(id, "cat /proc/uptime")
 
-        # After a reboot it is offline again. While the agent does not say more, it does not count.
+        # After a reboot it is offline again, and does not count until the agent reports it.
         looking.times = 2
         await runtime.lives.machine(runtime.container(id)).reset()
 

@@ -1,4 +1,4 @@
-"""A VM runtime that ends while it connects a pod to the network leaves nothing of that in the kernel."""
+"""A VM runtime that exits while it connects a pod to the network leaves no network resources in the kernel."""
 
 from __future__ import annotations
 
@@ -141,7 +141,7 @@ async def test_a_runtime_that_is_ended_by_a_signal_leaves_no_network(short_path:
         await vms.close()
     async with process(short_path, "--network", "bridge") as running:
         vms = Vms(short_path / "vm.sock")
-        # It may have been recorded a moment before the signal: then it is a pod like any other.
+        # If it was recorded just before the signal, it is a pod like any other.
         await vms.remove_all()
         await vms.close()
         running.terminate()

@@ -1,4 +1,4 @@
-"""The life of VMs on real QEMU guests: created, started, seen, stopped, removed."""
+"""The life of VMs on real QEMU guests: created, started, listed, stopped, removed."""
 
 from __future__ import annotations
 

@@ -1,5 +1,6 @@
-"""A runtime that ends before or after any write while it creates, starts or removes a VM: the caller, who asks again,
-has one VM in the end, or none, and nothing else is left."""
+"""A runtime that exits before or after any write while it creates, starts or removes a VM: after the caller's
+retry there is one VM or none, and nothing else is left.
+"""
 
 from __future__ import annotations
 
@@ -45,7 +46,7 @@ def saboteur(monkeypatch: pytest.MonkeyPatch) -> Saboteur:
 
 
 async def brought_up(vms: Vms) -> str:
-    """As a kubelet does it, which asks what there is before it makes anything."""
+    """Acts as a kubelet, which lists what exists before it creates anything."""
     config = await vms.sandbox("crash")
     config.linux.cgroup_parent = f"/{GROUP}"
     sandbox = (await vms.runtime["RunPodSandbox"](cri.RunPodSandboxRequest(config=config))).pod_sandbox_id
@@ -95,7 +96,7 @@ Work = Callable[[Vms], Awaitable[Any]]
 
 
 async def cut_off(folder: Path, saboteur: Saboteur, at: int, after: bool, work: Work) -> bool:
-    """Whether the process died at this write; there may be fewer."""
+    """Whether the process died at this write; there may be fewer writes."""
     async with serving(folder, keep=True) as (_, vms):
         saboteur.arm(at, after)
         with suppress(grpc.aio.AioRpcError):

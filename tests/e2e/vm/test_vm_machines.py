@@ -1,4 +1,4 @@
-"""Pods with `spec.virtualMachine`: what of it reaches the guest, and what its status says of the power."""
+"""Pods with `spec.virtualMachine`: which fields reach the guest, and how the status reports its power state."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def turn(up: Running, name: str, power: str) -> None:
 
 
 def said(up: Running, name: str, *command: str) -> str | None:
-    """What a command in the guest printed; None while the guest cannot run it."""
+    """The output of a command in the guest; None while the guest cannot run it."""
     done = up.try_kubectl("exec", name, "--", *command)
     return done.stdout if done.returncode == 0 else None
 

@@ -37,7 +37,7 @@ CLASS = {
 
 
 class Process:
-    """A command of podfit, started until it says that it is ready."""
+    """A command of podfit, started and awaited until it prints that it is ready."""
 
     def __init__(self, log: Path, *words: str) -> None:
         self._log, self._words = log, words
@@ -65,7 +65,7 @@ class Process:
 
 @dataclass
 class Nodes:
-    """`one` runs in `podfit up`, `two` in `podfit agent`."""
+    """Two nodes: `one` runs in `podfit up`, `two` in `podfit agent`."""
 
     up: Running
     agent: Process
@@ -239,7 +239,7 @@ def test_a_migration_goes_on_after_both_agents_and_both_runtimes_were_killed(clu
 
 
 def killed(*processes: Process | Running) -> None:
-    """And started again, all at once."""
+    """Then all of them are restarted at the same time."""
     for one in processes:
         one.stop(signal.SIGKILL)
     for one in processes:

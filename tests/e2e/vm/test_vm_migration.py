@@ -47,7 +47,7 @@ async def two_hosts(folder: Path) -> AsyncIterator[tuple[Host, Host]]:
 
 
 async def prepared(source: Host, target: Host, id: str, name: str) -> dict[str, Any]:
-    """Offered by the one, expected by the other."""
+    """Offers the VM at one runtime and prepares it at the other."""
     offer = (await source.vms.migrations["Offer"]({"id": id}))["offer"]
     config = await target.vms.sandbox(name, target.folder / "logs")
     sandbox = await target.vms.runtime["RunPodSandbox"](cri.RunPodSandboxRequest(config=config))
@@ -78,7 +78,7 @@ async def arrived(target: Host, id: str) -> None:
 
 
 async def resized(vms: Vms, id: str, cpus: int, memory: int) -> None:
-    """The runtime goes on trying by itself when the guest is slow."""
+    """Waits: the runtime retries by itself when the guest is slow."""
     with contextlib.suppress(grpc.aio.AioRpcError):
         await vms.resize(id, cpus, memory)
 
@@ -108,7 +108,7 @@ async def test_a_resized_vm_keeps_its_size_when_it_moves_and_when_it_reboots_the
         id = await source.vms.run("guest", folder=source.folder / "logs")
         await source.vms.booted(id)
         boot, started = await source.vms.exec(id, BOOT_ID), (await source.vms.status(id)).started_at
-        # Memory first, and there; then vCPUs as well, and back.
+        # Memory on the way there; then vCPUs as well, on the way back.
         for cpus, here, there in ((1, source, target), (2, target, source)):
             await resized(here.vms, id, cpus, X + DELTA)
 

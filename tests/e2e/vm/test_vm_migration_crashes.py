@@ -1,4 +1,6 @@
-"""A migration in which a runtime is killed before or after any of its writes: the VM runs once, and is the same one."""
+"""A migration during which a runtime is killed before or after any of its writes: the VM runs exactly once, and
+is the same VM.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,7 @@ RUNNING = cri.ContainerState.CONTAINER_RUNNING
 
 
 class Pair:
-    """Two runtimes, either of which can be killed and started again."""
+    """Two runtimes, each of which can be killed and restarted."""
 
     def __init__(self, folder: Path, daemons: list[Libvirtd], archive: Path) -> None:
         self._folder, self._daemons, self._archive = folder, daemons, archive
@@ -50,7 +52,7 @@ class Pair:
             await stack.aclose()
 
     async def running(self, id: str) -> list[int]:
-        """Where a guest with this ID executes."""
+        """The places where a guest with this ID runs."""
         return [at for at, one in enumerate(self.hosts) if await executes(one, id)]
 
 
@@ -83,7 +85,7 @@ def watch(saboteur: Saboteur, one: Host, leaves: bool) -> None:
 
 
 async def go(both: Pair, source: int, id: str) -> None:
-    """As far as it goes: what the agents of both nodes ask their runtimes for."""
+    """Makes the calls of both nodes' agents to their runtimes, until one fails."""
     with contextlib.suppress(grpc.aio.AioRpcError, TimeoutError):
         one, other = both.hosts[source], both.hosts[1 - source]
         place = await prepared(one, other, id, "guest")
@@ -93,7 +95,7 @@ async def go(both: Pair, source: int, id: str) -> None:
 
 
 async def go_on(both: Pair, source: int, id: str) -> None:
-    """The agents ask again, until the migration has ended in one of the two ways."""
+    """Repeats the agents' calls until the migration has succeeded or failed."""
     one, other = both.hosts[source], both.hosts[1 - source]
     if (await one.vms.status(id)).state != RUNNING:
         return
@@ -105,7 +107,7 @@ async def go_on(both: Pair, source: int, id: str) -> None:
 
 
 async def give_up(both: Pair, source: int, id: str) -> bool:
-    """Recorded as failed, if the source says that it has the VM: the place at the target is removed."""
+    """Records the failure if the source confirms that it has the VM; then the preparation at the target is removed."""
     try:
         await both.hosts[source].vms.migrations["Stay"]({"id": id})
     except grpc.aio.AioRpcError:

@@ -1,4 +1,4 @@
-"""VM pods in the pod network: reached at their address, by whichever way the guest learns it."""
+"""VM pods in the pod network are reachable at their address, however the guest obtains it."""
 
 from __future__ import annotations
 

@@ -38,7 +38,7 @@ def actual(up: Running, name: str) -> Any:
 
 
 def in_progress(up: Running, name: str) -> str:
-    """Why a resize has not ended."""
+    """The reason why a resize has not completed."""
     conditions = up.json("get", "pod", name)["status"]["conditions"]
     found = (one for one in conditions if (one["type"], one.get("reason")) == ("PodResizeInProgress", "Error"))
     return str(next(found, {}).get("message", ""))

@@ -1,4 +1,4 @@
-"""The power of a VM while its container lives: paused, suspended to disk, shut down, and on again."""
+"""The power state of a VM while its container exists: paused, suspended to disk, shut down, and on again."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ async def test_a_paused_or_suspended_guest_resumes_where_it_stopped(tmp_path: Pa
         await turn(vms, id, RUNNING)
         await vms.booted(id)
         assert await vms.exec(id, "cat /tmp/note") == "kept\n"
-        # A paused guest hears the power button when its pod is deleted.
+        # A paused guest receives the power button when its pod is deleted.
         await turn(vms, id, PAUSED)
         await vms.stop(id, 30)
         assert (await vms.status(id)).exit_code == 0

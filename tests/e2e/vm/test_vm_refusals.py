@@ -1,4 +1,4 @@
-"""What the VM runtime refuses, and what it says then."""
+"""Requests that the VM runtime refuses, with its messages."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Sizes of running guests: the cases of the VM design's last section, on real QEMU guests."""
+"""Sizes of running guests: the test cases of the VM design's last section, on real QEMU guests."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ BOOT_ID = "cat /proc/sys/kernel/random/boot_id"
 
 
 async def sees(vms: Vms, id: str, cpus: int, memory: int) -> None:
-    """The runtime reports the size, and the guest itself counts as much, but for what its kernel keeps."""
+    """The runtime reports the size, and the guest itself counts as much, less what its kernel reserves."""
     assert await vms.size(id) == (cpus, memory)
 
     async def guest_follows() -> bool:

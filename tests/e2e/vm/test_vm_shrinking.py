@@ -1,4 +1,4 @@
-"""Shrinking never hurts the guest, and an update in progress is neither lost nor repeated."""
+"""Shrinking never harms the guest, and an update in progress is neither lost nor repeated."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ async def refused_shrink(vms: Vms, id: str, memory: int) -> str:
 
 
 async def stays_until_it_is_free(vms: Vms, id: str) -> None:
-    """The guest is at 640 MiB, with a file of 330 in its memory."""
+    """A guest of 640 MiB with a file of 330 MiB in its memory."""
     assert "still in use by the guest" in await refused_shrink(vms, id, 256)
     reported = (await vms.size(id))[1]
     assert 256 < reported < 640

@@ -1,4 +1,4 @@
-"""Volumes of a pod in its guest: folders of the node, by virtiofs."""
+"""Volumes of a pod in its guest: folders of the node, mounted by virtiofs."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ async def test_a_guest_reads_and_writes_the_volumes_of_its_pod(tmp_path: Path) -
         await until(mounted, 60)
         await vms.exec(id, "echo from the guest >/data/note")
         assert (data / "note").read_text() == "from the guest\n"
-        # Whatever the guest's kernel does, it cannot write to what it may only read.
+        # Whatever the guest's kernel does, it cannot write to a read-only mount.
         await vms.exec(id, "mount -o remount,rw /etc/settings; ! echo slow >/etc/settings/mode")
         assert (settings / "mode").read_text() == "quick\n"
         await vms.resize(id, 1, 500)

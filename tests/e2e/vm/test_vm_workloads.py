@@ -42,7 +42,7 @@ def stateful_set() -> str:
 
 
 def resize(up: Running, cpu: str, memory: str) -> None:
-    """Of the template; the pod follows."""
+    """Resizes the template; the pod follows."""
     patch = {"spec": {"template": {"spec": {"containers": [{"name": "vm", "resources": limits(cpu, memory)}]}}}}
     up.kubectl("patch", "statefulset", NAME, "--patch", json.dumps(patch))
     eventually(lambda: container(up)["resources"]["limits"] == {"cpu": cpu, "memory": memory}, "the VM follows", 120)
@@ -67,7 +67,7 @@ def guest(up: Running, script: str) -> str:
 
 
 def page_through(up: Running) -> str:
-    """The guest's web page, through `kubectl port-forward`."""
+    """The guest's web page, fetched through `kubectl port-forward`."""
     words = ["kubectl", f"--kubeconfig={up.kubeconfig}", "port-forward", POD, ":8080"]
     with subprocess.Popen(words, stdout=subprocess.PIPE, text=True) as forwarding:
         assert forwarding.stdout is not None
