@@ -60,7 +60,8 @@ async def _create(writer: Writer, registry: Registry, obj: Object) -> None:
 
 
 def _completed(kind: Kind, found: Object, wanted: Object) -> Object | None:
-    """Updates existing objects: permissions of roles, and the address of this server."""
+    """An existing object with what it lacks, such as permissions of roles or the address of this server; None if it is
+    up to date."""
     if kind.group == role_update.GROUP:
         return role_update.completed(found, wanted)
     if kind.kind == "Endpoints" and wanted["subsets"][0] not in (found.get("subsets") or ()):

@@ -1,4 +1,4 @@
-"""The server's metrics at /metrics, under Kubernetes' names."""
+"""The metrics of the API server at /metrics, under Kubernetes' names."""
 
 from __future__ import annotations
 

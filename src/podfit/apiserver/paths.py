@@ -163,7 +163,7 @@ class Paths:
         return openapi.at(kinds, "/".join(parts[1:])) if parts[0] == "v3" else None
 
     def forget(self) -> None:
-        """Called when the kinds changed."""
+        """Drops cached documents; called when kinds change."""
         self._documents.clear()
 
     def listed(self) -> list[str]:

@@ -67,7 +67,7 @@ class Request(msgspec.Struct):
 
     @property
     def size(self) -> int:
-        """Size of the body; an object passed by a component of this process counts as none."""
+        """The size of the body in bytes; 0 for an object passed by a component of this process."""
         return len(self.sent) if isinstance(self.sent, bytes) else 0
 
     async def receive(self) -> None:

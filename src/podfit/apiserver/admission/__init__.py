@@ -1,1 +1,1 @@
-"""Admission: the step between decoding and storing a write. One plugin per file; `chain` orders them."""
+"""Admission plugins, which may change or reject a write before it is stored. One plugin per file; `chain` runs them."""

@@ -104,7 +104,7 @@ class Aggregation:
             self._session = None
 
     def changed(self, event: WatchEvent) -> None:
-        """A listener of the hub."""
+        """Called by the hub for each change."""
         if event.resource == API_SERVICE.storage_prefix:
             self._on_change(event.name, event.old, event.new)
 

@@ -1,4 +1,4 @@
-"""HorizontalPodAutoscalers as autoscaling/v1 and as autoscaling/v2.
+"""Converts HorizontalPodAutoscalers between autoscaling/v1 and autoscaling/v2.
 
 v1 has one metric, CPU utilisation. Everything else of a v2 object is kept in annotations of the v1 object, so that a
 client that reads v1 and writes it back removes nothing.
@@ -170,7 +170,7 @@ def _untitled(value: Any) -> Any:
 
 
 def _read(text: Any) -> Any:
-    """The parsed annotation; nothing if its value is invalid."""
+    """The parsed value of an annotation; None if it is invalid."""
     try:
         return parse(text.encode()) if isinstance(text, str) and text else None
     except GoSyntaxError:

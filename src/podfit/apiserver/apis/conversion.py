@@ -1,4 +1,4 @@
-"""Kinds served in several forms: Events (core and events.k8s.io) and autoscalers (v1 and v2).
+"""Converts kinds that are served in several forms: Events (core and events.k8s.io) and autoscalers (v1 and v2).
 
 Events are stored as core/v1, HorizontalPodAutoscalers as autoscaling/v2. Versions of custom resources are converted by
 `versions`, and their apiVersion set by the splicer.
@@ -28,7 +28,7 @@ def needed(kind: Kind) -> bool:
 
 
 def to_served(kind: Kind, obj: Object) -> Object:
-    """A stored object in the form of `kind`."""
+    """Converts a stored object to the form of `kind`."""
     if not needed(kind):
         if kind.custom:
             obj["apiVersion"] = kind.api_version
@@ -44,7 +44,7 @@ def to_served(kind: Kind, obj: Object) -> Object:
 
 
 def to_stored(kind: Kind, obj: Object) -> Object:
-    """An object of `kind` in its stored form."""
+    """Converts an object of `kind` to its stored form."""
     if not needed(kind):
         return obj
     if kind.group == "events.k8s.io":

@@ -76,7 +76,7 @@ class CustomResources:
         await self._tasks.stop()
 
     def changed(self, event: WatchEvent) -> None:
-        """A listener of the hub."""
+        """Called by the hub for each change."""
         if event.resource == DEFINITION.storage_prefix:
             problem = self.refresh(event.name, event.new)
             if event.new is not None and not _is_settled(event.new, problem):
@@ -87,8 +87,8 @@ class CustomResources:
     # --- rows -----------------------------------------------------------------------------------------------------
 
     def refresh(self, name: str, definition: Object | None) -> str:
-        """Updates the registry to the definition; None: it was deleted. Returns why it cannot be served, "" if it
-        can."""
+        """Updates the registry to the definition, or removes its kinds if it is None. Returns why it cannot be served,
+        "" if it can."""
         plural, _, group = name.partition(".")
         before = self._served.pop(name, [])
         for kind in before:
@@ -143,7 +143,7 @@ class CustomResources:
     # --- the definition's own state -------------------------------------------------------------------------------
 
     async def _settle(self, key: str) -> None:
-        """Completes a definition: establishes it, or cleans it up."""
+        """Establishes a definition, or deletes the objects of one that is being deleted."""
         while (record := self._objects.store.get(key)) is not None:
             definition = wire.object_of(record)
             name = definition["metadata"]["name"]
@@ -288,7 +288,7 @@ def condition(definition: Object, kind: str, field: str = "status") -> str:
 
 
 def readable(definition: Object) -> Object:
-    """A stored definition, typed. ValueError if it does not match its type."""
+    """Decodes a stored definition as its type; ValueError if it does not match."""
     struct = type_of(DEFINITION)
     assert struct is not None
     return convert(definition, struct, field_validation="Ignore").obj

@@ -1,4 +1,4 @@
-"""Discovery: the groups, versions and resources, in the plain and in the aggregated form.
+"""Builds discovery documents of groups, versions and resources, in the plain and in the aggregated form.
 
 Documents are built from the registry on demand and cached until it changes (`forget`).
 """
@@ -37,7 +37,7 @@ _PRIORITY = (
     "resource.k8s.io",
     "flowcontrol.apiserver.k8s.io",
 )
-"""The order in which groups are listed; others follow by name."""
+"""The order in which groups are listed; all other groups follow by name."""
 
 
 class Discovery:

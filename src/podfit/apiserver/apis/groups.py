@@ -23,7 +23,7 @@ class CustomGroups:
         self._looking = False
 
     def changed(self, event: WatchEvent) -> None:
-        """A listener of the hub."""
+        """Called by the hub for each change."""
         if event.resource == DEFINITION.storage_prefix and not self._looking:
             self._looking = True
             self._tasks.start(self.follow(), "follow definitions")

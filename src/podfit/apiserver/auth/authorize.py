@@ -116,7 +116,7 @@ class Authorization:
 
 
 def with_selected_name(action: Action) -> Action:
-    """A list or watch of one object by `metadata.name=x` is authorized as a request for x."""
+    """Sets the name in the action for a list or watch by `metadata.name=x`, which is authorized as a request for x."""
     if not action.field_selector or action.name or action.verb not in ("list", "watch", "deletecollection"):
         return action
     name = demanded(action.field_selector, "metadata.name")

@@ -61,7 +61,7 @@ class Dialects:
         self._set(namespace["metadata"]["name"], _label(namespace))
 
     def changed(self, event: WatchEvent) -> None:
-        """A listener of the hub, for namespaces."""
+        """Called by the hub for each change of a namespace."""
         if event.new is None:
             self._set(event.name, None)
             return

@@ -80,7 +80,7 @@ class FlowControl:
             self._timer = None
 
     def changed(self, event: WatchEvent) -> None:
-        """A listener of the hub. Changes arrive in groups; each group is processed once."""
+        """Called by the hub for each change. Changes arrive in groups, and each group causes a single reload."""
         if not self._stale:
             self._stale = True
             asyncio.get_running_loop().call_soon(self.configure)

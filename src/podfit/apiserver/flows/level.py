@@ -42,7 +42,7 @@ class Queue:
 
 @dataclass(slots=True, eq=False)
 class Ticket:
-    """One request in a level."""
+    """A request that is executing or waiting in a level."""
 
     work: WorkEstimate
     arrived: float

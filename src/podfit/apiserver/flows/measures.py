@@ -1,4 +1,4 @@
-"""Metrics of flow control, under kube-apiserver's names."""
+"""The metrics of flow control, under kube-apiserver's names."""
 
 from __future__ import annotations
 

@@ -40,7 +40,7 @@ class FlowUpkeep:
         await self._tasks.stop()
 
     def changed(self, event: WatchEvent) -> None:
-        """A listener of the hub."""
+        """Called by the hub for each change."""
         kind = SCHEMA if event.resource == SCHEMA.storage_prefix else LEVEL
         gone = event.new is None and event.old is not None
         if gone and event.old["metadata"]["name"] in MANDATORY:  # type: ignore[index]

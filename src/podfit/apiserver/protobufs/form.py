@@ -1,6 +1,6 @@
 """The protobuf form of objects, lists and watch events.
 
-A stored object is encoded once for every revision, whether it is a response, an item of a list or part of an event;
+A stored object is encoded once for each revision, and used in responses, items of lists and events;
 other values stay JSON until they are sent (`Call.reply`). An event is a frame of four bytes of length and a WatchEvent,
 which contains a whole object, envelope included, as in Kubernetes.
 """

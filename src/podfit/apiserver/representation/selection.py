@@ -49,7 +49,7 @@ class Chosen:
         return self._labels.matches(view.labels) and self._fields.matches(view.fields)
 
     def between(self, event: WatchEvent) -> tuple[bool, bool]:
-        """The result of `takes` for the records before and after a change; False where there is none."""
+        """The results of `takes` for the records before and after a change; False if there is no record."""
         was, stays = event.change.previous is not None, event.change.record is not None
         for read, terms in self._terms:
             old, new = event.texts(read)

@@ -19,8 +19,8 @@ def reached_at(objects: Objects, namespace: str, name: str, port: int) -> tuple[
 
 
 def endpoint_of(objects: Objects, namespace: str, name: str, port: str) -> tuple[str, int] | None:
-    """Host and port behind a port of a Service, given by number, by name, or "" for its only one; None if there is
-    none."""
+    """Host and port behind a port of a Service, given by number, by name, or as "" for its only port. None if there is
+    no endpoint."""
     target = objects.get(_SERVICE, namespace, name)
     if target is None:
         return None

@@ -54,7 +54,7 @@ class DerivedState:
         await self._tasks.stop()
 
     def changed(self, event: WatchEvent) -> None:
-        """A listener of the hub."""
+        """Called by the hub for each change."""
         resource = event.resource
         if resource == POD.storage_prefix:
             self._graph.pod_changed(event.old, event.new)

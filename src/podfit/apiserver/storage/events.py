@@ -186,7 +186,7 @@ writer's request."""
 
 
 class Watcher:
-    """One open watch: its selection, its form, and its queue."""
+    """An open watch: its selection, its form, and its queue."""
 
     __slots__ = (
         "_timer",

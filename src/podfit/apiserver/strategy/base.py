@@ -1,4 +1,4 @@
-"""The default strategy of a kind, and the order in which its hooks run.
+"""The default strategy, which those of all kinds extend, with the hooks that writes call.
 
 A strategy modifies objects in place and returns field errors or warnings; it never reads the store or the clock.
 """
@@ -158,7 +158,8 @@ class Strategy:
         return errors
 
     def validate_update_meta(self, new: Object, old: Object, subresource: str = "") -> Errors:
-        """Kubernetes checks metadata for all kinds first and then again for each, so errors are repeated."""
+        """Validates the metadata in an update. Kubernetes checks it for all kinds first and then again in each kind's
+        validation, so errors are repeated."""
         mine, stored = new.get("metadata") or {}, old.get("metadata") or {}
         if meta.untouched(mine, stored):
             return []

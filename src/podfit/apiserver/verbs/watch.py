@@ -45,8 +45,8 @@ async def watch(call: Call) -> Response:
 
 
 class _Stream:
-    """The chunks of a watch. The front end may also pass a sink, which gets encoded events pushed; a reader in this
-    process passes a subscriber, which gets shared objects instead of chunks."""
+    """The stream of chunks of a watch. The front end may also pass a sink, which receives encoded events; a reader in
+    this process passes a subscriber, which gets shared objects instead of chunks."""
 
     def __init__(self, call: Call, form: Form, options: ListOptions, selection: Chosen | None) -> None:
         self._call, self._form, self._options, self._selection = call, form, options, selection

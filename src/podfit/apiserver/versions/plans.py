@@ -26,7 +26,7 @@ _LARGE = 64 * 1024
 
 
 class VersionPlan:
-    """The versions of one definition."""
+    """The conversions between the versions of one definition."""
 
     def __init__(self, definition: Object, revision: int, caller: Caller) -> None:
         self.spec: Object = definition["spec"]

@@ -1,4 +1,4 @@
-"""The warnings about existing pods when a namespace enforces a stricter standard than before."""
+"""Computes the warnings about existing pods when a namespace enforces a stricter standard than before."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ _AT_ONCE = 50
 
 
 async def warnings(namespace: str, standard: Standard, pods: Sequence[Object], clock: Clock) -> list[str]:
-    """One warning for each set of reasons, with the first pod by name. Bounded in pods and in time."""
+    """One warning for each set of reasons, with the name of the first pod. The number of pods and the time are
+    bounded."""
     end = clock.monotonic() + LONGEST_S
     names: dict[str, list[str]] = {}
     checked = 0

@@ -1,4 +1,4 @@
-"""The table of checks, each with the versions of Kubernetes 1 from which its revisions apply."""
+"""The table of Pod Security checks: each revision, and the minor version of Kubernetes from which it applies."""
 
 from __future__ import annotations
 

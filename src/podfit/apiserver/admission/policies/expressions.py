@@ -1,4 +1,4 @@
-"""The compiled expressions of one policy: its variables in order, and the scope of each expression."""
+"""Compiles the expressions of a policy: its variables in order, and the scope of each expression."""
 
 from __future__ import annotations
 

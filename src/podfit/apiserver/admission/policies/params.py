@@ -1,4 +1,4 @@
-"""The parameter objects of a policy for one binding and one request."""
+"""Finds the parameter objects of an admission policy for one binding and one request."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A hook's match conditions: CEL over the request and the permissions of its user."""
+"""Evaluates a hook's match conditions: CEL over the request and the permissions of its user."""
 
 from __future__ import annotations
 

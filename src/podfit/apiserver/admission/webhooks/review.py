@@ -1,4 +1,4 @@
-"""AdmissionReview v1: the request to a hook, and the interpretation of its response."""
+"""Builds the AdmissionReview for a hook, and interprets the hook's response."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The server's own certificates, in one folder, created at first start: two CAs, the serving certificate, those of the
+"""Creates and stores the server's certificates in one folder: two CAs, the serving certificate, those of the
 administrator and the components, and the key that signs service-account tokens.
 
 Files are readable by their owner only. Existing ones are used; those that are missing, about to expire or lack a name

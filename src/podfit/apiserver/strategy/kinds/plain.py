@@ -294,7 +294,8 @@ class RuntimeClassStrategy(UncountedStrategy):
 
 
 class CustomStrategy(Strategy):
-    """Custom resources: everything outside metadata and status counts as the spec. Schemas are checked elsewhere."""
+    """Custom resources: all fields except metadata and status count as the spec. `writing.custom_schema` checks
+    schemas."""
 
     update_checks = "c"
     unconditional_update = False

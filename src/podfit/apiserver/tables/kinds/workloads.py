@@ -1,4 +1,4 @@
-"""Rows of workloads: deployments and their kin, jobs, budgets, autoscalers."""
+"""Rows of workloads: deployments and other sets of replicas, jobs, budgets, autoscalers."""
 
 from __future__ import annotations
 
