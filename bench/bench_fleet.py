@@ -29,7 +29,7 @@ def rss_mib() -> float:
 
 
 class Fleet:
-    """The nodes, and a client that sees all pods."""
+    """The nodes, and a client that watches all pods."""
 
     def __init__(self, folder: Path, nodes: int) -> None:
         from podfit.api.registry.kinds import POD

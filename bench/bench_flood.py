@@ -1,4 +1,4 @@
-"""How a flood of one kind of request delays another client's PATCH: p99 during the flood against p99 on an idle server.
+"""Measures how a flood of requests delays another client's PATCH: p99 during the flood against p99 on an idle server.
 
 The server holds 10,000 pods. One process repeats the same request over eight connections, as fast as responses arrive;
 another process patches one pod after the other. Each has its own credentials.

@@ -160,7 +160,7 @@ class Cluster:
                 self._changed.setdefault(name, asyncio.Event()).set()
 
     async def seen(self, name: str, wanted: Callable[[Object], bool]) -> float:
-        """When the watch showed the pod in the expected state (perf_counter)."""
+        """The time (perf_counter) at which the watch showed the pod in the expected state."""
         changed = self._changed.setdefault(name, asyncio.Event())
         while not (name in self.pods and wanted(self.pods[name])):
             changed.clear()

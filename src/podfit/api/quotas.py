@@ -25,7 +25,7 @@ _DEMANDED = frozenset({"cpu", "memory", "requests.cpu", "requests.memory", "limi
 _ALIASES = frozenset(
     {"configmaps", "persistentvolumeclaims", "pods", "replicationcontrollers", "resourcequotas", "secrets", "services"}
 )
-"""Core resources that quotas count under their bare name as well as under `count/…`."""
+"""Core resources that quotas count under their plain name as well as under `count/…`."""
 _STORAGE_CLASS = ".storageclass.storage.k8s.io/"
 
 

@@ -217,7 +217,7 @@ class FieldError:
 
 
 def go_value(value: Json) -> str:
-    """How Go's field errors print a value."""
+    """A value as Go's field errors print it."""
     if value is None:
         return "null"
     if isinstance(value, bool):

@@ -24,7 +24,7 @@ class BadKubeconfig(ValueError):
 
 @dataclass(frozen=True)
 class Access:
-    """How to reach a server: its address, its CA, our credentials."""
+    """The parameters of a connection to a server: its address, its CA, our credentials."""
 
     server: str
     namespace: str = "default"

@@ -1,4 +1,4 @@
-"""Verbs on kinds: get, list, create, patch, update, delete, watch. Objects are JSON dicts; errors are ApiErrors.
+"""The client: get, list, create, patch, update, delete and watch by kind. Objects are JSON dicts; errors are ApiErrors.
 
 Objects returned by writes and watches may be shared with other components of this process: read only.
 """

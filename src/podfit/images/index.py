@@ -33,7 +33,7 @@ class StoredImage(Struct, frozen=True):
     """`registry/repository@sha256:…`."""
     layers: tuple[str, ...] = ()
     size_bytes: int = 0
-    """Of its compressed layers, and its configuration."""
+    """The size of its compressed layers and its configuration."""
     added_at: float = 0.0
     settings: Settings = Settings()
     loaded: bool = False

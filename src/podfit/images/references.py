@@ -87,7 +87,8 @@ def _complaint(text: str) -> str:
 
 
 def _split(domain: str | None, path: str) -> tuple[str, str]:
-    """A first component is a registry only if it looks like a host; otherwise it is part of a name on docker.io."""
+    """A first component is a registry only if it has the form of a host; otherwise it is part of a name on
+    docker.io."""
     if domain is not None and not (set(".:[") & set(domain) or domain == "localhost" or domain != domain.lower()):
         domain, path = None, f"{domain}/{path}"
     if domain is None or domain == "index.docker.io":

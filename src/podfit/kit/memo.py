@@ -14,7 +14,7 @@ Value = TypeVar("Value")
 
 class Memo(dict[Key, Value]):
     def __init__(self, limit: int) -> None:
-        """When full it is cleared: least-recently-used order would cost more than it saves."""
+        """A full cache is cleared: least-recently-used order would cost more than it saves."""
         super().__init__()
         self._limit = limit
 

@@ -61,7 +61,7 @@ class Leases:
         return address not in self._held and address not in edges
 
     def _write(self, address: IPv4Address, owner: str) -> bool:
-        """False if it is taken: another runtime of the node may share the folder."""
+        """Creates the lease; False if the address is in use: another runtime of the node may share the folder."""
         draft = self._folder / f".{uuid.uuid4().hex}"
         draft.write_text(owner)
         try:

@@ -103,7 +103,7 @@ class Store(Protocol):
 
     @property
     def problem(self) -> str:
-        """Why the store cannot be written now; "" if it can."""
+        """The reason why the store cannot be written now; "" if it can."""
 
     async def sync(self) -> int:
         """Waits until the view contains every write acknowledged anywhere before the call; returns its revision."""

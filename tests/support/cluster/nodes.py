@@ -35,7 +35,7 @@ def local_client(server: ApiServer) -> Client:
 
 
 class Native:
-    """A transport that asks for the native form of pods, as every component does."""
+    """A transport that requests the native form of pods, as every component does."""
 
     def __init__(self, inner: Transport) -> None:
         self._inner = inner

@@ -144,7 +144,7 @@ def _retained(out: Map, patch: Map) -> Map:
 
 
 def _row(kind: Type, key: str) -> Field:
-    """How the field merges; inside a map every key merges like its values."""
+    """The field of a key, which determines how it merges; inside a map all keys merge alike."""
     if isinstance(kind, Struct):
         row = kind.fields.get(key)
         if row is not None:

@@ -35,7 +35,7 @@ class Unwritable(ValueError):
 
 
 class Message:
-    """How messages of one type are decoded from JSON and encoded."""
+    """The decoder (from JSON) and encoder of messages of one type."""
 
     def __init__(self, name: str, above: frozenset[str]) -> None:
         self._above = above | {name}

@@ -73,7 +73,7 @@ class Unknown(Struct, frozen=True):
 Verdict = Granted | Unchanged | Deferred | Infeasible
 """A node's decision."""
 Waiting = Undecided | Deferred | Infeasible | Unknown
-"""Why a resize is pending, as far as other components can tell."""
+"""The reasons for a pending resize that other components can determine."""
 
 
 def verdict_in(condition: ObjectView) -> Deferred | Infeasible | Unknown:

@@ -22,7 +22,7 @@ MIDDLE = HEIGHT // 2 + 8
 MOST_DAYS = 14
 """The most marks in a chart."""
 SHORT_DAYS = 2
-"""A chart of at most so many has hours, too."""
+"""Charts of at most this many days also have marks for hours."""
 COLOURS = ("#b45309", "#15803d", "#7c3aed", "#dc2626", "#0891b2")
 _STYLE = """
 :root{--ink:#1b2430;--soft:#5c6875;--line:#dde3ea;--paper:#fff;--used:#2563eb}

@@ -28,7 +28,7 @@ class WhatIf:
 
     costs: Costs
     bounds: Mapping[str, tuple[float, float]]
-    """Minimum and maximum, by resource, in cores and bytes."""
+    """The minimum and maximum by resource, in cores and bytes."""
     percentile: float = float("nan")
     margin: float = float("nan")
     mode: str = IN_PLACE

@@ -69,7 +69,7 @@ async def all_cluster_checks(kubeconfig: str, context: str) -> AsyncIterator[Fin
 
 
 def certificate(access: Access, now: float | None = None) -> Finding | None:
-    """When the client's certificate expires; None if it has none."""
+    """The expiry time of the client's certificate; None if it has none."""
     if not access.cert:
         return None
     from cryptography import x509

@@ -46,7 +46,7 @@ def _by_cni(found: NetworkConfig, conf_dir: Path, bin_dirs: Sequence[Path]) -> F
 
 
 def missing_plugin(kinds: Sequence[str], bin_dirs: Sequence[Path]) -> str:
-    """Why one of these plugins is unusable; "" if all are usable."""
+    """The reason why one of these plugins is unusable; "" if all are usable."""
     try:
         for kind in kinds:
             find_plugin(kind, bin_dirs)

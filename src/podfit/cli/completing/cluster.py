@@ -38,7 +38,7 @@ class Cluster:
         return contexts(self.kubeconfig)
 
     def knows(self, word: str) -> bool:
-        """Whether `word` names one of the kinds that every cluster has."""
+        """Whether `word` is a name of one of the kinds that every cluster has."""
         names = ((one.plural, one.singular, one.kind.lower(), *one.short) for one in (*BUILT_IN, VPA))
         return any(word.lower() in one for one in names)
 

@@ -130,7 +130,7 @@ def why_numbers(numbers: dict[str, Any]) -> list[str]:
 
 
 def policy_lines(judged: dict[str, Any]) -> list[str]:
-    """How well other policies would have performed, one line each."""
+    """The performance that other policies would have had, one line each."""
     lines = []
     for policy, each in judged.items():
         words = [

@@ -15,7 +15,7 @@ _METRICS = "/apis/metrics.k8s.io/v1beta1"
 
 
 def too_old(version: Object) -> str:
-    """Why a server of this version is not supported; "" if it is."""
+    """The reason why a server of this version is not supported; "" if it is."""
     try:
         major, minor = int(version["major"]), int(str(version["minor"]).rstrip("+"))
     except (KeyError, ValueError):
@@ -59,7 +59,7 @@ async def _allowed(client: Client, verb: str, kind: Kind, namespace: str) -> boo
 
 
 async def missing_metrics(client: Client) -> str:
-    """Why there are no metrics to recommend from; "" if there are."""
+    """The reason why there are no metrics to recommend from; "" if there are."""
     try:
         await client.raw("GET", f"{_METRICS}/nodes")
     except ApiError as error:

@@ -69,7 +69,7 @@ def is_rolled_out(deployment: Object) -> bool:
 
 
 def why_waiting(pod: Object) -> list[str]:
-    """Why a pod's containers do not run, according to its status."""
+    """The reason why a pod's containers do not run, according to its status."""
     status, name = pod.get("status") or {}, pod["metadata"]["name"]
     found = [
         f"pod {name}: {one['reason']}: {one.get('message', '')}"

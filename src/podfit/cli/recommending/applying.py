@@ -91,7 +91,7 @@ def _named(pod: Mapping[str, Any], field_name: str, name: str) -> Mapping[str, A
 
 
 def _too_small_in_place(container: Mapping[str, Any], sizes: ContainerSizes) -> str:
-    """Why a running container must not shrink, if its heap was sized for more memory at its start; "" if it may."""
+    """The reason why a running container must not shrink (its heap was sized for more memory); "" if it may."""
     heap, limit = heap_of(container), sizes.limits.get("memory")
     if heap is None or limit is None:
         return ""

@@ -23,7 +23,7 @@ class Change:
 
     workload: Workload
     sizes: Mapping[tuple[str, str], ContainerSizes]
-    """By field of the pod's spec and container."""
+    """The new sizes, by field of the pod's spec and container."""
 
     @property
     def key(self) -> Key:

@@ -62,7 +62,7 @@ def read_request(pem: bytes) -> SigningRequest:
 
 
 def objection(signer: str, asked: SigningRequest, usages: Collection[str]) -> str:
-    """Why the signer rejects the request; "" if it signs it."""
+    """The reason why the signer rejects the request; "" if it signs it."""
     if signer == NODE_CLIENT:
         return _node_client(asked, usages)
     if signer == SERVING:

@@ -1,4 +1,4 @@
-"""How many disruptions a budget currently allows. Pure."""
+"""Computes how many disruptions a budget currently allows. Pure."""
 
 from __future__ import annotations
 

@@ -68,7 +68,8 @@ class Scales:
         return owner["uid"], int((scale.get("spec") or {}).get("replicas", 0))
 
     async def _kind(self, api_version: str, name: str) -> Kind:
-        """Definitions come and change: kinds without a scale are looked up each time."""
+        """The kind of a controller. Not cached for kinds without a scale, because definitions may be added and
+        changed."""
         if (kind := self._kinds.get((api_version, name))) is not None:
             return kind
         for kind in await discover(self._context.client, preferred_only=False):

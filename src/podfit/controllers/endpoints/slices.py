@@ -50,7 +50,7 @@ class EndpointSliceController:
         self._members = Members(context, self._engine.add)
         self._triggers = Triggers()
         self._awaited: dict[str, set[Key]] = {}
-        """By the name of an unknown node: Services with pods there."""
+        """By the name of an unknown node, the Services with pods on it."""
         slices.subscribe(self._slice_changed)
         self._nodes.subscribe(self._node_changed)
 

@@ -9,7 +9,7 @@ from podfit.api.schema.golang.godump import go_dump
 _OFFSET, _PRIME = 0x6C62272E07BB014262B821756295C58D, (1 << 88) + 0x13B
 _WORD = (1 << 128) - 1
 Place = tuple[str, str, bool]
-"""Of an address: its text, the uid of its pod, and whether it is ready."""
+"""An address: its text, the uid of its pod, and whether it is ready."""
 
 
 class Subsets:

@@ -17,7 +17,7 @@ ANNOTATION = "endpoints.kubernetes.io/last-change-trigger-time"
 class Triggers:
     def __init__(self) -> None:
         self._pods: dict[Key, dict[str, str]] = {}
-        """By Service: when its pods last changed."""
+        """By Service, the times at which its pods last changed."""
 
     def of(self, key: Key, service: Object, pods: Sequence[Object]) -> str:
         """The time for this pass; "" if nothing that counts has changed. Timestamps are compared as text."""

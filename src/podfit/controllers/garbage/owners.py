@@ -135,9 +135,9 @@ class GarbageCollector:
         return DONE
 
     async def _is_absent(self, owner: Object, item: Item) -> bool:
-        """Whether the owner does not exist where the reference says.
+        """Whether the owner named by the reference does not exist.
 
-        One that is in no cache is looked up once on the server, and the result is remembered.
+        An owner that is in no cache is requested once from the server, and the result is cached.
         """
         uid, node = owner["uid"], self._graph.nodes.get(owner["uid"])
         if node is not None:

@@ -113,7 +113,7 @@ def no_execute(node: Object | None) -> list[Object]:
 
 
 def eviction_time(taints: list[Object], tolerations: list[Object], seen: float) -> float | None:
-    """When the pod must be deleted: None for never. Pure.
+    """The time at which the pod must be deleted; None for never. Pure.
 
     At once for a taint that nothing tolerates. Otherwise the shortest of the matching tolerations counts from the
     taint's time, or from when it was first seen if the taint has none.

@@ -12,7 +12,7 @@ from collections import Counter
 from podfit.api.objects import Object
 
 EVICT, HOLD, NEVER = "evict", "hold", "never"
-"""Evict; evict no further pods; evict none, and cancel pending evictions."""
+"""The reactions: evict pods; evict no further pods; evict none, and cancel pending evictions."""
 _UNHEALTHY_SHARE, _FEW, _LARGE = 0.55, 2, 50
 Zone = tuple[str, str]
 """Region and zone."""

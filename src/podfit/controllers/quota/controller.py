@@ -43,7 +43,7 @@ class QuotaController:
         self._namespaces, self._default = context.cache(NAMESPACE), NATIVE
         self._kinds: dict[tuple[str, str], Kind] = {}
         self._written: dict[Key, int] = {}
-        """The revision of this controller's last update of a quota."""
+        """By quota, the revision of this controller's last update."""
         for kind in _COUNTED:
             self._follow(kind)
         self._quotas.subscribe(self._quota_changed)

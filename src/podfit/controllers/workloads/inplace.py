@@ -45,7 +45,7 @@ def marks_of(workload: Object, template: Object) -> dict[str, str]:
 
 
 def batch_of(workload: Object) -> int:
-    """How many pods a ReplicaSet may resize at a time; one, unless a Deployment set it."""
+    """The number of pods that a ReplicaSet may resize at a time; one, unless a Deployment set it."""
     try:
         return max(1, int((workload["metadata"].get("annotations") or {}).get(BATCH, "1")))
     except ValueError:

@@ -1,6 +1,7 @@
 """Compression of layers: plain, gzip or zstd, detected by their first bytes.
 
-zstd needs Python 3.14, or the package `zstandard` on older ones; the error for such an image says so.
+zstd needs Python 3.14, or the package `zstandard` on older ones; without it, the error for such an image names the
+package.
 """
 
 from __future__ import annotations

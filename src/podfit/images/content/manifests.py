@@ -59,7 +59,7 @@ class Platform(Struct, frozen=True):
     architecture: str
     os: str = "linux"
     variants: tuple[str, ...] = ()
-    """Best first; () takes any."""
+    """The accepted variants, best first; () accepts any."""
 
     def __str__(self) -> str:
         return f"{self.os}/{self.architecture}"

@@ -87,7 +87,7 @@ def keyring_in(file: Path) -> Keyring:
 
 
 def user_file() -> Path:
-    """Where `docker login` stores credentials, and where a kubelet reads those of its node."""
+    """The file in which `docker login` stores credentials, and from which a kubelet reads those of its node."""
     try:
         return Path.home() / ".docker" / "config.json"
     except RuntimeError:

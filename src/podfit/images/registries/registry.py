@@ -55,7 +55,7 @@ class Registry:
         """Plain http, or https with an unverified certificate, is allowed."""
         self._base = "" if self._open else f"https://{self._host}"
         self._authorization: dict[str, str] = {}
-        """By repository."""
+        """Authorization headers by repository."""
         timeout = aiohttp.ClientTimeout(total=None, sock_connect=_CONNECT_S, sock_read=stall_s)
         self._session = aiohttp.ClientSession(
             timeout=timeout, auto_decompress=False, headers={"User-Agent": "podfit", "Accept-Encoding": "identity"}

@@ -21,7 +21,7 @@ it was unfrozen). The default of 700 is reached several times per request, and 2
 in flight."""
 _GROWN = 4
 _LEAK, _EVERY_S = 1.25, 3600.0
-"""Uncollected garbage is at most a fifth of the live objects."""
+"""The growth and the interval that justify a full collection: garbage is at most a fifth of all objects."""
 
 
 class GcFreezer:

@@ -24,7 +24,7 @@ _INTERFACE = "eth0"
 _RATES = {"ingress": "kubernetes.io/ingress-bandwidth", "egress": "kubernetes.io/egress-bandwidth"}
 _BURST = (1 << 32) - 1
 _CHECKED, _DELETED_WITH_RESULT = (0, 4, 0), (0, 4, 0)
-"""The versions since which CHECK exists, and DEL gets the result of ADD."""
+"""The versions that introduced CHECK, and the result of ADD as input of DEL."""
 
 
 async def add(

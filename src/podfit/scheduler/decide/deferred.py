@@ -42,7 +42,7 @@ class Unresolvable:
 
 
 def deferred_since(pod: Object) -> float | None:
-    """When the pod's resize was deferred; None if it is not, or was not decided since the spec changed."""
+    """The time at which the pod's resize was deferred; None if it is not, or is undecided since the spec changed."""
     waiting = pending(pod)
     if waiting is None or not isinstance(waiting.verdict, Deferred):
         return None

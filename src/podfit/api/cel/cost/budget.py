@@ -12,7 +12,7 @@ from typing import Any
 from podfit.api.cel.values import CostExceeded, Stopped
 
 PER_CALL, PER_OBJECT, PER_CONDITIONS = 1_000_000, 10_000_000, 2_500_000
-"""For one evaluation; for all rules for one object; for all match conditions of one webhook."""
+"""The limits for one evaluation, for all rules of one object, and for all match conditions of one webhook."""
 _FIRST_STEP, _STEP = 100, 4_000
 """Units of cost between two time checks, initially and at most. This is about a millisecond at the usual speed; where
 units take longer, as when comparing values with many parts, the interval becomes shorter."""
@@ -71,7 +71,7 @@ class Budget:
         self._used += frame[0]
 
     def check(self, frame: list[Any]) -> None:
-        """Raises CostExceeded if a limit is exceeded. Called when an evaluation has a result."""
+        """Raises CostExceeded if the evaluation has exceeded its limit. Called when it has a result."""
         if frame[0] > self._per_call:
             raise CostExceeded
         if self._used > _STEP:

@@ -13,7 +13,7 @@ from podfit.api.cel.library.kubernetes import Format
 from podfit.api.cel.values import LISTS, size_of
 
 Cost = Callable[[tuple[Any, ...], Any], int]
-"""Computed from the arguments (the receiver first) and the result."""
+"""A function that computes the cost from the arguments (the receiver first) and the result."""
 
 
 def cost_of(overload: Overload) -> int | Cost:

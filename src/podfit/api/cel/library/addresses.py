@@ -37,7 +37,7 @@ class Url(Opaque):
 
 
 def url_problem(text: str) -> str:
-    """Why the URL of a request (an absolute URL or path) is invalid; empty if it is valid."""
+    """The error in the URL of a request (an absolute URL or path); empty if it is valid."""
     shown = json.dumps(text, ensure_ascii=False)
     if not text:
         return 'parse "": empty url'

@@ -17,7 +17,7 @@ _PARTS = 16384
 
 class SharedFieldSets:
     def __init__(self, limit: int = _PARTS) -> None:
-        """When full it is cleared: later sets then share with each other, not with earlier ones."""
+        """A full table is cleared: later sets then share parts with each other, not with earlier ones."""
         self._limit = limit
         self._parts: dict[tuple[Any, ...], FieldSet] = {}
         """By their elements and the identities of their children, to which they hold references."""

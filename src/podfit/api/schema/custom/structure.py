@@ -184,7 +184,7 @@ def _missing(outside: Schema, branch: Schema, path: str, named: str) -> list[Fie
 
 
 def pattern_problem(pattern: str) -> str:
-    """Why a regular expression is invalid, in Go's wording; empty if it is valid."""
+    """The error in a regular expression, in Go's wording; empty if it is valid."""
     try:
         compile_pattern(pattern)
     except BadPattern as error:

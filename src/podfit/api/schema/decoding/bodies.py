@@ -57,7 +57,7 @@ _NOT_SERVED = {
     "resource.k8s.io/v1beta1": _DEVICES,
     "resource.k8s.io/v1beta2": (*_DEVICES, "DeviceTaintRule"),
 }
-"""Versions not served whose types Kubernetes 1.36 still knows: they are decoded, and rejected for their version."""
+"""Versions that Kubernetes 1.36 can decode but does not serve: objects are decoded, and rejected for their version."""
 
 
 class TypeMeta(NamedTuple):
@@ -111,7 +111,7 @@ def _check_type(meta: TypeMeta, kind: Kind) -> None:
 
 
 def _undecodable(version: str, said: str, kind: Kind) -> str:
-    """Why an object of another declared kind cannot be converted to this kind; "" if it can."""
+    """The reason why an object of another declared kind cannot be converted to this kind; "" if it can."""
     if said not in _NOT_SERVED.get(version, ()) and (version, said) not in _KNOWN:
         scheme = "pkg/api/legacyscheme/scheme.go:30"
         return f'no kind "{said}" is registered for version "{version}" in scheme "{scheme}"'
@@ -122,8 +122,8 @@ def _undecodable(version: str, said: str, kind: Kind) -> str:
 
 
 def patched_type_refused(value: Object, kind: Kind) -> str:
-    """Why an object to which a patch gave another kind or version cannot be decoded; "" if it can. Removed fields are
-    taken from the URL."""
+    """The error for an object to which a patch gave another kind or version; "" if it can be decoded. Removed fields
+    are replaced by those of the URL."""
     found = {}
     for name in ("apiVersion", "kind"):
         found[name] = value.get(name) or ""

@@ -65,7 +65,7 @@ _PUBLISHED_UNIONS = {
     "PriorityLevelConfigurationSpec": ("type", ("exempt", "limited")),
     "Subject": ("kind", ("group", "serviceAccount", "user")),
 }
-"""Types of which one field at a time may be set, and the field that says which."""
+"""Types of which only one field may be set, and the field that selects it."""
 
 
 def package_of(table: str) -> str:

@@ -40,7 +40,7 @@ def index_of(pod: Object) -> int | None:
 
 
 def wanted_active(spec: Object, active: int, succeeded: int, lost: int = 0) -> int:
-    """How many pods should be running now; `lost` indexes are not retried any more."""
+    """The number of pods that should be running now; `lost` indexes are not retried any more."""
     parallelism = int(spec.get("parallelism", 1))
     completions = spec.get("completions")
     if completions is None:

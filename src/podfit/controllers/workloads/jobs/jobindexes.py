@@ -38,7 +38,7 @@ def failed_indexes(spec: Object, pods: list[Object]) -> set[int]:
 
 
 def failures_so_far(spec: Object, pods: list[Object]) -> dict[int, int]:
-    """How often each index failed, according to its pods."""
+    """The number of failures of each index, according to its pods."""
     found: dict[int, int] = {}
     for pod in _failed(spec, pods):
         index = index_of(pod)

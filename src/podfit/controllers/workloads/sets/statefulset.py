@@ -52,7 +52,7 @@ def _marks(revision: Object) -> tuple[str, str]:
 
 
 def allowed_missing(owner: Object) -> int:
-    """How many pods may be unavailable during an update; a percentage is rounded down, to one at least."""
+    """The number of pods that may be unavailable during an update; a percentage is rounded down, to one at least."""
     rolling = (owner["spec"].get("updateStrategy") or {}).get("rollingUpdate") or {}
     return max(1, scaled(rolling.get("maxUnavailable", 1), int(owner["spec"].get("replicas", 1)), up=False))
 

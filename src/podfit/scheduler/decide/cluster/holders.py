@@ -41,7 +41,7 @@ class CountedAmounts:
     def __init__(self, topology: Topology, by_row: Ints) -> None:
         self.by_row = by_row
         self.stale = False
-        """No longer updated: a new one is needed."""
+        """Whether the amounts are no longer updated; the owner must then request new ones."""
         self._topology, self._version = topology, -1
         self._by_domain: dict[str, Ints] = {}
 
@@ -92,7 +92,7 @@ class Holders:
         self._cared: frozenset[str] | None = None
         self._cared_at = 0
         self.version = 0
-        """Changes when a term appears that no pod carried before, or labels of namespaces change."""
+        """A counter that changes when a term appears that no pod had before, or labels of a namespace change."""
 
     # --- matching
     def count(self, tally: MatchingPods) -> CountedAmounts:

@@ -57,7 +57,7 @@ class Snapshot:
         self.reshaped = Changes()
         """Rows whose labels, taints or existence changed."""
         self.freed = self.filled = 0
-        """How often capacity or a node became available, and how often some was taken."""
+        """The number of times that capacity or a node became available, and that capacity was used."""
         self._ports: dict[tuple[str, int], dict[int, list[str]]] = {}
         self._homeless: dict[str, dict[Key, BoundPod]] = {}
         self._free: list[int] = []

@@ -22,7 +22,7 @@ class Topology:
         self._values: dict[str, dict[str, int]] = {}
         self._domains: dict[str, tuple[int, tuple[int, bool]]] = {}
         self.version = 0
-        """Changes when a node may have changed its domain: sums by domain must be computed again."""
+        """A counter that changes when a node may have changed its domain: sums by domain must be computed again."""
 
     def of(self, key: str) -> Ids:
         """The domain of each row; NOWHERE for nodes without the label."""

@@ -244,7 +244,7 @@ class Fitting:
 
     # --- explanations
     def reasons(self, codes: Codes) -> Counter[str]:
-        """How many nodes refuse for which reason, in Kubernetes' words."""
+        """The number of nodes for each reason of refusal, in Kubernetes' words."""
         found: Counter[str] = Counter()
         values, counts = np.unique(codes, return_counts=True)
         for value, count in zip(values.tolist(), counts.tolist(), strict=True):

@@ -77,7 +77,7 @@ class Relations:
         return term.who.matches(self._shape.namespace, self._shape.labels, self._snapshot.namespaces)
 
     def codes(self, masks: Masks) -> Codes:
-        """For each row the first relation that rules it out. The masks say which nodes count for spreading."""
+        """For each row the first relation that rules it out. The masks select the nodes that count for spreading."""
         codes = np.zeros(self._snapshot.capacity, np.int8)
         for refused, code in self._refusals(masks):
             np.putmask(codes, refused, int(code))

@@ -1,4 +1,4 @@
-"""Which nodes a pod's node selector and affinity allow: a mask for each distinct selector, updated row by row."""
+"""The nodes that a pod's node selector and affinity allow: a mask for each distinct selector, updated row by row."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ class Claims:
         self.aware = False
         """Set by the component that updates this; otherwise no claim counts as missing."""
         self.version = 0
-        """Changes when a missing claim appears."""
+        """A counter that changes when a missing claim appears."""
         self._going: dict[Key, bool] = {}
         self._missed: set[Key] = set()
 
@@ -31,7 +31,7 @@ class Claims:
             self.version += 1
 
     def refusal(self, pod: Object) -> str:
-        """Why no node fits the pod, in Kubernetes' words; empty if all its claims exist."""
+        """The reason why no node fits the pod, in Kubernetes' words; empty if all its claims exist."""
         volumes = (pod.get("spec") or {}).get("volumes")
         if not volumes or not self.aware:
             return ""

@@ -95,7 +95,7 @@ class PodShape:
     defaults: tuple[Spread, ...] = ()
     """Soft default constraints of a pod without its own; they rule nothing out."""
     refused: str = ""
-    """Why no node can fit the pod."""
+    """The reason why no node can fit the pod, if any."""
 
     @property
     def relational(self) -> bool:
