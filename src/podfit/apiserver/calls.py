@@ -188,7 +188,7 @@ class Call(msgspec.Struct):
                 write.strategy = self.parts.dialects.strategies[write.dialect.name]
 
     async def offload(self, work: Callable[[], Result]) -> Result:
-        """Decodes or processes the body: in a thread if it is large."""
+        """Runs work on the body, in a thread if the body is large."""
         return await self.parts.writer.threads.run(self.request.size, work)
 
     def answer(self, accepted: Accepted, form: Form, row: Row, status: int = 200) -> Response:
@@ -247,8 +247,8 @@ class Call(msgspec.Struct):
         return Response(status, body, media, headers=warning_headers(self.warnings), as_yaml=media == YAML)
 
     def answer_value(self, value: Object, status: int = 200, accepted: Accepted | None = None) -> Response:
-        """A JSON value that is not a stored object: Status, Scale, reviews. Callers that write check `accepted`
-        first.
+        """The response with a JSON value that is not a stored object: Status, Scale, reviews. Callers that write check
+        `accepted` first.
         """
         return self.reply(accepted or self.accepted(), wire.encode(value), status)
 

@@ -89,7 +89,7 @@ class Cluster(Protocol):
 
 
 class Plugin:
-    """One plugin. Subclasses override what they need; the chain skips phases that are not overridden."""
+    """The base class of plugins. Subclasses override what they need; the chain skips phases that are not overridden."""
 
     name = ""
 
@@ -98,10 +98,10 @@ class Plugin:
         return True
 
     async def admit(self, attrs: Attributes) -> None:
-        """Mutating phase."""
+        """The mutating phase: may change `attrs.object`, or reject the write."""
 
     async def validate(self, attrs: Attributes) -> None:
-        """Validating phase."""
+        """The validating phase: may only reject the write."""
 
 
 def spec_of(obj: Object | None) -> dict[str, Any]:

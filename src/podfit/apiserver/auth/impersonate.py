@@ -1,4 +1,4 @@
-"""Impersonation: acting as another user, by Impersonate-* headers, with permission.
+"""Impersonation: a user with permission acts as another user by Impersonate-* headers.
 
 Two kinds of permission are tried, in this order. Constrained: the verb `impersonate-on:<mode>:<verb>` on the target of
 the request, and `impersonate:<mode>` on the user. Plain: the verb `impersonate` on the user. If neither is granted, the

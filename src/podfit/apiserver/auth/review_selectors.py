@@ -1,4 +1,4 @@
-"""Selectors in access reviews: rejects invalid ones, and ignores terms with unknown operators."""
+"""Validates selectors in access reviews, and finds those that are ignored because they cannot be parsed."""
 
 from __future__ import annotations
 

@@ -21,13 +21,13 @@ class Reviews:
         self._rbac = rbac
 
     def subject_access(self, review: Object) -> Object:
-        """SubjectAccessReview: may that user do this?"""
+        """SubjectAccessReview: whether a given user may perform an action."""
         spec = review.get("spec") or {}
         _check_access(review, needs_subject=True)
         return self._answered(review, _user_of(spec), spec)
 
     def local_subject_access(self, review: Object, namespace: str) -> Object:
-        """LocalSubjectAccessReview: the same within one namespace."""
+        """LocalSubjectAccessReview: whether a given user may perform an action in one namespace."""
         spec, meta = review.get("spec") or {}, review.get("metadata") or {}
         meta = {**meta, "namespace": meta.get("namespace") or namespace}
         review = {**review, "metadata": meta}
@@ -35,12 +35,12 @@ class Reviews:
         return self._answered(review, _user_of(spec), spec)
 
     def self_subject_access(self, review: Object, user: User) -> Object:
-        """SelfSubjectAccessReview: may I do this?"""
+        """SelfSubjectAccessReview: whether the client may perform an action."""
         _check_access(review, needs_subject=False)
         return self._answered(review, user, review.get("spec") or {})
 
     def self_subject_rules(self, review: Object, user: User) -> Object:
-        """SelfSubjectRulesReview: what may I do in this namespace?"""
+        """SelfSubjectRulesReview: the rules that apply to the client in a namespace."""
         namespace = (review.get("spec") or {}).get("namespace", "")
         if not namespace:
             raise bad_request("no namespace on request")
@@ -56,7 +56,7 @@ class Reviews:
         return _with_status({**review, "spec": {}}, status)
 
     def self_subject(self, review: Object, user: User) -> Object:
-        """SelfSubjectReview: who am I?"""
+        """SelfSubjectReview: the identity of the client."""
         answered = _with_status(review, {"userInfo": user_info(user)})
         now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
         answered["metadata"] = {**answered["metadata"], "creationTimestamp": now}
@@ -155,7 +155,7 @@ def _check_access(review: Object, *, needs_subject: bool, local: bool = False) -
     if local and other is not None:
         errors.append(invalid("spec.nonResourceAttributes", _as_go(other), "disallowed on this kind of request"))
     if errors:
-        # Kubernetes omits the kind here.
+        # Kubernetes omits the kind in this error.
         raise unprocessable("", "", errors, AUTHORIZATION)
 
 

@@ -1,4 +1,4 @@
-"""Label selectors in objects (matchLabels, matchExpressions): used by aggregation rules and webhooks."""
+"""Evaluates label selectors in objects (matchLabels, matchExpressions), for aggregation rules and webhooks."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 
 def selects(selector: Mapping[str, Any] | None, labels: Mapping[str, str]) -> bool:
-    """An empty selector selects everything, None nothing."""
+    """Whether a selector matches labels. An empty selector matches everything, None nothing."""
     if selector is None:
         return False
     for key, value in (selector.get("matchLabels") or {}).items():

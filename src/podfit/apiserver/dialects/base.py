@@ -34,7 +34,7 @@ COMMON: Mapping[str, StructDiff] = {
 
 
 class Dialect:
-    """One older form of in-place resize. Subclasses define the differences."""
+    """An older form of in-place resize. Subclasses define the differences."""
 
     name: ClassVar[str]
     words: ClassVar[Words]
@@ -61,7 +61,7 @@ class Dialect:
     # --- types ----------------------------------------------------------------------------------------------------
 
     def concerns(self, kind: Kind) -> bool:
-        """Whether its form of objects of the kind differs from the stored one."""
+        """Whether the dialect's form of objects of the kind differs from the stored form."""
         return kind == POD or (self.words.renames and policies.may_translate(kind))
 
     def struct(self, kind: Kind) -> Struct:

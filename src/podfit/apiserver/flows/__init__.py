@@ -1,1 +1,1 @@
-"""Flow control: which requests are executed, in what order, and how many at a time."""
+"""Flow control (API Priority and Fairness): limits and orders the requests that the server executes."""

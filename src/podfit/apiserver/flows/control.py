@@ -104,7 +104,7 @@ class FlowControl:
     # --- requests -----------------------------------------------------------------------------------------------
 
     async def admit(self, request: Request, route: Route | None) -> Admitted | None:
-        """Waits until the request may be executed; None if nothing limits it. Raises TooMany."""
+        """Waits until the request may be executed. Returns None if nothing limits it. Raises TooMany."""
         place = self._place(request, route)
         if place is None:
             return None
@@ -136,7 +136,8 @@ class FlowControl:
         level.free(ticket, self._clock.monotonic())
 
     async def _wait(self, place: Classified, ticket: Ticket, timeout_s: float) -> None:
-        """`timeout_s` is the client's, 0 if it has none: a request waits for a quarter of it at most."""
+        """Waits for the seats. `timeout_s` is the client's timeout (0: none), a quarter of which is the longest
+        wait."""
         level, turn = place.level, ticket.turn
         assert turn is not None
         seats = ticket.seats

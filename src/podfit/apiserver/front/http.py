@@ -162,8 +162,8 @@ class HttpFront:
 
 
 class _ChunkWriter:
-    """The writer of a chunked response: chunks go straight to a connection with buffer space, otherwise they are
-    queued.
+    """The writer of a chunked response: writes chunks directly to a connection with an empty buffer, and waits
+    otherwise.
     """
 
     def __init__(self, http: web.BaseRequest, answer: web.StreamResponse, patience_s: float) -> None:

@@ -30,7 +30,7 @@ class Limits:
 
 
 class _ClientQueue:
-    """The requests of one client and class."""
+    """The requests of one client in one class."""
 
     __slots__ = ("limits", "seated", "waiting")
 
@@ -48,7 +48,7 @@ class Seats:
         self._lines: dict[tuple[str, str], _ClientQueue] = {}
 
     async def take(self, request: Request, body: bool = False) -> None:
-        """A seat, or with `body` a slot for the request's body."""
+        """Waits for a seat, or with `body` for a slot for the request's body."""
         key = _key(request, body)
         line = self._lines.get(key)
         if line is None:

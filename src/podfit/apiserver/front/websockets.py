@@ -1,4 +1,4 @@
-"""Streaming responses over WebSocket: watches and logs."""
+"""Sends streaming responses over WebSocket: watches and logs."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _READERS = ("binary.k8s.io", _BASE64)
 
 
 async def send_watch(http: web.BaseRequest, stream: AsyncIterator[bytes], framed: bool) -> web.StreamResponse:
-    """A watch over WebSocket: one event per message, as text or protobuf."""
+    """Sends a watch over WebSocket: one event per message, as text or protobuf."""
     socket = web.WebSocketResponse(heartbeat=30)
     await socket.prepare(http)
     try:
@@ -27,7 +27,7 @@ async def send_watch(http: web.BaseRequest, stream: AsyncIterator[bytes], framed
 
 
 async def send_log(http: web.BaseRequest, stream: AsyncIterator[bytes]) -> web.StreamResponse:
-    """A log over WebSocket: raw in binary messages, or base64 in text messages."""
+    """Sends a log over WebSocket: raw in binary messages, or base64 in text messages."""
     offered = {word.strip() for word in http.headers.get("Sec-WebSocket-Protocol", "").split(",")}
     socket = web.WebSocketResponse(heartbeat=30, protocols=[word for word in _READERS if word in offered])
     await socket.prepare(http)

@@ -1,8 +1,8 @@
 """The protobuf form of objects, lists and watch events.
 
-A stored object is encoded once for each revision, and used in responses, items of lists and events;
-other values stay JSON until they are sent (`Call.reply`). An event is a frame of four bytes of length and a WatchEvent,
-which contains a whole object, envelope included, as in Kubernetes.
+A stored object is encoded once for each revision, and used in responses, items of lists and events; other values stay
+JSON until they are sent (`Call.reply`). An event is a frame of four bytes of length and a WatchEvent, which contains a
+whole object, envelope included, as in Kubernetes.
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""CONNECT: a request that opens a connection to a pod, a node or a service (exec, attach, port-forward, proxy).
+"""Admission of CONNECT: requests that open a connection to a pod, a node or a service (exec, attach, port-forward,
+proxy).
 
 The query of such a request is decoded as an object of a kind of its own (PodExecOptions, …). Admission may change that
 object; the connection is opened with the result.

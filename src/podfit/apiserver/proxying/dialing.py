@@ -1,4 +1,4 @@
-"""Outgoing connections: allowed addresses, no redirects, and errors in Go's wording.
+"""Restricts the outgoing connections of proxies to allowed addresses without redirects, and words errors like Go.
 
 Addresses come from untrusted sources: the status of nodes and pods, and ports that clients choose. They must not direct
 the API server to targets that only it can reach: link-local addresses serve a cloud's credentials, and loopback is its

@@ -126,7 +126,7 @@ def plain_media(accept: str) -> str:
 
 @remembered(64)
 def negotiate_discovery(accept: str) -> Accepted:
-    """Discovery documents: aggregated if requested, otherwise the plain ones."""
+    """Selects the form of discovery documents: aggregated if requested, otherwise plain."""
     for clause in clauses(accept or JSON):
         media = _media(clause.media)
         if media is None:

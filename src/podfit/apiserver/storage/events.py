@@ -33,7 +33,7 @@ Strip = Callable[[Record, Object], Object]
 
 
 class Representation(Protocol):
-    """The representation for a watcher: JSON of one version, a Table, metadata only."""
+    """A representation of events, shared by watchers: JSON of one version, a Table, metadata only."""
 
     def event(self, word: str, record: Record, revision: int) -> bytes: ...
 

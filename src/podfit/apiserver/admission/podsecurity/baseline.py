@@ -167,7 +167,7 @@ def se_linux(*allowed: str) -> Check:
 
 
 def seccomp_annotations(pod: Object) -> Violation | None:
-    """Up to 1.18, before seccomp profiles became fields."""
+    """The check of standards up to version 1.18, before seccomp profiles became fields."""
     annotations = annotations_of(pod)
     keys = {_SECCOMP_OF_POD, *(_SECCOMP_OF_CONTAINER + name for name, _ in containers(pod))}
     allowed = ("runtime/default", "docker/default")

@@ -1,7 +1,7 @@
 """Writes the status of policies, with the observed generation, before the write of a policy is answered.
 
 In Kubernetes a controller does this. It also warns of expressions that do not match the schemas of the kinds that a
-policy matches; here `typeChecking` is always empty, and expressions are only compiled, when they are stored.
+policy matches. Here `typeChecking` is always empty: expressions are only compiled when a policy is stored.
 """
 
 from __future__ import annotations

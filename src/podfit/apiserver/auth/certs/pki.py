@@ -81,11 +81,11 @@ class Pki:
         return self._read("front-proxy-client")
 
     def component(self, name: str) -> Pair:
-        """The certificate of a control-plane component, e.g. `system:kube-scheduler`; stored."""
+        """The stored certificate of a control-plane component, e.g. `system:kube-scheduler`."""
         return self._client(self.authority, name.replace(":", "-"), name, ())
 
     def issue_client_cert(self, name: str, organizations: Sequence[str] = (), ttl: timedelta = CERT_TTL) -> Pair:
-        """A new client certificate; not stored."""
+        """A new client certificate, which is not stored."""
         return self.authority.client(name, organizations, ttl)
 
     @property

@@ -24,7 +24,7 @@ _AUTOSCALERS = "verticalpodautoscalers.autoscaling.k8s.io"
 CLUSTER_ROLES: dict[str, tuple[Rule, ...]] = {
     # A deferred resize may preempt, within disruption budgets.
     f"{_PREFIX}scheduler": (rule(["create"], [""], ["pods/eviction"]),),
-    # Workloads whose pods are resized in place instead of recreated.
+    # Resizes the pods of workloads in place instead of recreating them.
     f"{_PREFIX}inplace-resize-controller": (rule(["patch"], [""], ["pods", "pods/resize"]),),
     f"{_PREFIX}meter": (
         rule(_READ, [""], ["namespaces", "nodes", "pods"]),
@@ -58,7 +58,7 @@ CLUSTER_ROLES: dict[str, tuple[Rule, ...]] = {
         rule(["create", "patch"], [""], ["events"]),
         # A resize that restarts containers respects disruption budgets.
         rule(_READ, ["policy"], ["poddisruptionbudgets"]),
-        # The condition that a target exceeds every node.
+        # To write the condition that a target exceeds every node.
         rule(["get", "patch"], ["autoscaling.k8s.io"], ["verticalpodautoscalers/status"]),
         # To check that the registered webhook responds.
         rule(["get"], ["admissionregistration.k8s.io"], _WEBHOOKS[:1], ["vpa-webhook-config"]),
@@ -66,7 +66,7 @@ CLUSTER_ROLES: dict[str, tuple[Rule, ...]] = {
         rule(["get", "list"], ["metrics.k8s.io"], ["pods"]),
     ),
     f"{_PREFIX}{_ADMISSION}": (
-        # Freezes of a namespace, and free resources of nodes and quotas.
+        # To read the freezes of namespaces, and the free resources of nodes and quotas.
         rule(_READ, [""], ["namespaces", "nodes", "resourcequotas"]),
         rule(["create"], ["admissionregistration.k8s.io"], _WEBHOOKS),
         rule(["get", "update"], ["admissionregistration.k8s.io"], _WEBHOOKS, ["vpa-webhook-config"]),

@@ -24,7 +24,7 @@ _Subject = tuple[str, str]
 
 @dataclass(frozen=True, slots=True)
 class Grant:
-    """One subject of one binding."""
+    """The permissions that one binding grants to one of its subjects."""
 
     binding: tuple[str, str]
     """(namespace, name); namespace "" for cluster bindings."""
