@@ -24,7 +24,7 @@ class Indexes:
 
     @staticmethod
     def parse(text: str) -> Indexes:
-        """Raises ValueError if the text is not a list of indexes."""
+        """Parses Kubernetes' notation. Raises ValueError if the text is not a list of indexes."""
         found = []
         for part in filter(None, text.split(",")):
             first, _, last = part.partition("-")

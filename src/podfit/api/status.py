@@ -101,7 +101,8 @@ def not_found(resource: str, name: str, group: str = "") -> ApiError:
 def already_exists(
     resource: str, name: str, group: str = "", generated: bool = False, terminating: bool = False
 ) -> ApiError:
-    """`generated`: the name was generated; `terminating`: the existing object is being deleted."""
+    """409 with reason AlreadyExists. `generated`: the name was generated; `terminating`: the existing object is being
+    deleted."""
     message = f'{qualified(resource, group)} "{name}" already exists'
     if terminating:
         message = f"object is being deleted: {message}"

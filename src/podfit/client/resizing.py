@@ -42,7 +42,8 @@ NATIVE_FORM = ServerForm()
 
 
 async def ask_form(client: Client) -> ServerForm:
-    """Derived from discovery and the version. A server that reports neither is assumed to use the newest form."""
+    """Detects a server's form from discovery and version. A server that reports neither is assumed to use the
+    newest."""
     try:
         listed = await client.raw("GET", "/api/v1")
         version = await client.raw("GET", "/version")

@@ -43,7 +43,7 @@ def calls(channel: grpc.aio.Channel, service: str) -> Mapping[str, Call]:
 
 
 def handler(service: str, servicer: object) -> grpc.GenericRpcHandler:
-    """For `server.add_generic_rpc_handlers((handler(RUNTIME, servicer), handler(IMAGE, servicer)))`."""
+    """The gRPC handler of a service: `server.add_generic_rpc_handlers((handler(RUNTIME, servicer),))`."""
     methods: dict[str, Any] = {}
     for method in api_pb2.DESCRIPTOR.services_by_name[service].methods:
         work = getattr(servicer, method.name, None)

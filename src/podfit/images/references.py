@@ -63,7 +63,7 @@ class Reference(Struct, frozen=True):
 
 
 def parse(text: str) -> Reference:
-    """Raises InvalidReference with the same message as a kubelet."""
+    """Parses a reference. Raises InvalidReference with the same message as a kubelet."""
     found = _WHOLE.fullmatch(text)
     if found is None:
         raise InvalidReference(_complaint(text))

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """Nothing more to do until something changes."""
+    """There is nothing more to do until the object changes."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -42,7 +42,7 @@ class SchedulerWrites:
     def __init__(
         self, client: Client, recorder: EventRecorder, clock: Clock, name: str, busy: Callable[[], bool] = lambda: False
     ) -> None:
-        """`busy`: whether pods are due for a decision. Events can wait."""
+        """`busy` returns whether pods are due for a decision: Events are then delayed."""
         self._client, self._recorder, self._clock, self._name = client, recorder, clock, name
         self._busy, self._quiet = busy, asyncio.Event()
         self._binds: asyncio.Queue[Work] = asyncio.Queue()

@@ -156,7 +156,7 @@ class Scheduler:
 
     # --- a turn
     def turn(self) -> None:
-        """Assigns nodes to pods that are due, and to those that waited for a change that has happened."""
+        """Assigns nodes to pods that are due, including those that waited for a change that has since occurred."""
         self._regroup()
         self._wake(self.queue.top_priority)
         for _ in range(self.config.turn_pods):

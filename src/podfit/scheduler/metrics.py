@@ -93,12 +93,12 @@ class SchedulerMetrics:
         return generate_latest(self.registry)
 
     def tried(self, result: str, profile: str, seconds: float) -> None:
-        """One decision."""
+        """Counts one decision."""
         self.attempts.labels(result, profile).inc()
         self.duration.labels(result, profile).observe(seconds)
 
     def bound(self, attempts: int, seconds: float) -> None:
-        """One pod that has its node, after this number of attempts and this time."""
+        """Counts a bound pod, with the number of attempts and the time it took."""
         self.tries.observe(attempts)
         shown = str(min(attempts, _MOST_ATTEMPTS))
         self.sli.labels(shown).observe(seconds)

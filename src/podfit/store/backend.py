@@ -66,7 +66,7 @@ class Record(msgspec.Struct, frozen=True, gc=False):
 
 
 class Change(msgspec.Struct, frozen=True, gc=False):
-    """One entry of the log. `record` is the new value of the key, None after a deletion."""
+    """One change of the store. `record` is the new record of the key, None after a deletion."""
 
     revision: int
     key: str

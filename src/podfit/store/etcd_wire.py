@@ -140,7 +140,7 @@ class EtcdWire:
         return Unavailable(f"etcd at {', '.join(self._endpoints)}: {error.details() or error.code().name}")
 
     async def _target(self) -> str:
-        """One name for all members: gRPC switches to the next address by itself if one is unreachable."""
+        """One gRPC target for all members: gRPC switches to the next address itself if one is unreachable."""
         if len(self._endpoints) == 1:
             return self._endpoints[0]
         addresses = []

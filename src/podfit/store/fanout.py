@@ -15,7 +15,7 @@ from podfit.store.backend import Change, Lagging
 
 
 class Feed:
-    """One watch. `limit` counts unread changes, excluding the backlog it started with."""
+    """The buffer of one watch. `limit` bounds unread changes, excluding the backlog it started with."""
 
     __slots__ = ("_closed", "_fanout", "_lagging", "_limit", "_pending", "_reader", "prefix")
 

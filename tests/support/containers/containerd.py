@@ -62,7 +62,7 @@ def _run(*command: str) -> str:
 
 
 def _version() -> str:
-    """`containerd github.com/containerd/containerd 1.6.20~ds1 …`"""
+    """The version, from output such as `containerd github.com/containerd/containerd 1.6.20~ds1 …`."""
     return _run(program(), "--version").split()[2].lstrip("v")
 
 

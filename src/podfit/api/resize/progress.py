@@ -32,7 +32,7 @@ class Settled(Progress, frozen=True):
 
 
 class Pending(Progress, frozen=True):
-    """Not allocated."""
+    """The node has not allocated the requested size."""
 
     verdict: Waiting
     since: str | None = None

@@ -39,7 +39,7 @@ class Granted(Struct, frozen=True):
 
 
 class Unchanged(Struct, frozen=True):
-    """Nothing to decide: the desired size is already allocated."""
+    """There is nothing to decide: the desired size is already allocated."""
 
 
 class Undecided(Struct, frozen=True):

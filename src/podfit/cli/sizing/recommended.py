@@ -52,7 +52,7 @@ class Recommendation:
 
     @property
     def unbounded(self) -> bool:
-        """Without confidence the upper bound is the autoscaler's maximum amount, which means none."""
+        """Whether the upper bound means "no bound": without confidence it is the autoscaler's maximum amount."""
         return self.upper is not None and self.upper >= MAX_AMOUNT
 
     def data(self) -> dict[str, Any]:

@@ -246,7 +246,7 @@ class NamedRecorder:
 
 
 def _reference(about: Object, part: str) -> Object:
-    """Only fields that are set, in the order in which Kubernetes writes them."""
+    """A reference to an object, with only fields that are set, in the order in which Kubernetes writes them."""
     meta = about["metadata"]
     reference = {
         "kind": about.get("kind", ""),

@@ -34,7 +34,7 @@ class SigningRequest(Struct, frozen=True):
 
 
 def read_request(pem: bytes) -> SigningRequest:
-    """Raises ValueError if this is not a signing request."""
+    """Parses a signing request. Raises ValueError if it is not one."""
     request = x509.load_pem_x509_csr(pem)
     try:
         names: x509.SubjectAlternativeName | list[x509.GeneralName]

@@ -129,7 +129,7 @@ def _without_empty_name(port: Object) -> Object:
 
 
 def _address(pod: Object, service: Object) -> Object | None:
-    """None if the pod has no address of the Service's family."""
+    """The address entry of a pod; None if the pod has no address of the Service's family."""
     family = ((service.get("spec") or {}).get("ipFamilies") or ["IPv4"])[0]
     chosen = next((text for text in addresses_of(pod) if (":" in text) == (family == "IPv6")), None)
     if chosen is None:

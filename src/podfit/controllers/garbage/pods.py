@@ -116,7 +116,7 @@ class PodGarbageController:
             await self._remove(pod)
 
     async def _fail(self, pod: Object, disrupted: tuple[str, str] | None = None) -> None:
-        """`disrupted`: reason and message, if it is a disruption."""
+        """Sets the pod's phase to Failed. `disrupted`: reason and message, if it is a disruption."""
         if (pod.get("status") or {}).get("phase") in _FINISHED:
             return
         status: Object = {"phase": "Failed"}

@@ -77,7 +77,7 @@ class PodRanges(Struct, frozen=True):
 
 
 def blocks_of(settings: PodRanges) -> tuple[Blocks, ...]:
-    """For each of up to two ranges of different IP families; none without a range. Raises BadRange."""
+    """The blocks of each range, of which there are up to two of different IP families. Raises BadRange."""
     if not settings.cluster_cidr:
         return ()
     mask = settings.mask

@@ -44,7 +44,7 @@ async def add(
 
 
 async def check(request: PodRequest, namespace: str, kept: Mapping[str, Any]) -> None:
-    """Raises NetworkFailure if a plugin finds the pod's network changed; does nothing if CHECK is not supported."""
+    """Runs CHECK, if it is supported and enabled. Raises NetworkFailure if a plugin finds the pod's network changed."""
     config = msgspec.convert(kept["config"], NetworkConfig)
     if config.disable_check or version_of(config.version) < _CHECKED:
         return

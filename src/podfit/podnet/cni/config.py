@@ -64,7 +64,7 @@ def load(folder: Path) -> NetworkConfig | None:
 
 
 def parse(content: bytes, is_list: bool) -> NetworkConfig:
-    """Raises ValueError with the reason."""
+    """Parses a configuration file. Raises ValueError with the reason if it is invalid."""
     try:
         body = msgspec.json.decode(content)
     except msgspec.DecodeError as error:

@@ -63,7 +63,7 @@ class Row(msgspec.Struct, frozen=True, gc=False):
 
 
 class DiskFull(Exception):
-    """Nothing was written, and from now on only writes that need almost no space are accepted."""
+    """The disk is full: nothing was written, and from now on only writes that need almost no space are accepted."""
 
 
 class SqliteFile:

@@ -64,7 +64,7 @@ def misnamed(value: Any, path: str) -> list[str]:
 
 
 def to_json(value: Any) -> Any:
-    """Raises NoOverload for values that JSON cannot represent."""
+    """Converts a value to JSON. Raises NoOverload for values that JSON cannot represent."""
     if isinstance(value, Built):
         return {name: to_json(inner) for name, inner in value.fields.items()}
     if isinstance(value, dict):

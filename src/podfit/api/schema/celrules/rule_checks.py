@@ -21,7 +21,8 @@ _CONTRIBUTED = "contributed to estimated rule cost total exceeding cost limit fo
 
 
 def rule_problems(schema: Schema, path: str, stored: bool = False) -> list[FieldError]:
-    """`stored`: the schema was accepted before; the cost of single rules is then not limited."""
+    """Errors of the rules in a schema. If it is `stored` (was accepted before), the cost of single rules is
+    unlimited."""
     checks = _Checks(stored)
     checks.place(schema, path, 1, "", root=True)
     return checks.errors + checks.total(path)

@@ -27,7 +27,8 @@ _KEPT, _EMBEDDED, _RULES = (
 
 
 def definition_problems(schema: Schema, path: str, stored: bool = False) -> list[FieldError]:
-    """`stored`: the schema was accepted before; the cost of single rules is then not limited."""
+    """All errors of a definition's schema. If it is `stored` (accepted before), the cost of single rules is
+    unlimited."""
     errors = []
     if schema.get("nullable"):
         errors.append(field_forbidden(f"{path}.nullable", "nullable cannot be true at the root"))

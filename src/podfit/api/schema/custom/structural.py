@@ -28,7 +28,7 @@ _META_FIELDS = ("apiVersion", "kind", "metadata")
 
 
 class CustomSchema:
-    """One version of a custom resource."""
+    """The schema of one version of a custom resource: prunes, defaults and validates objects."""
 
     def __init__(self, schema: Schema | None, scale: dict[str, Any] | None = None) -> None:
         self.schema: Schema = schema or {"type": "object", PRESERVE: True}

@@ -128,7 +128,8 @@ def _read(
     *,
     by_name: bool = False,
 ) -> Decoded:
-    """`by_name`: Go encoded the object again before decoding it, so its keys are sorted, and so are the errors."""
+    """Decodes a parsed object. `by_name`: Go has encoded it again before decoding, so its keys and errors are
+    sorted."""
     custom = struct.cache.get("custom")
     if custom is not None:
         return _custom(value, custom, mode, raw, duplicates)

@@ -104,7 +104,8 @@ class ReplicaSetController:
             await self._delete(owner, active, min(surplus, _BURST))
 
     async def _create(self, owner: Object, count: int) -> None:
-        """In growing batches: if the first pod is refused (quota), a thousand others are not even tried."""
+        """Creates pods in growing batches: if the first one is rejected (quota), a thousand others are not even
+        tried."""
         template = owner["spec"].get("template") or {}
         body = pod_of(template, self.kind, owner, annotations=marks_of(owner, template))
         batch = 1

@@ -265,7 +265,8 @@ class JobController:
         return waits
 
     def _backoff_left(self, counts: PodCounts) -> float:
-        """After consecutive failures the next pod is delayed: 10 s, 20 s, 40 s … from the newest failure."""
+        """The remaining delay of the next pod after consecutive failures: 10 s, 20 s, 40 s … from the newest
+        failure."""
         ended = sorted((_finished_at(pod) for pod in counts.failed), reverse=True)
         good = max((_finished_at(pod) for pod in counts.succeeded), default=0.0)
         row = [at for at in ended if at > good]

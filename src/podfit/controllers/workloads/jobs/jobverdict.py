@@ -75,7 +75,7 @@ def _declared(job: Object) -> JobVerdict | None:
 
 
 def declare(status: Object, found: JobVerdict, now: float) -> None:
-    """From now on this is the Job's outcome, whatever its last pods do."""
+    """Declares the Job's outcome in its status; it is final, whatever the last pods do."""
     _add(status, _TARGETS[found.type], found, now)
 
 

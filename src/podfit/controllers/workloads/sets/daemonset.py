@@ -85,7 +85,8 @@ def should_run(template: Object, node: Object) -> tuple[bool, bool]:
 
 
 def surplus(pods: list[Object], update: Object, *, paired: bool) -> list[Object]:
-    """Surplus pods on one node: the oldest stays; one per revision during a surge. Pure."""
+    """The surplus pods on one node: all but the oldest; if `paired` (a surge), one old and one updated pod stay.
+    Pure."""
     ordered = sorted(pods, key=lambda one: str(one["metadata"].get("creationTimestamp")))
     if not paired:
         return ordered[1:]

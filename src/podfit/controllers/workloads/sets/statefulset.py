@@ -111,7 +111,8 @@ class StatefulSetController:
         return Revisions(current, update, templates)
 
     async def _advance(self, owner: Object, pods: list[Object], revisions: Revisions) -> Result:
-        """One step at a time when ordered; everything at once when parallel."""
+        """Creates, replaces and deletes pods: one step at a time if the set is ordered, everything at once if
+        parallel."""
         spec = owner["spec"]
         start = int((spec.get("ordinals") or {}).get("start", 0))
         wanted = range(start, start + int(spec.get("replicas", 1)))

@@ -140,7 +140,7 @@ class Fitting:
         return codes
 
     def _taint_table(self) -> Bools:
-        """For each distinct set of taints whether one of them excludes the pod."""
+        """Whether the pod is excluded, for each distinct set of taints."""
         sets = self._snapshot.taint_sets
         if len(self._tainted) != len(sets):
             self._tainted = np.array([self.first_taint(number) is not None for number in range(len(sets))], np.bool_)
@@ -267,7 +267,7 @@ class Fitting:
         return self.reasons(only)
 
     def lacking(self, rows: NDArray[np.intp]) -> dict[str, Ints]:
-        """By resource how much is missing on each of the rows (negative: free)."""
+        """The amount missing on each of the rows, by resource (negative: free)."""
         snapshot = self._snapshot
         names = {column: name for name, column in snapshot.columns.items()}
         free = snapshot.allocatable[rows[:, None], self._columns] - snapshot.requested[rows[:, None], self._columns]

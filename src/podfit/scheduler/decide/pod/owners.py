@@ -68,7 +68,7 @@ class Owners:
 
     # --- queries
     def family(self, pod: Object) -> SpreadGroup | None:
-        """None: the pod belongs to no known group."""
+        """The group that a pod belongs to; None if it belongs to no known group."""
         if not self._services and not self._sets:
             return None
         meta = pod["metadata"]
